@@ -1,0 +1,125 @@
+//! Draining preloaded jobs, with the engine and without.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use windlass::{
+    Engine, Time,
+    model::{Change, ClaimNo, KindVersion, NewJob, Outcome, Payload, Verdict},
+    store::{Ask, IdSource, NewWorker, Store},
+};
+
+use super::{
+    Place,
+    record::{self, Noop},
+    report::Report,
+};
+
+/// The batch of the floor.
+const BATCH: usize = 500;
+
+/// Claims and commits n jobs by batches, on two connections, without an engine.
+pub(super) async fn floor(place: &Place, n: usize) -> anyhow::Result<Report> {
+    let (seconds, bytes) = measure_floor(place, n).await?;
+    let rate = n as f64 / seconds;
+    Ok(Report::new("floor", place.name(), n)
+        .rate(n, seconds)
+        .figure("floor_per_second", rate)
+        .figure("db_bytes_per_job", bytes as f64 / n as f64))
+}
+
+/// The jobs of a floor: the same rows as the engine's.
+pub(super) fn jobs(ids: &IdSource, range: std::ops::Range<usize>) -> Vec<NewJob> {
+    let input = |n: usize| Payload::json(format!("{{\"n\":{n}}}").into_bytes());
+    range.map(|n| NewJob::new(ids.job(), "bench.noop", "default", input(n))).collect()
+}
+
+async fn measure_floor(place: &Place, n: usize) -> anyhow::Result<(f64, u64)> {
+    let store = place.store().await?;
+    let ids = IdSource::new();
+    let mut from = 0;
+    while from < n {
+        let to = (from + 1_000).min(n);
+        store.submit(None, &jobs(&ids, from..to), None).await?;
+        from = to;
+    }
+    place.settle()?;
+    let started = Instant::now();
+    let (a, b) = tokio::join!(
+        tokio::spawn(claim_and_commit(Arc::clone(&store), ids.worker())),
+        tokio::spawn(claim_and_commit(Arc::clone(&store), ids.worker()))
+    );
+    let (a, b) = (a??, b??);
+    let seconds = started.elapsed().as_secs_f64();
+    anyhow::ensure!(a + b == n, "the floor committed {} of {n} jobs", a + b);
+    Ok((seconds, store.inspect().bytes().await?))
+}
+
+/// One connection's work: claim a batch, commit it, until there is none.
+async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::WorkerId) -> anyhow::Result<usize> {
+    let new = NewWorker { id: worker, name: "floor".into(), beacon: None, lease: Duration::from_secs(600) };
+    anyhow::ensure!(store.enlist(None, &new).await?, "the worker's name is taken");
+    let kinds: Arc<[KindVersion]> = [KindVersion { kind: "bench.noop".into(), version: 1 }].into();
+    let mut committed = 0;
+    for number in 1.. {
+        let settled = if number > 1 { vec![ClaimNo(number - 1)] } else { Vec::new() };
+        let ask = Ask {
+            worker,
+            number: ClaimNo(number),
+            queue: "default".into(),
+            kinds: Arc::clone(&kinds),
+            limit: BATCH,
+            alone: false,
+            settled,
+        };
+        let haul = store.claim(None, &ask).await?;
+        if haul.jobs.is_empty() {
+            return Ok(committed);
+        }
+        let now = Time::from_system(std::time::SystemTime::now());
+        let change = |job: windlass::model::Claimed| Change {
+            job: job.id,
+            epoch: job.epoch,
+            rev: job.rev,
+            worker,
+            started_at: now,
+            deadline_at: job.deadline_at,
+            outcome: Outcome::Done(Payload::json(b"12345".to_vec())),
+        };
+        let changes: Vec<Change> = haul.jobs.into_iter().map(change).collect();
+        let verdicts = store.commit(None, &changes).await?;
+        committed += verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+    }
+    unreachable!("the numbers do not end")
+}
+
+/// Drains n preloaded tasks with one worker and the library's defaults.
+pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
+    let (floor_seconds, _) = measure_floor(place, n).await?;
+    record::prepare(n);
+    let engine = place.engine().await?;
+    engine.submit_all((0..n).map(|n| Noop { n })).await?;
+    place.settle()?;
+
+    let engine: Engine = engine.task::<Noop>();
+    let started = Instant::now();
+    let engine = engine.start().await?;
+    let deadline = started + Duration::from_secs(300);
+    while engine.counts().committed < n as u64 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let counts = engine.counts();
+    engine.stop().await;
+    let account = record::account(&engine, n).await?;
+    let bytes = engine.inspect().bytes().await?;
+    Ok(Report::new("drain", place.name(), n)
+        .rate(n, seconds)
+        .figure("floor_per_second", n as f64 / floor_seconds)
+        .figure("db_bytes_per_job", bytes as f64 / n as f64)
+        .figure("commits_per_job", counts.commits as f64 / n as f64)
+        .with("executed", record::executed())
+        .account(account))
+}

@@ -1,0 +1,45 @@
+//! Bulk submit.
+
+use std::time::Instant;
+
+use windlass::store::IdSource;
+
+use super::{
+    Place, drain,
+    record::{Account, Noop},
+    report::Report,
+};
+
+pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
+    let floor = {
+        let store = place.store().await?;
+        let ids = IdSource::new();
+        let chunks: Vec<_> =
+            (0..n).step_by(1_000).map(|from| drain::jobs(&ids, from..(from + 1_000).min(n))).collect();
+        let started = Instant::now();
+        for pair in chunks.chunks(2) {
+            let sends = pair.iter().map(|chunk| store.submit(None, chunk, None));
+            futures_util::future::try_join_all(sends).await?;
+        }
+        n as f64 / started.elapsed().as_secs_f64()
+    };
+    place.settle()?;
+    let engine = place.engine().await?;
+    let started = Instant::now();
+    let put = engine.submit_all((0..n).map(|n| Noop { n })).await?;
+    let seconds = started.elapsed().as_secs_f64();
+
+    let census = engine.inspect().census(u64::MAX).await?;
+    let ready: u64 = census.iter().map(|count| count.jobs).sum();
+    let new = put.iter().filter(|put| put.is_new).count();
+    let account = Account {
+        lost: n.saturating_sub(ready as usize).max(n - new),
+        duplicated: (ready as usize).saturating_sub(n),
+    };
+    let bytes = engine.inspect().bytes().await?;
+    Ok(Report::new("enqueue", place.name(), n)
+        .rate(n, seconds)
+        .figure("floor_per_second", floor)
+        .figure("db_bytes_per_job", bytes as f64 / n as f64)
+        .account(account))
+}

@@ -1,0 +1,130 @@
+//! The settings file. Every key is known or an error: a misspelt setting must not be silently no setting.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use toml::{Table, Value};
+
+use super::{PoolSettings, Settings, nearest};
+use crate::span;
+
+const KEYS: [&str; 8] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "queues"];
+const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
+
+pub(super) fn read(path: &Path) -> anyhow::Result<Settings> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the settings file {} cannot be read", path.display()))?;
+    parse(&text).with_context(|| format!("the settings file {}", path.display()))
+}
+
+pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
+    let table: Table =
+        text.parse().map_err(|error: toml::de::Error| anyhow!("{}", error.to_string().trim_end()))?;
+    let mut settings = Settings::default();
+    for (key, value) in &table {
+        match key.as_str() {
+            "store" => settings.store = Some(word(key, value)?),
+            "log" => settings.log = Some(word(key, value)?),
+            "name" => settings.name = Some(word(key, value)?),
+            "lease" => settings.lease = Some(time(key, value)?),
+            "beat" => settings.beat = Some(time(key, value)?),
+            "drain" => settings.drain = Some(time(key, value)?),
+            "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
+            "queues" => queues(&mut settings, value)?,
+            _ => return Err(unknown(key, &KEYS)),
+        }
+    }
+    Ok(settings)
+}
+
+fn queues(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
+    let Value::Table(queues) = value else {
+        bail!("`queues` is a table of queues; write it as [queues.default] with slots = 64 below");
+    };
+    for (name, value) in queues {
+        windlass::model::limits::check_name("queue", name)?;
+        let Value::Table(pool) = value else {
+            bail!("`queues.{name}` is a table; write it as [queues.{name}] with slots = 64 below");
+        };
+        settings.queues.insert(name.clone(), pool_settings(name, pool)?);
+    }
+    Ok(())
+}
+
+fn pool_settings(queue: &str, pool: &Table) -> anyhow::Result<PoolSettings> {
+    let mut settings = PoolSettings::default();
+    for (key, value) in pool {
+        let path = format!("queues.{queue}.{key}");
+        match key.as_str() {
+            "slots" => settings.slots = Some(count(&path, value)?),
+            "prefetch" => settings.prefetch = Some(number(&path, value)?),
+            "min_demand" => settings.min_demand = Some(count(&path, value)?),
+            "poll" => settings.poll = Some(time(&path, value)?),
+            "max_poll" => settings.max_poll = Some(time(&path, value)?),
+            _ => return Err(unknown(&path, &POOL_KEYS)),
+        }
+    }
+    Ok(settings)
+}
+
+fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let all = known.join(", ");
+    match nearest::of(key, known.iter().copied()) {
+        Some(near) => anyhow!("`{path}` is not a setting; did you mean `{near}`? There are {all}"),
+        None => anyhow!("`{path}` is not a setting; there are {all}"),
+    }
+}
+
+/// A value as it could have been written.
+fn shown(value: &Value) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| value.type_str().to_owned())
+}
+
+fn word(key: &str, value: &Value) -> anyhow::Result<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        _ => bail!("`{key}` is {}, and must be text in quotes", shown(value)),
+    }
+}
+
+fn time(key: &str, value: &Value) -> anyhow::Result<Duration> {
+    match value {
+        Value::String(text) => span::parse(text).map_err(|why| anyhow!("`{key}`: {why}")),
+        _ => {
+            bail!("`{key}` is {}, and must be a span of time in quotes, like \"15s\" or \"2m\"", shown(value))
+        }
+    }
+}
+
+fn number(key: &str, value: &Value) -> anyhow::Result<usize> {
+    let number = value.as_integer().and_then(|number| usize::try_from(number).ok());
+    number.with_context(|| format!("`{key}` is {}, and must be a whole number", shown(value)))
+}
+
+fn count(key: &str, value: &Value) -> anyhow::Result<usize> {
+    let count = number(key, value)?;
+    if count == 0 { bail!("`{key}` is 0, and must be at least 1") } else { Ok(count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_known_or_an_error_that_names_the_nearest() {
+        let error = |text| format!("{:#}", parse(text).expect_err(text));
+        assert!(error("leas = '15s'").contains("did you mean `lease`?"));
+        assert!(error("colour = 1").contains("there are store, log"));
+        assert!(
+            error("[queues.mail]\nslot = 3")
+                .contains("`queues.mail.slot` is not a setting; did you mean `slots`?")
+        );
+        assert!(error("lease = 15").contains("\"15s\""));
+        assert!(error("lease = 'soon'").contains("`lease`: \"soon\" is not a span"));
+        assert!(error("[queues.mail]\nslots = 0").contains("at least 1"));
+        assert!(error("[queues.'windlass.x']\nslots = 1").contains("reserved"));
+        assert!(error("queues = 3").contains("[queues.default]"));
+        assert!(error("store = ").contains("line 1"));
+    }
+}

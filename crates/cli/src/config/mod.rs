@@ -1,0 +1,240 @@
+//! Settings: from a file, then the environment, then flags; the last one wins.
+
+mod file;
+mod nearest;
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use windlass::{Config, Engine, Pool};
+
+use crate::{out, span};
+
+/// Where jobs are kept if nothing says otherwise.
+pub(crate) const DEFAULT_STORE: &str = "sqlite://windlass.db";
+/// The file that is read if it is there.
+const DEFAULT_FILE: &str = "windlass.toml";
+
+/// What one layer says; what it does not say is left to the layers below.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) store: Option<String>,
+    pub(crate) log: Option<String>,
+    /// What people know the worker by.
+    pub(crate) name: Option<String>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) beat: Option<Duration>,
+    pub(crate) drain: Option<Duration>,
+    pub(crate) crashes: Option<u16>,
+    /// Which queues are served; empty if this layer does not say.
+    pub(crate) serve: Vec<String>,
+    /// What is known of each queue's pool.
+    pub(crate) queues: BTreeMap<String, PoolSettings>,
+}
+
+/// What one layer says of a queue's pool.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub(crate) struct PoolSettings {
+    pub(crate) slots: Option<usize>,
+    pub(crate) prefetch: Option<usize>,
+    pub(crate) min_demand: Option<usize>,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) max_poll: Option<Duration>,
+}
+
+/// Reads all layers: the file, the environment, and on top of them `flags`.
+pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Settings> {
+    let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let named = path.map(Path::to_owned).or_else(|| env("WINDLASS_CONFIG").map(Into::into));
+    let file = match named {
+        Some(path) => file::read(&path)?,
+        None if Path::new(DEFAULT_FILE).exists() => file::read(Path::new(DEFAULT_FILE))?,
+        None => Settings::default(),
+    };
+    warn_of_typos();
+    Ok(flags.over(from_env(env)?).over(file))
+}
+
+/// The environment variables that are read, besides `RUST_LOG`.
+const VARIABLES: [&str; 9] = [
+    "WINDLASS_CONFIG",
+    "WINDLASS_STORE",
+    "WINDLASS_LOG",
+    "WINDLASS_NAME",
+    "WINDLASS_LEASE",
+    "WINDLASS_BEAT",
+    "WINDLASS_DRAIN",
+    "WINDLASS_CRASHES",
+    "WINDLASS_QUEUES",
+];
+
+/// A variable that looks like one of ours and is not is most likely a slip; others may be anyone's.
+fn warn_of_typos() {
+    for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if name.starts_with("WINDLASS_")
+            && !VARIABLES.contains(&name.as_str())
+            && let Some(near) = nearest::of(&name, VARIABLES)
+        {
+            out::note(&format!("warning: {name} is not read; did you mean {near}?"));
+        }
+    }
+}
+
+fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
+    let time = |name: &str| -> anyhow::Result<Option<Duration>> {
+        let read = |text: String| span::parse(&text).map_err(|why| anyhow!("{name}: {why}"));
+        env(name).map(read).transpose()
+    };
+    let crashes = |text: String| {
+        text.parse().map_err(|_| anyhow!("WINDLASS_CRASHES: {text:?} is not a count from 1 to 65535"))
+    };
+    let mut settings = Settings {
+        store: env("WINDLASS_STORE"),
+        log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
+        name: env("WINDLASS_NAME"),
+        lease: time("WINDLASS_LEASE")?,
+        beat: time("WINDLASS_BEAT")?,
+        drain: time("WINDLASS_DRAIN")?,
+        crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
+        ..Settings::default()
+    };
+    for queue in env("WINDLASS_QUEUES").iter().flat_map(|text| text.split(',')) {
+        settings.serve(queue.trim()).with_context(|| "WINDLASS_QUEUES".to_owned())?;
+    }
+    Ok(settings)
+}
+
+impl Settings {
+    /// These settings, and where they are silent those of the layer below.
+    pub(crate) fn over(self, below: Settings) -> Settings {
+        let mut queues = below.queues;
+        for (name, pool) in self.queues {
+            let under = queues.remove(&name).unwrap_or_default();
+            queues.insert(name, pool.over(under));
+        }
+        Settings {
+            store: self.store.or(below.store),
+            log: self.log.or(below.log),
+            name: self.name.or(below.name),
+            lease: self.lease.or(below.lease),
+            beat: self.beat.or(below.beat),
+            drain: self.drain.or(below.drain),
+            crashes: self.crashes.or(below.crashes),
+            serve: if self.serve.is_empty() { below.serve } else { self.serve },
+            queues,
+        }
+    }
+
+    /// Adds a queue to serve, written as `NAME` or `NAME=SLOTS`.
+    pub(crate) fn serve(&mut self, text: &str) -> anyhow::Result<()> {
+        let (name, slots) = match text.split_once('=') {
+            Some((name, slots)) => (name, Some(slots)),
+            None => (text, None),
+        };
+        windlass::model::limits::check_name("queue", name)?;
+        if let Some(slots) = slots {
+            let slots = slots.parse().ok().filter(|slots| *slots > 0);
+            let slots = slots
+                .ok_or_else(|| anyhow!("{text:?} does not say how many slots; write it as {name}=16"))?;
+            self.queues.entry(name.to_owned()).or_default().slots = Some(slots);
+        }
+        if !self.serve.iter().any(|queue| queue == name) {
+            self.serve.push(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Puts the settings on an engine; where they are silent, the engine's own stand.
+    pub(crate) fn apply(&self, mut engine: Engine) -> anyhow::Result<Engine> {
+        let given = engine.settings().clone();
+        let lease = self.lease.unwrap_or(given.lease);
+        let beat = match (self.beat, self.lease) {
+            (Some(beat), _) => beat,
+            // Two renewals may fail before a third is late.
+            (None, Some(lease)) => lease / 3,
+            (None, None) => given.beat,
+        };
+        if beat.is_zero() || beat * 2 > lease {
+            bail!(
+                "a beat of {} does not fit a lease of {}: the lease is renewed once per beat and must survive a late \
+                 one; use a beat of at most {}",
+                span::show(beat),
+                span::show(lease),
+                span::show(lease / 2)
+            );
+        }
+        let config = Config {
+            name: self.name.clone().unwrap_or(given.name),
+            lease,
+            beat,
+            drain: self.drain.unwrap_or(given.drain),
+            crashes: self.crashes.unwrap_or(given.crashes),
+            ..given
+        };
+        let serve =
+            if self.serve.is_empty() { self.queues.keys().cloned().collect() } else { self.serve.clone() };
+        let known: BTreeMap<String, Pool> = engine.queues().iter().cloned().collect();
+        let pool = |queue: String| {
+            let pool = known.get(&queue).cloned().unwrap_or_default();
+            let pool = self.queues.get(&queue).map_or(pool.clone(), |settings| settings.apply(pool));
+            (queue, pool)
+        };
+        if !serve.is_empty() {
+            engine = engine.serve_only(serve.into_iter().map(pool));
+        }
+        Ok(engine.config(config))
+    }
+}
+
+impl PoolSettings {
+    fn over(self, below: PoolSettings) -> PoolSettings {
+        PoolSettings {
+            slots: self.slots.or(below.slots),
+            prefetch: self.prefetch.or(below.prefetch),
+            min_demand: self.min_demand.or(below.min_demand),
+            poll: self.poll.or(below.poll),
+            max_poll: self.max_poll.or(below.max_poll),
+        }
+    }
+
+    fn apply(&self, pool: Pool) -> Pool {
+        let poll = self.poll.unwrap_or(pool.poll);
+        Pool {
+            slots: self.slots.unwrap_or(pool.slots),
+            prefetch: self.prefetch.unwrap_or(pool.prefetch),
+            min_demand: self.min_demand.unwrap_or(pool.min_demand),
+            poll,
+            max_poll: self.max_poll.unwrap_or(pool.max_poll).max(poll),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_higher_layer_wins_where_it_speaks() {
+        let env = from_env(|name| match name {
+            "WINDLASS_LEASE" => Some("30s".into()),
+            "WINDLASS_QUEUES" => Some("mail=4, default".into()),
+            _ => None,
+        });
+        let file =
+            file::parse("lease = '9s'\ndrain = '1m'\n[queues.mail]\nslots = 8\nprefetch = 5").expect("valid");
+        let all = env.expect("valid").over(file);
+        assert_eq!((all.lease, all.drain), (Some(Duration::from_secs(30)), Some(Duration::from_secs(60))));
+        assert_eq!(all.serve, ["mail", "default"]);
+        assert_eq!((all.queues["mail"].slots, all.queues["mail"].prefetch), (Some(4), Some(5)));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_where_it_stands() {
+        let error =
+            from_env(|name| (name == "WINDLASS_LEASE").then(|| "soon".into())).expect_err("not a span");
+        assert!(error.to_string().contains("WINDLASS_LEASE: \"soon\" is not a span"));
+        let error =
+            from_env(|name| (name == "WINDLASS_QUEUES").then(|| "mail=many".into())).expect_err("no count");
+        assert!(format!("{error:#}").contains("mail=16"), "{error:#}");
+    }
+}

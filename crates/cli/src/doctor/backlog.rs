@@ -1,0 +1,169 @@
+//! Workers and what waits for them, as far as the store knows: it does not know which kinds a worker serves, so that is
+//! judged by what does not move.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use windlass::{
+    Engine, State, Time,
+    store::{Census, WorkerView},
+};
+
+use super::Findings;
+use crate::{out, place::Place, span};
+
+/// How long a ready job may wait before it is worth a word.
+const LONG: Duration = Duration::from_secs(60);
+/// How far jobs are counted.
+const CAP: u64 = 100_000;
+
+pub(super) async fn examine(findings: &mut Findings, engine: &Engine, place: &Place) -> anyhow::Result<()> {
+    let inspect = engine.inspect();
+    let (workers, census, now) =
+        (inspect.workers().await?, inspect.census(CAP).await?, inspect.clock().await?);
+    let count = |state: State| {
+        census.iter().filter(|count| count.state == state).map(|count| count.jobs).sum::<u64>()
+    };
+    let alive = alive(findings, place, &workers, count(State::Ready) + count(State::Scheduled), now);
+    let oldest = oldest::ready(place).await?;
+    ready(findings, place, count(State::Ready), &oldest, now);
+    if alive > 0 {
+        unserved(findings, &census, &oldest, now);
+    }
+    let suspects = oldest::suspects(place).await?;
+    if suspects > 0 {
+        let found = "ready jobs had a worker die under them; each runs alone before it is trusted again";
+        findings.warn("suspects", format!("{} {found}", out::thousands(suspects)));
+    }
+    let failed = count(State::Failed);
+    if failed > 0 {
+        let list = format!("`{} jobs --state failed` lists them", place.program);
+        findings.warn("failed", format!("{} jobs have failed for good; {list}", out::thousands(failed)));
+    }
+    Ok(())
+}
+
+/// Says who works; answers how many do.
+fn alive(findings: &mut Findings, place: &Place, workers: &[WorkerView], waiting: u64, now: Time) -> usize {
+    let (held, lapsed): (Vec<&WorkerView>, Vec<&WorkerView>) =
+        workers.iter().filter(|worker| worker.alive).partition(|worker| worker.lease_until >= now);
+    let names = |workers: &[&WorkerView]| {
+        let names: Vec<&str> = workers.iter().take(5).map(|worker| worker.name.as_str()).collect();
+        names.join(", ") + if workers.len() > 5 { ", …" } else { "" }
+    };
+    if !lapsed.is_empty() {
+        let found = format!("{} stopped renewing ({})", lapsed.len(), names(&lapsed));
+        findings
+            .warn("workers", format!("{found}; the others take their jobs over, or the next that starts"));
+    }
+    match (held.len(), waiting) {
+        (0, 0) => findings.ok("workers", "none is alive, and nothing waits"),
+        (0, _) => {
+            let found = format!("none is alive, and {} jobs wait", out::thousands(waiting));
+            findings.warn("workers", format!("{found}; start one with `{} worker`", place.program));
+        }
+        (alive, _) => findings.ok("workers", format!("{alive} alive ({})", names(&held))),
+    }
+    held.len()
+}
+
+fn ready(findings: &mut Findings, place: &Place, ready: u64, oldest: &[Oldest], now: Time) {
+    let due = oldest.iter().map(|lane| lane.due_at).min();
+    match due {
+        None => findings.ok("backlog", "no job is ready"),
+        Some(due) => {
+            let waits = now.since(due);
+            let found = format!("{} ready, the oldest since {}", out::thousands(ready), span::show(waits));
+            if waits < LONG {
+                findings.ok("backlog", found);
+            } else {
+                let list = format!("`{} jobs --state ready` lists them", place.program);
+                findings.warn("backlog", format!("{found}; {list}"));
+            }
+        }
+    }
+}
+
+/// Kinds of which jobs wait long, none runs, and workers are there: most likely nobody serves them.
+fn unserved(findings: &mut Findings, census: &[Census], oldest: &[Oldest], now: Time) {
+    let runs = |lane: &Oldest| {
+        let same = |count: &&Census| count.kind == lane.kind && count.queue == lane.queue;
+        census.iter().filter(same).any(|count| count.state == State::Running && count.jobs > 0)
+    };
+    let mut stuck: BTreeMap<(&str, &str), Time> = BTreeMap::new();
+    for lane in oldest.iter().filter(|lane| now.since(lane.due_at) > LONG && !runs(lane)) {
+        stuck.insert((&lane.queue, &lane.kind), lane.due_at);
+    }
+    for ((queue, kind), due) in stuck {
+        let waits = span::show(now.since(due));
+        findings.warn(
+            "unserved?",
+            format!("kind {kind} in queue {queue} has waited {waits} and none of it runs; does a live worker serve it?"),
+        );
+    }
+}
+
+pub(super) use oldest::Oldest;
+
+/// The oldest ready job of each lane. The store's doors do not tell it, so it is read from its tables.
+mod oldest {
+    use rusqlite::{Connection, OpenFlags};
+    use windlass::Time;
+
+    use crate::{
+        pg,
+        place::{Place, is_postgres, sqlite_path},
+    };
+
+    /// The first job in line of one lane.
+    pub(in crate::doctor) struct Oldest {
+        pub(in crate::doctor) queue: String,
+        pub(in crate::doctor) kind: String,
+        pub(in crate::doctor) due_at: Time,
+    }
+
+    /// Walks to the first row of each lane, suspects' lanes (the negative ones) included: one index look per lane.
+    const READY: &str = "select q.name, k.name, j.due_at from lanes l \
+        join queues q on q.id = l.queue join kinds k on k.id = l.kind \
+        join jobs j on j.id in ( \
+            (select r.job from ready r where r.lane = l.id order by r.rank limit 1), \
+            (select r.job from ready r where r.lane = -l.id order by r.rank limit 1))";
+    const SUSPECTS: &str = "select count(*) from (select 1 from ready where lane < 0 limit 100000) s";
+
+    fn open(place: &Place) -> anyhow::Result<Option<Connection>> {
+        let Some(path) = sqlite_path(place.url()) else { return Ok(None) };
+        Ok(Some(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?))
+    }
+
+    async fn server(place: &Place) -> anyhow::Result<Option<tokio_postgres::Client>> {
+        if !is_postgres(place.url()) {
+            return Ok(None);
+        }
+        let (client, schema) = pg::connect(place.url()).await?;
+        client.batch_execute(&format!("set search_path to {schema}")).await?;
+        Ok(Some(client))
+    }
+
+    pub(in crate::doctor) async fn ready(place: &Place) -> anyhow::Result<Vec<Oldest>> {
+        if let Some(file) = open(place)? {
+            let mut statement = file.prepare(READY)?;
+            let rows = statement.query_map([], |row| {
+                Ok(Oldest { queue: row.get(0)?, kind: row.get(1)?, due_at: Time(row.get(2)?) })
+            })?;
+            return Ok(rows.collect::<Result<_, _>>()?);
+        }
+        let Some(client) = server(place).await? else { return Ok(Vec::new()) };
+        let rows = client.query(READY, &[]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| Oldest { queue: row.get(0), kind: row.get(1), due_at: Time(row.get(2)) })
+            .collect())
+    }
+
+    pub(in crate::doctor) async fn suspects(place: &Place) -> anyhow::Result<u64> {
+        if let Some(file) = open(place)? {
+            return Ok(file.query_row(SUSPECTS, [], |row| row.get::<_, i64>(0))?.max(0) as u64);
+        }
+        let Some(client) = server(place).await? else { return Ok(0) };
+        Ok(client.query_one(SUSPECTS, &[]).await?.get::<_, i64>(0).max(0) as u64)
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a command works: the store that the settings name, or the engine of the program it is part of.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use windlass::Engine;
+
+use crate::{
+    config::{DEFAULT_STORE, Settings},
+    kinds,
+};
+
+/// A store, opened or only named, and the settings.
+pub(crate) struct Place {
+    engine: Option<Engine>,
+    url: String,
+    pub(crate) settings: Settings,
+    /// What the program is called, for hints.
+    pub(crate) program: String,
+}
+
+impl Place {
+    /// The store that the settings name.
+    pub(crate) fn named(settings: Settings) -> Place {
+        let url = settings.store.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        Place { engine: None, url, settings, program: "windlass".to_owned() }
+    }
+
+    /// A program's own engine.
+    pub(crate) fn opened(engine: Engine, settings: Settings, program: &str) -> Place {
+        Place { url: engine.url().to_owned(), engine: Some(engine), settings, program: program.to_owned() }
+    }
+
+    /// Where the store is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address without its password, for people.
+    pub(crate) fn shown(&self) -> String {
+        without_password(&self.url)
+    }
+
+    /// An engine to submit to or to work with. A store that is not there yet is made.
+    pub(crate) async fn engine(&self) -> anyhow::Result<Engine> {
+        match &self.engine {
+            Some(engine) => Ok(engine.clone()),
+            None => Ok(kinds::add(Engine::open(&self.url).await.with_context(|| self.trouble())?)),
+        }
+    }
+
+    /// An engine to read with: a look changes nothing, and makes no empty store where there is none.
+    pub(crate) async fn reader(&self) -> anyhow::Result<Engine> {
+        if let Some(engine) = &self.engine {
+            return Ok(engine.clone());
+        }
+        if let Some(path) = sqlite_path(&self.url)
+            && !path.exists()
+        {
+            bail!(
+                "there is no store at {} yet; `{} submit` or `{} worker` makes it, or name another with --store",
+                self.shown(),
+                self.program,
+                self.program
+            );
+        }
+        let store = windlass::store::open(&self.url, false).await.with_context(|| self.trouble())?;
+        Ok(Engine::on(&self.url, store))
+    }
+
+    fn trouble(&self) -> String {
+        format!("the store {} cannot be opened", self.shown())
+    }
+}
+
+/// The file behind a SQLite address.
+pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite:")?;
+    Some(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
+}
+
+/// Whether this is the address of a PostgreSQL database.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+pub(crate) fn without_password(url: &str) -> String {
+    let hidden = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let (user, host) = rest.split_once('@')?;
+        let (name, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{name}:…@{host}"))
+    };
+    hidden().unwrap_or_else(|| url.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("postgres://u:secret@h/db"), "postgres://u:…@h/db");
+        assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
+        assert_eq!(without_password("sqlite://a.db"), "sqlite://a.db");
+    }
+}

@@ -1,0 +1,248 @@
+//! `windlass submit`: puts jobs in.
+
+use std::{
+    io::Read,
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context, anyhow, bail};
+use futures_util::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use windlass::{Engine, Handle, JobError, Retry, SubmitJson, Time};
+
+use crate::{out, place::Place, span};
+
+/// Put a job in, and print its id.
+///
+/// The input is a JSON value; `-` reads it from standard input. Kinds that are built in: exec
+/// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100})
+/// and noop.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What kind of job
+    kind: String,
+    /// Its input, as JSON; `-` reads it from standard input
+    #[arg(default_value = "null", allow_hyphen_values = true)]
+    input: String,
+    /// A name of your choice: a second submit with it answers the job that is there
+    #[arg(long, conflicts_with = "count")]
+    key: Option<String>,
+    /// The queue it waits in [default: that of the kind]
+    #[arg(long)]
+    queue: Option<String>,
+    /// From -100 (most urgent) to 100 (least urgent); each step is a minute's place in line
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i16,
+    /// Due so long from now, e.g. 10m
+    #[arg(long, value_name = "SPAN", value_parser = span::parse, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// Due at this time, e.g. 2026-11-15T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    at: Option<Time>,
+    /// Failed if it has not ended by then: a time, or a span from now
+    #[arg(long, value_name = "TIME|SPAN", value_parser = moment)]
+    deadline: Option<Time>,
+    /// A word to find it by; may be repeated
+    #[arg(long)]
+    tag: Vec<String>,
+    /// Free JSON that is kept with it
+    #[arg(long, value_name = "JSON")]
+    options: Option<String>,
+    /// How many attempts in all [default: the kind's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: Option<u32>,
+    /// How long one attempt may run [default: the kind's]
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    timeout: Option<Duration>,
+    /// Which version of the kind [default: the newest that this program serves]
+    #[arg(long, value_name = "N")]
+    kind_version: Option<i32>,
+    /// Submit though this program does not serve the kind: workers elsewhere do
+    #[arg(long)]
+    any_kind: bool,
+    /// Submit so many alike
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Wait for it to end and print its output; exit code 1 if it failed
+    #[arg(long, conflicts_with = "count")]
+    wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many submits wait at once: they go in together, a thousand to a transaction.
+const TOGETHER: usize = 2_000;
+
+pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+    let input = read_input(&args.input)?;
+    let engine = place.engine().await?;
+    let version = version(&engine, &args)?;
+    let submit = |_| describe(&engine, &args, version, &input).into_future();
+    let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(TOGETHER);
+    if args.wait {
+        let jobs: Vec<Handle<Value>> = submits.try_collect().await?;
+        let Some(job) = jobs.into_iter().next() else { bail!("nothing was submitted") };
+        return wait(&args, place, &engine, job).await;
+    }
+    if args.json {
+        let all: Vec<Value> = submits.map_ok(|job| answer(&job)).try_collect().await?;
+        match all.as_slice() {
+            [one] => out::print_json(one)?,
+            all => out::print_json(&all)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    submits
+        .map_err(anyhow::Error::from)
+        .try_for_each(|job| async move { out::print(&(line(&job) + "\n")) })
+        .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_input(text: &str) -> anyhow::Result<Value> {
+    let mut read = String::new();
+    let text = if text == "-" {
+        std::io::stdin().read_to_string(&mut read).context("the input cannot be read from standard input")?;
+        &read
+    } else {
+        text
+    };
+    serde_json::from_str(text).map_err(|error| {
+        let hint = if text.contains('"') { "" } else { "; text needs quotes of its own: '\"text\"'" };
+        anyhow!("the input is not JSON ({error}); pass it in quotes, like '{{\"ms\": 100}}'{hint}")
+    })
+}
+
+/// Which version of the kind to submit; a kind that nobody here knows is most likely a slip.
+fn version(engine: &Engine, args: &Args) -> anyhow::Result<i32> {
+    let kinds = engine.kinds();
+    let mine: Vec<i32> =
+        kinds.iter().filter(|kind| kind.kind == args.kind).map(|kind| kind.version).collect();
+    match (args.kind_version, mine.iter().max()) {
+        (Some(version), _) if args.any_kind || mine.contains(&version) => Ok(version),
+        (None, Some(newest)) => Ok(*newest),
+        (None, None) if args.any_kind => Ok(1),
+        (Some(version), Some(newest)) => bail!(
+            "version {version} of {:?} is not served by this program, which serves up to {newest}; leave --kind-version \
+             out, or add --any-kind to submit it for workers elsewhere",
+            args.kind
+        ),
+        _ => {
+            let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.as_str()).collect();
+            names.dedup();
+            bail!(
+                "the kind {:?} is not known to this program, which serves {}; add --any-kind to submit it for workers \
+                 elsewhere that serve it",
+                args.kind,
+                names.join(", ")
+            )
+        }
+    }
+}
+
+fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) -> SubmitJson<'a> {
+    let mut submit = engine.submit_json(&args.kind, version, input.clone()).priority(args.priority);
+    for tag in &args.tag {
+        submit = submit.tag(tag);
+    }
+    if let Some(key) = &args.key {
+        submit = submit.key(key);
+    }
+    if let Some(queue) = &args.queue {
+        submit = submit.queue(queue);
+    }
+    if let Some(delay) = args.delay {
+        submit = submit.delay(delay);
+    }
+    if let Some(at) = args.at {
+        submit = submit.at(at);
+    }
+    if let Some(deadline) = args.deadline {
+        submit = submit.deadline(deadline);
+    }
+    if let Some(options) = &args.options {
+        submit = submit.options(options);
+    }
+    if let Some(attempts) = args.attempts {
+        submit = submit.retry(Retry::times(attempts));
+    }
+    if let Some(timeout) = args.timeout {
+        submit = submit.timeout(timeout);
+    }
+    submit
+}
+
+fn line(job: &Handle<Value>) -> String {
+    match (job.is_new(), job.differs()) {
+        (true, _) => job.id().to_string(),
+        (false, false) => format!("{} existing", job.id()),
+        (false, true) => format!("{} existing, with another input", job.id()),
+    }
+}
+
+fn answer(job: &Handle<Value>) -> Value {
+    json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() })
+}
+
+/// Waits for a job and prints how it ended.
+async fn wait(args: &Args, place: &Place, engine: &Engine, job: Handle<Value>) -> anyhow::Result<ExitCode> {
+    out::note(&format!("job {}", line(&job)));
+    let result = {
+        let result = job.result();
+        tokio::pin!(result);
+        tokio::select! {
+            result = &mut result => result,
+            () = say_if_nobody_works(engine, place) => result.await,
+        }
+    };
+    let mut told = answer(&job);
+    let (code, text) = match result {
+        Ok(output) => {
+            told["output"] = output.clone();
+            (ExitCode::SUCCESS, serde_json::to_string_pretty(&output)? + "\n")
+        }
+        Err(JobError::Store(error)) => return Err(error.into()),
+        Err(error) => {
+            told["error"] = json!(error.to_string());
+            if let JobError::Failed { reason, failure } = &error {
+                told["reason"] = json!(reason);
+                told["failure"] = json!(failure);
+            }
+            if !args.json {
+                out::note(&format!("error: {error}; `{} show {}` tells more", place.program, job.id()));
+            }
+            (ExitCode::FAILURE, String::new())
+        }
+    };
+    if args.json {
+        out::print_json(&told)?
+    } else {
+        out::print(&text)?
+    }
+    Ok(code)
+}
+
+/// After a moment, says so if no worker is there to do the work.
+async fn say_if_nobody_works(engine: &Engine, place: &Place) {
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    if let Ok(workers) = engine.inspect().workers().await
+        && !workers.iter().any(|worker| worker.alive)
+    {
+        out::note(&format!(
+            "no worker is alive on {}; start one with `{} worker`",
+            place.shown(),
+            place.program
+        ));
+    }
+    std::future::pending::<()>().await;
+}
+
+/// A time, or a span from now.
+fn moment(text: &str) -> Result<Time, String> {
+    if let Ok(span) = span::parse(text) {
+        return Ok(Time::from_system(SystemTime::now()).plus(span));
+    }
+    text.parse().map_err(|why| format!("{why}, or as a span from now like 2h"))
+}

@@ -1,0 +1,101 @@
+//! `windlass worker`: works off jobs until told to stop.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use windlass::Pool;
+
+use crate::{config::Settings, out, place::Place, span};
+
+/// Work off jobs until told to stop (SIGINT or SIGTERM).
+///
+/// Told once, the worker claims nothing more, hands back what has not started and finishes what runs, for as long as
+/// --drain says. Told twice, it exits at once; its jobs go to other workers.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Serve this queue, with so many slots; may be repeated [env: WINDLASS_QUEUES, separated by commas]
+    /// [default: default=64]
+    #[arg(long, value_name = "NAME[=SLOTS]")]
+    queue: Vec<String>,
+    /// What people know this worker by [env: WINDLASS_NAME] [default: host and process number]
+    #[arg(long)]
+    name: Option<String>,
+    /// How long it may go without renewing before others take its jobs [env: WINDLASS_LEASE] [default: 15s]
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    lease: Option<std::time::Duration>,
+    /// How often the lease is renewed [env: WINDLASS_BEAT] [default: a third of the lease]
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    beat: Option<std::time::Duration>,
+    /// How long a stopping worker waits for running attempts [env: WINDLASS_DRAIN] [default: 30s]
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    drain: Option<std::time::Duration>,
+    /// How many deaths of a worker that ran it alone make a job fail as poison [env: WINDLASS_CRASHES] [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    crashes: Option<u16>,
+}
+
+pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+    let mut flags = Settings { name: args.name, lease: args.lease, beat: args.beat, ..Settings::default() };
+    flags.drain = args.drain;
+    flags.crashes = args.crashes;
+    for queue in &args.queue {
+        flags.serve(queue)?;
+    }
+    let settings = flags.over(place.settings.clone());
+    // Before anything is claimed: a signal that comes now is not lost.
+    let mut stop = Stop::listen()?;
+    let engine = settings.apply(place.engine().await?)?.start().await?;
+    out::print(&format!("{}\n", started(&engine, place).await))?;
+    stop.told().await;
+    tracing::info!("stopping: finishing what runs, handing back the rest; a second signal exits at once");
+    tokio::select! {
+        left = engine.stop() => {
+            let counts = engine.counts();
+            tracing::info!(committed = counts.committed, handed_back = counts.released, given_up = left, "stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        () = stop.told() => {
+            out::note("told twice: exiting at once; other workers take over what ran here");
+            // What runs may block its thread, so nothing is waited for.
+            std::process::exit(130)
+        }
+    }
+}
+
+async fn started(engine: &windlass::Engine, place: &Place) -> String {
+    let worker = engine.worker().await.map(|id| id.to_string()).unwrap_or_default();
+    let default = [("default".to_owned(), Pool::default())];
+    let queues = if engine.queues().is_empty() { &default } else { engine.queues() };
+    let queues: Vec<String> = queues.iter().map(|(name, pool)| format!("{name}={}", pool.slots)).collect();
+    let kinds: Vec<String> = engine
+        .kinds()
+        .into_iter()
+        .map(|kind| if kind.version == 1 { kind.kind } else { format!("{} v{}", kind.kind, kind.version) })
+        .collect();
+    format!(
+        "worker {worker} ({}) serves {} · queues {} · kinds {}",
+        engine.settings().name,
+        place.shown(),
+        queues.join(", "),
+        kinds.join(", ")
+    )
+}
+
+/// The signals that end a worker.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> std::io::Result<Stop> {
+        Ok(Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

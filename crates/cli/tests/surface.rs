@@ -1,0 +1,196 @@
+//! The commands as a person meets them: help, answers, errors, settings.
+
+mod common;
+
+use common::Place;
+
+#[test]
+fn help_names_every_command_and_says_where_to_start() {
+    let help = Place::new().ok(&["--help"]);
+    for command in ["worker", "submit", "jobs", "show", "migrate", "doctor", "demo", "bench"] {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}\n{help}");
+    }
+    assert!(help.contains("windlass demo") && help.contains("windlass.toml"), "{help}");
+    assert!(!help.contains("demo-worker"), "{help}");
+    for command in ["worker", "submit", "jobs", "show", "migrate", "doctor", "demo"] {
+        let short = Place::new().ok(&[command, "-h"]);
+        assert!(short.contains("Usage: windlass ") && short.contains("--config"), "{short}");
+        assert!(short.lines().all(|line| line.chars().count() <= 100), "{short}");
+    }
+}
+
+#[test]
+fn a_job_is_submitted_listed_and_shown() {
+    let place = Place::new();
+    let id =
+        place.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one", "--tag", "red", "--priority", "-5"]);
+    let id = id.trim();
+    assert_eq!(id.len(), 36, "{id:?}");
+    let again = place.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one"]);
+    assert_eq!(again, format!("{id} existing\n"));
+    let other = place.ok(&["submit", "sleep", r#"{"ms": 2}"#, "--key", "one"]);
+    assert_eq!(other, format!("{id} existing, with another input\n"));
+    let later = place.ok(&["submit", "noop", "--delay", "10m", "--queue", "slow"]);
+
+    let list = place.ok(&["jobs"]);
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines[0], "1 scheduled · 1 ready");
+    assert_eq!(
+        lines[2],
+        "ID                                    STATE      KIND   QUEUE    KEY  SUBMITTED  NOTE"
+    );
+    assert!(lines[3].starts_with(&format!("{}  scheduled  noop   slow", later.trim())), "{list}");
+    assert!(lines[4].starts_with(&format!("{id}  ready      sleep  default  one")), "{list}");
+    assert_eq!(place.ok(&["jobs", "--tag", "blue"]), "1 scheduled · 1 ready\nno job matches\n");
+    assert!(place.ok(&["jobs", "--queue", "slow"]).starts_with("queue slow: 1 scheduled\n"));
+
+    let page = place.ok(&["show", id]);
+    for part in [
+        "state      ready",
+        "kind       sleep, version 1",
+        "priority -5",
+        "key        one",
+        "tags       red",
+        "\"ms\": 1",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in\n{page}");
+    }
+    let told = place.json(&["show", id, "--json"]);
+    assert_eq!((&told["state"], &told["input"]["ms"]), (&"ready".into(), &1.into()));
+    assert_eq!(told["history"], serde_json::json!([]));
+}
+
+#[test]
+fn pages_lead_to_the_next_one() {
+    let place = Place::new();
+    let ids = place.ok(&["submit", "noop", "--count", "5"]);
+    assert_eq!(ids.lines().count(), 5);
+    let first = place.ok(&["jobs", "--limit", "2", "--kind", "noop"]);
+    let next = first.lines().last().expect("a hint").strip_prefix("older ones: windlass ").expect(&first);
+    assert!(next.starts_with("jobs --kind noop --limit 2 --before "), "{next}");
+    let args: Vec<&str> = next.split(' ').collect();
+    assert_eq!(place.ok(&args).lines().filter(|line| line.contains("ready  noop")).count(), 2);
+    let told = place.json(&["jobs", "--limit", "4", "--json"]);
+    assert_eq!(told["jobs"].as_array().map(Vec::len), Some(4));
+    let last = place.json(&["jobs", "--json", "--before", told["next_before"].as_str().expect("more")]);
+    assert_eq!(
+        (last["jobs"].as_array().map(Vec::len), &last["next_before"]),
+        (Some(1), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn bad_input_is_told_what_why_and_what_next() {
+    let place = Place::new();
+    place.ok(&["submit", "noop"]);
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["submit", "resize", "{}"], &["exec, noop, sleep", "--any-kind"]),
+        (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
+        (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
+        (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
+        (&["submit", "noop", "--deadline", "never"], &["span from now"]),
+        (&["submit", "noop", "--priority", "500"], &["from -100"]),
+        (&["submit", "noop", "--options", "{"], &["not JSON"]),
+        (&["submit", "noop", "--queue", "a b"], &["contains ' '"]),
+        (&["submit", "noop", "--kind-version", "7"], &["version 7", "--any-kind"]),
+        (&["submit", "noop", "--key", "k", "--count", "2"], &["--key", "--count"]),
+        (&["jobs", "--state", "asleep"], &["scheduled, ready, running"]),
+        (&["jobs", "--limt", "3"], &["--limit"]),
+        (&["jobs", "--limit", "0"], &["1..=10000"]),
+        (&["show", "abc"], &["not a job id", "0199f0c2"]),
+        (&["show", "0199f0c2-6f7a-7000-8000-000000000000"], &["there is no job", "windlass jobs"]),
+        (&["worker", "--queue", "mail=many"], &["mail=16"]),
+        (&["worker", "--lease", "2s", "--beat", "5s"], &["does not fit", "at most 1s"]),
+        (&["migrate", "--to", "99"], &["no schema version 99"]),
+        (&["migrate", "--to", "0"], &["--yes"]),
+        (&["jobs", "--store", "sqlite://elsewhere.db"], &["there is no store", "windlass submit"]),
+        (&["jobs", "--store", "mysql://x"], &["sqlite://PATH, postgres://"]),
+        (&["jobs", "--config", "nowhere.toml"], &["nowhere.toml cannot be read"]),
+        (&["jobs", "--log", "a=b=c"], &["no log level"]),
+        (&["demo", "--workers", "1"], &["2..=64"]),
+    ];
+    for (args, parts) in cases {
+        let said = place.bad(args);
+        for part in *parts {
+            assert!(said.contains(part), "{args:?} said {said:?}, which lacks {part:?}");
+        }
+    }
+    assert!(!place.path("elsewhere.db").exists(), "a look makes no store");
+}
+
+#[test]
+fn an_unknown_kind_goes_in_when_that_is_meant() {
+    let place = Place::new();
+    let told = place.json(&["submit", "resize", "[1]", "--any-kind", "--kind-version", "3", "--json"]);
+    assert_eq!(told["new"], true);
+    assert!(place.ok(&["jobs"]).contains("resize v3"));
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let place = Place::new();
+    place
+        .write("windlass.toml", "store = 'sqlite://file.db'\nname = 'from-file'\n[queues.mail]\nslots = 3\n");
+    let submit = |args: &[&str], env: Option<&str>| {
+        let mut command = place.command(&[&["submit", "noop"], args].concat());
+        env.map(|store| command.env("WINDLASS_STORE", store));
+        assert_eq!(place.end(command).code, 0);
+    };
+    submit(&[], None);
+    assert!(place.path("file.db").exists());
+    submit(&[], Some("sqlite://env.db"));
+    assert!(place.path("env.db").exists());
+    submit(&["--store", "sqlite://flag.db"], Some("sqlite://unused.db"));
+    assert!(place.path("flag.db").exists() && !place.path("unused.db").exists());
+
+    let line = place.worker(&["--log", "warn"]).line.clone();
+    assert!(
+        line.contains("(from-file) serves sqlite://file.db · queues mail=3 · kinds exec, noop, sleep"),
+        "{line}"
+    );
+    let line = place.worker(&["--name", "flagged", "--queue", "mail", "--queue", "default=5"]).line.clone();
+    assert!(line.contains("(flagged)") && line.contains("queues mail=3, default=5"), "{line}");
+}
+
+#[test]
+fn a_misspelt_setting_is_an_error_and_a_misspelt_variable_a_warning() {
+    let place = Place::new();
+    place.write("windlass.toml", "[queues.default]\nslot = 3\n");
+    let said = place.bad(&["jobs"]);
+    assert!(
+        said.contains("windlass.toml") && said.contains("`queues.default.slot`") && said.contains("`slots`"),
+        "{said}"
+    );
+    place.write("other.toml", "");
+    let mut command = place.command(&["submit", "noop", "--config", "other.toml"]);
+    command.env("WINDLASS_LEAS", "3s");
+    let ended = place.end(command);
+    assert_eq!(
+        (ended.code, ended.err.as_str()),
+        (0, "warning: WINDLASS_LEAS is not read; did you mean WINDLASS_LEASE?\n")
+    );
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let place = Place::new();
+    place.ok(&["submit", "noop", "--count", "3000"]);
+    let mut command = place.command(&["jobs", "--limit", "3000"]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn the_schema_is_made_looked_at_and_removed() {
+    let place = Place::new();
+    assert_eq!(place.run(&["migrate", "--status"]).code, 1);
+    assert!(!place.path("windlass.db").exists(), "a look makes no store");
+    assert!(place.ok(&["migrate"]).contains("migrated from no schema to version 1"));
+    assert!(place.ok(&["migrate"]).contains("version 1; as this binary wants it"));
+    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], 1);
+    assert!(place.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
+    assert!(place.bad(&["jobs"]).contains("windlass migrate"));
+}

@@ -1,0 +1,132 @@
+//! Names of things: jobs, workers, claims, epochs and revisions.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a job: a UUID v7 made by the submitter, so a submit whose answer was lost can be repeated and
+/// is recognised. Ordered by the time it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub uuid::Uuid);
+
+impl JobId {
+    /// Builds an id from a millisecond clock reading, a counter that orders ids made in the same millisecond
+    /// (its low 18 bits count), and 56 random bits.
+    pub fn from_parts(millis: u64, counter: u32, random: u64) -> JobId {
+        let counter = u128::from(counter & 0x3_ffff);
+        let bits = (u128::from(millis & 0xffff_ffff_ffff) << 80)
+            | (0x7 << 76)
+            | ((counter >> 6) << 64)
+            | (0b10 << 62)
+            | ((counter & 0x3f) << 56)
+            | u128::from(random & 0x00ff_ffff_ffff_ffff);
+        JobId(uuid::Uuid::from_u128(bits))
+    }
+
+    /// The id's 16 bytes, in the order in which ids sort.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    /// An id from its 16 bytes.
+    pub fn from_bytes(bytes: [u8; 16]) -> JobId {
+        JobId(uuid::Uuid::from_bytes(bytes))
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JobId, String> {
+        uuid::Uuid::try_parse(text).map(JobId).map_err(|e| {
+            format!("{text:?} is not a job id ({e}); ids look like 0199f0c2-6f7a-7000-8000-000000000000")
+        })
+    }
+}
+
+/// The name of a worker: one start of one process. Every start makes a new one, so a number never stands for
+/// two lives. Shown as 13 letters and digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub i64);
+
+impl WorkerId {
+    /// Builds a worker's name from a millisecond clock reading and 20 random bits. Two starts in the same
+    /// millisecond could draw the same bits; the store refuses the second, and it draws again.
+    pub fn from_parts(millis: u64, random: u32) -> WorkerId {
+        WorkerId((((millis & 0x7ff_ffff_ffff) << 20) | u64::from(random & 0xf_ffff)) as i64)
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "w{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for WorkerId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// The number that outdates older claims of a job. It is raised whenever a job is put back after a claim, so
+/// of all claims ever made of a job only the newest can write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub i32);
+
+/// How many changes have been committed for a job. Only commit raises it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rev(pub i32);
+
+/// A worker's number for one of its claims; it counts up from 1. A claim repeated under the same number is
+/// answered with the same jobs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClaimNo(pub i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_millisecond_then_counter_and_are_version_7() {
+        let older = JobId::from_parts(1_000, 0x3_ffff, u64::MAX);
+        let newer = JobId::from_parts(1_001, 0, 0);
+        assert!(older < newer);
+        for counter in [0, 1, 62, 63, 64, 65, 4_095, 0x3_fffe] {
+            let a = JobId::from_parts(5, counter, u64::MAX);
+            let b = JobId::from_parts(5, counter + 1, 0);
+            assert!(a < b, "{counter}");
+            assert_eq!(a.0.get_version_num(), 7);
+            assert_eq!(a.0.get_variant(), uuid::Variant::RFC4122);
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_id_is_explained() {
+        assert!("12".parse::<JobId>().unwrap_err().contains("not a job id"));
+        let id = JobId::from_parts(1, 2, 3);
+        assert_eq!(id.to_string().parse::<JobId>(), Ok(id));
+    }
+}

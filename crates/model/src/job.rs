@@ -1,0 +1,171 @@
+//! What is submitted, what a worker is handed, what a submitter is told.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, JobId, Retry, Rev, Time};
+
+/// Bytes with the number of the codec that wrote them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Payload {
+    /// Which codec wrote the bytes; 0 is plain JSON.
+    pub codec: u8,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Payload {
+    /// Plain JSON text.
+    pub fn json(bytes: Vec<u8>) -> Payload {
+        Payload { codec: 0, bytes }
+    }
+}
+
+/// Which code runs a job.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+pub struct KindVersion {
+    /// The kind's name.
+    pub kind: String,
+    /// Its version.
+    pub version: i32,
+}
+
+/// When a job is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum When {
+    /// At once, by the store's clock.
+    #[default]
+    Now,
+    /// So long after the submit, by the store's clock.
+    After(Duration),
+    /// At this moment; in the past means at once.
+    At(Time),
+}
+
+/// Policies given with one job, which win over those of its kind.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// When to try again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// How long one attempt may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// Whether nothing was set.
+    pub fn is_default(&self) -> bool {
+        *self == Settings::default()
+    }
+}
+
+/// A job as it is submitted. Check it with [`crate::Limits::check`] first; the stores do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewJob {
+    /// Made by the submitter; a repeat of the same submit carries the same id.
+    pub id: JobId,
+    /// Which code runs it.
+    pub kind: KindVersion,
+    /// The line it waits in.
+    pub queue: String,
+    /// A name of the caller's choice, unique per kind until the job is pruned.
+    pub key: Option<String>,
+    /// See [`crate::rank`].
+    pub priority: i16,
+    /// When it is due.
+    pub when: When,
+    /// When it fails if it has not ended.
+    pub deadline_at: Option<Time>,
+    /// Words people search by.
+    pub tags: Vec<String>,
+    /// Free JSON text kept with the job and never interpreted.
+    pub options: Option<String>,
+    /// Policies of this job alone.
+    pub settings: Settings,
+    /// The encoded input.
+    pub input: Payload,
+    /// What tells this input from others; see [`digest`].
+    pub digest: [u8; 16],
+}
+
+impl NewJob {
+    /// A job with nothing set but the kind, the queue and the input.
+    pub fn new(id: JobId, kind: &str, queue: &str, input: Payload) -> NewJob {
+        let digest = digest(kind, &input);
+        NewJob {
+            id,
+            kind: KindVersion { kind: kind.to_owned(), version: 1 },
+            queue: queue.to_owned(),
+            key: None,
+            priority: 0,
+            when: When::Now,
+            deadline_at: None,
+            tags: Vec::new(),
+            options: None,
+            settings: Settings::default(),
+            input,
+            digest,
+        }
+    }
+}
+
+/// What tells one input from another: 128 bits of a hash over kind and plain input.
+pub fn digest(kind: &str, input: &Payload) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(kind.as_bytes());
+    hasher.update(&[0, input.codec]);
+    hasher.update(&input.bytes);
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    digest
+}
+
+/// What became of one submitted job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitted {
+    /// It is in.
+    New {
+        /// The epoch under which the submitting worker has it claimed, if it was born claimed.
+        claimed: Option<Epoch>,
+    },
+    /// This very submit was made before: same id, same input. Nothing was written.
+    Repeated,
+    /// A job with this key (and kind) is there already. Nothing was written.
+    Existing {
+        /// That job.
+        id: JobId,
+        /// Whether its input is the same.
+        same_input: bool,
+    },
+    /// Another job has this id. Nothing was written; make a new id and submit again.
+    IdTaken,
+}
+
+/// A job as a worker is handed it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claimed {
+    /// The job.
+    pub id: JobId,
+    /// Which code runs it.
+    pub kind: KindVersion,
+    /// The claim's epoch; every write names it.
+    pub epoch: Epoch,
+    /// The revision that the next change follows.
+    pub rev: Rev,
+    /// Attempts that have failed so far.
+    pub attempts: u32,
+    /// How much of each retry rule's budget is used.
+    pub spent: Vec<u32>,
+    /// Deaths of workers that had it claimed.
+    pub deaths: u16,
+    /// The caller's name for it.
+    pub key: Option<String>,
+    /// When it fails if it has not ended.
+    pub deadline_at: Option<Time>,
+    /// Policies of this job alone.
+    pub settings: Settings,
+    /// The encoded input.
+    pub input: Payload,
+}

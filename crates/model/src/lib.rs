@@ -1,0 +1,37 @@
+//! What durable work is: the pure rules of Windlass.
+//!
+//! Nothing here waits, reads a clock, draws a random number or touches a disk. Whatever a rule needs of the
+//! outside world comes in as an argument, so every rule can be tested by calling it, and the stores, the
+//! runtime and the tests cannot disagree about what is legal.
+//!
+//! In reading order:
+//! - [`state`]: the states of a job and the one table of legal moves between them
+//! - [`id`]: how jobs, workers, claims, epochs and revisions are named
+//! - [`job`]: what is submitted, what a worker is handed, what people see
+//! - [`change`]: what an attempt asks to be written, and what the store answers
+//! - [`failure`]: how an attempt goes wrong and why a job has failed
+//! - [`retry`]: whether, and when, a failed attempt is tried again
+//! - [`rank`]: the order in which ready jobs are claimed
+//! - [`crash`]: what becomes of a job whose worker died under it
+//! - [`limits`]: how large things may be and which names are taken
+//! - [`time`]: moments and spans
+
+pub mod change;
+pub mod crash;
+pub mod failure;
+pub mod id;
+pub mod job;
+pub mod limits;
+pub mod rank;
+pub mod retry;
+pub mod state;
+pub mod time;
+
+pub use change::{Change, Outcome, Verdict};
+pub use failure::{Failure, Reason};
+pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
+pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
+pub use limits::{Invalid, Limits};
+pub use retry::Retry;
+pub use state::{Event, State};
+pub use time::Time;

@@ -1,0 +1,224 @@
+//! How large things may be, and which names are taken.
+//!
+//! Every door (submit, bulk submit, and later SQL, HTTP and branches) checks with [`Limits::check`], so that
+//! nothing a store would choke on gets that far, and the error says what to do.
+
+use std::time::Duration;
+
+use crate::{NewJob, Time, When, rank::MAX_PRIORITY};
+
+/// What may be submitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The longest encoded input or output, in bytes.
+    pub payload: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { payload: 1 << 20 }
+    }
+}
+
+/// The longest kind, queue or tag, in bytes: long enough for a path of names, short enough to print.
+pub const NAME: usize = 128;
+/// The longest key, in bytes: a database index holds at most some 2,700, and a longer key wants hashing.
+pub const KEY: usize = 512;
+/// The most tags of one job.
+pub const TAGS: usize = 32;
+/// The longest `options` text, in bytes: they are read with every listing.
+pub const OPTIONS: usize = 16 << 10;
+/// The longest error message kept, in bytes; longer ones are cut in the middle of nowhere, and say so.
+pub const MESSAGE: usize = 16 << 10;
+/// The longest delay: a hundred years.
+pub const DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// What names of the engine's own kinds, queues and tags begin with.
+pub const RESERVED: &str = "windlass.";
+
+/// Why something was not taken: what, why, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what} {why}; {hint}")]
+pub struct Invalid {
+    /// Which part was wrong, with its value where that is short.
+    pub what: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// What to do.
+    pub hint: String,
+}
+
+fn invalid(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Invalid {
+    Invalid { what: what.into(), why: why.into(), hint: hint.into() }
+}
+
+/// Shows a value in an error without flooding the terminal.
+fn shown(value: &str) -> String {
+    let mut short: String = value.chars().take(40).collect();
+    if short.len() < value.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
+
+/// Checks the name of a kind or a queue (`what` says which).
+pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
+    if name.is_empty() {
+        return Err(invalid(format!("the {what}"), "is empty", "give it a name"));
+    }
+    if name.len() > NAME {
+        let why = format!("is {} bytes long, more than the {NAME} allowed", name.len());
+        return Err(invalid(format!("the {what} {}", shown(name)), why, "choose a shorter name"));
+    }
+    if let Some(bad) = name.chars().find(|c| c.is_control() || c.is_whitespace() || *c == '$') {
+        let why = format!("contains {bad:?}");
+        let hint = "use letters, digits and punctuation other than $, which separates names of children";
+        return Err(invalid(format!("the {what} {}", shown(name)), why, hint));
+    }
+    if name.starts_with(RESERVED) {
+        let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+        return Err(invalid(format!("the {what} {}", shown(name)), why, "choose another name"));
+    }
+    Ok(())
+}
+
+fn check_text(what: &str, text: &str, most: usize) -> Result<(), Invalid> {
+    if text.len() > most {
+        let why = format!("is {} bytes long, more than the {most} allowed", text.len());
+        return Err(invalid(format!("the {what} {}", shown(text)), why, "shorten it, or use a hash of it"));
+    }
+    if text.contains('\0') {
+        return Err(invalid(format!("the {what} {}", shown(text)), "contains a NUL byte", "remove it"));
+    }
+    Ok(())
+}
+
+impl Limits {
+    /// Checks an encoded input or output (`what` says which).
+    pub fn check_payload(&self, what: &str, bytes: &[u8]) -> Result<(), Invalid> {
+        if bytes.len() <= self.payload {
+            return Ok(());
+        }
+        let why = format!("is {} bytes long, more than the {} allowed", bytes.len(), self.payload);
+        let hint = "keep large data elsewhere and pass a reference, or raise the payload limit";
+        Err(invalid(format!("the {what}"), why, hint))
+    }
+
+    /// Checks all of a job that is about to be submitted.
+    pub fn check(&self, job: &NewJob) -> Result<(), Invalid> {
+        check_name("kind", &job.kind.kind)?;
+        check_name("queue", &job.queue)?;
+        if job.kind.version < 1 {
+            let what = format!("version {} of kind {}", job.kind.version, shown(&job.kind.kind));
+            return Err(invalid(what, "is not positive", "count versions from 1"));
+        }
+        if let Some(key) = &job.key {
+            if key.is_empty() {
+                return Err(invalid("the key", "is empty", "leave it out, or give it a value"));
+            }
+            check_text("key", key, KEY)?;
+        }
+        if job.priority.abs() > MAX_PRIORITY {
+            let what = format!("priority {}", job.priority);
+            let hint = format!("use one from -{MAX_PRIORITY} (urgent) to {MAX_PRIORITY} (least urgent)");
+            return Err(invalid(what, "is out of range", hint));
+        }
+        match job.when {
+            When::At(at) if at > Time::MAX => {
+                return Err(invalid("the due time", "is after the year 9999", "choose an earlier one"));
+            }
+            When::After(delay) if delay > DELAY => {
+                return Err(invalid("the delay", "is longer than 100 years", "choose a shorter one"));
+            }
+            _ => {}
+        }
+        if job.deadline_at.is_some_and(|at| at > Time::MAX) {
+            return Err(invalid("the deadline", "is after the year 9999", "choose an earlier one, or none"));
+        }
+        if job.tags.len() > TAGS {
+            let why = format!("are {}, more than the {TAGS} allowed", job.tags.len());
+            return Err(invalid("the tags", why, "use fewer, or put details into the options"));
+        }
+        for tag in &job.tags {
+            check_text("tag", tag, NAME)?;
+            if tag.is_empty() {
+                return Err(invalid("a tag", "is empty", "leave it out"));
+            }
+            if tag.starts_with(RESERVED) {
+                let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+                return Err(invalid(format!("the tag {}", shown(tag)), why, "choose another tag"));
+            }
+        }
+        if let Some(options) = &job.options {
+            check_text("options", options, OPTIONS)?;
+            if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(options) {
+                return Err(invalid("the options", format!("are not JSON ({error})"), "pass a JSON value"));
+            }
+        }
+        if job.settings.timeout.is_some_and(|t| t.is_zero()) {
+            return Err(invalid("the timeout", "is zero", "leave it out for none, or give the attempt time"));
+        }
+        self.check_payload("input", &job.input.bytes)
+    }
+}
+
+/// An error message as it is kept: without NUL, which PostgreSQL's text cannot hold, and not longer than
+/// [`MESSAGE`].
+pub fn clean_message(text: &str) -> String {
+    let mut clean = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.to_owned() };
+    if clean.len() > MESSAGE {
+        let mut end = MESSAGE;
+        while !clean.is_char_boundary(end) {
+            end -= 1;
+        }
+        let whole = clean.len();
+        clean.truncate(end);
+        clean.push_str(&format!(" … (cut; {whole} bytes in all)"));
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JobId, Payload};
+
+    fn job() -> NewJob {
+        NewJob::new(JobId::from_parts(1, 1, 1), "resize", "default", Payload::json(b"1".to_vec()))
+    }
+
+    #[test]
+    fn each_fault_is_named_with_what_to_do() {
+        type Spoil = fn(&mut NewJob);
+        let cases: [(Spoil, &str); 14] = [
+            (|j| j.kind.kind = String::new(), "the kind is empty"),
+            (|j| j.kind.kind = "windlass.poll".into(), "reserved for the engine"),
+            (|j| j.kind.kind = "a$b".into(), "contains '$'"),
+            (|j| j.kind.version = 0, "count versions from 1"),
+            (|j| j.queue = "a\0b".into(), "contains '\\0'"),
+            (|j| j.queue = "q".repeat(129), "129 bytes long, more than the 128"),
+            (|j| j.key = Some("k".repeat(1 << 20)), "1048576 bytes long, more than the 512"),
+            (|j| j.key = Some("a\0".into()), "contains a NUL byte"),
+            (|j| j.priority = 101, "from -100 (urgent) to 100"),
+            (|j| j.when = When::After(Duration::MAX), "longer than 100 years"),
+            (|j| j.when = When::At(Time(i64::MAX)), "after the year 9999"),
+            (|j| j.tags = vec!["t".into(); 33], "more than the 32"),
+            (|j| j.options = Some("{".into()), "not JSON"),
+            (|j| j.input.bytes = vec![0; (1 << 20) + 1], "more than the 1048576 allowed"),
+        ];
+        assert_eq!(Limits::default().check(&job()), Ok(()));
+        for (spoil, text) in cases {
+            let mut bad = job();
+            spoil(&mut bad);
+            let error = Limits::default().check(&bad).expect_err(text).to_string();
+            assert!(error.contains(text), "{error:?} lacks {text:?}");
+            assert!(error.len() < 300, "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_are_cut_at_a_character_and_lose_their_nul() {
+        assert_eq!(clean_message("a\0b"), "a\u{fffd}b");
+        let long = clean_message(&"é".repeat(MESSAGE));
+        assert!(long.len() < MESSAGE + 64 && long.contains("32768 bytes in all"));
+    }
+}

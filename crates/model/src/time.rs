@@ -1,0 +1,107 @@
+//! Moments and spans.
+//!
+//! A [`Time`] is a count of microseconds since 1970 in UTC, the finest grain that both databases keep. Spans
+//! are [`Duration`]s. All sums saturate: a delay of a century moves a job to the far future, never to the past.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// A moment, in microseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The latest moment that can be written: the end of the year 9999. Later ones are refused at submit.
+    pub const MAX: Time = Time(253_402_207_200_000_000 - 1);
+
+    /// The moment as microseconds since 1970.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `span` later, or [`Time::MAX`] if that is further than can be written.
+    pub fn plus(self, span: Duration) -> Time {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Time(self.0.saturating_add(micros).min(Time::MAX.0))
+    }
+
+    /// The moment `span` earlier.
+    pub fn minus(self, span: Duration) -> Time {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Time(self.0.saturating_sub(micros))
+    }
+
+    /// How long after `earlier` this is; zero if it is not later.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0).max(0) as u64)
+    }
+
+    /// This moment by the machine's clock.
+    pub fn from_system(at: std::time::SystemTime) -> Time {
+        let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for Time {
+    /// RFC 3339 with microseconds, in UTC.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(at) => write!(f, "{at:.6}"),
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Time, String> {
+        let at: jiff::Timestamp = text
+            .parse()
+            .map_err(|e| format!("{text:?} is not a time ({e}); write one as 2026-11-15T08:00:00Z"))?;
+        Ok(Time(at.as_microsecond()))
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thirty_days_and_a_century_do_not_overflow() {
+        let day = Duration::from_secs(86_400);
+        let now = Time(1_800_000_000_000_000);
+        assert_eq!(now.plus(day * 30).since(now), day * 30);
+        assert_eq!(now.plus(day * 36_525).since(now), day * 36_525);
+        assert_eq!(now.plus(Duration::MAX), Time::MAX);
+        assert_eq!(now.since(now.plus(day)), Duration::ZERO);
+    }
+
+    #[test]
+    fn text_is_rfc_3339_both_ways() {
+        let at: Time = "2026-11-15T08:00:00.000001Z".parse().expect("a time");
+        assert_eq!(at.to_string(), "2026-11-15T08:00:00.000001Z");
+        assert_eq!(Time::MAX.to_string().parse::<Time>(), Ok(Time::MAX));
+        assert!("tomorrow".parse::<Time>().unwrap_err().contains("2026-11-15T08:00:00Z"));
+    }
+}

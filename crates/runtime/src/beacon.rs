@@ -1,0 +1,86 @@
+//! Lock files by which workers on one machine see at once that another died.
+//!
+//! A worker holds a lock on a file named after it for as long as its process lives; the system lets go of the lock
+//! when the process ends, however it ends. Whoever can take the lock knows that the worker is dead, and need not
+//! wait for its lease. A file is locked before it gets its name, so a named file without a lock is never young.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use windlass_model::WorkerId;
+
+/// This worker's lock, held until it is dropped.
+pub(crate) struct Beacon {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Beacon {
+    /// Lights the beacon of `worker` in `dir`.
+    pub(crate) fn light(dir: &Path, worker: WorkerId) -> io::Result<Beacon> {
+        std::fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{worker}.lock"));
+        let unnamed = dir.join(format!("{worker}.new"));
+        let file = File::create(&unnamed)?;
+        file.try_lock().map_err(io::Error::from)?;
+        std::fs::rename(&unnamed, &path)?;
+        Ok(Beacon { path, _locked: file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Beacon {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Workers whose beacons in `dir` have gone out: their processes are dead.
+pub(crate) fn gone_out(dir: &Path) -> Vec<WorkerId> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let dead = |entry: io::Result<std::fs::DirEntry>| {
+        let path = entry.ok()?.path();
+        let id = path.file_name()?.to_str()?.strip_prefix('w')?.strip_suffix(".lock")?;
+        let id = WorkerId(i64::from_str_radix(id, 16).ok()?);
+        let file = File::open(&path).ok()?;
+        match file.try_lock() {
+            Ok(()) => Some(id),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
+        }
+    };
+    entries.filter_map(dead).collect()
+}
+
+/// Removes the file of a worker that was reaped.
+pub(crate) fn remove(dir: &Path, worker: WorkerId) {
+    let _ = std::fs::remove_file(dir.join(format!("{worker}.lock")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beacon_goes_out_with_its_holder_and_not_before() {
+        let dir = std::env::temp_dir().join(format!("windlass-beacon-{}", std::process::id()));
+        let worker = WorkerId(77);
+        let beacon = Beacon::light(&dir, worker).expect("lit");
+        assert_eq!(gone_out(&dir), []);
+        // As when the process dies: the lock is let go, the file stays.
+        let path = beacon.path().to_owned();
+        let copy = dir.join("kept");
+        std::fs::hard_link(&path, &copy).expect("linked");
+        drop(beacon);
+        std::fs::rename(&copy, &path).expect("put back");
+        assert_eq!(gone_out(&dir), [worker]);
+        remove(&dir, worker);
+        assert_eq!(gone_out(&dir), []);
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

@@ -1,0 +1,211 @@
+//! Writing outcomes: natural group commit.
+//!
+//! Whatever waits is committed together as soon as the last commit has returned: the batch grows with the load and is
+//! one when idle. There is no timer. When nothing is in flight, whoever brings an outcome commits it itself, which
+//! saves a wake-up; otherwise a task of the committer does. A store that is away is waited for; nothing is dropped.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use windlass_model::{Change, ClaimNo, Failure, Outcome, Reason, Verdict, failure::class};
+use windlass_store::{Error, Store};
+
+use crate::{pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
+
+/// The most changes in one transaction: the gain per change is gone well before, and a larger one delays its first.
+const BATCH: usize = 1_000;
+/// How many changes are worth a second transaction while one is in flight.
+const SECOND: usize = 64;
+/// How many outcomes may wait before slots stop starting new work.
+const BACKLOG: usize = 5_000;
+
+pub(crate) struct Committer {
+    state: Mutex<State>,
+    /// Told when there is something for a committing task to do.
+    work: Notify,
+    /// Told when the backlog has shrunk, or everything is committed.
+    shrunk: Notify,
+    /// How many transactions may be in flight.
+    flights: usize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Item>,
+    flying: usize,
+}
+
+struct Item {
+    change: Change,
+    number: ClaimNo,
+    pool: Arc<QueuePool>,
+}
+
+impl Committer {
+    pub(crate) fn new(flights: usize) -> Committer {
+        Committer {
+            state: Mutex::default(),
+            work: Notify::new(),
+            shrunk: Notify::new(),
+            flights: flights.max(1),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes an outcome; returns before it is committed unless nothing else was under way.
+    pub(crate) async fn push(&self, core: &Core, change: Change, number: ClaimNo, pool: &Arc<QueuePool>) {
+        let mine = {
+            let mut state = self.lock();
+            state.waiting.push(Item { change, number, pool: Arc::clone(pool) });
+            if state.flying == 0 {
+                state.flying = 1;
+                Some(std::mem::take(&mut state.waiting))
+            } else {
+                if state.flying < self.flights && state.waiting.len() >= SECOND {
+                    self.work.notify_one();
+                }
+                None
+            }
+        };
+        if let Some(batch) = mine {
+            self.commit(core, batch).await;
+            self.landed();
+        }
+    }
+
+    /// Returns when the backlog is short enough for new work.
+    pub(crate) async fn room(&self) {
+        loop {
+            let shrunk = self.shrunk.notified();
+            if self.lock().waiting.len() < BACKLOG {
+                return;
+            }
+            shrunk.await;
+        }
+    }
+
+    /// Returns when everything that was brought is committed.
+    pub(crate) async fn flushed(&self) {
+        loop {
+            let shrunk = self.shrunk.notified();
+            let mut shrunk = std::pin::pin!(shrunk);
+            shrunk.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.waiting.is_empty() && state.flying == 0 {
+                    return;
+                }
+            }
+            shrunk.await;
+        }
+    }
+
+    /// A committing task: there are as many as transactions may be in flight.
+    pub(crate) async fn run(core: Arc<Core>) {
+        let committer = &core.committer;
+        loop {
+            let work = committer.work.notified();
+            match committer.take() {
+                Some(batch) => {
+                    committer.commit(&core, batch).await;
+                    committer.landed();
+                }
+                None => work.await,
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Vec<Item>> {
+        let mut state = self.lock();
+        let worth = if state.flying == 0 { 1 } else { SECOND };
+        if state.waiting.len() < worth || state.flying >= self.flights {
+            return None;
+        }
+        state.flying += 1;
+        if state.waiting.len() <= BATCH {
+            return Some(std::mem::take(&mut state.waiting));
+        }
+        let rest = state.waiting.split_off(BATCH);
+        Some(std::mem::replace(&mut state.waiting, rest))
+    }
+
+    fn landed(&self) {
+        let more = {
+            let mut state = self.lock();
+            state.flying -= 1;
+            !state.waiting.is_empty()
+        };
+        if more {
+            self.work.notify_one();
+        }
+        self.shrunk.notify_waiters();
+    }
+
+    async fn commit(&self, core: &Core, batch: Vec<Item>) {
+        let (changes, rest): (Vec<Change>, Vec<(ClaimNo, Arc<QueuePool>)>) =
+            batch.into_iter().map(|item| (item.change, (item.number, item.pool))).unzip();
+        let verdicts = until_answered(&*core.store, &changes).await;
+        add(&core.stats.commits, 1);
+        let mut refused = Vec::new();
+        let mut settled = Vec::with_capacity(changes.len());
+        let (mut committed, mut fenced) = (0, 0);
+        for ((change, verdict), (number, pool)) in changes.into_iter().zip(verdicts).zip(rest) {
+            match verdict {
+                Verdict::Committed => {
+                    committed += 1;
+                    core.committed(change, &pool);
+                }
+                Verdict::Fenced => {
+                    fenced += 1;
+                    tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: the job had been taken away from this worker");
+                }
+                Verdict::Refused(why) => {
+                    add(&core.stats.refused, 1);
+                    tracing::error!(job = %change.job, why, "the store refused an outcome; the job fails");
+                    refused.push(Item { change: refusal(change, &why), number, pool });
+                    continue;
+                }
+            }
+            settled.push(number);
+        }
+        add(&core.stats.committed, committed);
+        add(&core.stats.fenced, fenced);
+        core.ledger.settle(settled.into_iter());
+        if !refused.is_empty() {
+            self.lock().waiting.extend(refused);
+        }
+    }
+}
+
+/// What is committed in place of an outcome that the store refused: as little as can be.
+fn refusal(change: Change, why: &str) -> Change {
+    let failure = Failure::stop(format!("the store refused what the attempt wanted written: {why}"))
+        .class(class::REFUSED);
+    Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, ..change }
+}
+
+/// Commits until the store answers. Every call is a blind repeat of the one before, which `Store::commit` allows.
+async fn until_answered(store: &dyn Store, changes: &[Change]) -> Vec<Verdict> {
+    let mut backoff = Backoff::new("committing");
+    loop {
+        match store.commit(None, changes).await {
+            Ok(verdicts) => {
+                backoff.reset();
+                return verdicts;
+            }
+            Err(error) => {
+                backoff.wait(&error).await;
+                if !matches!(error, Error::Unavailable(_)) {
+                    // Not a passing fault: do not hammer a database that someone must mend.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}

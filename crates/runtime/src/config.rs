@@ -1,0 +1,101 @@
+//! Settings of a worker and of its pools.
+
+use std::time::Duration;
+
+use windlass_model::crash;
+
+use crate::Env;
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What people know this worker by.
+    pub name: String,
+    /// How long the worker may go without renewing before others take its jobs.
+    ///
+    /// Fifteen seconds: two renewals may fail before a third is late, and work that a dead worker held waits no
+    /// longer than this and one beat.
+    pub lease: Duration,
+    /// How often the lease is renewed and others' leases are looked at.
+    pub beat: Duration,
+    /// How long a stopping worker waits for running attempts.
+    pub drain: Duration,
+    /// How many deaths of a worker that ran it alone make a job fail as poison.
+    pub crashes: u16,
+    /// How often an idle queue is looked into though nothing said that it changed.
+    pub safety: Duration,
+    /// The outside world.
+    pub env: Env,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: format!("{}:{}", host_name(), std::process::id()),
+            lease: Duration::from_secs(15),
+            beat: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+            crashes: crash::DEFAULT_CRASHES,
+            safety: Duration::from_secs(60),
+            env: Env::default(),
+        }
+    }
+}
+
+fn host_name() -> String {
+    let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    from_kernel
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "host".into())
+}
+
+/// Settings of one queue's pool in this worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// How many attempts run at once.
+    pub slots: usize,
+    /// How many claimed jobs may wait for a slot, at most. The pool keeps as many as it finishes in 50 ms, so
+    /// slow jobs are not hoarded while other workers are idle.
+    pub prefetch: usize,
+    /// The least number of jobs worth a claim of its own; an idle pool claims whatever there is.
+    pub min_demand: usize,
+    /// How soon a queue that has just been busy is looked at again.
+    pub poll: Duration,
+    /// The longest time between two looks at an idle queue.
+    pub max_poll: Duration,
+}
+
+impl Pool {
+    /// A pool with so many slots and everything else as by default.
+    pub fn slots(slots: usize) -> Pool {
+        Pool { slots: slots.max(1), ..Pool::default() }
+    }
+
+    /// The same with another limit on jobs that wait for a slot.
+    pub fn prefetch(self, prefetch: usize) -> Pool {
+        Pool { prefetch, ..self }
+    }
+
+    /// The same with another least claim.
+    pub fn min_demand(self, min_demand: usize) -> Pool {
+        Pool { min_demand: min_demand.max(1), ..self }
+    }
+
+    /// The same with other times between two looks at the queue: the shortest and the longest.
+    pub fn poll(self, poll: Duration, max_poll: Duration) -> Pool {
+        Pool { poll, max_poll: max_poll.max(poll), ..self }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            slots: 64,
+            prefetch: 2_000,
+            min_demand: 1,
+            poll: Duration::from_millis(100),
+            max_poll: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Claiming for one queue: when something said that it changed, while claims come back full, and now and then.
+
+use std::sync::Arc;
+
+use windlass_store::{Ask, Error, Haul};
+
+use crate::{
+    pool::{Job, QueuePool},
+    retrying::Backoff,
+    stats::add,
+    worker::Core,
+};
+
+/// Runs until the worker stops.
+pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>) {
+    let mut safety = tokio::time::interval(core.config.safety);
+    safety.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    safety.tick().await;
+    loop {
+        let feed = pool.feed.notified();
+        match pool.wanted() {
+            Some(limit) => tick(&core, &pool, limit).await,
+            None => tokio::select! {
+                () = feed => {}
+                _ = safety.tick() => pool.wake(),
+                () = core.stopping() => return,
+            },
+        }
+        if core.is_stopping() {
+            return;
+        }
+    }
+}
+
+/// One claim, repeated under its number until it is answered.
+pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) {
+    let haul = claim(core, pool, limit, false).await;
+    if let Some((haul, jobs)) = haul {
+        let full = jobs.len() >= limit;
+        if haul.suspects {
+            core.suspects.notify_one();
+        }
+        if !jobs.is_empty() {
+            core.gatekeeper.active();
+        }
+        pool.accept(core, jobs, full);
+    }
+}
+
+/// Claims until answered; `None` if this worker stops or was declared dead meanwhile.
+pub(crate) async fn claim(
+    core: &Arc<Core>,
+    pool: &Arc<QueuePool>,
+    limit: usize,
+    alone: bool,
+) -> Option<(Haul, Vec<Job>)> {
+    let number = core.ledger.number();
+    let worker = core.worker();
+    let settled = core.ledger.tell();
+    let ask = Ask {
+        worker,
+        number,
+        queue: pool.queue.clone(),
+        kinds: Arc::clone(&pool.kinds),
+        limit,
+        alone,
+        settled,
+    };
+    let mut backoff = Backoff::new("claiming");
+    loop {
+        match core.store.claim(None, &ask).await {
+            Ok(mut haul) => {
+                backoff.reset();
+                add(&core.stats.claimed, haul.jobs.len());
+                core.ledger.open(number, haul.jobs.len());
+                let job = |claimed| Job { claimed, number, worker };
+                let jobs = std::mem::take(&mut haul.jobs).into_iter().map(job).collect();
+                return Some((haul, jobs));
+            }
+            Err(Error::Dead) => {
+                core.declared_dead(worker).await;
+                return None;
+            }
+            Err(error) => {
+                // The claim may have been recorded: it is repeated under its number until the answer comes, or
+                // the worker retires and hands back what it does not know of.
+                backoff.wait(&error).await;
+                if core.is_stopping() {
+                    core.ledger.untold(ask.settled);
+                    return None;
+                }
+            }
+        }
+    }
+}

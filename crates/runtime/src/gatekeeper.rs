@@ -1,0 +1,79 @@
+//! Looking whether idle queues have changed: one small read for all of them.
+//!
+//! The versions are read before the claims they guard, so a job that comes in after the read moves them again. An
+//! unreadable gate counts as changed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use windlass_store::TIMER_GATE;
+
+use crate::worker::Core;
+
+#[derive(Default)]
+pub(crate) struct Gatekeeper {
+    active: AtomicBool,
+    nudge: Notify,
+}
+
+impl Gatekeeper {
+    /// Says that there is work: look again soon.
+    pub(crate) fn active(&self) {
+        if !self.active.swap(true, Ordering::Relaxed) {
+            self.nudge.notify_one();
+        }
+    }
+}
+
+/// Runs until the worker stops.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut queues: Vec<String> = core.pools.iter().map(|pool| pool.queue.clone()).collect();
+    queues.push(TIMER_GATE.to_owned());
+    let shortest = core.pools.iter().map(|pool| pool.config.poll).min().unwrap_or(Duration::from_millis(100));
+    let longest = core.pools.iter().map(|pool| pool.config.max_poll).min().unwrap_or(Duration::from_secs(2));
+    let mut last: Option<Vec<u64>> = None;
+    let mut wait = shortest;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = core.gatekeeper.nudge.notified(), if wait > shortest => {
+                wait = shortest;
+                continue;
+            }
+            () = core.stopping() => return,
+        }
+        let changed = tick(&core, &queues, &mut last).await;
+        let active = core.gatekeeper.active.swap(false, Ordering::Relaxed);
+        wait = if changed || active { shortest } else { (wait * 2).min(longest) };
+    }
+}
+
+/// One look; wakes the pools whose gate moved.
+async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bool {
+    let now = match core.store.gate(queues).await {
+        Ok(now) => now,
+        Err(error) => {
+            tracing::debug!(%error, "the gate cannot be read; all queues are looked into");
+            core.pools.iter().for_each(|pool| pool.wake());
+            return false;
+        }
+    };
+    let moved = |index: usize| last.as_ref().is_none_or(|last| last[index] != now[index]);
+    for (index, pool) in core.pools.iter().enumerate() {
+        if moved(index) {
+            pool.wake();
+        }
+    }
+    if moved(core.pools.len()) {
+        core.timekeeper.look();
+    }
+    let changed = last.as_ref() != Some(&now);
+    *last = Some(now);
+    changed
+}

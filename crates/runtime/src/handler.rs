@@ -1,0 +1,91 @@
+//! What runs a job: handlers, by kind and version.
+
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use windlass_model::{Claimed, Failure, KindVersion, Payload, Retry, Time, WorkerId};
+
+/// One try at a job, as its handler sees it.
+pub struct Attempt {
+    /// The job.
+    pub job: Claimed,
+    /// The worker that runs it.
+    pub worker: WorkerId,
+    /// When it started, by the worker's clock.
+    pub started_at: Time,
+    pub(crate) cancelled: watch::Receiver<bool>,
+}
+
+impl Attempt {
+    /// Whether the attempt should end: the worker is stopping and its patience is over, or it lost its lease.
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancelled.borrow()
+    }
+
+    /// Returns when the attempt should end.
+    pub async fn cancelled(&self) {
+        let mut cancelled = self.cancelled.clone();
+        // The sender lives as long as the worker; if it is gone, so is the reason to go on.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+    }
+}
+
+/// The future of one attempt.
+pub type Running = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+/// The code behind a kind.
+pub trait Handler: Send + Sync + 'static {
+    /// Runs one attempt. What it returns is committed; a panic or a timeout is turned into a failure.
+    fn run(&self, attempt: Arc<Attempt>) -> Running;
+
+    /// What holds for every job of this kind that says nothing else.
+    fn policy(&self) -> &Policy;
+}
+
+/// What holds for every job of a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// When to try again.
+    pub retry: Retry,
+    /// How long one attempt may run; `None` for as long as it likes.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        // An hour: a hung attempt must not hold its slot for ever, and what runs longer knows that it does.
+        Policy { retry: Retry::default(), timeout: Some(Duration::from_secs(3_600)) }
+    }
+}
+
+/// All handlers of a worker.
+#[derive(Clone, Default)]
+pub struct Registry {
+    handlers: HashMap<String, HashMap<i32, Arc<dyn Handler>>>,
+}
+
+impl Registry {
+    /// Adds a handler; the last one added for a kind and version wins.
+    pub fn add(&mut self, kind: KindVersion, handler: Arc<dyn Handler>) {
+        self.handlers.entry(kind.kind).or_default().insert(kind.version, handler);
+    }
+
+    /// The handler of a kind and version.
+    pub fn get(&self, kind: &KindVersion) -> Option<&Arc<dyn Handler>> {
+        self.handlers.get(&kind.kind)?.get(&kind.version)
+    }
+
+    /// All kinds and versions served, in order.
+    pub fn kinds(&self) -> Vec<KindVersion> {
+        let all = |(kind, versions): (&String, &HashMap<i32, Arc<dyn Handler>>)| {
+            let kind = kind.clone();
+            versions
+                .keys()
+                .map(move |version| KindVersion { kind: kind.clone(), version: *version })
+                .collect::<Vec<_>>()
+        };
+        let mut kinds: Vec<KindVersion> = self.handlers.iter().flat_map(all).collect();
+        kinds.sort();
+        kinds
+    }
+}

@@ -1,0 +1,101 @@
+//! Which claims still have jobs with this worker.
+//!
+//! A claim is settled when the last of its jobs is committed, fenced or handed back; then the store is told, with the
+//! next claim or renewal, that it may forget it.
+
+use std::{collections::HashMap, sync::Mutex};
+
+use windlass_model::ClaimNo;
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    last: i64,
+    open: HashMap<ClaimNo, usize>,
+    settled: Vec<ClaimNo>,
+    joined: Vec<ClaimNo>,
+}
+
+impl Ledger {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A number for a new claim.
+    pub(crate) fn number(&self) -> ClaimNo {
+        let mut inner = self.lock();
+        inner.last += 1;
+        ClaimNo(inner.last)
+    }
+
+    /// A claim brought so many jobs.
+    pub(crate) fn open(&self, number: ClaimNo, jobs: usize) {
+        if jobs > 0 {
+            self.lock().open.insert(number, jobs);
+        }
+    }
+
+    /// Jobs of these claims are no longer with this worker.
+    pub(crate) fn settle(&self, numbers: impl Iterator<Item = ClaimNo>) {
+        let mut inner = self.lock();
+        for number in numbers {
+            if let Some(left) = inner.open.get_mut(&number) {
+                *left -= 1;
+                if *left == 0 {
+                    inner.open.remove(&number);
+                    inner.settled.push(number);
+                }
+            }
+        }
+    }
+
+    /// A claim that ran alone has company now.
+    pub(crate) fn joined(&self, number: ClaimNo) {
+        self.lock().joined.push(number);
+    }
+
+    /// Settled claims that the store has not been told of. Give them back with [`Ledger::untold`] if telling failed.
+    pub(crate) fn tell(&self) -> Vec<ClaimNo> {
+        std::mem::take(&mut self.lock().settled)
+    }
+
+    pub(crate) fn untold(&self, numbers: Vec<ClaimNo>) {
+        self.lock().settled.extend(numbers);
+    }
+
+    pub(crate) fn tell_joined(&self) -> Vec<ClaimNo> {
+        std::mem::take(&mut self.lock().joined)
+    }
+
+    pub(crate) fn joined_untold(&self, numbers: Vec<ClaimNo>) {
+        self.lock().joined.extend(numbers);
+    }
+
+    /// Forgets everything: this worker was declared dead. Numbers go on.
+    pub(crate) fn forget(&self) {
+        let mut inner = self.lock();
+        *inner = Inner { last: inner.last, ..Inner::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_settled_by_its_last_job() {
+        let ledger = Ledger::default();
+        let (a, b) = (ledger.number(), ledger.number());
+        ledger.open(a, 2);
+        ledger.open(b, 1);
+        ledger.settle([a].into_iter());
+        assert!(ledger.tell().is_empty());
+        ledger.settle([b, a].into_iter());
+        assert_eq!(ledger.tell(), [b, a]);
+        assert!(ledger.tell().is_empty());
+    }
+}

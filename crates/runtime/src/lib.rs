@@ -1,0 +1,40 @@
+//! One process working: the loops that claim, run and commit.
+//!
+//! The journey of a job through these files: a [`feeder`](self) claims it for a queue's pool; a slot of the
+//! [`pool`](Pool) runs it in the executor, which turns whatever happens (a value, an error, a panic, a timeout)
+//! into an outcome; the committer writes the outcomes of all slots together. Beside them, the renewer keeps the
+//! worker's lease on a thread of its own and reaps the jobs of lost workers, the timekeeper fires due timers,
+//! and the gatekeeper looks whether an idle queue has changed.
+//!
+//! What always holds:
+//! - A job that was claimed is committed, handed back, or left to the reaper: never forgotten.
+//! - Every outcome goes through the committer, and so through `Store::commit`.
+//! - A failing database stops nothing here: loops back off and go on; running work keeps running.
+
+mod beacon;
+mod committer;
+mod company;
+mod config;
+mod env;
+mod executor;
+mod feeder;
+mod gatekeeper;
+mod handler;
+mod ledger;
+mod pool;
+mod renewer;
+mod retrying;
+mod stats;
+mod submitter;
+mod suspects;
+mod timekeeper;
+mod waiters;
+mod worker;
+
+pub use config::{Config, Pool};
+pub use env::Env;
+pub use handler::{Attempt, Handler, Policy, Registry, Running};
+pub use stats::{Counts, Stats};
+pub use submitter::Submitter;
+pub use waiters::Waiters;
+pub use worker::Worker;

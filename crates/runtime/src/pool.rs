@@ -1,0 +1,209 @@
+//! One queue's slots in this worker, and the jobs that wait for one.
+//!
+//! A slot is a task that runs one job after the other and ends when none waits; the next job is started by the
+//! completion of the last, not by a poll. The feeder is told when there is room for a claim that is worth it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+use windlass_model::{ClaimNo, Claimed, KindVersion, WorkerId};
+
+use crate::{Pool, executor::Watch, worker::Core};
+
+/// A claimed job on its way to a slot.
+pub(crate) struct Job {
+    pub(crate) claimed: Claimed,
+    /// The claim it came with.
+    pub(crate) number: ClaimNo,
+    /// Who claimed it: a worker that was declared dead goes on under another name.
+    pub(crate) worker: WorkerId,
+}
+
+pub(crate) struct QueuePool {
+    pub(crate) queue: String,
+    pub(crate) config: Pool,
+    pub(crate) kinds: Arc<[KindVersion]>,
+    state: Mutex<State>,
+    /// Told when the feeder should look.
+    pub(crate) feed: Notify,
+    /// Told when a slot has ended.
+    pub(crate) ended: Notify,
+    /// What each slot is running, for the watchdog.
+    watches: Mutex<Vec<Arc<Watch>>>,
+}
+
+struct State {
+    buffer: VecDeque<Job>,
+    running: usize,
+    /// Room promised to jobs that are being submitted.
+    reserved: usize,
+    /// Whether the last claim came back full, so there may be more.
+    more: bool,
+    /// Whether something said that the queue changed.
+    look: bool,
+    open: bool,
+    finished: u64,
+    rate: Rate,
+}
+
+/// How fast this pool finishes jobs, smoothed.
+struct Rate {
+    per_second: f64,
+    since: Instant,
+    finished: u64,
+}
+
+/// How much work is kept waiting for a slot, in time: enough to cover the next claim and little enough that another
+/// worker loses nothing by it.
+const AHEAD: f64 = 0.05;
+
+impl QueuePool {
+    pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>) -> QueuePool {
+        let state = State {
+            buffer: VecDeque::new(),
+            running: 0,
+            reserved: 0,
+            more: false,
+            look: true,
+            open: true,
+            finished: 0,
+            rate: Rate { per_second: 0.0, since: Instant::now(), finished: 0 },
+        };
+        QueuePool {
+            queue,
+            config,
+            kinds,
+            state: Mutex::new(state),
+            feed: Notify::new(),
+            ended: Notify::new(),
+            watches: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Says that the queue may have changed.
+    pub(crate) fn wake(&self) {
+        self.lock().look = true;
+        self.feed.notify_one();
+    }
+
+    /// How many jobs to claim now, if a claim is due and worth it.
+    pub(crate) fn wanted(&self) -> Option<usize> {
+        let mut state = self.lock();
+        let (demand, least) = state.demand(&self.config);
+        if !state.open || !(state.look || state.more) || demand < least {
+            return None;
+        }
+        state.look = false;
+        Some(demand)
+    }
+
+    /// Takes what a claim brought, and starts slots for it.
+    pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>, full: bool) {
+        let starts = {
+            let mut state = self.lock();
+            state.more = full;
+            state.buffer.extend(jobs);
+            let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
+            state.running += starts;
+            starts
+        };
+        for _ in 0..starts {
+            tokio::spawn(Arc::clone(core).slot(Arc::clone(self)));
+        }
+    }
+
+    /// Promises room to a job that is about to be submitted, if there is some and nothing waits for it.
+    pub(crate) fn reserve(&self, kind: &KindVersion) -> bool {
+        let mut state = self.lock();
+        let free = state.open
+            && !state.more
+            && state.buffer.is_empty()
+            && state.running + state.reserved < self.config.slots
+            && self.kinds.contains(kind);
+        state.reserved += usize::from(free);
+        free
+    }
+
+    /// Takes a promise back, or gives what was promised.
+    pub(crate) fn unreserve(&self) {
+        self.lock().reserved -= 1;
+    }
+
+    /// The next job for a slot; `None` ends the slot.
+    pub(crate) fn next(&self, finished: bool) -> Option<Job> {
+        let mut state = self.lock();
+        state.finished += u64::from(finished);
+        let job = state.buffer.pop_front();
+        if job.is_none() {
+            state.running -= 1;
+        }
+        let (demand, least) = state.demand(&self.config);
+        let feed = state.more && demand >= least;
+        let over = state.running == 0;
+        drop(state);
+        if feed {
+            self.feed.notify_one();
+        }
+        if over {
+            self.ended.notify_waiters();
+        }
+        job
+    }
+
+    /// Takes everything that has not started; with `close`, nothing starts any more.
+    pub(crate) fn empty(&self, close: bool) -> Vec<Job> {
+        let mut state = self.lock();
+        state.open &= !close;
+        state.buffer.drain(..).collect()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.lock().running
+    }
+
+    pub(crate) fn watch(&self, watch: Arc<Watch>) {
+        self.watches.lock().unwrap_or_else(|e| e.into_inner()).push(watch);
+    }
+
+    pub(crate) fn unwatch(&self, watch: &Arc<Watch>) {
+        self.watches.lock().unwrap_or_else(|e| e.into_inner()).retain(|w| !Arc::ptr_eq(w, watch));
+    }
+
+    pub(crate) fn watches(&self) -> Vec<Arc<Watch>> {
+        self.watches.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+impl State {
+    /// How many jobs there is room for, and how many make a claim worth it.
+    fn demand(&mut self, config: &Pool) -> (usize, usize) {
+        let ahead = ((self.rate.per_second(self.finished) * AHEAD) as usize).min(config.prefetch);
+        let held = self.running + self.reserved + self.buffer.len();
+        let demand = (config.slots + ahead).saturating_sub(held);
+        // With work kept ahead, a claim that fills half of it is soon enough; an idle pool takes what there is.
+        let least = if held == 0 { 1 } else { config.min_demand.max(ahead / 2).max(1) };
+        (demand, least)
+    }
+}
+
+impl Rate {
+    /// Measured over spans of at least 5 ms, half of it new each time.
+    fn per_second(&mut self, finished: u64) -> f64 {
+        let elapsed = self.since.elapsed();
+        if elapsed >= Duration::from_millis(5) {
+            let now = (finished - self.finished) as f64 / elapsed.as_secs_f64();
+            self.per_second = (self.per_second + now) / 2.0;
+            self.since = Instant::now();
+            self.finished = finished;
+        }
+        self.per_second
+    }
+}

@@ -1,0 +1,163 @@
+//! Keeping the lease, on a thread of its own: handlers that block every thread of the program do not cost it.
+//!
+//! The same thread sees to what must not be held up either: it reaps lost workers, looks at the beacons of workers on
+//! this machine, and gives up attempts that block their thread.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
+
+use crate::{beacon, stats::add, worker::Core};
+
+/// How often beacons and blocked attempts are looked at; neither costs a statement.
+const TICK: Duration = Duration::from_secs(1);
+/// How many claims are walked in one transaction.
+const CLAIMS: usize = 100;
+
+/// Starts the thread. It ends when the worker has stopped.
+pub(crate) fn spawn(core: Arc<Core>) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name("windlass-renewer".into()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(run(core)),
+            Err(error) => tracing::error!(%error, "the renewer cannot run; this worker's lease will run out"),
+        }
+    })
+}
+
+async fn run(core: Arc<Core>) {
+    let store = match core.store.sibling().await {
+        Ok(store) => store,
+        Err(error) => {
+            tracing::error!(%error, "the renewer has no store of its own; it shares the worker's");
+            Arc::clone(&core.store)
+        }
+    };
+    let mut pulse = Pulse::new(core.config.lease);
+    let mut next = Instant::now();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(next.min(Instant::now() + TICK).into()) => {}
+            () = core.renew.notified() => next = Instant::now(),
+            () = core.stopped() => return,
+        }
+        if Instant::now() >= next {
+            next = tick(&core, &*store, &mut pulse).await;
+        }
+        reap_local(&core, &*store).await;
+        core.give_up_blocked(&*store).await;
+    }
+}
+
+/// When leases may be judged: after an outage of the store every lease looks run out, so whoever judges must have
+/// renewed without a gap for one full lease.
+struct Pulse {
+    last: Option<Instant>,
+    calm_at: Instant,
+    lease: Duration,
+}
+
+impl Pulse {
+    fn new(lease: Duration) -> Pulse {
+        Pulse { last: None, calm_at: Instant::now() + lease, lease }
+    }
+
+    fn beat(&mut self, gap: Duration) {
+        let now = Instant::now();
+        if self.last.is_none_or(|last| now - last > gap) {
+            self.calm_at = now + self.lease;
+        }
+        self.last = Some(now);
+    }
+
+    fn is_calm(&self) -> bool {
+        Instant::now() >= self.calm_at
+    }
+}
+
+/// One renewal; answers when the next is due.
+async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant {
+    let config = &core.config;
+    let started = Instant::now();
+    let worker = core.worker();
+    let beat =
+        Beat { worker, lease: config.lease, settled: core.ledger.tell(), joined: core.ledger.tell_joined() };
+    match store.renew(None, &beat).await {
+        Ok(Renewal::Held { lapsed }) => {
+            core.set_lease(started + config.lease);
+            core.renewed.notify_waiters();
+            pulse.beat(config.beat * 2);
+            if lapsed && pulse.is_calm() {
+                reap(core, store, Vec::new(), true).await;
+            }
+            started + config.beat
+        }
+        Ok(Renewal::Lost) => {
+            core.declared_dead(worker).await;
+            Instant::now() + Duration::from_millis(200)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the lease could not be renewed");
+            core.ledger.untold(beat.settled);
+            core.ledger.joined_untold(beat.joined);
+            Instant::now() + (config.beat / 5).max(Duration::from_millis(50))
+        }
+    }
+}
+
+/// Reaps workers of this machine whose beacons have gone out: their processes are dead, whatever their lease says.
+pub(crate) async fn reap_local(core: &Core, store: &dyn Store) {
+    let Some(dir) = store.beacon_dir() else { return };
+    let dead = beacon::gone_out(&dir);
+    if !dead.is_empty() && reap(core, store, dead.clone(), false).await {
+        dead.into_iter().for_each(|worker| beacon::remove(&dir, worker));
+    }
+}
+
+/// Reaps until nothing is left to walk; `false` if the store is away.
+async fn reap(core: &Core, store: &dyn Store, dead: Vec<windlass_model::WorkerId>, lapsed: bool) -> bool {
+    let mut sweep = Sweep { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
+    loop {
+        match store.reap(None, &sweep).await {
+            Ok(Reaped { workers, returned, poisoned, more }) => {
+                for worker in &workers {
+                    tracing::warn!(%worker, "a worker was lost; its jobs go back");
+                }
+                add(&core.stats.dead_workers, workers.len());
+                add(&core.stats.reaped, returned + poisoned);
+                if returned > 0 {
+                    core.suspects.notify_one();
+                }
+                sweep.dead.clear();
+                if !more {
+                    return true;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "lost workers could not be reaped yet");
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_judged_after_a_full_lease_of_beats_without_a_gap() {
+        let mut pulse = Pulse::new(Duration::from_millis(40));
+        pulse.beat(Duration::from_secs(1));
+        assert!(!pulse.is_calm(), "a reaper that starts waits");
+        pulse.calm_at = Instant::now();
+        pulse.beat(Duration::from_secs(1));
+        assert!(pulse.is_calm());
+        pulse.last = Some(Instant::now() - Duration::from_secs(2));
+        pulse.beat(Duration::from_secs(1));
+        assert!(!pulse.is_calm(), "after a gap it waits again");
+    }
+}

@@ -1,0 +1,256 @@
+//! Putting jobs in from this process: group commit for submits, and jobs born claimed.
+//!
+//! Submits that come while one is under way go together in the next. A job for a queue with a free slot here, and
+//! nothing more urgent known to wait, is inserted already claimed by this worker: one write less, and no wait.
+//!
+//! A group is sent by a task of its own, so a caller that gives up harms nobody else. It is repeated blindly until
+//! the store answers; who has waited long enough is told so, and may repeat it too: the ids are the same.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use windlass_model::{Claimed, NewJob, Rev, Submitted, When};
+use windlass_store::{Born, Error, Store};
+
+use crate::{
+    pool::{Job, QueuePool},
+    retrying::Backoff,
+    stats::add,
+    worker::Core,
+};
+
+/// The most jobs in one transaction.
+const CHUNK: usize = 1_000;
+
+/// Puts jobs in, for all callers of this process.
+pub struct Submitter {
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    /// How many transactions may be in flight.
+    flights: usize,
+    patience: Duration,
+    /// The worker of this process, once it has started.
+    worker: OnceLock<Weak<Core>>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Item>,
+    flying: usize,
+}
+
+type Answer = Result<Vec<Submitted>, Error>;
+
+struct Item {
+    jobs: Vec<NewJob>,
+    since: Instant,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Submitter {
+    /// A submitter that keeps up to `flights` transactions in flight and tells callers after `patience` that the
+    /// store is away.
+    pub fn new(store: Arc<dyn Store>, flights: usize, patience: Duration) -> Arc<Submitter> {
+        let state = Mutex::default();
+        Arc::new(Submitter { store, state, flights: flights.max(1), patience, worker: OnceLock::new() })
+    }
+
+    pub(crate) fn attach(&self, core: &Arc<Core>) {
+        // A second worker in the process gets its jobs through the store.
+        let _ = self.worker.set(Arc::downgrade(core));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Puts jobs in and says of each what became of it. All of them are in, or none is, when this fails with
+    /// [`Error::Invalid`]; after [`Error::Unavailable`] call again with the same jobs.
+    pub async fn submit(self: &Arc<Self>, jobs: Vec<NewJob>) -> Answer {
+        jobs.iter().try_for_each(|job| self.store.limits().check(job))?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        let lead = {
+            let mut state = self.lock();
+            state.waiting.push(Item { jobs, since: Instant::now(), reply });
+            let lead = state.flying < self.flights;
+            state.flying += usize::from(lead);
+            lead
+        };
+        if lead {
+            tokio::spawn(Arc::clone(self).fly());
+        }
+        answer
+            .await
+            .unwrap_or_else(|_| Err(Error::Unavailable("the engine has stopped; submit again".into())))
+    }
+
+    /// Sends groups until none waits.
+    async fn fly(self: Arc<Self>) {
+        loop {
+            let group = {
+                let mut state = self.lock();
+                let mut size = 0;
+                let fits = |item: &Item| {
+                    size += item.jobs.len();
+                    size <= CHUNK
+                };
+                let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
+                let count = count.min(state.waiting.len());
+                if count == 0 {
+                    state.flying -= 1;
+                    return;
+                }
+                state.waiting.drain(..count).collect::<Vec<Item>>()
+            };
+            self.send(group).await;
+        }
+    }
+
+    async fn send(&self, group: Vec<Item>) {
+        let core = self.worker.get().and_then(Weak::upgrade);
+        let (born, plain): (Vec<Item>, Vec<Item>) = match &core {
+            Some(core) => group.into_iter().partition(|item| reserve(core, item)),
+            None => (Vec::new(), group),
+        };
+        if let (Some(core), false) = (&core, born.is_empty()) {
+            let number = core.ledger.number();
+            let asked = Born { worker: core.worker(), number };
+            self.settle(born, Some(asked), |jobs, answers| take_up(core, asked, jobs, answers)).await;
+        }
+        if !plain.is_empty() {
+            let core = core.as_deref();
+            self.settle(plain, None, |jobs, answers| wake(core, jobs, answers)).await;
+        }
+    }
+
+    /// Sends jobs until the store answers; callers who have waited long enough are told before.
+    async fn settle(&self, group: Vec<Item>, born: Option<Born>, then: impl FnOnce(&[NewJob], &[Submitted])) {
+        let mut replies = Vec::with_capacity(group.len());
+        let mut jobs = Vec::with_capacity(group.len());
+        for item in group {
+            replies.push((item.jobs.len(), item.since, Some(item.reply)));
+            jobs.extend(item.jobs);
+        }
+        let mut backoff = Backoff::new("submitting");
+        let answers = loop {
+            match self.store.submit(None, &jobs, born).await {
+                Ok(answers) => break answers,
+                Err(error) => {
+                    let final_error = !error.is_retryable();
+                    let mut waiting = false;
+                    for (_, since, reply) in &mut replies {
+                        if (final_error || since.elapsed() > self.patience)
+                            && let Some(reply) = reply.take()
+                        {
+                            let _ = reply.send(Err(copy(&error)));
+                        }
+                        waiting |= reply.is_some();
+                    }
+                    // A born-claimed group may be in and claimed: it must be known before it is forgotten.
+                    if final_error || (!waiting && born.is_none()) {
+                        then(&jobs, &[]);
+                        return;
+                    }
+                    backoff.wait(&error).await;
+                }
+            }
+        };
+        backoff.reset();
+        then(&jobs, &answers);
+        let mut answers = answers.into_iter();
+        for (count, _, reply) in replies {
+            let mine = answers.by_ref().take(count).collect();
+            if let Some(reply) = reply {
+                let _ = reply.send(Ok(mine));
+            }
+        }
+    }
+}
+
+/// An error for one more caller.
+fn copy(error: &Error) -> Error {
+    match error {
+        Error::Unavailable(why) => Error::Unavailable(why.clone()),
+        Error::Invalid(invalid) => Error::Invalid(invalid.clone()),
+        Error::Refused(why) => Error::Refused(why.clone()),
+        Error::Schema(why) => Error::Schema(why.clone()),
+        other => Error::Fault(other.to_string()),
+    }
+}
+
+/// The pool here that serves a queue.
+fn pool_of<'a>(core: &'a Core, queue: &str) -> Option<&'a Arc<QueuePool>> {
+    core.pools.iter().find(|pool| pool.queue == queue)
+}
+
+/// Reserves a slot for an item that is one job, due now, if there is a free one here.
+fn reserve(core: &Core, item: &Item) -> bool {
+    let [job] = item.jobs.as_slice() else { return false };
+    job.when == When::Now
+        && !core.is_stopping()
+        && core.lease_holds()
+        && pool_of(core, &job.queue).is_some_and(|pool| pool.reserve(&job.kind))
+}
+
+/// Starts jobs that were born claimed. Without answers, only gives the reserved slots back.
+fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted]) {
+    let claimed: Vec<&NewJob> = jobs
+        .iter()
+        .zip(answers)
+        .filter(|(_, answer)| matches!(answer, Submitted::New { claimed: Some(_) }))
+        .map(|(job, _)| job)
+        .collect();
+    core.ledger.open(born.number, claimed.len());
+    add(&core.stats.claimed, claimed.len());
+    for job in jobs {
+        pool_of(core, &job.queue).expect("reserved there").unreserve();
+    }
+    for job in claimed {
+        let pool = pool_of(core, &job.queue).expect("reserved there");
+        let claimed = Claimed {
+            id: job.id,
+            kind: job.kind.clone(),
+            epoch: windlass_model::Epoch(0),
+            rev: Rev(0),
+            attempts: 0,
+            spent: Vec::new(),
+            deaths: 0,
+            key: job.key.clone(),
+            deadline_at: job.deadline_at,
+            settings: job.settings.clone(),
+            input: job.input.clone(),
+        };
+        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker }], false);
+    }
+    let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
+    ready.for_each(|(job, _)| wake_one(core, job));
+}
+
+/// Tells the loops here of jobs that were put in.
+fn wake(core: Option<&Core>, jobs: &[NewJob], answers: &[Submitted]) {
+    let Some(core) = core else { return };
+    let new = jobs.iter().zip(answers).filter(|(_, answer)| matches!(answer, Submitted::New { .. }));
+    new.for_each(|(job, _)| wake_one(core, job));
+}
+
+fn wake_one(core: &Core, job: &NewJob) {
+    let now = core.config.env.now();
+    if let Some(at) = job.deadline_at {
+        core.timekeeper.set(at.since(now));
+    }
+    match job.when {
+        When::Now => {
+            if let Some(pool) = pool_of(core, &job.queue) {
+                pool.wake();
+            }
+        }
+        When::After(delay) => core.timekeeper.set(delay),
+        When::At(at) => core.timekeeper.set(at.since(now)),
+    }
+}

@@ -1,0 +1,84 @@
+//! Firing due timers: sleeps until the next one is due, not in a coarse sweep.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use crate::{retrying::Backoff, worker::Core};
+
+/// How many timers are fired in one transaction.
+const BATCH: usize = 1_000;
+
+#[derive(Default)]
+pub(crate) struct Timekeeper {
+    /// When the next timer is due, as far as is known.
+    next: Mutex<Option<Instant>>,
+    changed: Notify,
+}
+
+impl Timekeeper {
+    /// A timer was set here, due in `after`.
+    pub(crate) fn set(&self, after: Duration) {
+        let Some(at) = Instant::now().checked_add(after) else { return };
+        let mut next = self.next.lock().unwrap_or_else(|e| e.into_inner());
+        if next.is_none_or(|next| at < next) {
+            *next = Some(at);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Timers were set somewhere: look at the store.
+    pub(crate) fn look(&self) {
+        self.set(Duration::ZERO);
+    }
+
+    fn next(&self) -> Option<Instant> {
+        *self.next.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Runs until the worker stops.
+pub(crate) async fn run(core: Arc<Core>) {
+    core.timekeeper.look();
+    let mut backoff = Backoff::new("firing timers");
+    loop {
+        let changed = core.timekeeper.changed.notified();
+        let safety = Instant::now() + core.config.safety;
+        let next = core.timekeeper.next();
+        if next.is_none_or(|next| next > Instant::now()) {
+            let until = next.map_or(safety, |next| next.min(safety));
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => {}
+                () = changed => continue,
+                () = core.stopping() => return,
+            }
+        }
+        tick(&core, &mut backoff).await;
+        if core.is_stopping() {
+            return;
+        }
+    }
+}
+
+async fn tick(core: &Core, backoff: &mut Backoff) {
+    // What is set while the store is asked must not be forgotten.
+    *core.timekeeper.next.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    match core.store.due(None, BATCH).await {
+        Ok(due) => {
+            backoff.reset();
+            if due.woken > 0 {
+                core.pools.iter().for_each(|pool| pool.wake());
+            }
+            if let Some(at) = due.next_at {
+                core.timekeeper.set(at.since(due.now));
+            }
+        }
+        Err(error) => {
+            backoff.wait(&error).await;
+            core.timekeeper.look();
+        }
+    }
+}

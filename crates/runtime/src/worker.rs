@@ -1,0 +1,346 @@
+//! A worker: all loops together, from enlisting to retiring.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Notify, watch};
+use windlass_model::{Change, Epoch, JobId, Outcome, WorkerId};
+use windlass_store::{Ended, Error, IdSource, NewWorker, Store};
+
+use crate::{
+    Config, Pool, Registry, Stats, Submitter, Waiters,
+    beacon::Beacon,
+    committer::Committer,
+    company::Company,
+    feeder,
+    gatekeeper::{self, Gatekeeper},
+    ledger::Ledger,
+    pool::QueuePool,
+    renewer,
+    retrying::Backoff,
+    stats::add,
+    suspects,
+    timekeeper::{self, Timekeeper},
+};
+
+/// What all loops of a worker share.
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) pools: Vec<Arc<QueuePool>>,
+    pub(crate) committer: Committer,
+    pub(crate) ledger: Ledger,
+    pub(crate) company: Company,
+    pub(crate) gatekeeper: Gatekeeper,
+    pub(crate) timekeeper: Timekeeper,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) stats: Arc<Stats>,
+    /// Told when suspects wait.
+    pub(crate) suspects: Notify,
+    /// Told when the lease is to be renewed now.
+    pub(crate) renew: Notify,
+    /// Told when it was.
+    pub(crate) renewed: Notify,
+    id: AtomicI64,
+    ids: IdSource,
+    beacon: Mutex<Option<Beacon>>,
+    started: Instant,
+    /// Until when the lease is known to hold, in microseconds after `started`.
+    lease_until: AtomicU64,
+    stop: watch::Sender<Stop>,
+    /// Told to attempts that should end.
+    cancel: watch::Sender<bool>,
+    /// Told to attempts that are given up: their worker was declared dead, or its patience is over.
+    abort: watch::Sender<u64>,
+    reviving: AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stop {
+    No,
+    /// Claim nothing more.
+    Draining,
+    /// All is over.
+    Stopped,
+}
+
+impl Core {
+    pub(crate) fn worker(&self) -> WorkerId {
+        WorkerId(self.id.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn lease_holds(&self) -> bool {
+        (self.started.elapsed().as_micros() as u64) < self.lease_until.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lease(&self, until: Instant) {
+        self.lease_until.store((until - self.started).as_micros() as u64, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow() >= Stop::Draining
+    }
+
+    /// Returns when the worker begins to stop.
+    pub(crate) async fn stopping(&self) {
+        let mut stop = self.stop.subscribe();
+        let _ = stop.wait_for(|stop| *stop >= Stop::Draining).await;
+    }
+
+    /// Returns when the worker has stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        let _ = stop.wait_for(|stop| *stop == Stop::Stopped).await;
+    }
+
+    pub(crate) fn cancelled(&self) -> watch::Receiver<bool> {
+        self.cancel.subscribe()
+    }
+
+    /// Returns when attempts that run now are given up.
+    pub(crate) async fn aborted(&self) {
+        let mut abort = self.abort.subscribe();
+        let _ = abort.changed().await;
+    }
+
+    /// Renews at once, and returns when that is done.
+    pub(crate) async fn renew_now(&self) {
+        let renewed = self.renewed.notified();
+        let mut renewed = std::pin::pin!(renewed);
+        renewed.as_mut().enable();
+        self.renew.notify_one();
+        tokio::select! {
+            () = renewed => {}
+            () = self.stopping() => {}
+        }
+    }
+
+    /// What follows from a committed change: who waits is told, timers and feeders here are moved.
+    pub(crate) fn committed(&self, change: Change, pool: &Arc<QueuePool>) {
+        match change.outcome {
+            Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
+            Outcome::Retry { after, .. } => self.timekeeper.set(after),
+            outcome if self.waiters.wants(change.job) => {
+                let ended = match outcome {
+                    Outcome::Done(output) => Ended::Done(output),
+                    Outcome::Failed { reason, failure } => Ended::Failed { reason, failure },
+                    Outcome::Cancelled(failure) => Ended::Cancelled(failure),
+                    Outcome::Retry { .. } => unreachable!("handled above"),
+                };
+                self.waiters.tell(change.job, &ended);
+            }
+            _ => {}
+        }
+    }
+
+    /// This worker was declared dead: what it holds is void. It drops all of it and goes on under a new name.
+    pub(crate) async fn declared_dead(&self, worker: WorkerId) {
+        if self.worker() != worker || self.reviving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!(%worker, "this worker was declared dead for not renewing in time: all it held is fenced");
+        self.lease_until.store(0, Ordering::Release);
+        self.ledger.forget();
+        for pool in &self.pools {
+            add(&self.stats.fenced, pool.empty(false).len());
+        }
+        self.abort.send_modify(|times| *times += 1);
+        let mut backoff = Backoff::new("enlisting");
+        while !self.is_stopping() {
+            match self.enlist(&*self.store).await {
+                Ok(()) => break,
+                Err(error) => backoff.wait(&error).await,
+            }
+        }
+        self.reviving.store(false, Ordering::Release);
+        self.pools.iter().for_each(|pool| pool.wake());
+    }
+
+    /// Takes a new name, lights its beacon and enlists.
+    async fn enlist(&self, store: &dyn Store) -> Result<(), Error> {
+        loop {
+            let id = self.ids.worker();
+            let beacon = store.beacon_dir().and_then(|dir| match Beacon::light(&dir, id) {
+                Ok(beacon) => Some(beacon),
+                Err(error) => {
+                    tracing::debug!(%error, "no beacon: others will know of this worker's death by its lease alone");
+                    None
+                }
+            });
+            let path = beacon.as_ref().map(|beacon| beacon.path().display().to_string());
+            let started = Instant::now();
+            let new =
+                NewWorker { id, name: self.config.name.clone(), beacon: path, lease: self.config.lease };
+            if store.enlist(None, &new).await? {
+                *self.beacon.lock().unwrap_or_else(|e| e.into_inner()) = beacon;
+                self.id.store(id.0, Ordering::Release);
+                self.set_lease(started + self.config.lease);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands back jobs that have not started.
+    async fn release(&self, jobs: Vec<crate::pool::Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let pairs: Vec<(JobId, Epoch)> = jobs.iter().map(|job| (job.claimed.id, job.claimed.epoch)).collect();
+        match self.store.release(None, &pairs).await {
+            Ok(released) => {
+                add(&self.stats.released, released);
+                self.ledger.settle(jobs.iter().map(|job| job.number));
+            }
+            // They stay in the claims, which retiring hands back, or the reaper does.
+            Err(error) => tracing::warn!(%error, "jobs could not be handed back yet"),
+        }
+    }
+}
+
+/// One process working on a store.
+pub struct Worker {
+    core: Arc<Core>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    renewer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Enlists and starts all loops. Every pool serves all kinds of the registry.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        registry: Registry,
+        pools: Vec<(String, Pool)>,
+        submitter: &Arc<Submitter>,
+        waiters: Arc<Waiters>,
+        flights: usize,
+        config: Config,
+    ) -> Result<Worker, Error> {
+        let kinds: Arc<[_]> = registry.kinds().into();
+        let pools = pools
+            .into_iter()
+            .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds))))
+            .collect();
+        let core = Arc::new(Core {
+            config,
+            store,
+            registry,
+            pools,
+            committer: Committer::new(flights),
+            ledger: Ledger::default(),
+            company: Company::default(),
+            gatekeeper: Gatekeeper::default(),
+            timekeeper: Timekeeper::default(),
+            waiters,
+            stats: Arc::new(Stats::default()),
+            suspects: Notify::new(),
+            renew: Notify::new(),
+            renewed: Notify::new(),
+            id: AtomicI64::new(0),
+            ids: IdSource::new(),
+            beacon: Mutex::default(),
+            started: Instant::now(),
+            lease_until: AtomicU64::new(0),
+            stop: watch::channel(Stop::No).0,
+            cancel: watch::channel(false).0,
+            abort: watch::channel(0).0,
+            reviving: AtomicBool::new(false),
+        });
+        core.enlist(&*core.store).await?;
+        // What a predecessor on this machine left when it died is returned before anything else.
+        renewer::reap_local(&core, &*core.store).await;
+        let mut tasks = Vec::new();
+        for _ in 0..flights.max(1) {
+            tasks.push(tokio::spawn(Committer::run(Arc::clone(&core))));
+        }
+        for pool in &core.pools {
+            tasks.push(tokio::spawn(feeder::run(Arc::clone(&core), Arc::clone(pool))));
+        }
+        tasks.push(tokio::spawn(gatekeeper::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
+        let renewer =
+            renewer::spawn(Arc::clone(&core)).map_err(|e| Error::Fault(format!("no thread: {e}")))?;
+        submitter.attach(&core);
+        Ok(Worker { core, tasks, renewer: Some(renewer) })
+    }
+
+    /// This worker's name now.
+    pub fn id(&self) -> WorkerId {
+        self.core.worker()
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.core.stats
+    }
+
+    /// Stops: claims nothing more, hands back what has not started, waits for what runs up to the configured time,
+    /// commits, and retires. Answers how many attempts had to be given up.
+    pub async fn stop(&mut self) -> usize {
+        let core = &self.core;
+        core.stop.send_replace(Stop::Draining);
+        for pool in &core.pools {
+            core.release(pool.empty(true)).await;
+        }
+        let deadline = Instant::now() + core.config.drain;
+        let left = self.drain(deadline).await;
+        if left > 0 {
+            tracing::warn!(
+                left,
+                "attempts did not end in time; they are given up and their jobs handed back"
+            );
+            core.cancel.send_replace(true);
+            let left = self.drain(Instant::now() + Duration::from_millis(500)).await;
+            if left > 0 {
+                core.abort.send_modify(|times| *times += 1);
+                self.drain(Instant::now() + Duration::from_millis(500)).await;
+            }
+        }
+        let flushed = tokio::time::timeout(Duration::from_secs(10), core.committer.flushed()).await;
+        if flushed.is_err() {
+            tracing::warn!("the store is away; what could not be committed is left to the reaper");
+        }
+        self.tasks.drain(..).for_each(|task| task.abort());
+        let retired =
+            tokio::time::timeout(Duration::from_secs(5), core.store.retire(None, core.worker())).await;
+        match retired {
+            Ok(Ok(released)) => add(&core.stats.released, released),
+            Ok(Err(error)) => tracing::warn!(%error, "the worker could not retire; its lease will run out"),
+            Err(_) => tracing::warn!("the worker could not retire in time; its lease will run out"),
+        }
+        core.stop.send_replace(Stop::Stopped);
+        *core.beacon.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        if let Some(renewer) = self.renewer.take() {
+            let _ = tokio::task::spawn_blocking(move || renewer.join()).await;
+        }
+        left
+    }
+
+    /// Waits until nothing runs, or the time is over; answers how many attempts still run.
+    async fn drain(&self, deadline: Instant) -> usize {
+        for pool in &self.core.pools {
+            loop {
+                let ended = pool.ended.notified();
+                let mut ended = std::pin::pin!(ended);
+                ended.as_mut().enable();
+                if pool.running() == 0 || tokio::time::timeout_at(deadline.into(), ended).await.is_err() {
+                    break;
+                }
+            }
+        }
+        self.core.pools.iter().map(|pool| pool.running()).sum()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(|task| task.abort());
+        self.core.stop.send_replace(Stop::Stopped);
+    }
+}

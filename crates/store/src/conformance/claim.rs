@@ -1,0 +1,231 @@
+//! Taking ready jobs: order, limits, repeats, and who may not.
+
+use windlass_model::{ClaimNo, Epoch, NewJob, Retry, Rev, Settings, State, Verdict, WorkerId};
+
+use super::kit::*;
+use crate::{Ask, Error, Renewal};
+
+pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
+    let worker = worker(&store, 1).await;
+    // Submitted second by second, the kinds in turn, the ids backwards so that they do not tell the order.
+    for n in 0..12u32 {
+        let new = job_in(100 - n, ["a", "b", "c"][n as usize % 3], QUEUE);
+        store.submit(at(u64::from(n)), &[new], None).await.expect("submit");
+    }
+    let kinds = [kind("c", 1), kind("a", 1), kind("b", 1)];
+    let all = Ask { kinds: kinds.into(), ..ask(worker, 1, 7) };
+    let first = claim(&store, at(20), &all).await;
+    assert_eq!(ids(&first), (0..7).map(|n| id(100 - n)).collect::<Vec<_>>());
+    let kinds: Vec<_> = first.iter().map(|job| job.kind.kind.as_str()).collect();
+    assert_eq!(kinds, ["a", "b", "c", "a", "b", "c", "a"]);
+    let rest = claim(&store, at(20), &Ask { number: ClaimNo(2), limit: 100, ..all }).await;
+    assert_eq!(ids(&rest), (7..12).map(|n| id(100 - n)).collect::<Vec<_>>());
+}
+
+pub async fn priority_goes_first_and_age_overtakes_it(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let with = |n, priority| NewJob { priority, ..job(n) };
+    store.submit(at(0), &[with(1, 5), with(2, 0), with(3, -1), with(4, 100)], None).await.expect("submit");
+    // Six ageing spans later a normal job stands behind the one of priority 5, not before it.
+    store.submit(at(360), &[with(5, 0), with(6, -8), with(7, -6)], None).await.expect("submit");
+    let order = ids(&claim(&store, at(361), &ask(worker, 1, 99)).await);
+    assert_eq!(order, [6, 3, 2, 7, 1, 5, 4].map(id));
+}
+
+pub async fn equal_ranks_come_in_the_order_of_ids(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut batch = [job(3), job_in(1, "b", QUEUE), job(4), job_in(2, "b", QUEUE)];
+    batch[0].tags = vec!["x".into()];
+    submit(&store, &batch).await;
+    let both = Ask { kinds: [kind("b", 1), kind(KIND, 1)].into(), ..ask(worker, 1, 3) };
+    assert_eq!(ids(&claim(&store, at(0), &both).await), [id(1), id(2), id(3)]);
+}
+
+pub async fn only_the_kinds_versions_and_queue_asked_are_taken(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let newer = NewJob { kind: kind(KIND, 2), ..job(2) };
+    let others = [newer, job_in(3, "other", QUEUE), job_in(4, KIND, "aside")];
+    submit(&store, &others).await;
+    submit(&store, &[job(1)]).await;
+    let mut before = Vec::new();
+    for n in 2..=4 {
+        before.push(view(&store, id(n)).await);
+    }
+    let haul = store.claim(at(0), &ask(worker, 1, 99)).await.expect("claim");
+    assert_eq!(ids(&haul.jobs), [id(1)]);
+    assert!(!haul.suspects);
+    for n in 2..=4u32 {
+        assert_eq!(view(&store, id(n)).await, before[n as usize - 2], "job {n} is untouched");
+    }
+    let none = Ask { kinds: [].into(), ..ask(worker, 2, 99) };
+    assert!(claim(&store, at(0), &none).await.is_empty());
+    let versions = Ask { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..ask(worker, 3, 99) };
+    assert_eq!(ids(&claim(&store, at(0), &versions).await), [id(2)]);
+    let aside = Ask { queue: "aside".into(), ..ask(worker, 4, 99) };
+    assert_eq!(ids(&claim(&store, at(0), &aside).await), [id(4)]);
+}
+
+pub async fn the_limit_holds_and_nothing_is_taken_twice(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 10)).await;
+    assert_eq!(ids(&claim(&store, at(0), &ask(one, 1, 4)).await), [1, 2, 3, 4].map(id));
+    assert_eq!(ids(&claim(&store, at(0), &ask(two, 1, 4)).await), [5, 6, 7, 8].map(id));
+    assert!(claim(&store, at(0), &ask(one, 2, 0)).await.is_empty());
+    assert_eq!(ids(&claim(&store, at(0), &ask(one, 3, 4)).await), [9, 10].map(id));
+    assert!(claim(&store, at(0), &ask(two, 2, 4)).await.is_empty());
+    assert_eq!(
+        (claims(&store, one).await, claims(&store, two).await),
+        (2, 1),
+        "empty claims are not recorded"
+    );
+}
+
+pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut new = job(1);
+    new.key = Some("k".into());
+    new.deadline_at = Some(t(900));
+    new.settings = Settings { retry: Some(Retry::never()), timeout: Some(secs(2)) };
+    new.input.codec = 3;
+    submit(&store, &[new.clone()]).await;
+    let first = claim_one(&store, 0, worker, 1).await;
+    assert_eq!((first.id, first.kind.clone(), first.input.clone()), (new.id, new.kind, new.input));
+    assert_eq!(
+        (first.key.clone(), first.deadline_at, first.settings.clone()),
+        (new.key, new.deadline_at, new.settings)
+    );
+    assert_eq!((first.epoch, first.rev, first.attempts, first.deaths), (Epoch(0), Rev(0), 0, 0));
+    assert!(first.spent.is_empty());
+    commit(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
+    let second = claim_one(&store, 1, worker, 2).await;
+    assert_eq!((second.epoch, second.rev, second.attempts), (Epoch(1), Rev(1), 1));
+    assert_eq!(second.spent, [0, 2]);
+    reap(&store, 2, worker).await;
+    let next = super::kit::worker(&store, 2).await;
+    let third = claim(&store, at(2), &ask_alone(next, 1)).await;
+    assert_eq!((third[0].epoch, third[0].rev, third[0].attempts, third[0].deaths), (Epoch(2), Rev(1), 1, 1));
+}
+
+pub async fn the_same_number_again_brings_the_same_jobs(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(1, 10)).await;
+    let first = claim(&store, at(0), &ask(worker, 1, 4)).await;
+    let again = claim(&store, at(5), &ask(worker, 1, 9)).await;
+    assert_eq!(first, again);
+    assert_eq!(count(&store, State::Ready).await, 6, "the repeat took no more");
+    assert_eq!(view(&store, id(1)).await.started_at, Some(t(0)));
+    assert_eq!(claims(&store, worker).await, 1);
+}
+
+pub async fn a_repeat_brings_only_what_is_still_claimed(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut batch = jobs(1, 7);
+    batch[5].deadline_at = Some(t(2));
+    submit(&store, &batch).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 7)).await;
+    commit(&store, 1, change(worker, &taken[0], done("x"))).await;
+    commit(&store, 1, change(worker, &taken[1], retry(secs(0), &[]))).await;
+    commit(&store, 1, change(worker, &taken[2], retry(secs(9), &[]))).await;
+    store.release(at(1), &[(taken[3].id, taken[3].epoch)]).await.expect("release");
+    assert_eq!(due(&store, 2, 9).await.expired, 1);
+    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 1, 7)).await), [id(5), id(7)]);
+    // A job that came back and was claimed anew belongs to the newer claim only.
+    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 2, 7)).await), [id(4), id(2)]);
+    assert_eq!(ids(&claim(&store, at(3), &ask(worker, 1, 7)).await), [id(5), id(7)]);
+}
+
+pub async fn a_repeat_of_a_claim_that_took_nothing_may_take(store: Handle) {
+    let worker = worker(&store, 1).await;
+    assert!(claim(&store, at(0), &ask(worker, 1, 4)).await.is_empty());
+    submit(&store, &[job(1)]).await;
+    assert_eq!(ids(&claim(&store, at(0), &ask(worker, 1, 4)).await), [id(1)]);
+}
+
+pub async fn settled_claims_are_forgotten(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 4)).await;
+    for number in 1..=2 {
+        let job = claim_one(&store, 0, one, number).await;
+        assert_eq!(commit(&store, 1, change(one, &job, done("x"))).await, Verdict::Committed);
+    }
+    claim_one(&store, 0, two, 1).await;
+    assert_eq!(claims(&store, one).await, 2);
+    let settling = Ask { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(77)], ..ask(one, 3, 1) };
+    assert_eq!(claim(&store, at(1), &settling).await.len(), 1);
+    assert_eq!((claims(&store, one).await, claims(&store, two).await), (1, 1), "only its own are forgotten");
+}
+
+pub async fn a_dead_or_unknown_worker_claims_nothing(store: Handle) {
+    let (dead, left) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    reap(&store, 0, dead).await;
+    store.retire(at(0), left).await.expect("retire");
+    for worker in [dead, left, WorkerId(77)] {
+        let error = store.claim(at(0), &ask(worker, 1, 1)).await.expect_err("refused");
+        assert!(matches!(error, Error::Dead), "{worker}: {error}");
+    }
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+pub async fn a_lapsed_lease_claims_nothing_until_renewed(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(1, 2)).await;
+    let end = LEASE.as_secs();
+    assert_eq!(claim(&store, at(end - 1), &ask(worker, 1, 1)).await.len(), 1);
+    for number in [1, 2] {
+        let error = store.claim(at(end), &ask(worker, number, 1)).await.expect_err("refused");
+        assert!(matches!(error, Error::Unavailable(_)) && error.is_retryable(), "{error}");
+    }
+    assert_eq!(state(&store, id(2)).await, State::Ready);
+    assert_eq!(renew(&store, end, worker).await, Renewal::Held { lapsed: false });
+    assert_eq!(ids(&claim(&store, at(end), &ask(worker, 2, 1)).await), [id(2)]);
+}
+
+pub async fn suspects_are_told_and_only_taken_alone(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1), job_in(2, "other", QUEUE), job_in(3, KIND, "aside")]).await;
+    claim_one(&store, 0, one, 1).await;
+    let haul = store.claim(at(0), &ask(two, 1, 9)).await.expect("claim");
+    assert!(haul.jobs.is_empty() && !haul.suspects);
+    reap(&store, 1, one).await;
+    submit(&store, &[job(4)]).await;
+    let haul = store.claim(at(2), &ask(two, 1, 9)).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(4)], true));
+    let elsewhere = [
+        Ask { kinds: [kind("other", 1)].into(), ..ask(two, 2, 9) },
+        Ask { queue: "aside".into(), ..ask(two, 3, 9) },
+    ];
+    for ask in &elsewhere {
+        assert!(!store.claim(at(2), ask).await.expect("claim").suspects, "{ask:?}");
+    }
+    let haul = store.claim(at(2), &ask_alone(two, 4)).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
+    assert!(claim(&store, at(2), &ask_alone(two, 5)).await.is_empty(), "ordinary jobs are not taken alone");
+}
+
+pub async fn alone_takes_one_suspect_by_rank(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    let batch = [job(1), NewJob { priority: -1, ..job(2) }, job(3)];
+    submit(&store, &batch).await;
+    claim(&store, at(0), &ask(one, 1, 9)).await;
+    reap(&store, 1, one).await;
+    submit(&store, &[job(4)]).await;
+    let alone = Ask { limit: 9, ..ask_alone(two, 1) };
+    let haul = store.claim(at(1), &alone).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2)], true));
+    let again = store.claim(at(1), &alone).await.expect("claim");
+    assert_eq!(ids(&again.jobs), [id(2)], "numbered like any other");
+}
+
+pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    claim_one(&store, 0, one, 1).await;
+    reap(&store, 1, one).await;
+    let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    commit(&store, 2, change(two, &suspect, retry(secs(5), &[1]))).await;
+    due(&store, 7, 9).await;
+    let haul = store.claim(at(7), &ask(two, 2, 9)).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
+    assert_eq!(haul.jobs[0].deaths, 1, "its deaths are not forgotten");
+}

@@ -1,0 +1,355 @@
+//! Writing what attempts ask for: outcomes, lost answers, fences, refusals.
+
+use std::time::Duration;
+
+use windlass_model::{
+    Change, Epoch, Failure, NewJob, Outcome, Payload, Reason, Rev, State, Time, Verdict, failure::class,
+    limits,
+};
+
+use super::kit::*;
+use crate::Ended;
+
+async fn ended(store: &Handle, n: u32) -> Option<Ended> {
+    store.ended(&[id(n)]).await.expect("ended").remove(0)
+}
+
+pub async fn done_keeps_the_output(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let output = Payload { codec: 5, bytes: vec![0, 255, 7] };
+    assert_eq!(
+        commit(&store, 9, change(worker, &job, Outcome::Done(output.clone()))).await,
+        Verdict::Committed
+    );
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Done, Some(t(9))));
+    assert_eq!((kept.rev, kept.worker, kept.started_at), (Rev(1), Some(worker), Some(t(1))));
+    assert_eq!((kept.summary.attempts, kept.summary.reason, kept.failure), (0, None, None));
+    assert_eq!(kept.output, Some(output.clone()));
+    assert_eq!(ended(&store, 1).await, Some(Ended::Done(output)));
+    assert!(history(&store, id(1)).await.is_empty(), "a first-try success leaves no attempt");
+}
+
+pub async fn failed_keeps_reason_and_error(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let failure = Failure::stop("no such image").class("image").with_detail(&vec![1, 2]);
+    let outcome = Outcome::Failed { reason: Reason::Stopped, failure: failure.clone() };
+    assert_eq!(commit(&store, 9, change(worker, &job, outcome)).await, Verdict::Committed);
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Stopped)));
+    assert_eq!((kept.summary.attempts, kept.summary.finished_at), (1, Some(t(9))));
+    assert_eq!(kept.failure.as_ref(), Some(&failure));
+    let tried = history(&store, id(1)).await;
+    assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), worker));
+    assert_eq!((tried[0].started_at, tried[0].ended_at), (t(1), t(9)));
+    assert_eq!(tried[0].failure, failure);
+    assert_eq!(ended(&store, 1).await, Some(Ended::Failed { reason: Reason::Stopped, failure }));
+}
+
+pub async fn every_reason_is_kept(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(0, Reason::ALL.len() as u32)).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 99)).await;
+    let changes: Vec<_> =
+        taken.iter().zip(Reason::ALL).map(|(job, reason)| change(worker, job, failed(reason))).collect();
+    let verdicts = store.commit(at(1), &changes).await.expect("commit");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+    for (n, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(view(&store, id(n as u32)).await.summary.reason, Some(reason));
+    }
+}
+
+pub async fn cancelled_is_no_failure(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    assert_eq!(commit(&store, 9, change(worker, &job, cancelled())).await, Verdict::Committed);
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.summary.reason, kept.summary.attempts), (State::Cancelled, None, 0));
+    assert_eq!((kept.rev, kept.summary.finished_at), (Rev(1), Some(t(9))));
+    assert_eq!(ended(&store, 1).await, Some(Ended::Cancelled(Failure::cancel("no longer wanted"))));
+    assert_eq!(history(&store, id(1)).await.len(), 1);
+}
+
+pub async fn retry_waits_and_comes_back(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    assert_eq!(commit(&store, 10, change(worker, &job, retry(secs(20), &[1, 0]))).await, Verdict::Committed);
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.summary.due_at), (State::Scheduled, t(30)));
+    assert_eq!((kept.rev, kept.epoch, kept.summary.attempts), (Rev(1), Epoch(1), 1));
+    assert_eq!((kept.spent, kept.summary.finished_at), (vec![1, 0], None));
+    assert_eq!(kept.failure, Some(Failure::retry("once more").class("busy")));
+    assert_eq!(ended(&store, 1).await, None);
+    assert!(claim(&store, at(29), &ask(worker, 2, 9)).await.is_empty());
+    assert_eq!(due(&store, 30, 9).await.woken, 1);
+    let again = claim_one(&store, 30, worker, 2).await;
+    assert_eq!((again.epoch, again.rev, again.attempts, again.spent), (Epoch(1), Rev(1), 1, vec![1, 0]));
+}
+
+pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    commit(&store, 10, change(worker, &job, retry(secs(0), &[]))).await;
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.summary.due_at), (State::Ready, t(10)));
+    assert_eq!(due(&store, 10, 9).await.next_at, None, "no timer was set");
+    assert_eq!(claim_one(&store, 10, worker, 2).await.epoch, Epoch(1));
+}
+
+pub async fn a_retry_beyond_time_is_kept(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    assert_eq!(commit(&store, 1, change(worker, &job, retry(Duration::MAX, &[]))).await, Verdict::Committed);
+    let kept = view(&store, id(1)).await.summary;
+    assert_eq!((kept.state, kept.due_at), (State::Scheduled, Time::MAX));
+}
+
+pub async fn an_undecodable_input_counts_no_attempt(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    commit(&store, 1, change(worker, &job, failed(Reason::Undecodable))).await;
+    let kept = view(&store, id(1)).await.summary;
+    assert_eq!((kept.state, kept.reason, kept.attempts), (State::Failed, Some(Reason::Undecodable), 0));
+    assert_eq!(history(&store, id(1)).await.len(), 1);
+}
+
+pub async fn a_lost_answer_is_committed_and_writes_nothing(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(1, 5)).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let outcomes =
+        [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(9), &[1]), retry(secs(0), &[1])];
+    let batch: Vec<Change> = taken.iter().zip(outcomes).map(|(job, how)| change(worker, job, how)).collect();
+    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), vec![Verdict::Committed; 5]);
+    let mut before = Vec::new();
+    for n in 1..=5 {
+        before.push((view(&store, id(n)).await, history(&store, id(n)).await));
+    }
+    let stood = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
+    assert_eq!(store.commit(at(50), &batch).await.expect("commit"), vec![Verdict::Committed; 5]);
+    for n in 1..=5 {
+        let after = (view(&store, id(n)).await, history(&store, id(n)).await);
+        assert_eq!(after, before[n as usize - 1], "job {n} is as the first send left it");
+    }
+    assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, stood);
+    assert_eq!(due(&store, 60, 9).await.woken, 1, "one timer, not two");
+    assert_eq!(claim(&store, at(60), &ask(worker, 2, 9)).await.len(), 2, "each is ready once");
+}
+
+pub async fn a_lost_retry_answer_stays_committed_until_the_next_change(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let first = change(worker, &job, retry(secs(0), &[1]));
+    commit(&store, 1, first.clone()).await;
+    let again = claim_one(&store, 2, worker, 2).await;
+    assert_eq!(commit(&store, 3, first.clone()).await, Verdict::Committed, "though it is running again");
+    assert_eq!(state(&store, id(1)).await, State::Running);
+    assert_eq!(commit(&store, 4, change(worker, &again, done("x"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 5, first).await, Verdict::Fenced, "another change has followed it");
+    assert_eq!(view(&store, id(1)).await.rev, Rev(2));
+}
+
+/// Expects every outcome of an outdated claim to be fenced and to change nothing.
+async fn all_fenced(store: &Handle, stale: &[Change]) {
+    for change in stale {
+        let before = (view(store, change.job).await, history(store, change.job).await);
+        for outcome in [done("zombie"), failed(Reason::Stopped), retry(secs(0), &[9]), cancelled()] {
+            let verdict = commit(store, 90, Change { outcome, ..change.clone() }).await;
+            assert_eq!(verdict, Verdict::Fenced, "{change:?}");
+        }
+        assert_eq!((view(store, change.job).await, history(store, change.job).await), before);
+    }
+}
+
+pub async fn a_released_claim_is_fenced(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    store.release(at(1), &[(job.id, job.epoch)]).await.expect("release");
+    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    claim_one(&store, 2, worker, 2).await;
+    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+}
+
+pub async fn a_reaped_claim_is_fenced(store: Handle) {
+    let (one, job) = running(&store, 1).await;
+    reap(&store, 1, one).await;
+    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+    let two = worker(&store, 2).await;
+    let again = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
+    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+    assert_eq!(commit(&store, 3, change(two, &again, done("y"))).await, Verdict::Committed);
+    all_fenced(&store, &[change(one, &job, done("x"))]).await;
+}
+
+pub async fn an_expired_job_is_fenced(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut new = job(1);
+    new.deadline_at = Some(t(5));
+    submit(&store, &[new]).await;
+    let job = claim_one(&store, 0, worker, 1).await;
+    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+    assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
+}
+
+pub async fn a_retired_claim_is_fenced(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    assert_eq!(store.retire(at(1), worker).await.expect("retire"), 1);
+    all_fenced(&store, &[change(worker, &job, done("x"))]).await;
+}
+
+pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
+    let (worker, first) = running(&store, 1).await;
+    store.release(at(1), &[(first.id, first.epoch)]).await.expect("release");
+    let second = claim_one(&store, 1, worker, 2).await;
+    assert!(second.epoch > first.epoch && second.rev == first.rev, "only the epoch tells them apart");
+    all_fenced(&store, &[change(worker, &first, done("x"))]).await;
+    assert_eq!(state(&store, id(1)).await, State::Running);
+    assert_eq!(commit(&store, 2, change(worker, &second, done("y"))).await, Verdict::Committed);
+}
+
+pub async fn a_stale_rev_is_fenced(store: Handle) {
+    let (worker, first) = running(&store, 1).await;
+    commit(&store, 1, change(worker, &first, retry(secs(0), &[]))).await;
+    let second = claim_one(&store, 1, worker, 2).await;
+    let with = |rev| Change { rev, ..change(worker, &second, done("x")) };
+    all_fenced(&store, &[with(Rev(0)), with(Rev(2)), with(Rev(7))]).await;
+    assert_eq!(commit(&store, 2, with(Rev(1))).await, Verdict::Committed);
+}
+
+pub async fn an_unknown_job_is_fenced(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let unknown = Change { job: id(99), ..change(worker, &job, done("x")) };
+    let verdicts = store.commit(at(1), &[unknown, change(worker, &job, done("x"))]).await.expect("commit");
+    assert_eq!(verdicts, [Verdict::Fenced, Verdict::Committed]);
+}
+
+pub async fn an_output_above_the_limit_is_refused_alone(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(1, 3)).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let most = store.limits().payload;
+    let sized = |len| Outcome::Done(Payload::json(vec![b'1'; len]));
+    let batch = [
+        change(worker, &taken[0], done("x")),
+        change(worker, &taken[1], sized(most + 1)),
+        change(worker, &taken[2], sized(most)),
+    ];
+    let verdicts = store.commit(at(1), &batch).await.expect("commit");
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Committed, &Verdict::Committed));
+    let Verdict::Refused(why) = &verdicts[1] else { panic!("{:?}", verdicts[1]) };
+    assert!(why.contains("the output") && why.contains(&most.to_string()), "{why}");
+    assert_eq!((state(&store, id(2)).await, view(&store, id(2)).await.rev), (State::Running, Rev(0)));
+    let small = change(worker, &taken[1], failed(Reason::Refused));
+    assert_eq!(commit(&store, 2, small).await, Verdict::Committed, "a smaller change is still taken");
+}
+
+pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(0, 500)).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 500)).await;
+    let stale: Vec<_> =
+        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| (j.id, j.epoch)).collect();
+    assert_eq!(store.release(at(1), &stale).await.expect("release"), 50);
+    let too_large = Outcome::Done(Payload::json(vec![b'1'; store.limits().payload + 1]));
+    let outcome = |n: usize| match n % 10 {
+        0 | 7 => done(&n.to_string()),
+        1 => failed(Reason::Exhausted),
+        2 => failed(Reason::Undecodable),
+        3 => retry(secs(60), &[n as u32]),
+        4 => retry(secs(0), &[]),
+        5 => cancelled(),
+        6 if n == 256 => too_large.clone(),
+        _ => done("x"),
+    };
+    let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(worker, job, outcome(n))).collect();
+    let verdicts = store.commit(at(2), &batch).await.expect("commit");
+    for (n, verdict) in verdicts.iter().enumerate() {
+        let kept = view(&store, id(n as u32)).await;
+        let (expected, attempts) = match n % 10 {
+            7 => (State::Ready, 0),
+            1 => (State::Failed, 1),
+            2 => (State::Failed, 0),
+            3 => (State::Scheduled, 1),
+            4 => (State::Ready, 1),
+            5 => (State::Cancelled, 0),
+            _ if n == 256 => (State::Running, 0),
+            _ => (State::Done, 0),
+        };
+        assert_eq!((kept.summary.state, kept.summary.attempts), (expected, attempts), "job {n}");
+        match n {
+            256 => assert!(matches!(verdict, Verdict::Refused(_)), "job {n}: {verdict:?}"),
+            _ if n % 10 == 7 => assert_eq!(*verdict, Verdict::Fenced, "job {n}"),
+            _ => assert_eq!((verdict, kept.rev), (&Verdict::Committed, Rev(1)), "job {n}"),
+        }
+    }
+    assert_eq!(store.commit(at(3), &batch).await.expect("commit"), verdicts, "and the same again");
+}
+
+pub async fn the_deadline_is_gone_after_the_end(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut batch = jobs(1, 4);
+    batch.iter_mut().for_each(|job| job.deadline_at = Some(t(100)));
+    submit(&store, &batch).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    let outcomes = [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(0), &[])];
+    for (job, outcome) in taken.iter().zip(outcomes) {
+        commit(&store, 1, change(worker, job, outcome)).await;
+    }
+    assert_eq!(due(&store, 2, 9).await.next_at, Some(t(100)), "the retried one still has its deadline");
+    let again = claim_one(&store, 2, worker, 2).await;
+    commit(&store, 3, change(worker, &again, done("x"))).await;
+    assert_eq!(due(&store, 4, 9).await.next_at, None, "the timers are gone, not just without effect");
+    store
+        .submit(at(5), &[NewJob { deadline_at: Some(t(200)), ..job(9) }], born(worker, 3))
+        .await
+        .expect("submit");
+    let born = claim(&store, at(5), &ask(worker, 3, 1)).await.remove(0);
+    commit(&store, 6, change(worker, &born, done("x"))).await;
+    assert_eq!(due(&store, 7, 9).await.next_at, None, "nor is that of a job born claimed");
+    assert_eq!(due(&store, 300, 9).await.expired, 0);
+    assert_eq!(state(&store, id(1)).await, State::Done);
+}
+
+pub async fn a_lapsed_lease_is_no_fence(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let late = LEASE.as_secs() + 50;
+    assert_eq!(commit(&store, late, change(worker, &job, done("x"))).await, Verdict::Committed);
+}
+
+pub async fn histories_keep_every_failed_attempt(store: Handle) {
+    let (worker, mut job) = running(&store, 1).await;
+    for n in 1..=4u32 {
+        let failure = Failure::retry(format!("try {n}"));
+        let outcome = Outcome::Retry { after: secs(0), spent: vec![n], failure };
+        let started = Change { started_at: t(u64::from(n) * 10), ..change(worker, &job, outcome) };
+        assert_eq!(commit(&store, u64::from(n) * 10 + 5, started).await, Verdict::Committed);
+        job = claim_one(&store, u64::from(n) * 10 + 5, worker, i64::from(n) + 1).await;
+    }
+    commit(&store, 60, change(worker, &job, done("x"))).await;
+    let tried = history(&store, id(1)).await;
+    let seen: Vec<_> =
+        tried.iter().map(|a| (a.epoch.0, a.started_at, a.ended_at, a.failure.message.as_str())).collect();
+    let expected = [
+        (0, t(10), t(15), "try 1"),
+        (1, t(20), t(25), "try 2"),
+        (2, t(30), t(35), "try 3"),
+        (3, t(40), t(45), "try 4"),
+    ];
+    assert_eq!(seen, expected);
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.attempts, kept.rev, kept.summary.state), (4, Rev(5), State::Done));
+    assert_eq!(kept.output, Some(payload("x")));
+}
+
+pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
+    let (worker, job) = running(&store, 1).await;
+    let failure = Failure::retry("a\0b".to_owned() + &"é".repeat(limits::MESSAGE))
+        .class("c\0".to_owned() + &"d".repeat(500))
+        .with_detail(&"nul \0 and quote \" and ü");
+    let outcome = Outcome::Retry { after: secs(0), spent: vec![], failure: failure.clone() };
+    assert_eq!(commit(&store, 1, change(worker, &job, outcome)).await, Verdict::Committed);
+    let kept = view(&store, id(1)).await.failure.expect("kept");
+    assert!(kept.message.starts_with("a\u{fffd}bé") && kept.message.len() < limits::MESSAGE + 64);
+    assert!(!kept.class.contains('\0') && kept.class.len() <= limits::NAME, "{:?}", kept.class);
+    assert_eq!(kept.detail, failure.detail);
+    assert_eq!(history(&store, id(1)).await[0].failure, kept);
+    assert_ne!(kept.class, class::ERROR);
+}
+
+pub async fn an_empty_commit_does_nothing(store: Handle) {
+    assert!(store.commit(at(0), &[]).await.expect("commit").is_empty());
+}

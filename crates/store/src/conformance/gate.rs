@@ -1,0 +1,113 @@
+//! Gates: they move exactly when a queue gained ready jobs, or a timer was set.
+
+use windlass_model::{NewJob, When};
+
+use super::kit::*;
+use crate::{Sweep, TIMER_GATE};
+
+const ALL: [&str; 3] = ["main", "aside", TIMER_GATE];
+
+/// Says which of main, aside and timers moved since `last`, and remembers.
+async fn moved(store: &Handle, last: &mut Vec<u64>) -> [bool; 3] {
+    let now = gates(store, &ALL).await;
+    let moved = [now[0] != last[0], now[1] != last[1], now[2] != last[2]];
+    *last = now;
+    moved
+}
+
+pub async fn a_gate_moves_exactly_when_its_queue_gains(store: Handle) {
+    let mut last = gates(&store, &ALL).await;
+    submit(&store, &[job(1)]).await;
+    assert_eq!(moved(&store, &mut last).await, [true, false, false]);
+    submit(&store, &[job_in(2, KIND, "aside")]).await;
+    assert_eq!(moved(&store, &mut last).await, [false, true, false]);
+    submit(&store, &[job(3), job_in(4, "other", "aside")]).await;
+    assert_eq!(moved(&store, &mut last).await, [true, true, false]);
+    assert_eq!(moved(&store, &mut last).await, [false; 3], "looking moves nothing");
+}
+
+pub async fn the_timers_gate_moves_when_a_timer_is_set(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut last = gates(&store, &ALL).await;
+    submit(&store, &[NewJob { when: When::After(secs(5)), ..job(1) }]).await;
+    assert_eq!(moved(&store, &mut last).await, [false, false, true]);
+    submit(&store, &[NewJob { deadline_at: Some(t(99)), ..job(2) }]).await;
+    assert_eq!(moved(&store, &mut last).await, [true, false, true]);
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    assert_eq!(moved(&store, &mut last).await, [false; 3]);
+    commit(&store, 1, change(worker, &claimed, retry(secs(9), &[]))).await;
+    assert_eq!(moved(&store, &mut last).await, [false, false, true]);
+    due(&store, 5, 9).await;
+    assert_eq!(moved(&store, &mut last).await, [true, false, false], "a wake moves the queue's gate");
+}
+
+pub async fn every_way_back_moves_the_gate(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut last = gates(&store, &ALL).await;
+    submit(&store, &[job(1)]).await;
+    moved(&store, &mut last).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    store.release(at(1), &[(claimed.id, claimed.epoch)]).await.expect("release");
+    assert_eq!(moved(&store, &mut last).await, [true, false, false], "release");
+    let claimed = claim_one(&store, 1, worker, 2).await;
+    commit(&store, 2, change(worker, &claimed, retry(secs(0), &[]))).await;
+    assert_eq!(moved(&store, &mut last).await, [true, false, false], "retry at once");
+    claim_one(&store, 2, worker, 3).await;
+    moved(&store, &mut last).await;
+    store.retire(at(3), worker).await.expect("retire");
+    assert_eq!(moved(&store, &mut last).await, [true, false, false], "retire");
+    let other = super::kit::worker(&store, 2).await;
+    claim_one(&store, 3, other, 1).await;
+    moved(&store, &mut last).await;
+    reap(&store, 4, other).await;
+    assert_eq!(moved(&store, &mut last).await, [true, false, false], "reap: a suspect waits");
+}
+
+pub async fn what_gains_nothing_moves_nothing(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let keyed = NewJob { key: Some("k".into()), ..job(1) };
+    submit(&store, &[keyed, job(2), NewJob { deadline_at: Some(t(9)), ..job(3) }]).await;
+    let claimed = claim(&store, at(0), &ask(worker, 1, 3)).await;
+    let mut last = gates(&store, &ALL).await;
+    let repeated = [job(2), NewJob { key: Some("k".into()), ..job(7) }];
+    store.submit(at(1), &repeated, None).await.expect("submit");
+    store.submit(at(1), &[job(8)], born(worker, 2)).await.expect("submit");
+    assert_eq!(moved(&store, &mut last).await, [false; 3], "repeats, keys that are there, and births");
+    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    store.release(at(1), &[(claimed[0].id, claimed[0].epoch)]).await.expect("release");
+    due(&store, 9, 9).await;
+    assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
+    renew(&store, 10, worker).await;
+    claim(&store, at(10), &ask(worker, 3, 3)).await;
+    let nobody = Sweep { dead: vec![], lapsed: true, limit: 9, crashes: CRASHES };
+    store.reap(at(11), &nobody).await.expect("reap");
+    store.inspect().jobs(&all()).await.expect("jobs");
+    assert_eq!(moved(&store, &mut last).await, [false; 3]);
+    let stale = change(worker, &claimed[2], retry(secs(0), &[]));
+    commit(&store, 12, stale).await;
+    assert_eq!(moved(&store, &mut last).await, [false; 3], "a fenced change");
+}
+
+pub async fn gates_of_unknown_queues_stand_still(store: Handle) {
+    let unknown = gates(&store, &["nobody", QUEUE, "nothing"]).await;
+    submit(&store, &[job(1)]).await;
+    let after = gates(&store, &["nobody", QUEUE, "nothing"]).await;
+    assert_eq!((after[0], after[2]), (unknown[0], unknown[2]));
+    assert_ne!(after[1], unknown[1], "the first job of a queue moves its gate too");
+    assert!(gates(&store, &[]).await.is_empty());
+    let twice = gates(&store, &[QUEUE, QUEUE]).await;
+    assert_eq!(twice, [after[1], after[1]]);
+}
+
+pub async fn handles_move_one_gate_together(store: Handle) {
+    let other = store.sibling().await.expect("sibling");
+    let mut seen = gates(&store, &[QUEUE]).await;
+    for n in 0..10 {
+        let (writer, reader) = if n % 2 == 0 { (&store, &other) } else { (&other, &store) };
+        submit(writer, &[job(n)]).await;
+        let next = gates(reader, &[QUEUE]).await;
+        assert!(!seen.contains(&next[0]), "no value comes back");
+        assert_eq!(gates(writer, &[QUEUE]).await, next, "both handles see the same");
+        seen.extend(next);
+    }
+}

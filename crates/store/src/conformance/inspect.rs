@@ -1,0 +1,176 @@
+//! Reads for people: filters, pages, counts.
+
+use windlass_model::{Failure, NewJob, Reason, State, Time, When};
+
+use super::kit::*;
+use crate::{Census, Ended, Filter, NewWorker, SchemaState};
+
+/// Twelve jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
+/// `aside`; the first of each pair is tagged `first`.
+async fn two_in_each_state(store: &Handle) {
+    let worker = worker(store, 1).await;
+    let make = |n: u32| {
+        let mut new = if n.is_multiple_of(2) { job(n) } else { job_in(n, "other", "aside") };
+        new.key = Some(format!("key {n}"));
+        new.tags =
+            if n.is_multiple_of(2) { vec!["first".into(), format!("n{n}")] } else { vec![format!("n{n}")] };
+        new
+    };
+    for (pair, outcome) in [done("x"), failed(Reason::Stopped), cancelled()].into_iter().enumerate() {
+        for n in [6 + pair as u32 * 2, 7 + pair as u32 * 2] {
+            submit(store, &[make(n)]).await;
+            let mut wanted = ask(worker, i64::from(n), 1);
+            if n % 2 == 1 {
+                (wanted.queue, wanted.kinds) = ("aside".into(), [kind("other", 1)].into());
+            }
+            let claimed = claim(store, at(0), &wanted).await.remove(0);
+            commit(store, 1, change(worker, &claimed, outcome.clone())).await;
+        }
+    }
+    store.submit(at(0), &[make(4), make(5)], born(worker, 99)).await.expect("submit");
+    submit(store, &[make(2), make(3)]).await;
+    let waiting = |n| NewJob { when: When::After(secs(50)), ..make(n) };
+    submit(store, &[waiting(0), waiting(1)]).await;
+}
+
+pub async fn every_filter_selects(store: Handle) {
+    two_in_each_state(&store).await;
+    assert_eq!(list(&store, all()).await, (0..12).rev().map(id).collect::<Vec<_>>());
+    for (index, state) in State::ALL.into_iter().enumerate() {
+        let first = index as u32 * 2;
+        let found = list(&store, Filter { state: Some(state), ..all() }).await;
+        assert_eq!(found, [id(first + 1), id(first)], "{state}");
+        let tagged = Filter { state: Some(state), tag: Some("first".into()), ..all() };
+        assert_eq!(list(&store, tagged).await, [id(first)], "{state}");
+        let queued = Filter { state: Some(state), queue: Some("aside".into()), ..all() };
+        assert_eq!(list(&store, queued).await, [id(first + 1)], "{state}");
+        let kinded = Filter { state: Some(state), kind: Some("other".into()), ..all() };
+        assert_eq!(list(&store, kinded).await, [id(first + 1)], "{state}");
+        let keyed = Filter { state: Some(state), key: Some(format!("key {first}")), ..all() };
+        assert_eq!(list(&store, keyed).await, [id(first)], "{state}");
+        let older = Filter { state: Some(state), before: Some(id(first + 1)), ..all() };
+        assert_eq!(list(&store, older).await, [id(first)], "{state}");
+        let summaries = store.inspect().jobs(&Filter { state: Some(state), ..all() }).await.expect("jobs");
+        for summary in summaries {
+            assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
+        }
+    }
+    assert_eq!(list(&store, Filter { tag: Some("n3".into()), ..all() }).await, [id(3)]);
+    assert_eq!(list(&store, Filter { key: Some("key 8".into()), ..all() }).await, [id(8)]);
+    let even: Vec<_> = (0..12).rev().filter(|n| n % 2 == 0).map(id).collect();
+    assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all() }).await, even);
+    assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all() }).await, even);
+    let both = Filter { kind: Some(KIND.into()), queue: Some("aside".into()), ..all() };
+    assert!(list(&store, both).await.is_empty());
+    for nothing in [
+        Filter { kind: Some("nobody".into()), ..all() },
+        Filter { queue: Some("nobody".into()), ..all() },
+        Filter { tag: Some("nobody".into()), ..all() },
+        Filter { key: Some("nobody".into()), ..all() },
+        Filter { before: Some(id(0)), ..all() },
+        Filter { limit: 0, ..all() },
+    ] {
+        assert!(list(&store, nothing.clone()).await.is_empty(), "{nothing:?}");
+    }
+}
+
+pub async fn pages_are_keyset_pages_newest_first(store: Handle) {
+    submit(&store, &jobs(0, 25)).await;
+    let mut pages = Vec::new();
+    let mut before = None;
+    loop {
+        let page = list(&store, Filter { before, limit: 10, ..all() }).await;
+        let Some(last) = page.last() else { break };
+        before = Some(*last);
+        pages.push(page.len());
+        // Whatever is submitted meanwhile is newer, and moves no page.
+        submit(&store, &[job(100 + pages.len() as u32)]).await;
+    }
+    assert_eq!(pages, [10, 10, 5]);
+    assert_eq!(before, Some(id(0)));
+}
+
+pub async fn the_census_adds_up_and_is_capped(store: Handle) {
+    two_in_each_state(&store).await;
+    submit(&store, &jobs(100, 30)).await;
+    let newer = |n| NewJob { kind: kind(KIND, 2), ..job(n) };
+    submit(&store, &[newer(200), newer(201)]).await;
+    let mut census = store.inspect().census(1_000).await.expect("census");
+    census.sort();
+    let mut expected = Vec::new();
+    for state in State::ALL {
+        let jobs = if state == State::Ready { 33 } else { 1 };
+        expected.push(Census { queue: QUEUE.into(), kind: KIND.into(), state, jobs });
+        expected.push(Census { queue: "aside".into(), kind: "other".into(), state, jobs: 1 });
+    }
+    expected.sort();
+    assert_eq!(census, expected, "versions of a kind are counted together");
+    let total: u64 = census.iter().map(|count| count.jobs).sum();
+    assert_eq!(total, list(&store, all()).await.len() as u64);
+    let mut capped = store.inspect().census(10).await.expect("census");
+    capped.sort();
+    expected.iter_mut().for_each(|count| count.jobs = count.jobs.min(10));
+    assert_eq!(capped, expected);
+}
+
+pub async fn workers_are_shown(store: Handle) {
+    let new =
+        NewWorker {
+            name: "host ü/7".into(), beacon: Some("/run/x".into()), lease: secs(5), ..new_worker(3)
+        };
+    assert!(store.enlist(at(0), &new).await.expect("enlist"));
+    worker(&store, 1).await;
+    let workers = store.inspect().workers().await.expect("workers");
+    assert_eq!(workers.len(), 2);
+    let shown = workers.iter().find(|worker| worker.id == new.id).expect("there");
+    assert_eq!((shown.name.as_str(), shown.beacon.as_deref()), ("host ü/7", Some("/run/x")));
+    assert_eq!((shown.alive, shown.lease_until, shown.claims), (true, t(5), 0));
+}
+
+pub async fn the_end_is_told(store: Handle) {
+    two_in_each_state(&store).await;
+    let told = store.ended(&[id(10), id(99), id(6), id(0), id(8), id(2), id(4), id(6)]).await.expect("ended");
+    let output = Some(Ended::Done(payload("x")));
+    let expected = [
+        Some(Ended::Cancelled(Failure::cancel("no longer wanted"))),
+        Some(Ended::Gone),
+        output.clone(),
+        None,
+        Some(Ended::Failed { reason: Reason::Stopped, failure: Failure::stop("because stopped") }),
+        None,
+        None,
+        output,
+    ];
+    assert_eq!(told, expected);
+    assert!(store.ended(&[]).await.expect("ended").is_empty());
+}
+
+pub async fn unknown_jobs_are_none(store: Handle) {
+    assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
+    assert!(history(&store, id(1)).await.is_empty());
+    assert!(list(&store, all()).await.is_empty());
+    assert!(store.inspect().census(9).await.expect("census").is_empty());
+    assert!(store.inspect().workers().await.expect("workers").is_empty());
+}
+
+pub async fn a_running_job_shows_its_holder(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let first = claim_one(&store, 3, one, 1).await;
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(3))));
+    commit(&store, 4, change(one, &first, retry(secs(0), &[]))).await;
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.worker, seen.started_at), (Some(one), Some(t(1))), "of the attempt that wrote last");
+    claim_one(&store, 5, two, 1).await;
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.worker, seen.started_at), (Some(two), Some(t(5))));
+}
+
+pub async fn schema_clock_and_size_answer(store: Handle) {
+    assert_eq!(store.inspect().schema().await.expect("schema"), SchemaState::CURRENT);
+    let clock = store.inspect().clock().await.expect("clock");
+    assert!(clock > Time(1_700_000_000_000_000) && clock < Time::MAX);
+    submit(&store, &jobs(1, 10)).await;
+    store.inspect().bytes().await.expect("bytes");
+}

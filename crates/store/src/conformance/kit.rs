@@ -1,0 +1,232 @@
+//! What the cases share: fixed moments, small jobs, and calls that expect to succeed.
+
+use std::{sync::Arc, time::Duration};
+
+use windlass_model::{
+    Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Reason, State,
+    Submitted, Time, Verdict, WorkerId,
+};
+
+use crate::{Ask, Attempt, Beat, Born, Due, Filter, Job, NewWorker, Now, Reaped, Renewal, Store, Sweep};
+
+/// The moment at which every case begins.
+pub const BEGIN: Time = Time(1_800_000_000_000_000);
+/// How long the leases of the cases' workers run.
+pub const LEASE: Duration = Duration::from_secs(1_000);
+/// The kind of a job that names no other.
+pub const KIND: &str = "work";
+/// The queue of a job that names no other.
+pub const QUEUE: &str = "main";
+/// A cap of crashes that no case reaches by accident.
+pub const CRASHES: u16 = 3;
+
+/// A handle on the store under test.
+pub type Handle = Arc<dyn Store>;
+
+/// So many seconds.
+pub fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// The moment `n` seconds after the beginning.
+pub fn t(n: u64) -> Time {
+    BEGIN.plus(secs(n))
+}
+
+/// The same, as verbs take it.
+pub fn at(n: u64) -> Now {
+    Some(t(n))
+}
+
+/// The `n`th job id; ids sort as their numbers do.
+pub fn id(n: u32) -> JobId {
+    JobId::from_parts(1_800_000_000_000, n, u64::from(n))
+}
+
+/// The `n`th job: due now, kind and queue of the kit, an input of its own.
+pub fn job(n: u32) -> NewJob {
+    NewJob::new(id(n), KIND, QUEUE, payload(&n.to_string()))
+}
+
+/// Jobs numbered from `from`.
+pub fn jobs(from: u32, count: u32) -> Vec<NewJob> {
+    (from..from + count).map(job).collect()
+}
+
+/// A job of another kind or queue.
+pub fn job_in(n: u32, kind: &str, queue: &str) -> NewJob {
+    NewJob::new(id(n), kind, queue, payload(&n.to_string()))
+}
+
+/// Text as a plain payload.
+pub fn payload(text: &str) -> Payload {
+    Payload::json(text.as_bytes().to_vec())
+}
+
+/// A kind and its version.
+pub fn kind(name: &str, version: i32) -> KindVersion {
+    KindVersion { kind: name.into(), version }
+}
+
+/// Takes the `n`th worker on at the beginning.
+pub async fn worker(store: &Handle, n: i64) -> WorkerId {
+    let new = new_worker(n);
+    assert!(store.enlist(at(0), &new).await.expect("enlist"), "the name of worker {n} is taken");
+    new.id
+}
+
+/// The `n`th worker.
+pub fn new_worker(n: i64) -> NewWorker {
+    NewWorker { id: WorkerId(n), name: format!("worker {n}"), beacon: None, lease: LEASE }
+}
+
+/// Submits at the beginning and expects every job to be new and unclaimed.
+pub async fn submit(store: &Handle, jobs: &[NewJob]) {
+    let answers = store.submit(at(0), jobs, None).await.expect("submit");
+    assert_eq!(answers, vec![Submitted::New { claimed: None }; jobs.len()]);
+}
+
+/// What a worker asks of the kit's queue and kind.
+pub fn ask(worker: WorkerId, number: i64, limit: usize) -> Ask {
+    Ask {
+        worker,
+        number: ClaimNo(number),
+        queue: QUEUE.into(),
+        kinds: [kind(KIND, 1)].into(),
+        limit,
+        alone: false,
+        settled: Vec::new(),
+    }
+}
+
+/// The same for a suspect.
+pub fn ask_alone(worker: WorkerId, number: i64) -> Ask {
+    Ask { alone: true, ..ask(worker, number, 1) }
+}
+
+/// Claims and expects to be answered.
+pub async fn claim(store: &Handle, now: Now, ask: &Ask) -> Vec<Claimed> {
+    store.claim(now, ask).await.expect("claim").jobs
+}
+
+/// Submits the `n`th job and claims it for a worker of the same number, at the beginning.
+pub async fn running(store: &Handle, n: u32) -> (WorkerId, Claimed) {
+    let holder = worker(store, i64::from(n)).await;
+    submit(store, &[job(n)]).await;
+    (holder, claim_one(store, 0, holder, 1).await)
+}
+
+/// Claims exactly one job.
+pub async fn claim_one(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Claimed {
+    let mut jobs = claim(store, at(now), &ask(worker, number, 1)).await;
+    assert_eq!(jobs.len(), 1, "a job was ready to be claimed");
+    jobs.remove(0)
+}
+
+/// The ids of claimed jobs, in order.
+pub fn ids(jobs: &[Claimed]) -> Vec<JobId> {
+    jobs.iter().map(|job| job.id).collect()
+}
+
+/// A claim born with the submit.
+pub fn born(worker: WorkerId, number: i64) -> Option<Born> {
+    Some(Born { worker, number: ClaimNo(number) })
+}
+
+/// What an attempt of `worker` asks to be written.
+pub fn change(worker: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+    let deadline_at = job.deadline_at;
+    Change { job: job.id, epoch: job.epoch, rev: job.rev, worker, started_at: t(1), deadline_at, outcome }
+}
+
+/// An output.
+pub fn done(text: &str) -> Outcome {
+    Outcome::Done(payload(text))
+}
+
+/// An error that ends the job.
+pub fn failed(reason: Reason) -> Outcome {
+    Outcome::Failed { reason, failure: Failure::stop(format!("because {reason}")) }
+}
+
+/// An error that is tried again.
+pub fn retry(after: Duration, spent: &[u32]) -> Outcome {
+    Outcome::Retry { after, spent: spent.to_vec(), failure: Failure::retry("once more").class("busy") }
+}
+
+/// An end by the attempt's own wish.
+pub fn cancelled() -> Outcome {
+    Outcome::Cancelled(Failure::cancel("no longer wanted"))
+}
+
+/// Commits one change.
+pub async fn commit(store: &Handle, now: u64, change: Change) -> Verdict {
+    let mut verdicts = store.commit(at(now), &[change]).await.expect("commit");
+    assert_eq!(verdicts.len(), 1);
+    verdicts.remove(0)
+}
+
+/// Declares one worker dead and walks all its claims.
+pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> Reaped {
+    let sweep = Sweep { dead: vec![worker], lapsed: false, limit: 1_000, crashes: CRASHES };
+    let reaped = store.reap(at(now), &sweep).await.expect("reap");
+    assert!(!reaped.more, "a thousand claims are enough for every case");
+    reaped
+}
+
+/// Renews a worker's lease.
+pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
+    store.renew(at(now), &beat(worker)).await.expect("renew")
+}
+
+/// A renewal with nothing to tell.
+pub fn beat(worker: WorkerId) -> Beat {
+    Beat { worker, lease: LEASE, settled: Vec::new(), joined: Vec::new() }
+}
+
+/// Fires timers.
+pub async fn due(store: &Handle, now: u64, limit: usize) -> Due {
+    store.due(at(now), limit).await.expect("due")
+}
+
+/// All that is known of a job.
+pub async fn view(store: &Handle, id: JobId) -> Job {
+    store.inspect().job(id).await.expect("job").expect("the job is there")
+}
+
+/// Where a job stands.
+pub async fn state(store: &Handle, id: JobId) -> State {
+    view(store, id).await.summary.state
+}
+
+/// A job's failed attempts.
+pub async fn history(store: &Handle, id: JobId) -> Vec<Attempt> {
+    store.inspect().history(id).await.expect("history")
+}
+
+/// How many jobs there are in a state.
+pub async fn count(store: &Handle, state: State) -> usize {
+    list(store, Filter { state: Some(state), ..all() }).await.len()
+}
+
+/// Every job.
+pub fn all() -> Filter {
+    Filter { limit: 100_000, ..Filter::default() }
+}
+
+/// The ids that match, newest first.
+pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
+    store.inspect().jobs(&filter).await.expect("jobs").into_iter().map(|job| job.id).collect()
+}
+
+/// The gates of some queues.
+pub async fn gates(store: &Handle, queues: &[&str]) -> Vec<u64> {
+    let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
+    store.gate(&queues).await.expect("gate")
+}
+
+/// How many claims are recorded for a worker.
+pub async fn claims(store: &Handle, worker: WorkerId) -> u64 {
+    let workers = store.inspect().workers().await.expect("workers");
+    workers.into_iter().find(|view| view.id == worker).expect("the worker is there").claims
+}

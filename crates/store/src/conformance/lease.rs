@@ -1,0 +1,165 @@
+//! Workers: enlisting, renewing, handing back, retiring.
+
+use windlass_model::{ClaimNo, Epoch, NewJob, Rev, State, Verdict, WorkerId};
+
+use super::kit::*;
+use crate::{Beat, Error, Renewal};
+
+pub async fn a_name_is_taken_once(store: Handle) {
+    let one = worker(&store, 1).await;
+    assert!(!store.enlist(at(5), &new_worker(1)).await.expect("enlist"));
+    let workers = store.inspect().workers().await.expect("workers");
+    assert_eq!((workers.len(), workers[0].lease_until), (1, t(0).plus(LEASE)), "the first keeps its lease");
+    reap(&store, 6, one).await;
+    assert!(!store.enlist(at(7), &new_worker(1)).await.expect("enlist"), "not after its death either");
+    assert_eq!(renew(&store, 8, one).await, Renewal::Lost);
+}
+
+pub async fn renewal_lengthens_the_lease(store: Handle) {
+    let one = worker(&store, 1).await;
+    assert_eq!(renew(&store, 100, one).await, Renewal::Held { lapsed: false });
+    let workers = store.inspect().workers().await.expect("workers");
+    assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
+    let short = Beat { lease: secs(3), ..beat(one) };
+    assert_eq!(store.renew(at(101), &short).await.expect("renew"), Renewal::Held { lapsed: false });
+    let workers = store.inspect().workers().await.expect("workers");
+    assert_eq!(workers[0].lease_until, t(104), "it is what the worker asks for");
+    assert_eq!(renew(&store, 500, one).await, Renewal::Held { lapsed: false }, "late, but nobody reaped it");
+    assert_eq!(renew(&store, 500, WorkerId(99)).await, Renewal::Lost);
+}
+
+pub async fn others_whose_lease_ran_out_are_told(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    assert_eq!(renew(&store, 500, one).await, Renewal::Held { lapsed: false });
+    let end = LEASE.as_secs();
+    assert_eq!(renew(&store, end - 1, one).await, Renewal::Held { lapsed: false });
+    assert_eq!(renew(&store, end, one).await, Renewal::Held { lapsed: true });
+    reap(&store, end, two).await;
+    assert_eq!(
+        renew(&store, end, one).await,
+        Renewal::Held { lapsed: false },
+        "there is nobody left to reap"
+    );
+    let three = worker(&store, 3).await;
+    store.retire(at(end), three).await.expect("retire");
+    assert_eq!(renew(&store, end + 1, one).await, Renewal::Held { lapsed: false }, "nor is who retired");
+}
+
+pub async fn a_dead_worker_never_revives(store: Handle) {
+    let (one, job) = running(&store, 1).await;
+    reap(&store, 1, one).await;
+    for now in [1, 2, 3] {
+        assert_eq!(renew(&store, now, one).await, Renewal::Lost);
+        assert!(matches!(store.claim(at(now), &ask(one, 2, 1)).await, Err(Error::Dead)));
+    }
+    assert_eq!(commit(&store, 4, change(one, &job, done("x"))).await, Verdict::Fenced);
+    let workers = store.inspect().workers().await.expect("workers");
+    assert!(!workers[0].alive);
+}
+
+pub async fn release_hands_back_where_it_stood(store: Handle) {
+    let one = worker(&store, 1).await;
+    let batch = [job(1), NewJob { priority: -2, ..job(2) }, job(3)];
+    submit(&store, &batch).await;
+    let taken = claim(&store, at(1), &ask(one, 1, 2)).await;
+    assert_eq!(ids(&taken), [id(2), id(1)]);
+    let pairs: Vec<_> = taken.iter().map(|job| (job.id, job.epoch)).collect();
+    assert_eq!(store.release(at(50), &pairs).await.expect("release"), 2);
+    let kept = view(&store, id(2)).await;
+    assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
+    assert_eq!((kept.summary.due_at, kept.summary.attempts, kept.deaths), (t(0), 0, 0));
+    assert!(history(&store, id(2)).await.is_empty());
+    let haul = store.claim(at(51), &ask(one, 2, 9)).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2), id(1), id(3)], false));
+}
+
+pub async fn release_passes_over_outdated_pairs(store: Handle) {
+    let one = worker(&store, 1).await;
+    submit(&store, &jobs(1, 4)).await;
+    let taken = claim(&store, at(0), &ask(one, 1, 4)).await;
+    commit(&store, 1, change(one, &taken[0], done("x"))).await;
+    commit(&store, 1, change(one, &taken[1], retry(secs(50), &[]))).await;
+    let mut pairs: Vec<_> = taken.iter().map(|job| (job.id, job.epoch)).collect();
+    pairs.push((id(99), Epoch(0)));
+    assert_eq!(store.release(at(2), &pairs).await.expect("release"), 2);
+    assert_eq!(store.release(at(3), &pairs).await.expect("release"), 0, "the answer was lost: again");
+    let mut states = Vec::new();
+    for n in 1..=4 {
+        states.push(state(&store, id(n)).await);
+    }
+    assert_eq!(states, [State::Done, State::Scheduled, State::Ready, State::Ready]);
+    assert_eq!(view(&store, id(3)).await.epoch, Epoch(1));
+    let future = [(id(3), Epoch(9))];
+    assert_eq!(store.release(at(3), &future).await.expect("release"), 0);
+    assert_eq!(store.release(at(3), &[]).await.expect("release"), 0);
+}
+
+pub async fn a_released_suspect_stays_one(store: Handle) {
+    let (one, _) = running(&store, 1).await;
+    reap(&store, 1, one).await;
+    let two = worker(&store, 2).await;
+    let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    store.release(at(2), &[(suspect.id, suspect.epoch)]).await.expect("release");
+    let haul = store.claim(at(2), &ask(two, 2, 9)).await.expect("claim");
+    assert!(haul.jobs.is_empty() && haul.suspects);
+    assert_eq!(view(&store, id(1)).await.deaths, 1);
+}
+
+pub async fn retire_hands_back_everything_without_an_attempt(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 6)).await;
+    let first = claim(&store, at(0), &ask(one, 1, 2)).await;
+    claim(&store, at(0), &ask(one, 2, 2)).await;
+    claim(&store, at(0), &ask(two, 1, 1)).await;
+    commit(&store, 1, change(one, &first[0], done("x"))).await;
+    assert_eq!(store.retire(at(2), one).await.expect("retire"), 3);
+    for n in 2..=4 {
+        let kept = view(&store, id(n)).await;
+        assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "job {n}");
+        assert_eq!((kept.summary.attempts, kept.deaths, kept.worker), (0, 0, None), "job {n}");
+        assert!(history(&store, id(n)).await.is_empty());
+    }
+    assert_eq!((state(&store, id(1)).await, state(&store, id(5)).await), (State::Done, State::Running));
+    assert_eq!(claims(&store, one).await, 0);
+    let haul = store.claim(at(3), &ask(two, 2, 9)).await.expect("claim");
+    assert_eq!((ids(&haul.jobs), haul.suspects), ([2, 3, 4, 6].map(id).to_vec(), false));
+    assert!(matches!(store.claim(at(3), &ask(one, 3, 1)).await, Err(Error::Dead)));
+    assert_eq!(renew(&store, 3, one).await, Renewal::Lost);
+}
+
+pub async fn retire_twice_or_unknown_hands_back_nothing(store: Handle) {
+    let (one, _) = running(&store, 1).await;
+    assert_eq!(store.retire(at(1), one).await.expect("retire"), 1);
+    assert_eq!(store.retire(at(1), one).await.expect("retire"), 0);
+    assert_eq!(store.retire(at(1), WorkerId(99)).await.expect("retire"), 0);
+    let two = worker(&store, 2).await;
+    claim_one(&store, 1, two, 1).await;
+    reap(&store, 2, two).await;
+    assert_eq!(store.retire(at(3), two).await.expect("retire"), 0, "the reaper was first");
+    assert_eq!(view(&store, id(1)).await.epoch, Epoch(2));
+}
+
+pub async fn renewal_settles_claims(store: Handle) {
+    let one = worker(&store, 1).await;
+    submit(&store, &jobs(1, 3)).await;
+    for number in 1..=3 {
+        let job = claim_one(&store, 0, one, number).await;
+        commit(&store, 1, change(one, &job, done("x"))).await;
+    }
+    assert_eq!(claims(&store, one).await, 3);
+    let settling = Beat { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..beat(one) };
+    assert_eq!(store.renew(at(2), &settling).await.expect("renew"), Renewal::Held { lapsed: false });
+    assert_eq!(claims(&store, one).await, 1);
+}
+
+pub async fn renewal_ends_aloneness(store: Handle) {
+    let (one, _) = running(&store, 1).await;
+    reap(&store, 1, one).await;
+    let two = worker(&store, 2).await;
+    claim(&store, at(1), &ask_alone(two, 7)).await;
+    let joined = Beat { joined: vec![ClaimNo(7)], ..beat(two) };
+    assert_eq!(store.renew(at(2), &joined).await.expect("renew"), Renewal::Held { lapsed: false });
+    reap(&store, 3, two).await;
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.deaths, kept.crashes), (2, 0), "it no longer ran alone, so the death is not counted");
+}

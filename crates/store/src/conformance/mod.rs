@@ -1,0 +1,231 @@
+//! The suite that every backend passes.
+//!
+//! A case is a plain `async fn case(store)` on a fresh, empty store; the files are named after the verbs.
+//! Every verb is given its moment, so no case sleeps or looks at a clock. A backend runs all of them with
+//!
+//! ```ignore
+//! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is kept until the case is over
+//! windlass_store::conformance!(open);
+//! ```
+//!
+//! and random sequences against the memory store with [`agree::random`]. Some files are special: [`table`]
+//! tries every pair of state and event of [`windlass_model::state`], and [`races`] and [`duels`] let several
+//! handles at the same rows at once.
+
+#![expect(missing_docs, reason = "the name of a case says what it expects")]
+
+pub mod agree;
+pub mod bad_input;
+pub mod claim;
+pub mod commit;
+pub mod duels;
+pub mod gate;
+pub mod inspect;
+pub mod kit;
+pub mod lease;
+pub mod ops;
+pub mod races;
+pub mod reap;
+pub mod submit;
+pub mod table;
+pub mod timers;
+
+/// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
+/// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
+#[macro_export]
+macro_rules! conformance {
+    ($open:ident) => {
+        $crate::conformance_cases! { $open;
+            submit {
+                a_new_job_is_ready_and_all_of_it_is_kept
+                a_repeat_is_recognised_by_id_and_digest
+                another_input_under_the_same_id_is_refused
+                a_key_belongs_to_the_first_job_of_its_kind
+                duplicates_within_one_call_are_answered_like_repeats
+                keys_and_ids_stay_taken_after_the_end
+                a_past_moment_is_now_and_a_future_one_waits
+                a_delay_counts_from_the_submit
+                a_century_of_delay_and_the_last_moment_are_kept
+                a_born_job_is_claimed_by_its_submitter
+                a_born_job_that_waits_is_not_claimed
+                a_dead_lapsed_or_unknown_worker_bears_nothing
+                a_repeated_born_submit_is_answered_as_the_first
+                a_born_claim_can_be_repeated_settled_and_retired
+                an_empty_submit_does_nothing
+                a_thousand_jobs_go_in_at_once
+            }
+            claim {
+                jobs_come_by_rank_across_kinds
+                priority_goes_first_and_age_overtakes_it
+                equal_ranks_come_in_the_order_of_ids
+                only_the_kinds_versions_and_queue_asked_are_taken
+                the_limit_holds_and_nothing_is_taken_twice
+                a_claim_hands_over_all_that_a_worker_needs
+                the_same_number_again_brings_the_same_jobs
+                a_repeat_brings_only_what_is_still_claimed
+                a_repeat_of_a_claim_that_took_nothing_may_take
+                settled_claims_are_forgotten
+                a_dead_or_unknown_worker_claims_nothing
+                a_lapsed_lease_claims_nothing_until_renewed
+                suspects_are_told_and_only_taken_alone
+                alone_takes_one_suspect_by_rank
+                a_retried_suspect_is_an_ordinary_job_again
+            }
+            commit {
+                done_keeps_the_output
+                failed_keeps_reason_and_error
+                every_reason_is_kept
+                cancelled_is_no_failure
+                retry_waits_and_comes_back
+                retry_without_delay_is_ready_at_once
+                a_retry_beyond_time_is_kept
+                an_undecodable_input_counts_no_attempt
+                a_lost_answer_is_committed_and_writes_nothing
+                a_lost_retry_answer_stays_committed_until_the_next_change
+                a_released_claim_is_fenced
+                a_reaped_claim_is_fenced
+                an_expired_job_is_fenced
+                a_retired_claim_is_fenced
+                the_same_worker_with_an_older_epoch_is_fenced
+                a_stale_rev_is_fenced
+                an_unknown_job_is_fenced
+                an_output_above_the_limit_is_refused_alone
+                five_hundred_mixed_changes_in_one_batch
+                the_deadline_is_gone_after_the_end
+                a_lapsed_lease_is_no_fence
+                histories_keep_every_failed_attempt
+                errors_are_cleaned_before_they_are_kept
+                an_empty_commit_does_nothing
+            }
+            lease {
+                a_name_is_taken_once
+                renewal_lengthens_the_lease
+                others_whose_lease_ran_out_are_told
+                a_dead_worker_never_revives
+                release_hands_back_where_it_stood
+                release_passes_over_outdated_pairs
+                a_released_suspect_stays_one
+                retire_hands_back_everything_without_an_attempt
+                retire_twice_or_unknown_hands_back_nothing
+                renewal_settles_claims
+                renewal_ends_aloneness
+            }
+            reap {
+                a_worker_named_dead_loses_its_jobs
+                a_lapsed_worker_is_reaped_only_when_asked
+                committed_and_released_jobs_are_left_alone
+                batches_are_bounded_and_there_is_more
+                a_lost_attempt_is_in_the_history
+                only_deaths_alone_count_and_the_cap_poisons
+                a_cap_of_zero_poisons_at_the_first_death_alone
+                poison_takes_the_deadline_with_it
+                a_claim_after_death_is_refused
+                a_settled_claim_is_not_walked
+                reaping_nobody_does_nothing
+                a_returned_job_keeps_its_place_in_line
+            }
+            timers {
+                timers_fire_in_order_and_bounded
+                next_at_tells_the_next_moment
+                a_scheduled_ready_or_running_job_expires
+                wake_and_deadline_in_the_same_batch
+                a_suspect_expires_out_of_its_lane
+                a_retried_job_wakes_once
+                nothing_due_is_nothing_done
+                an_expired_job_has_no_attempt_in_its_history
+            }
+            gate {
+                a_gate_moves_exactly_when_its_queue_gains
+                the_timers_gate_moves_when_a_timer_is_set
+                every_way_back_moves_the_gate
+                what_gains_nothing_moves_nothing
+                gates_of_unknown_queues_stand_still
+                handles_move_one_gate_together
+            }
+            inspect {
+                every_filter_selects
+                pages_are_keyset_pages_newest_first
+                the_census_adds_up_and_is_capped
+                workers_are_shown
+                the_end_is_told
+                unknown_jobs_are_none
+                a_running_job_shows_its_holder
+                schema_clock_and_size_answer
+            }
+            table { every_pair_of_state_and_event }
+            bad_input {
+                every_limit_is_an_error_that_says_so
+                one_invalid_job_refuses_the_whole_call
+                what_is_just_legal_is_taken
+                odd_text_and_bytes_come_back_as_they_were
+                a_claim_of_names_nobody_used_is_empty
+            }
+            duels {
+                a_claim_against_its_reaper_leaves_nothing_stuck
+                a_birth_against_its_reaper_leaves_nothing_stuck
+                commit_against_reap_has_one_winner
+                commit_against_release_has_one_winner
+                commit_against_expiry_has_one_winner
+                expiry_against_every_way_back_leaves_no_ghost
+                wake_against_expiry_leaves_no_ghost
+                retire_against_reap_returns_each_job_once
+            }
+            races {
+                eight_claimers_take_each_job_once
+                eight_submitters_make_one_job_per_key
+                eight_submitters_of_the_same_ids_make_each_once
+                two_reapers_return_each_job_once
+                two_retirings_hand_back_each_job_once
+                eight_timekeepers_fire_each_timer_once
+                the_same_commit_twice_at_once_writes_once
+                the_same_claim_twice_at_once_takes_once
+                a_storm_of_everything_loses_nothing
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($open:ident; $($file:ident { $($case:ident)* })*) => {$(
+        mod $file {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let (_keep, store) = super::$open().await;
+                    $crate::conformance::$file::$case(store).await;
+                }
+            )*
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that nobody lists would never run.
+    #[test]
+    fn every_case_is_listed() {
+        let list = include_str!("mod.rs");
+        let files = [
+            include_str!("submit.rs"),
+            include_str!("claim.rs"),
+            include_str!("commit.rs"),
+            include_str!("lease.rs"),
+            include_str!("reap.rs"),
+            include_str!("timers.rs"),
+            include_str!("gate.rs"),
+            include_str!("inspect.rs"),
+            include_str!("table.rs"),
+            include_str!("bad_input.rs"),
+            include_str!("duels.rs"),
+            include_str!("races.rs"),
+        ];
+        for line in files.iter().flat_map(|file| file.lines()) {
+            let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
+            let name = rest.split('(').next().unwrap_or_default();
+            let listed = list.split_whitespace().any(|word| word == name);
+            assert!(listed, "the case {name} is not in the list of conformance!");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Random sequences of calls: what they are made of, and how proptest draws them.
+//!
+//! An op names jobs, workers and earlier calls by small numbers; [`super::agree`] makes real calls of them.
+//! Few ids, keys, queues and kinds, so that they meet often. Only what a worker could honestly know is used:
+//! epochs and revisions come from claims that were answered, some of them long outdated.
+
+use proptest::{collection::vec, option, prelude::*};
+
+/// One call, or a step of the clock.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Submits jobs, born claimed by a worker or not.
+    Submit { jobs: Vec<Draft>, born: Option<u8> },
+    /// Sends an earlier submit again.
+    SubmitAgain { which: u8 },
+    /// Claims; the bits of `kinds` say which of the four lanes are served, `settle` which claim to forget.
+    Claim { worker: u8, queue: u8, kinds: u8, limit: u8, alone: bool, settle: Option<u8> },
+    /// Sends an earlier claim again.
+    ClaimAgain { which: u8 },
+    /// Commits changes to jobs handed out before.
+    Commit { changes: Vec<Edit> },
+    /// Sends an earlier commit again.
+    CommitAgain { which: u8 },
+    /// Renews a lease; forgets a claim, ends the aloneness of another.
+    Renew { worker: u8, lease: u8, settle: Option<u8>, join: Option<u8> },
+    /// Declares workers dead and walks their claims.
+    Reap { dead: Option<u8>, lapsed: bool, limit: u8, crashes: u8 },
+    /// Hands back jobs handed out before.
+    Release { picks: Vec<u8> },
+    /// Ends a worker's service.
+    Retire { worker: u8 },
+    /// Takes a worker on in place of the last of that number, or tries to under its old name.
+    Enlist { worker: u8, again: bool },
+    /// Fires timers.
+    Due { limit: u8 },
+    /// Lets time pass, in seconds.
+    Pass { seconds: u16 },
+}
+
+/// A job to be submitted.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Which id.
+    pub id: u8,
+    /// Which input.
+    pub input: u8,
+    /// Which of two queues.
+    pub queue: u8,
+    /// Which of four kinds and versions.
+    pub kind: u8,
+    /// Which key.
+    pub key: Option<u8>,
+    /// Its priority.
+    pub priority: i8,
+    /// How long it waits, in seconds.
+    pub delay: u8,
+    /// When its deadline is, in seconds from now.
+    pub deadline: Option<u8>,
+}
+
+/// A change to be committed.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Which of the jobs handed out so far, counted from the newest.
+    pub pick: u8,
+    /// Which outcome.
+    pub outcome: u8,
+    /// Seconds to wait before a retry.
+    pub after: u8,
+    /// What is added to the revision: 0 but for mistakes.
+    pub rev: i8,
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let delay = prop_oneof![3 => Just(0u8), 1 => 1..40u8];
+    let deadline = option::weighted(0.3, 0..60u8);
+    let key = option::weighted(0.3, 0..3u8);
+    let priority = prop_oneof![3 => Just(0i8), 1 => -3..4i8];
+    (0..14u8, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline).prop_map(
+        |(id, input, queue, kind, key, priority, delay, deadline)| Draft {
+            id,
+            input,
+            queue,
+            kind,
+            key,
+            priority,
+            delay,
+            deadline,
+        },
+    )
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let pick = prop_oneof![4 => 0..4u8, 1 => 0..60u8];
+    let after = prop_oneof![Just(0u8), 1..30u8];
+    let rev = prop_oneof![12 => Just(0i8), 1 => Just(-1i8), 1 => Just(1i8)];
+    (pick, 0..8u8, after, rev).prop_map(|(pick, outcome, after, rev)| Edit { pick, outcome, after, rev })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let worker = || 0..3u8;
+    let earlier = || option::weighted(0.2, 0..4u8);
+    prop_oneof![
+        6 => (vec(draft(), 1..5), option::weighted(0.25, worker())).prop_map(|(jobs, born)| Op::Submit { jobs, born }),
+        1 => (0..4u8).prop_map(|which| Op::SubmitAgain { which }),
+        8 => (worker(), 0..2u8, 1..16u8, 0..5u8, prop::bool::weighted(0.3), earlier()).prop_map(
+            |(worker, queue, kinds, limit, alone, settle)| Op::Claim { worker, queue, kinds, limit, alone, settle }
+        ),
+        2 => (0..4u8).prop_map(|which| Op::ClaimAgain { which }),
+        7 => vec(edit(), 1..5).prop_map(|changes| Op::Commit { changes }),
+        2 => (0..4u8).prop_map(|which| Op::CommitAgain { which }),
+        2 => (worker(), 1..80u8, earlier(), earlier())
+            .prop_map(|(worker, lease, settle, join)| Op::Renew { worker, lease, settle, join }),
+        3 => (option::of(worker()), any::<bool>(), 0..4u8, 0..3u8)
+            .prop_map(|(dead, lapsed, limit, crashes)| Op::Reap { dead, lapsed, limit, crashes }),
+        2 => vec(0..8u8, 1..4).prop_map(|picks| Op::Release { picks }),
+        1 => worker().prop_map(|worker| Op::Retire { worker }),
+        3 => (worker(), prop::bool::weighted(0.2)).prop_map(|(worker, again)| Op::Enlist { worker, again }),
+        3 => (0..6u8).prop_map(|limit| Op::Due { limit }),
+        4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),
+    ]
+}
+
+/// Sequences of up to `most` ops, after three workers were taken on.
+pub fn sequence(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    vec(op(), 1..=most)
+}

@@ -1,0 +1,362 @@
+//! Several handles at the same rows at once. Whoever wins, nothing happens twice and nothing is stuck.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use tokio::{sync::Barrier, task::JoinSet};
+use windlass_model::{Claimed, Epoch, JobId, NewJob, Rev, State, Submitted, Verdict, When, WorkerId};
+
+use super::kit::*;
+use crate::{Ask, Reaped, Sweep};
+
+/// How often two sides are let loose on each other.
+pub(super) const ROUNDS: u32 = 25;
+/// Jobs per round.
+pub(super) const EACH: u32 = 8;
+
+/// Runs `tasks` copies of `work` at once, each on a handle of its own, and collects their answers.
+pub(super) async fn at_once<T, F>(store: &Handle, tasks: usize, work: impl Fn(usize, Handle) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(tasks));
+    let mut set = JoinSet::new();
+    for n in 0..tasks {
+        let handle = store.sibling().await.expect("sibling");
+        let (start, work) = (start.clone(), work(n, handle));
+        set.spawn(async move {
+            start.wait().await;
+            (n, work.await)
+        });
+    }
+    let mut answers: Vec<_> = set.join_all().await;
+    answers.sort_by_key(|(n, _)| *n);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Lets two different things happen at once, each on a handle of its own.
+pub(super) async fn both<A, B>(
+    store: &Handle,
+    one: impl FnOnce(Handle) -> A,
+    other: impl FnOnce(Handle) -> B,
+) -> (A::Output, B::Output)
+where
+    A: Future<Output: Send> + Send + 'static,
+    B: Future<Output: Send> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(2));
+    let (first, second) = (store.sibling().await.expect("sibling"), store.sibling().await.expect("sibling"));
+    let (one, other, ready) = (one(first), other(second), start.clone());
+    let one = tokio::spawn(async move {
+        ready.wait().await;
+        one.await
+    });
+    let other = tokio::spawn(async move {
+        start.wait().await;
+        other.await
+    });
+    (one.await.expect("the one side"), other.await.expect("the other side"))
+}
+
+/// Declares a worker dead and walks until nothing is left.
+pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> Reaped {
+    let mut sweep = Sweep { dead: vec![dead], lapsed: false, limit: 2, crashes: CRASHES };
+    let mut sum = Reaped::default();
+    loop {
+        let reaped = store.reap(at(now), &sweep).await.expect("reap");
+        sum.workers.extend(reaped.workers);
+        sum.returned += reaped.returned;
+        sum.poisoned += reaped.poisoned;
+        if !reaped.more {
+            return sum;
+        }
+        sweep.dead.clear();
+    }
+}
+
+/// Submits a round's jobs and claims them for a worker of that round.
+pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<Claimed>) {
+    let worker = worker(store, 1_000 + i64::from(n)).await;
+    submit(store, &jobs(n * EACH, EACH)).await;
+    let taken = claim(store, at(0), &ask(worker, 1, EACH as usize)).await;
+    assert_eq!(taken.len(), EACH as usize);
+    (worker, taken)
+}
+
+/// Takes everything ready out of the way of the next round, and says how many jobs that were.
+pub(super) async fn drain(store: &Handle, n: u32) -> Vec<Claimed> {
+    let worker = worker(store, 2_000_000 + i64::from(n)).await;
+    let mut taken = claim(store, at(1), &ask(worker, 1, 100_000)).await;
+    for number in 2.. {
+        match claim(store, at(1), &ask_alone(worker, number)).await {
+            suspects if suspects.is_empty() => return taken,
+            suspects => taken.extend(suspects),
+        }
+    }
+    taken
+}
+
+pub(super) fn all_done(worker: WorkerId, jobs: &[Claimed]) -> Vec<windlass_model::Change> {
+    jobs.iter().map(|job| change(worker, job, done("x"))).collect()
+}
+
+pub async fn eight_claimers_take_each_job_once(store: Handle) {
+    const JOBS: u32 = 2_000;
+    submit(&store, &jobs(0, JOBS)).await;
+    let taken = Arc::new(AtomicUsize::new(0));
+    let hauls = at_once(&store, 8, |n, store| {
+        let taken = taken.clone();
+        async move {
+            let worker = worker(&store, n as i64 + 1).await;
+            let mut mine: Vec<JobId> = Vec::new();
+            // Jobs that others are taking are skipped, so an empty claim is not the end.
+            for number in 1..2_000 {
+                let haul = claim(&store, at(1), &ask(worker, number, 37)).await;
+                assert!(haul.len() <= 37 && haul.iter().all(|job| job.epoch == Epoch(0)));
+                mine.extend(ids(&haul));
+                if taken.fetch_add(haul.len(), SeqCst) + haul.len() >= JOBS as usize {
+                    break;
+                }
+            }
+            mine
+        }
+    })
+    .await;
+    let all: Vec<JobId> = hauls.into_iter().flatten().collect();
+    assert_eq!(all.len(), JOBS as usize, "nothing was taken twice or left");
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), JOBS as usize);
+    assert_eq!(count(&store, State::Running).await, JOBS as usize);
+}
+
+pub async fn eight_submitters_make_one_job_per_key(store: Handle) {
+    const KEYS: u32 = 120;
+    let answers = at_once(&store, 8, |n, store| async move {
+        let mut answers = Vec::new();
+        // Each goes through the keys from another place and in another direction: locks meet in every order.
+        let mut keys: Vec<u32> = (0..KEYS).map(|key| (key + n as u32 * 17) % KEYS).collect();
+        if n % 2 == 1 {
+            keys.reverse();
+        }
+        for chunk in keys.chunks(20) {
+            let batch: Vec<NewJob> = chunk
+                .iter()
+                .map(|key| NewJob {
+                    key: Some(format!("key {key}")),
+                    ..NewJob::new(id(n as u32 * KEYS + key), KIND, QUEUE, payload(&key.to_string()))
+                })
+                .collect();
+            let told = store.submit(at(0), &batch, None).await.expect("submit");
+            answers.extend(chunk.iter().copied().zip(batch.iter().map(|job| job.id)).zip(told));
+        }
+        answers
+    })
+    .await;
+    let mut owners: BTreeMap<u32, JobId> = BTreeMap::new();
+    for ((key, id), told) in answers.iter().flatten() {
+        if matches!(told, Submitted::New { .. }) {
+            assert_eq!(owners.insert(*key, *id), None, "key {key} was given twice");
+        }
+    }
+    assert_eq!(owners.len(), KEYS as usize);
+    for ((key, _), told) in answers.iter().flatten() {
+        match told {
+            Submitted::New { .. } => {}
+            Submitted::Existing { id, same_input } => assert_eq!((*id, *same_input), (owners[key], true)),
+            other => panic!("key {key}: {other:?}"),
+        }
+    }
+    assert_eq!(drain(&store, 0).await.len(), KEYS as usize);
+}
+
+pub async fn eight_submitters_of_the_same_ids_make_each_once(store: Handle) {
+    for n in 0..6 {
+        let answers = at_once(&store, 8, |task, store| async move {
+            let mut batch = jobs(n * 50, 50);
+            if task % 2 == 1 {
+                batch.reverse();
+            }
+            let told = store.submit(at(0), &batch, None).await.expect("submit");
+            batch.into_iter().map(|job| job.id).zip(told).collect::<Vec<_>>()
+        })
+        .await;
+        let mut new = BTreeSet::new();
+        for (id, told) in answers.into_iter().flatten() {
+            match told {
+                Submitted::New { claimed: None } => assert!(new.insert(id), "{id} was new twice"),
+                told => assert_eq!(told, Submitted::Repeated),
+            }
+        }
+        assert_eq!((new.len(), drain(&store, n).await.len()), (50, 50));
+    }
+}
+
+/// Expects that every job went back exactly once.
+pub(super) async fn each_back_once(store: &Handle, n: u32, taken: &[Claimed]) {
+    for job in taken {
+        let kept = view(store, job.id).await;
+        assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "round {n}");
+        assert_eq!(history(store, job.id).await.len(), usize::from(kept.deaths), "round {n}");
+    }
+    assert_eq!(drain(store, n).await.len(), taken.len(), "round {n}: each is ready once");
+}
+
+pub async fn two_reapers_return_each_job_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (worker, mut taken) = round(&store, n).await;
+        submit(&store, &jobs(1_000_000 + n * 10, 6)).await;
+        for number in 2..5 {
+            taken.extend(claim(&store, at(0), &ask(worker, number, 2)).await);
+        }
+        let sums = at_once(&store, 2, |_, store| reap_all(store, 1, worker)).await;
+        let declared = sums.iter().map(|reaped| reaped.workers.len()).sum::<usize>();
+        assert_eq!(declared, 1, "round {n}: it was declared dead once");
+        // A reaper skips what the other is walking, so what both left is walked by the next tick.
+        let rest = reap_all(store.clone(), 1, worker).await;
+        let returned = sums.iter().map(|reaped| reaped.returned).sum::<usize>() + rest.returned;
+        assert_eq!(returned, taken.len(), "round {n}");
+        assert!(taken.len() == EACH as usize + 6);
+        each_back_once(&store, n, &taken).await;
+    }
+}
+
+pub async fn two_retirings_hand_back_each_job_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (worker, taken) = round(&store, n).await;
+        let handed =
+            at_once(&store, 2, |_, store| async move { store.retire(at(1), worker).await.expect("retire") });
+        assert_eq!(handed.await.iter().sum::<usize>(), EACH as usize, "round {n}");
+        each_back_once(&store, n, &taken).await;
+    }
+}
+
+pub async fn eight_timekeepers_fire_each_timer_once(store: Handle) {
+    for n in 0..4 {
+        let waiting = |job| NewJob { when: When::At(t(50)), ..job };
+        submit(&store, &jobs(n * 200, 200).into_iter().map(waiting).collect::<Vec<_>>()).await;
+        let fired = at_once(&store, 8, |_, store| async move {
+            let mut woken = 0;
+            for _ in 0..400 {
+                let due = store.due(at(50), 15).await.expect("due");
+                woken += due.woken;
+                if due.next_at.is_none() {
+                    break;
+                }
+            }
+            woken
+        })
+        .await;
+        assert_eq!(fired.iter().sum::<usize>(), 200, "round {n}: {fired:?}");
+        assert_eq!(drain(&store, n).await.len(), 200, "each is ready once");
+    }
+}
+
+pub async fn the_same_commit_twice_at_once_writes_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (worker, taken) = round(&store, n).await;
+        let batch: Vec<_> = taken
+            .iter()
+            .enumerate()
+            .map(|(k, job)| change(worker, job, if k % 2 == 0 { done("x") } else { retry(secs(0), &[1]) }))
+            .collect();
+        let verdicts = at_once(&store, 2, |task, store| {
+            let mut batch = batch.clone();
+            if task == 1 {
+                batch.reverse();
+            }
+            async move { store.commit(at(2), &batch).await.expect("commit") }
+        })
+        .await;
+        assert!(
+            verdicts.iter().flatten().all(|verdict| *verdict == Verdict::Committed),
+            "round {n}: {verdicts:?}"
+        );
+        for job in &taken {
+            assert_eq!(view(&store, job.id).await.rev, Rev(1), "round {n}");
+        }
+        assert_eq!(drain(&store, n).await.len(), EACH as usize / 2, "round {n}: each retry is ready once");
+    }
+}
+
+pub async fn the_same_claim_twice_at_once_takes_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let worker = worker(&store, i64::from(n) + 1).await;
+        submit(&store, &jobs(n * EACH, EACH)).await;
+        let hauls = at_once(&store, 2, |_, store| async move {
+            // The answer of the first send was lost on the way, and the store may be at it still.
+            loop {
+                match store.claim(at(1), &ask(worker, 1, 3)).await {
+                    Ok(haul) => return ids(&haul.jobs),
+                    Err(error) => assert!(error.is_retryable(), "{error}"),
+                }
+            }
+        })
+        .await;
+        assert_eq!(hauls[0], hauls[1], "round {n}");
+        assert_eq!((hauls[0].len(), claims(&store, worker).await), (3, 1), "round {n}");
+        assert_eq!(drain(&store, n).await.len(), EACH as usize - 3);
+    }
+}
+
+pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
+    const JOBS: usize = 400;
+    let finished = Arc::new(AtomicUsize::new(0));
+    let next_worker = Arc::new(AtomicUsize::new(1));
+    let mut batch = jobs(0, JOBS as u32);
+    batch.iter_mut().step_by(3).for_each(|job| job.when = When::At(t(2)));
+    submit(&store, &batch).await;
+    at_once(&store, 6, |task, store| {
+        let (finished, next_worker) = (finished.clone(), next_worker.clone());
+        async move {
+            for turn in 0..400u64 {
+                if finished.load(SeqCst) >= JOBS {
+                    return;
+                }
+                store.due(at(5 + turn), 20).await.expect("due");
+                let me = WorkerId(next_worker.fetch_add(1, SeqCst) as i64);
+                let new = crate::NewWorker { id: me, ..new_worker(0) };
+                assert!(store.enlist(at(0), &new).await.expect("enlist"));
+                let wanted = Ask { alone: turn % 3 == 1, ..ask(me, 1, 9) };
+                let taken = claim(&store, at(0), &wanted).await;
+                let outcome = |n: usize| match (n + turn as usize) % 5 {
+                    0 => retry(secs(0), &[]),
+                    1 => retry(secs(1), &[]),
+                    _ => done("x"),
+                };
+                let changes: Vec<_> =
+                    taken.iter().enumerate().map(|(n, job)| change(me, job, outcome(n))).collect();
+                let keep = changes.len() - changes.len() / 3;
+                let verdicts = store.commit(at(5 + turn), &changes[..keep]).await.expect("commit");
+                assert!(
+                    verdicts.iter().all(|verdict| *verdict == Verdict::Committed),
+                    "only this worker had them"
+                );
+                let ended =
+                    changes[..keep].iter().filter(|c| matches!(c.outcome, windlass_model::Outcome::Done(_)));
+                finished.fetch_add(ended.count(), SeqCst);
+                // The rest it loses: by leaving, by dying, or by being reaped by all its neighbours.
+                match (task + turn as usize) % 3 {
+                    0 => drop(store.retire(at(5 + turn), me).await.expect("retire")),
+                    _ => drop(reap_all(store.clone(), 5 + turn, me).await),
+                }
+            }
+        }
+    })
+    .await;
+    // What two reapers left to each other, and what still waits.
+    reap_all(store.clone(), 900, WorkerId(-1)).await;
+    store.due(at(2_000), 100_000).await.expect("due");
+    let (done, ready) = (count(&store, State::Done).await, count(&store, State::Ready).await);
+    assert_eq!(done, finished.load(SeqCst), "what was committed is there");
+    let failed = count(&store, State::Failed).await;
+    assert_eq!(done + ready + failed, JOBS, "nothing is lost or stuck");
+    let census = store.inspect().census(10_000).await.expect("census");
+    assert_eq!(census.iter().map(|count| count.jobs).sum::<u64>(), JOBS as u64);
+    assert_eq!(drain(&store, 0).await.len(), ready, "each ready job is in the ready set once");
+}

@@ -1,0 +1,222 @@
+//! Returning the jobs of lost workers: who is dead, what becomes of suspects, what is poison.
+
+use windlass_model::{ClaimNo, Epoch, NewJob, Reason, Rev, State, Verdict, WorkerId, failure::class};
+
+use super::kit::*;
+use crate::{Beat, Error, Reaped, Sweep};
+
+fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> Sweep {
+    Sweep { dead: dead.to_vec(), lapsed, limit, crashes: CRASHES }
+}
+
+async fn walk(store: &Handle, now: u64, sweep: &Sweep) -> Reaped {
+    store.reap(at(now), sweep).await.expect("reap")
+}
+
+pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 3)).await;
+    claim(&store, at(0), &ask(one, 1, 2)).await;
+    claim(&store, at(0), &ask(two, 1, 1)).await;
+    let reaped = walk(&store, 1, &sweep(&[one, one, WorkerId(99)], false, 10)).await;
+    assert_eq!(reaped, Reaped { workers: vec![one], returned: 2, poisoned: 0, more: false });
+    for n in 1..=2 {
+        let kept = view(&store, id(n)).await;
+        assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
+        assert_eq!((kept.deaths, kept.crashes, kept.summary.attempts), (1, 0, 0));
+    }
+    assert_eq!(state(&store, id(3)).await, State::Running);
+    let again = walk(&store, 2, &sweep(&[one], false, 10)).await;
+    assert_eq!(again, Reaped::default(), "once dead, it is not declared dead again");
+    let workers = store.inspect().workers().await.expect("workers");
+    let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims)).collect();
+    assert_eq!(alive, [(false, 0), (true, 1)]);
+}
+
+pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 2)).await;
+    claim_one(&store, 0, one, 1).await;
+    claim_one(&store, 0, two, 1).await;
+    renew(&store, 500, two).await;
+    let end = LEASE.as_secs();
+    assert_eq!(walk(&store, end - 1, &sweep(&[], true, 10)).await, Reaped::default(), "a moment too early");
+    assert_eq!(walk(&store, end, &sweep(&[], false, 10)).await, Reaped::default(), "nobody asked");
+    assert_eq!(state(&store, id(1)).await, State::Running);
+    let reaped = walk(&store, end, &sweep(&[], true, 10)).await;
+    assert_eq!(reaped, Reaped { workers: vec![one], returned: 1, poisoned: 0, more: false });
+    assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Ready, State::Running));
+}
+
+pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    let mut batch = jobs(1, 6);
+    batch[4].deadline_at = Some(t(2));
+    submit(&store, &batch).await;
+    let taken = claim(&store, at(0), &ask(one, 1, 6)).await;
+    commit(&store, 1, change(one, &taken[0], done("x"))).await;
+    commit(&store, 1, change(one, &taken[1], retry(secs(90), &[]))).await;
+    let handed: Vec<_> = taken[2..4].iter().map(|job| (job.id, job.epoch)).collect();
+    store.release(at(1), &handed).await.expect("release");
+    let third = claim_one(&store, 1, two, 1).await;
+    assert_eq!(third.id, id(3));
+    due(&store, 2, 9).await;
+    assert_eq!(reap(&store, 3, one).await.returned, 1);
+    let mut seen = Vec::new();
+    for n in 1..=6 {
+        let kept = view(&store, id(n)).await;
+        seen.push((kept.summary.state, kept.deaths));
+    }
+    let expected = [
+        (State::Done, 0),
+        (State::Scheduled, 0),
+        (State::Running, 0),
+        (State::Ready, 0),
+        (State::Failed, 0),
+        (State::Ready, 1),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(commit(&store, 4, change(two, &third, done("y"))).await, Verdict::Committed);
+}
+
+pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &jobs(1, 20)).await;
+    for number in 1..=5 {
+        claim(&store, at(0), &ask(one, number, 2)).await;
+        claim(&store, at(0), &ask(two, number, 2)).await;
+    }
+    let first = walk(&store, 1, &sweep(&[one, two], false, 3)).await;
+    assert_eq!(first, Reaped { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
+    assert!(
+        matches!(store.claim(at(1), &ask(two, 9, 1)).await, Err(Error::Dead)),
+        "dead before it is walked"
+    );
+    let mut returned = first.returned;
+    let mut calls = 1;
+    loop {
+        let next = walk(&store, 2, &sweep(&[], false, 3)).await;
+        assert!(next.workers.is_empty());
+        (returned, calls) = (returned + next.returned, calls + 1);
+        if !next.more {
+            break;
+        }
+    }
+    assert_eq!((returned, calls), (20, 4), "ten claims, three at a time");
+    assert_eq!(count(&store, State::Ready).await, 20);
+}
+
+pub async fn a_lost_attempt_is_in_the_history(store: Handle) {
+    let one = worker(&store, 1).await;
+    submit(&store, &[job(1)]).await;
+    claim_one(&store, 3, one, 1).await;
+    reap(&store, 8, one).await;
+    let tried = history(&store, id(1)).await;
+    assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), one));
+    assert_eq!((tried[0].started_at, tried[0].ended_at), (t(3), t(8)));
+    assert_eq!(tried[0].failure.class, class::LOST);
+    assert!(tried[0].failure.message.contains(&one.to_string()), "{}", tried[0].failure.message);
+    assert_eq!(view(&store, id(1)).await.failure, Some(tried[0].failure.clone()));
+}
+
+pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
+    submit(&store, &[job(1)]).await;
+    let first = worker(&store, 1).await;
+    claim_one(&store, 0, first, 1).await;
+    reap(&store, 1, first).await;
+    for n in 2..=4 {
+        let next = worker(&store, n).await;
+        assert_eq!(claim(&store, at(1), &ask_alone(next, 1)).await.len(), 1);
+        let reaped = reap(&store, 2, next).await;
+        let kept = view(&store, id(1)).await;
+        assert_eq!((i64::from(kept.deaths), i64::from(kept.crashes)), (n, n - 1));
+        assert_eq!(i64::from(kept.epoch.0), n);
+        if n < 4 {
+            assert_eq!((reaped.returned, reaped.poisoned, kept.summary.state), (1, 0, State::Ready));
+        } else {
+            assert_eq!((reaped.returned, reaped.poisoned, kept.summary.state), (0, 1, State::Failed));
+            assert_eq!((kept.summary.reason, kept.summary.finished_at), (Some(Reason::Poison), Some(t(2))));
+        }
+    }
+    let tried = history(&store, id(1)).await;
+    assert_eq!(tried.len(), 4);
+    assert!(tried.iter().all(|attempt| attempt.failure.class == class::LOST));
+    let last = worker(&store, 9).await;
+    let haul = store.claim(at(3), &ask(last, 1, 9)).await.expect("claim");
+    assert!(haul.jobs.is_empty() && !haul.suspects);
+    assert!(claim(&store, at(3), &ask_alone(last, 2)).await.is_empty());
+}
+
+pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
+    let (one, job) = running(&store, 1).await;
+    let mut harsh = Sweep { crashes: 0, ..sweep(&[one], false, 9) };
+    assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
+    let two = worker(&store, 2).await;
+    claim(&store, at(1), &ask_alone(two, 1)).await;
+    harsh.dead = vec![two];
+    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
+    assert_eq!(commit(&store, 3, change(one, &job, done("x"))).await, Verdict::Fenced);
+}
+
+pub async fn poison_takes_the_deadline_with_it(store: Handle) {
+    let new = NewJob { deadline_at: Some(t(50)), ..job(1) };
+    submit(&store, &[new]).await;
+    let one = worker(&store, 1).await;
+    claim_one(&store, 0, one, 1).await;
+    reap(&store, 1, one).await;
+    let two = worker(&store, 2).await;
+    claim(&store, at(1), &ask_alone(two, 1)).await;
+    let harsh = Sweep { crashes: 1, ..sweep(&[two], false, 9) };
+    assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
+    assert_eq!(due(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
+    assert_eq!(due(&store, 60, 9).await.expired, 0);
+    assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Poison));
+}
+
+pub async fn a_claim_after_death_is_refused(store: Handle) {
+    let one = worker(&store, 1).await;
+    submit(&store, &jobs(1, 2)).await;
+    claim_one(&store, 0, one, 1).await;
+    reap(&store, 1, one).await;
+    for number in [1, 2] {
+        assert!(
+            matches!(store.claim(at(1), &ask(one, number, 1)).await, Err(Error::Dead)),
+            "number {number}"
+        );
+    }
+    let answers = store.submit(at(1), &[job(3)], born(one, 3)).await.expect("submit");
+    assert_eq!(answers, [windlass_model::Submitted::New { claimed: None }]);
+    assert_eq!(count(&store, State::Ready).await, 3);
+}
+
+pub async fn a_settled_claim_is_not_walked(store: Handle) {
+    let (one, job) = running(&store, 1).await;
+    commit(&store, 1, change(one, &job, done("x"))).await;
+    let settling = Beat { settled: vec![ClaimNo(1)], ..beat(one) };
+    store.renew(at(1), &settling).await.expect("renew");
+    let reaped = reap(&store, 2, one).await;
+    assert_eq!((reaped.workers, reaped.returned), (vec![one], 0));
+}
+
+pub async fn reaping_nobody_does_nothing(store: Handle) {
+    assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, Reaped::default());
+    let one = worker(&store, 1).await;
+    assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, Reaped::default());
+    let reaped = walk(&store, 1, &sweep(&[one], false, 0)).await;
+    assert_eq!(
+        (reaped.workers, reaped.more),
+        (vec![one], false),
+        "with nothing claimed there is nothing to walk"
+    );
+}
+
+pub async fn a_returned_job_keeps_its_place_in_line(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    let batch = [job(1), NewJob { priority: -5, ..job(2) }, NewJob { priority: 5, ..job(3) }];
+    submit(&store, &batch).await;
+    claim(&store, at(10), &ask(one, 1, 9)).await;
+    reap(&store, 900, one).await;
+    for n in [2, 1, 3] {
+        assert_eq!(ids(&claim(&store, at(900), &ask_alone(two, n)).await), [id(n as u32)]);
+    }
+}

@@ -1,0 +1,251 @@
+//! Putting jobs in: what is new, what was there, what waits, what is born claimed.
+
+use windlass_model::{Epoch, NewJob, Retry, Rev, Settings, State, Submitted, Time, When, WorkerId, limits};
+
+use super::kit::*;
+use crate::Renewal;
+
+const NEW: Submitted = Submitted::New { claimed: None };
+const BORN: Submitted = Submitted::New { claimed: Some(Epoch(0)) };
+
+async fn put(store: &Handle, jobs: &[NewJob]) -> Vec<Submitted> {
+    store.submit(at(0), jobs, None).await.expect("submit")
+}
+
+pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
+    let mut new = job(1);
+    new.kind.version = 7;
+    new.key = Some("order 17".into());
+    new.priority = -3;
+    new.deadline_at = Some(t(500));
+    new.tags = vec!["red".into(), "blau".into()];
+    new.options = Some(r#"{"b": 1, "a": [null]}"#.into());
+    new.settings = Settings { retry: Some(Retry::times(4).on("busy", 2)), timeout: Some(secs(9)) };
+    assert_eq!(put(&store, &[new.clone()]).await, [NEW]);
+    let kept = view(&store, id(1)).await;
+    assert_eq!(kept.summary.state, State::Ready);
+    assert_eq!((kept.summary.kind.as_str(), kept.summary.version), (KIND, 7));
+    assert_eq!(kept.summary.queue, QUEUE);
+    assert_eq!(kept.summary.key, new.key);
+    assert_eq!(kept.summary.priority, -3);
+    assert_eq!((kept.summary.submitted_at, kept.summary.due_at), (t(0), t(0)));
+    assert_eq!((kept.summary.finished_at, kept.summary.reason, kept.summary.attempts), (None, None, 0));
+    assert_eq!(kept.deadline_at, new.deadline_at);
+    assert_eq!(kept.tags, new.tags);
+    assert_eq!(kept.options, new.options);
+    assert_eq!(kept.settings, new.settings);
+    assert_eq!(kept.input, new.input);
+    assert_eq!((kept.epoch, kept.rev, kept.deaths, kept.crashes), (Epoch(0), Rev(0), 0, 0));
+    assert_eq!((kept.worker, kept.started_at, kept.output, kept.failure), (None, None, None, None));
+    assert!(kept.spent.is_empty() && history(&store, id(1)).await.is_empty());
+}
+
+pub async fn a_repeat_is_recognised_by_id_and_digest(store: Handle) {
+    submit(&store, &[job(1)]).await;
+    let before = view(&store, id(1)).await;
+    let answers = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
+    assert_eq!(answers, [Submitted::Repeated, NEW]);
+    assert_eq!(view(&store, id(1)).await, before);
+    let worker = worker(&store, 1).await;
+    assert_eq!(
+        claim(&store, at(9), &ask(worker, 1, 9)).await.len(),
+        2,
+        "the repeat is in the ready set once"
+    );
+}
+
+pub async fn another_input_under_the_same_id_is_refused(store: Handle) {
+    submit(&store, &[job(1)]).await;
+    let before = view(&store, id(1)).await;
+    let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
+    assert_eq!(put(&store, &[other, job(2)]).await, [Submitted::IdTaken, NEW]);
+    assert_eq!(view(&store, id(1)).await, before);
+}
+
+pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
+    let keyed = |n: u32, kind: &str, input: &str| NewJob {
+        key: Some("k".into()),
+        ..NewJob::new(id(n), kind, QUEUE, payload(input))
+    };
+    assert_eq!(put(&store, &[keyed(1, "a", "x")]).await, [NEW]);
+    let answers = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
+    let there = |same_input| Submitted::Existing { id: id(1), same_input };
+    assert_eq!(answers, [there(true), there(false), NEW, NEW]);
+    assert_eq!(list(&store, all()).await, [id(5), id(4), id(1)]);
+    let same_id = NewJob { key: Some("k".into()), ..NewJob::new(id(1), "a", QUEUE, payload("x")) };
+    assert_eq!(put(&store, &[same_id]).await, [Submitted::Repeated], "its own id goes before its key");
+    let version = NewJob { kind: kind("a", 2), ..keyed(6, "a", "x") };
+    assert_eq!(put(&store, &[version]).await, [there(true)], "a key is of a kind, whatever its version");
+    let queue = NewJob { queue: "other".into(), ..keyed(7, "a", "x") };
+    assert_eq!(put(&store, &[queue]).await, [there(true)], "and whatever its queue");
+}
+
+pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle) {
+    let keyed = |n: u32, input: &str| NewJob {
+        key: Some("k".into()),
+        ..NewJob::new(id(n), KIND, QUEUE, payload(input))
+    };
+    let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
+    let batch = [job(1), job(1), other, keyed(2, "x"), keyed(3, "x"), keyed(4, "y"), keyed(2, "x")];
+    let there = |same_input| Submitted::Existing { id: id(2), same_input };
+    let expected =
+        [NEW, Submitted::Repeated, Submitted::IdTaken, NEW, there(true), there(false), Submitted::Repeated];
+    assert_eq!(put(&store, &batch).await, expected);
+    assert_eq!(list(&store, all()).await, [id(2), id(1)]);
+    let other_key = |n| NewJob { key: Some("other".into()), ..job(n) };
+    let first = Submitted::Existing { id: id(30), same_input: false };
+    assert_eq!(
+        put(&store, &[other_key(30), other_key(20)]).await,
+        [NEW, first],
+        "the first called, not the smallest"
+    );
+    let worker = worker(&store, 1).await;
+    let answers = store.submit(at(0), &[job(5), job(5)], born(worker, 1)).await.expect("submit");
+    assert_eq!(answers, [BORN, Submitted::Repeated]);
+    assert_eq!(ids(&claim(&store, at(0), &ask(worker, 1, 9)).await), [id(5)]);
+}
+
+pub async fn keys_and_ids_stay_taken_after_the_end(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let keyed = |n: u32| NewJob { key: Some("k".into()), ..NewJob::new(id(n), KIND, QUEUE, payload("x")) };
+    submit(&store, &[keyed(1)]).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    commit(&store, 1, change(worker, &claimed, done("y"))).await;
+    let answers = put(&store, &[keyed(1), keyed(2)]).await;
+    assert_eq!(answers, [Submitted::Repeated, Submitted::Existing { id: id(1), same_input: true }]);
+    assert_eq!(state(&store, id(1)).await, State::Done);
+}
+
+pub async fn a_past_moment_is_now_and_a_future_one_waits(store: Handle) {
+    let when = |n, when| NewJob { when, ..job(n) };
+    let batch = [
+        when(1, When::At(t(0).minus(secs(50)))),
+        when(2, When::At(t(0))),
+        when(3, When::At(t(50))),
+        when(4, When::At(Time(i64::MIN))),
+    ];
+    submit(&store, &batch).await;
+    for n in [1, 2, 4] {
+        let kept = view(&store, id(n)).await.summary;
+        assert_eq!((kept.state, kept.due_at), (State::Ready, t(0)), "job {n}");
+    }
+    let kept = view(&store, id(3)).await.summary;
+    assert_eq!((kept.state, kept.due_at, kept.submitted_at), (State::Scheduled, t(50), t(0)));
+    let worker = worker(&store, 1).await;
+    assert_eq!(
+        ids(&claim(&store, at(60), &ask(worker, 1, 9)).await),
+        [id(1), id(2), id(4)],
+        "only due moves it"
+    );
+}
+
+pub async fn a_delay_counts_from_the_submit(store: Handle) {
+    let mut batch = jobs(1, 2);
+    (batch[0].when, batch[1].when) = (When::After(secs(30)), When::After(secs(0)));
+    store.submit(at(100), &batch, None).await.expect("submit");
+    let waiting = view(&store, id(1)).await.summary;
+    assert_eq!((waiting.state, waiting.due_at), (State::Scheduled, t(130)));
+    assert_eq!(state(&store, id(2)).await, State::Ready);
+    assert_eq!(due(&store, 129, 9).await.woken, 0);
+    assert_eq!(due(&store, 130, 9).await.woken, 1);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
+    let mut batch = jobs(1, 2);
+    batch[0].when = When::After(limits::DELAY);
+    (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
+    submit(&store, &batch).await;
+    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::DELAY));
+    let last = view(&store, id(2)).await;
+    assert_eq!((last.summary.due_at, last.deadline_at), (Time::MAX, Some(Time::MAX)));
+    assert_eq!(due(&store, 1, 9).await.next_at, Some(t(0).plus(limits::DELAY)));
+}
+
+pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    let answers = store.submit(at(3), &jobs(1, 2), born(one, 1)).await.expect("submit");
+    assert_eq!(answers, [BORN, BORN]);
+    let kept = view(&store, id(1)).await;
+    assert_eq!((kept.summary.state, kept.worker, kept.started_at), (State::Running, Some(one), Some(t(3))));
+    assert!(claim(&store, at(3), &ask(two, 1, 9)).await.is_empty(), "nobody else gets it");
+    let claimed = claim(&store, at(3), &ask(one, 1, 9)).await;
+    assert_eq!(ids(&claimed), [id(1), id(2)]);
+    assert_eq!(
+        commit(&store, 4, change(one, &claimed[0], done("x"))).await,
+        windlass_model::Verdict::Committed
+    );
+    reap(&store, 5, one).await;
+    assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Done, State::Ready));
+}
+
+pub async fn a_born_job_that_waits_is_not_claimed(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut batch = jobs(1, 2);
+    batch[0].when = When::After(secs(5));
+    let answers = store.submit(at(0), &batch, born(worker, 1)).await.expect("submit");
+    assert_eq!(answers, [NEW, BORN]);
+    assert_eq!(state(&store, id(1)).await, State::Scheduled);
+    batch = vec![NewJob { when: When::After(secs(5)), ..job(3) }];
+    assert_eq!(store.submit(at(0), &batch, born(worker, 2)).await.expect("submit"), [NEW]);
+    assert_eq!(claims(&store, worker).await, 1, "a claim with nothing in it is not recorded");
+}
+
+pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
+    let (dead, lapsed, left) = (worker(&store, 1).await, worker(&store, 2).await, worker(&store, 3).await);
+    reap(&store, 0, dead).await;
+    store.retire(at(0), left).await.expect("retire");
+    for (n, worker) in [(1, dead), (3, left), (4, WorkerId(99))] {
+        let answers = store.submit(at(0), &[job(n)], born(worker, 1)).await.expect("submit");
+        assert_eq!(answers, [NEW], "worker {worker}");
+        assert_eq!(state(&store, id(n)).await, State::Ready);
+    }
+    let end = LEASE.as_secs();
+    assert_eq!(store.submit(at(end), &[job(5)], born(lapsed, 1)).await.expect("submit"), [NEW]);
+    assert_eq!(store.submit(at(end - 1), &[job(6)], born(lapsed, 2)).await.expect("submit"), [BORN]);
+    assert_eq!(renew(&store, end, lapsed).await, Renewal::Held { lapsed: false });
+    assert_eq!(store.submit(at(end), &[job(7)], born(lapsed, 3)).await.expect("submit"), [BORN]);
+}
+
+pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let batch = jobs(1, 3);
+    let first = store.submit(at(0), &batch, born(worker, 1)).await.expect("submit");
+    assert_eq!(first, [BORN, BORN, BORN]);
+    assert_eq!(store.submit(at(1), &batch, born(worker, 1)).await.expect("submit"), first);
+    assert_eq!(claims(&store, worker).await, 1);
+    assert_eq!(count(&store, State::Running).await, 3);
+    assert_eq!(store.submit(at(1), &batch, born(worker, 2)).await.expect("submit"), [Submitted::Repeated; 3]);
+    assert_eq!(put(&store, &batch).await, [Submitted::Repeated; 3]);
+    store.retire(at(2), worker).await.expect("retire");
+    assert_eq!(count(&store, State::Ready).await, 3, "each went back once");
+}
+
+pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
+    let worker = worker(&store, 1).await;
+    store.submit(at(0), &jobs(1, 2), born(worker, 1)).await.expect("submit");
+    let claimed = claim(&store, at(0), &ask(worker, 1, 9)).await;
+    commit(&store, 1, change(worker, &claimed[1], done("x"))).await;
+    assert_eq!(ids(&claim(&store, at(1), &ask(worker, 1, 9)).await), [id(1)]);
+    commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
+    claim(&store, at(2), &crate::Ask { settled: vec![windlass_model::ClaimNo(1)], ..ask(worker, 2, 9) })
+        .await;
+    assert_eq!(claims(&store, worker).await, 0);
+}
+
+pub async fn an_empty_submit_does_nothing(store: Handle) {
+    let worker = worker(&store, 1).await;
+    assert!(put(&store, &[]).await.is_empty());
+    assert!(store.submit(at(0), &[], born(worker, 1)).await.expect("submit").is_empty());
+    assert_eq!(claims(&store, worker).await, 0);
+}
+
+pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
+    submit(&store, &jobs(0, 1_000)).await;
+    let again = put(&store, &jobs(500, 1_000)).await;
+    assert!(again[..500].iter().all(|answer| *answer == Submitted::Repeated));
+    assert!(again[500..].iter().all(|answer| *answer == NEW));
+    let worker = worker(&store, 1).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 2_000)).await;
+    assert_eq!(ids(&taken), (0..1_500).map(id).collect::<Vec<_>>());
+}

@@ -1,0 +1,38 @@
+//! What can go wrong with a store, split by what the caller does next.
+
+use windlass_model::Invalid;
+
+/// A fault of the store. Expected things (a fenced change, a key that is taken) are values, not errors.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database cannot be reached, is restarting, is full or is busy: the same call may succeed later,
+    /// and every verb may be repeated blindly.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// What was passed in cannot be stored. Repeating the call cannot help.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The schema in the database and this binary do not fit.
+    #[error("{0}")]
+    Schema(String),
+    /// The store was addressed or set up wrongly.
+    #[error("{0}")]
+    Config(String),
+    /// This worker was declared dead; it must enlist under a new name.
+    #[error("this worker's lease was lost: it was declared dead after not renewing in time")]
+    Dead,
+    /// The database refused the data of a statement: a constraint, a type, a size. Repeating cannot help.
+    #[error("the store refused the data: {0}")]
+    Refused(String),
+    /// The database refused a statement for a reason that is neither the data's nor passing. A bug, or a
+    /// database changed by hand.
+    #[error("the store failed: {0}")]
+    Fault(String),
+}
+
+impl Error {
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Unavailable(_))
+    }
+}

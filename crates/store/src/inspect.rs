@@ -1,0 +1,184 @@
+//! The second door: reads for people.
+
+use serde::Serialize;
+use windlass_model::{Epoch, Failure, JobId, Payload, Reason, Rev, Settings, State, Time, WorkerId};
+
+use crate::{Fut, SchemaState};
+
+/// Reads for people: command line, dashboard, tests. They see committed state, take no locks and may be
+/// slightly behind each other.
+pub trait Inspect: Send + Sync {
+    /// One job with all that is known of it.
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>>;
+
+    /// Jobs that match, newest first, a page at a time.
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+
+    /// A job's failed attempts, oldest first. A first-try success leaves none.
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;
+
+    /// How many jobs are in each state, per queue and kind, each count capped at `cap`.
+    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>>;
+
+    /// Workers that serve or were lost lately.
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>>;
+
+    /// Where the schema stands.
+    fn schema(&self) -> Fut<'_, SchemaState>;
+
+    /// How many bytes the store takes.
+    fn bytes(&self) -> Fut<'_, u64>;
+
+    /// The store's clock.
+    fn clock(&self) -> Fut<'_, Time>;
+}
+
+/// Which jobs to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only in this state.
+    pub state: Option<State>,
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only in this queue.
+    pub queue: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only with this key.
+    pub key: Option<String>,
+    /// Only older than this one: the last of the page before.
+    pub before: Option<JobId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A job in a list.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The job.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its kind's version.
+    pub version: i32,
+    /// Its queue.
+    pub queue: String,
+    /// The caller's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// See [`windlass_model::rank`].
+    pub priority: i16,
+    /// Attempts that have failed.
+    pub attempts: u32,
+    /// When it was submitted.
+    pub submitted_at: Time,
+    /// When it is, or became, due.
+    pub due_at: Time,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// All that is known of a job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Job {
+    /// What lists show.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The number that outdates older claims.
+    pub epoch: Epoch,
+    /// How many changes were committed.
+    pub rev: Rev,
+    /// Deaths of workers that had it claimed.
+    pub deaths: u16,
+    /// Deaths of workers that ran it alone.
+    pub crashes: u16,
+    /// The worker that has it, or that wrote its last change.
+    pub worker: Option<WorkerId>,
+    /// When the attempt that wrote its last change had started; while running, when it was claimed.
+    pub started_at: Option<Time>,
+    /// When it fails if it has not ended.
+    pub deadline_at: Option<Time>,
+    /// Words to search by.
+    pub tags: Vec<String>,
+    /// Free JSON kept with it.
+    pub options: Option<String>,
+    /// Policies of this job alone.
+    pub settings: Settings,
+    /// How much of each retry rule's budget is used.
+    pub spent: Vec<u32>,
+    /// The encoded input.
+    #[serde(serialize_with = "as_json")]
+    pub input: Payload,
+    /// The encoded output.
+    #[serde(serialize_with = "as_json_option")]
+    pub output: Option<Payload>,
+    /// The last error.
+    pub failure: Option<Failure>,
+}
+
+/// Shows a payload as the JSON it is, or says how large it is.
+fn as_json<S: serde::Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
+    match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
+        (0, Ok(value)) => value.serialize(to),
+        (codec, _) => to.collect_str(&format_args!("<{} bytes, codec {codec}>", payload.bytes.len())),
+    }
+}
+
+fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Result<S::Ok, S::Error> {
+    match payload {
+        Some(payload) => as_json(payload, to),
+        None => to.serialize_none(),
+    }
+}
+
+/// One failed attempt.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Attempt {
+    /// Its claim's epoch.
+    pub epoch: Epoch,
+    /// The worker that made it.
+    pub worker: WorkerId,
+    /// When it started (for a lost one: when it was claimed).
+    pub started_at: Time,
+    /// When its end was written.
+    pub ended_at: Time,
+    /// What went wrong.
+    pub failure: Failure,
+}
+
+/// A count of jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, PartialOrd, Ord)]
+pub struct Census {
+    /// The queue.
+    pub queue: String,
+    /// The kind.
+    pub kind: String,
+    /// The state.
+    pub state: State,
+    /// How many, or the cap.
+    pub jobs: u64,
+}
+
+/// A worker as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WorkerView {
+    /// Its name in the store.
+    pub id: WorkerId,
+    /// What people know it by.
+    pub name: String,
+    /// The lock file its process holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<String>,
+    /// Whether it still serves.
+    pub alive: bool,
+    /// When its lease runs out, or ran out.
+    pub lease_until: Time,
+    /// How many claims are recorded for it.
+    pub claims: u64,
+}

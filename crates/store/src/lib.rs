@@ -1,0 +1,55 @@
+//! Where durable work is kept.
+//!
+//! A store has two doors. [`Store`] holds the hot verbs by which work moves: submit, claim, commit, renew,
+//! reap, release, due, gate. [`Inspect`] holds the reads for people. Three backends stand behind them:
+//! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle the other two must
+//! agree with). `conformance` is the suite that all of them pass.
+//!
+//! What always holds, on every backend:
+//! - An attempt writes only through [`Store::commit`], with the epoch of its claim and the revision it
+//!   follows. Everything else may only *end* an epoch.
+//! - A job is in exactly one place: in the ready set, among the timers, in a claim, or ended.
+//! - Whatever a verb has answered is durable.
+
+mod error;
+mod id_source;
+mod inspect;
+mod intern;
+pub mod memory;
+mod pick;
+pub mod postgres;
+mod schema;
+pub mod sqlite;
+mod store;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use error::Error;
+pub use id_source::IdSource;
+pub use inspect::{Attempt, Census, Filter, Inspect, Job, Summary, WorkerView};
+pub use schema::{Migration, SchemaState};
+pub use store::{
+    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, Reaped, Renewal, Store, Sweep, TIMER_GATE,
+};
+
+use std::sync::Arc;
+
+/// Opens the store at `url`: `sqlite://path`, `postgres://…` or `memory:`. The schema is brought up to date
+/// first unless `migrate` is false, in which case an outdated one is an error that says so.
+pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        return Ok(Arc::new(sqlite::Sqlite::open(sqlite::Options::new(path).migrate(migrate))?));
+    }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        let options = postgres::Options::parse(url)?.migrate(migrate);
+        return Ok(Arc::new(postgres::Postgres::open(options).await?));
+    }
+    if url == "memory:" {
+        return Ok(Arc::new(memory::Memory::new()));
+    }
+    Err(Error::Config(format!(
+        "{url:?} is not a store; use sqlite://PATH, postgres://USER@HOST/DATABASE or memory:"
+    )))
+}

@@ -1,0 +1,389 @@
+//! The verbs themselves, on plain maps.
+
+use windlass_model::{Claimed, Outcome, When, crash, failure::class};
+
+use super::*;
+
+impl Inner {
+    pub(super) fn enlist(&mut self, now: Time, new: &NewWorker) -> bool {
+        if self.workers.contains_key(&new.id) {
+            return false;
+        }
+        let lease_until = now.plus(new.lease);
+        let worker =
+            Worker { name: new.name.clone(), beacon: new.beacon.clone(), lease_until, life: Life::Alive };
+        self.workers.insert(new.id, worker);
+        true
+    }
+
+    pub(super) fn submit(&mut self, now: Time, jobs: &[NewJob], born: Option<Born>) -> Vec<Submitted> {
+        // Told whatever the lease: a claim that the worker does not know of would wait for its death.
+        let before: Vec<JobId> = born
+            .and_then(|b| self.claims.get(&(b.worker, b.number)))
+            .map(|claim| claim.jobs.iter().map(|(id, _)| *id).collect())
+            .unwrap_or_default();
+        let born = born.filter(|b| self.workers.get(&b.worker).is_some_and(|w| w.serves(now)));
+        let mut taken = Vec::new();
+        let mut seen = BTreeSet::new();
+        let answers = jobs
+            .iter()
+            .map(|job| {
+                let first = seen.insert(job.id);
+                if let Some(row) = self.jobs.get(&job.id) {
+                    return match row.new.digest == job.digest {
+                        true if first && before.contains(&job.id) => {
+                            Submitted::New { claimed: Some(Epoch(0)) }
+                        }
+                        true => Submitted::Repeated,
+                        false => Submitted::IdTaken,
+                    };
+                }
+                let key = job.key.as_ref().map(|key| (job.kind.kind.clone(), key.clone()));
+                if let Some(id) = key.as_ref().and_then(|key| self.keys.get(key)) {
+                    return Submitted::Existing {
+                        id: *id,
+                        same_input: self.jobs[id].new.digest == job.digest,
+                    };
+                }
+                if let Some(key) = key {
+                    self.keys.insert(key, job.id);
+                }
+                let claimed = self.put_in(now, job, born.is_some());
+                taken.extend(claimed.map(|epoch| (job.id, epoch)));
+                Submitted::New { claimed }
+            })
+            .collect();
+        if let Some(born) = born.filter(|_| !taken.is_empty()) {
+            let claim = Claim { jobs: taken, alone: false, claimed_at: now };
+            self.claims.insert((born.worker, born.number), claim);
+        }
+        answers
+    }
+
+    fn put_in(&mut self, now: Time, job: &NewJob, born: bool) -> Option<Epoch> {
+        let due_at = match job.when {
+            When::Now => now,
+            When::After(delay) => now.plus(delay),
+            When::At(at) => at.max(now),
+        };
+        let row = Row {
+            new: job.clone(),
+            ended: None,
+            reason: None,
+            failure: None,
+            output: None,
+            epoch: Epoch(0),
+            rev: Rev(0),
+            rev_epoch: Epoch(-1),
+            attempts: 0,
+            spent: Vec::new(),
+            deaths: 0,
+            crashes: 0,
+            suspect: false,
+            worker: None,
+            submitted_at: now,
+            due_at,
+            started_at: None,
+            finished_at: None,
+            history: Vec::new(),
+        };
+        self.jobs.insert(job.id, row);
+        if let Some(at) = job.deadline_at {
+            self.set_timer(at, job.id, Timer::Deadline);
+        }
+        if due_at > now {
+            self.set_timer(due_at, job.id, Timer::Wake);
+        } else if born {
+            return Some(Epoch(0));
+        } else {
+            self.make_ready(job.id);
+        }
+        None
+    }
+
+    pub(super) fn claim(&mut self, now: Time, ask: &Ask) -> Result<Haul, Error> {
+        match self.workers.get(&ask.worker) {
+            Some(worker) if worker.life != Life::Alive => return Err(Error::Dead),
+            Some(worker) if worker.lease_until <= now => return Err(lease_ran_out()),
+            Some(_) => {}
+            None => return Err(Error::Dead),
+        }
+        for number in &ask.settled {
+            self.claims.remove(&(ask.worker, *number));
+        }
+        let lanes = |alone: bool| {
+            let lane =
+                move |k: &windlass_model::KindVersion| (ask.queue.clone(), k.kind.clone(), k.version, alone);
+            ask.kinds.iter().map(lane).collect::<Vec<Lane>>()
+        };
+        let number = (ask.worker, ask.number);
+        let pairs = match self.claims.get(&number) {
+            Some(claim) => claim.jobs.iter().copied().filter(|pair| self.is_claimed(*pair)).collect(),
+            None => {
+                let wanted = lanes(ask.alone);
+                let mut ready: Vec<_> =
+                    self.ready.iter().filter(|(lane, ..)| wanted.contains(lane)).cloned().collect();
+                ready.sort_by_key(|(_, rank, id)| (*rank, *id));
+                ready.truncate(if ask.alone { 1 } else { ask.limit });
+                let mut pairs = Vec::new();
+                for place in ready {
+                    self.moved(place.2, Event::Claim);
+                    pairs.push((place.2, self.jobs[&place.2].epoch));
+                    self.ready.remove(&place);
+                }
+                if !pairs.is_empty() {
+                    let claim = Claim { jobs: pairs.clone(), alone: ask.alone, claimed_at: now };
+                    self.claims.insert(number, claim);
+                }
+                pairs
+            }
+        };
+        let waiting = lanes(true);
+        let suspects = self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
+        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), suspects })
+    }
+
+    fn claimed(&self, id: JobId) -> Claimed {
+        let row = &self.jobs[&id];
+        Claimed {
+            id,
+            kind: row.new.kind.clone(),
+            epoch: row.epoch,
+            rev: row.rev,
+            attempts: row.attempts,
+            spent: row.spent.clone(),
+            deaths: row.deaths,
+            key: row.new.key.clone(),
+            deadline_at: row.new.deadline_at,
+            settings: row.new.settings.clone(),
+            input: row.new.input.clone(),
+        }
+    }
+
+    pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> Verdict {
+        if let Outcome::Done(output) = &change.outcome
+            && let Err(invalid) = limits.check_payload("output", &output.bytes)
+        {
+            return Verdict::Refused(invalid.to_string());
+        }
+        let Some(row) = self.jobs.get_mut(&change.job) else { return Verdict::Fenced };
+        if row.rev.0 == change.rev.0 + 1 && row.rev_epoch == change.epoch {
+            return Verdict::Committed;
+        }
+        if row.rev != change.rev || !self.is_claimed((change.job, change.epoch)) {
+            return Verdict::Fenced;
+        }
+        let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
+        row.rev.0 += 1;
+        row.rev_epoch = change.epoch;
+        row.worker = Some(change.worker);
+        row.started_at = Some(change.started_at);
+        row.attempts += u32::from(change.outcome.counts());
+        let to = self.moved(change.job, change.outcome.event());
+        if let Some(failure) = change.outcome.failure() {
+            self.note(change.job, change.worker, change.epoch, change.started_at, now, failure);
+        }
+        match &change.outcome {
+            Outcome::Done(output) => {
+                self.jobs.get_mut(&change.job).expect("found above").output = Some(output.clone());
+                self.end(change.job, to, None, None, now);
+            }
+            Outcome::Failed { reason, .. } => self.end(change.job, to, Some(*reason), None, now),
+            Outcome::Cancelled(_) => self.end(change.job, to, None, None, now),
+            Outcome::Retry { after, spent, .. } => {
+                let row = self.jobs.get_mut(&change.job).expect("found above");
+                row.epoch.0 += 1;
+                row.spent = spent.clone();
+                row.suspect = false;
+                row.due_at = now.plus(*after);
+                if row.due_at > now {
+                    let at = row.due_at;
+                    self.set_timer(at, change.job, Timer::Wake);
+                } else {
+                    self.make_ready(change.job);
+                }
+            }
+        }
+        Verdict::Committed
+    }
+
+    pub(super) fn renew(&mut self, now: Time, beat: &Beat) -> Renewal {
+        for number in &beat.settled {
+            self.claims.remove(&(beat.worker, *number));
+        }
+        for number in &beat.joined {
+            if let Some(claim) = self.claims.get_mut(&(beat.worker, *number)) {
+                claim.alone = false;
+            }
+        }
+        let Some(worker) = self.workers.get_mut(&beat.worker).filter(|w| w.life == Life::Alive) else {
+            return Renewal::Lost;
+        };
+        worker.lease_until = now.plus(beat.lease);
+        let lapsed = self.workers.values().any(|w| match w.life {
+            Life::Alive => w.lease_until <= now,
+            Life::Dead => true,
+            Life::Gone => false,
+        });
+        Renewal::Held { lapsed }
+    }
+
+    pub(super) fn reap(&mut self, now: Time, sweep: &Sweep) -> Reaped {
+        let mut reaped = Reaped::default();
+        for (id, worker) in self.workers.iter_mut().filter(|(_, w)| w.life == Life::Alive) {
+            if sweep.dead.contains(id) || (sweep.lapsed && worker.lease_until <= now) {
+                worker.life = Life::Dead;
+                reaped.workers.push(*id);
+            }
+        }
+        let of_dead = |inner: &Inner, worker: &WorkerId| {
+            inner.workers.get(worker).is_some_and(|w| w.life == Life::Dead)
+        };
+        let numbers: Vec<_> =
+            self.claims.keys().copied().filter(|(w, _)| of_dead(self, w)).take(sweep.limit).collect();
+        for number in numbers {
+            let claim = self.claims.remove(&number).expect("listed above");
+            for pair in claim.jobs {
+                if self.is_claimed(pair) {
+                    self.return_lost(
+                        now,
+                        pair.0,
+                        number.0,
+                        claim.alone,
+                        claim.claimed_at,
+                        sweep.crashes,
+                        &mut reaped,
+                    );
+                }
+            }
+        }
+        reaped.more = self.claims.keys().any(|(w, _)| of_dead(self, w));
+        let busy: BTreeSet<WorkerId> = self.claims.keys().map(|(w, _)| *w).collect();
+        for (id, worker) in &mut self.workers {
+            if worker.life == Life::Dead && !busy.contains(id) {
+                worker.life = Life::Gone;
+            }
+        }
+        reaped
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller, and each is a fact about the death")]
+    fn return_lost(
+        &mut self,
+        now: Time,
+        id: JobId,
+        worker: WorkerId,
+        alone: bool,
+        claimed_at: Time,
+        cap: u16,
+        reaped: &mut Reaped,
+    ) {
+        let row = &self.jobs[&id];
+        let epoch = row.epoch;
+        let fate = crash::after_death(row.deaths, row.crashes, alone, cap);
+        self.note(id, worker, epoch, claimed_at, now, &lost(worker, alone));
+        match fate {
+            crash::Fate::Suspect { deaths, crashes } => {
+                self.moved(id, Event::Reap);
+                let row = self.jobs.get_mut(&id).expect("looked up above");
+                (row.deaths, row.crashes, row.suspect) = (deaths, crashes, true);
+                row.epoch.0 += 1;
+                self.make_ready(id);
+                reaped.returned += 1;
+            }
+            crash::Fate::Poison { deaths, crashes } => {
+                let to = self.moved(id, Event::Poison);
+                let row = self.jobs.get_mut(&id).expect("looked up above");
+                (row.deaths, row.crashes) = (deaths, crashes);
+                row.epoch.0 += 1;
+                self.end(id, to, Some(Reason::Poison), None, now);
+                reaped.poisoned += 1;
+            }
+        }
+    }
+
+    pub(super) fn release(&mut self, pairs: &[(JobId, Epoch)]) -> usize {
+        let mut released = 0;
+        for pair in pairs {
+            if self.is_claimed(*pair) {
+                self.moved(pair.0, Event::Release);
+                self.jobs.get_mut(&pair.0).expect("claimed, so there").epoch.0 += 1;
+                self.make_ready(pair.0);
+                released += 1;
+            }
+        }
+        released
+    }
+
+    pub(super) fn retire(&mut self, worker: WorkerId) -> usize {
+        match self.workers.get_mut(&worker) {
+            Some(w) if w.life == Life::Alive => w.life = Life::Gone,
+            _ => return 0,
+        }
+        let numbers: Vec<_> = self.claims.keys().copied().filter(|(w, _)| *w == worker).collect();
+        let mut released = 0;
+        for number in numbers {
+            let claim = self.claims.remove(&number).expect("listed above");
+            released += self.release(&claim.jobs);
+        }
+        released
+    }
+
+    pub(super) fn due(&mut self, now: Time, limit: usize) -> Due {
+        let mut due = Due { now, ..Due::default() };
+        let fired: Vec<_> =
+            self.timers.iter().copied().take_while(|(at, ..)| *at <= now).take(limit).collect();
+        for timer in fired {
+            // An expiry earlier in this batch may have taken the job's other timer with it.
+            if !self.timers.contains(&timer) {
+                continue;
+            }
+            match timer {
+                (_, id, Timer::Wake) => {
+                    self.moved(id, Event::Due);
+                    self.timers.remove(&timer);
+                    self.make_ready(id);
+                    due.woken += 1;
+                }
+                (at, id, Timer::Deadline) => {
+                    let to = self.moved(id, Event::Expire);
+                    self.jobs.get_mut(&id).expect("has a timer, so is there").epoch.0 += 1;
+                    self.end(id, to, Some(Reason::Expired), Some(expired(at)), now);
+                    due.expired += 1;
+                }
+            }
+        }
+        due.next_at = self.timers.first().map(|(at, ..)| *at);
+        due
+    }
+
+    pub(super) fn ended(&self, id: JobId) -> Option<Ended> {
+        let Some(row) = self.jobs.get(&id) else { return Some(Ended::Gone) };
+        Ended::from_parts(row.ended?, row.reason, row.failure.clone(), row.output.clone())
+    }
+}
+
+impl Worker {
+    fn serves(&self, now: Time) -> bool {
+        self.life == Life::Alive && self.lease_until > now
+    }
+}
+
+/// What is kept in the history of a job whose worker died.
+pub(crate) fn lost(worker: WorkerId, alone: bool) -> Failure {
+    let message = match alone {
+        true => format!("worker {worker} was lost while it ran this job alone"),
+        false => format!("worker {worker} was lost with this job among its claims"),
+    };
+    Failure::retry(message).class(class::LOST)
+}
+
+/// What is kept as the error of a job whose deadline passed.
+pub(crate) fn expired(at: Time) -> Failure {
+    Failure::stop(format!("the deadline {at} passed before the job had ended")).class(class::EXPIRED)
+}
+
+/// What a claim answers while the lease has run out but the worker was not declared dead.
+pub(crate) fn lease_ran_out() -> Error {
+    Error::Unavailable("this worker's lease has run out; it must renew before it claims".into())
+}

@@ -1,0 +1,170 @@
+//! What both databases decide alike, outside of SQL.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use windlass_model::{
+    Epoch, Failure, JobId, NewJob, Reason, Settings, State, Submitted, limits::clean_message,
+};
+
+use crate::{Census, Error, intern::Lane};
+
+/// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
+/// live states it is in.
+pub(crate) const LIVE: i16 = 0;
+pub(crate) const DONE: i16 = 1;
+pub(crate) const FAILED: i16 = 2;
+pub(crate) const CANCELLED: i16 = 3;
+
+/// Numbers in the `what` column of timers.
+pub(crate) const WAKE: i16 = 0;
+pub(crate) const DEADLINE: i16 = 1;
+
+/// Numbers in the `life` column of workers.
+pub(crate) const ALIVE: i16 = 0;
+
+/// The final state behind a number; `None` for a live job.
+pub(crate) fn final_state(number: i16) -> Option<State> {
+    match number {
+        DONE => Some(State::Done),
+        FAILED => Some(State::Failed),
+        CANCELLED => Some(State::Cancelled),
+        _ => None,
+    }
+}
+
+/// The number of a reason in the `reason` column.
+pub(crate) fn reason_number(reason: Reason) -> i16 {
+    Reason::ALL.iter().position(|r| *r == reason).map_or(0, |i| i as i16)
+}
+
+/// The reason behind a number.
+pub(crate) fn reason(number: Option<i16>) -> Option<Reason> {
+    Reason::ALL.get(usize::try_from(number?).ok()?).copied()
+}
+
+/// The longest detail of an error that is kept, in bytes: it is read whenever the job is looked at.
+const DETAIL: usize = 64 << 10;
+
+/// A failure as it is kept: cut to size, without NUL, as JSON.
+pub(crate) fn failure_text(failure: &Failure) -> String {
+    let mut kept = failure.clone();
+    kept.message = clean_message(&kept.message);
+    if kept.detail.as_ref().is_some_and(|detail| detail.to_string().len() > DETAIL) {
+        kept.detail = None;
+        kept.message.push_str(" (its detail was too long to keep)");
+    }
+    if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::NAME {
+        kept.class = clean_message(&kept.class.chars().take(64).collect::<String>()).into();
+    }
+    serde_json::to_string(&kept).expect("a failure is plain data")
+}
+
+/// Reads a failure back; text that is none (written by hand) becomes the message of one.
+pub(crate) fn failure(text: Option<&str>) -> Option<Failure> {
+    let text = text?;
+    Some(serde_json::from_str(text).unwrap_or_else(|_| Failure::stop(text)))
+}
+
+/// The counts of a retry policy as text; nothing while there are none.
+pub(crate) fn spent_text(spent: &[u32]) -> Option<String> {
+    (!spent.is_empty()).then(|| serde_json::to_string(spent).expect("numbers are plain data"))
+}
+
+/// The counts read back.
+pub(crate) fn spent(text: Option<&str>) -> Vec<u32> {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// What was found in the store for jobs that an insert did not take.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Digests by id.
+    pub(crate) ids: HashMap<JobId, [u8; 16]>,
+    /// Job and digest by kind and key.
+    pub(crate) keys: HashMap<(String, String), (JobId, [u8; 16])>,
+    /// Jobs recorded under the claim number that this submit named: an earlier send of it put them there.
+    pub(crate) claimed_before: HashSet<JobId>,
+}
+
+/// Says of each job of a submit what became of it. `wrote` says of each, in order, whether this call wrote it, and if
+/// so whether it claimed it. `None` for a job that was neither written nor found: whatever stood in its way was pruned
+/// meanwhile, and it must be submitted again.
+pub(crate) fn answers(jobs: &[NewJob], wrote: &[Option<Wrote>], found: &Found) -> Vec<Option<Submitted>> {
+    let mut seen = HashSet::new();
+    jobs.iter()
+        .zip(wrote)
+        .map(|(job, wrote)| {
+            let first = seen.insert(job.id);
+            if let Some(Wrote { claimed }) = wrote {
+                return Some(Submitted::New { claimed: claimed.then_some(Epoch(0)) });
+            }
+            if let Some(digest) = found.ids.get(&job.id) {
+                return Some(match *digest == job.digest {
+                    true if first && found.claimed_before.contains(&job.id) => {
+                        Submitted::New { claimed: Some(Epoch(0)) }
+                    }
+                    true => Submitted::Repeated,
+                    false => Submitted::IdTaken,
+                });
+            }
+            let (id, digest) = found.keys.get(&(job.kind.kind.clone(), job.key.clone()?))?;
+            Some(Submitted::Existing { id: *id, same_input: *digest == job.digest })
+        })
+        .collect()
+}
+
+/// That a job was written by a submit.
+#[derive(Clone, Copy)]
+pub(crate) struct Wrote {
+    /// Whether it was born claimed.
+    pub(crate) claimed: bool,
+}
+
+/// A job's own policies read back; none, and text that is none, are the default.
+pub(crate) fn settings(text: Option<&str>) -> Settings {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// A job's tags read back from a JSON array.
+pub(crate) fn tags(text: Option<&str>) -> Vec<String> {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// Puts a census together from counts per lane and place: what is live and neither ready nor scheduled runs.
+pub(crate) fn census(
+    counts: BTreeMap<(i32, String), u64>,
+    cap: u64,
+    name: impl Fn(i32) -> Result<Lane, Error>,
+) -> Result<Vec<Census>, Error> {
+    let mut sums: BTreeMap<(String, String, State), u64> = BTreeMap::new();
+    for ((lane, place), jobs) in &counts {
+        let of = |place: &str| counts.get(&(*lane, place.to_owned())).copied().unwrap_or(0);
+        let (state, jobs) = match place.as_str() {
+            "live" => (State::Running, jobs.saturating_sub(of("ready") + of("scheduled"))),
+            place => (place.parse().map_err(Error::Fault)?, *jobs),
+        };
+        let lane = name(*lane)?;
+        let sum = sums.entry((lane.queue, lane.kind.kind, state)).or_default();
+        *sum = (*sum + jobs).min(cap);
+    }
+    let census = |((queue, kind, state), jobs)| Census { queue, kind, state, jobs };
+    Ok(sums.into_iter().filter(|(_, jobs)| *jobs > 0).map(census).collect())
+}
+
+/// A job's own policies as text; nothing when none were given.
+pub(crate) fn settings_text(settings: &Settings) -> Option<String> {
+    (!settings.is_default()).then(|| serde_json::to_string(settings).expect("settings are plain data"))
+}
+
+/// How a state is looked for: its number, and whether the job must be in the ready set or among the timers.
+pub(crate) fn places(state: Option<State>) -> (Option<i16>, Option<bool>, Option<bool>) {
+    match state {
+        None => (None, None, None),
+        Some(State::Ready) => (Some(LIVE), Some(true), None),
+        Some(State::Scheduled) => (Some(LIVE), None, Some(true)),
+        Some(State::Running) => (Some(LIVE), Some(false), Some(false)),
+        Some(State::Done) => (Some(DONE), None, None),
+        Some(State::Failed) => (Some(FAILED), None, None),
+        Some(State::Cancelled) => (Some(CANCELLED), None, None),
+    }
+}

@@ -1,0 +1,216 @@
+//! Connections: a small pool, statements prepared once per connection, errors sorted.
+
+use std::{
+    collections::HashMap,
+    ops::Deref,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::{Client, NoTls, Row, Statement, error::SqlState, types::ToSql};
+
+use super::Options;
+use crate::Error;
+
+/// What every connection is told. Tables here are reached by their indexes only; a plan made while a table was
+/// empty must not come back as a scan when it is full.
+const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off \
+     -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
+     -c lock_timeout=8s -c idle_in_transaction_session_timeout=60s";
+
+pub(super) struct Pool {
+    options: Options,
+    idle: Mutex<Vec<Conn>>,
+    places: Semaphore,
+    statements: Arc<AtomicU64>,
+}
+
+pub(super) struct Conn {
+    client: Client,
+    prepared: Mutex<HashMap<&'static str, Statement>>,
+    /// This connection's row in each gate: two commits in flight must not wait for each other's.
+    pub(super) gate_writer: i64,
+    /// Set while a transaction is open: a connection dropped in the middle is not used again.
+    busy: AtomicBool,
+    statements: Arc<AtomicU64>,
+    patience: std::time::Duration,
+}
+
+/// A connection taken from the pool, given back when dropped.
+pub(super) struct Guard<'a> {
+    conn: Option<Conn>,
+    pool: &'a Pool,
+    _place: SemaphorePermit<'a>,
+}
+
+impl Pool {
+    pub(super) fn new(options: Options, statements: Arc<AtomicU64>) -> Pool {
+        let places = Semaphore::new(options.connections);
+        Pool { options, idle: Mutex::new(Vec::new()), places, statements }
+    }
+
+    pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
+        let place = self.places.acquire().await.expect("the pool is never closed");
+        let idle = || self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let conn = loop {
+            match idle() {
+                Some(conn) if conn.client.is_closed() => continue,
+                Some(conn) => break conn,
+                None => break self.connect().await?,
+            }
+        };
+        Ok(Guard { conn: Some(conn), pool: self, _place: place })
+    }
+
+    async fn connect(&self) -> Result<Conn, Error> {
+        let client = connect(&self.options, true).await?;
+        Ok(Conn {
+            client,
+            prepared: Mutex::default(),
+            gate_writer: fastrand::i64(1..),
+            busy: AtomicBool::new(false),
+            statements: Arc::clone(&self.statements),
+            patience: self.options.patience,
+        })
+    }
+}
+
+/// Connects to the database; `tuned` with the settings of the hot path.
+pub(super) async fn connect(options: &Options, tuned: bool) -> Result<Client, Error> {
+    let mut config = options.config.clone();
+    let settings = if tuned { SETTINGS } else { "-c client_min_messages=warning" };
+    let theirs = config.get_options().unwrap_or_default().to_owned();
+    config.options(format!("{theirs} -c search_path={} {settings}", options.schema));
+    if config.get_application_name().is_none() {
+        config.application_name("windlass");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(options.patience);
+    }
+    let (client, connection) = config.connect(NoTls).await.map_err(sorted)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to PostgreSQL ended");
+        }
+    });
+    Ok(client)
+}
+
+impl Conn {
+    async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+        let known = |conn: &Conn| conn.prepared.lock().unwrap_or_else(|e| e.into_inner()).get(sql).cloned();
+        if let Some(statement) = known(self) {
+            return Ok(statement);
+        }
+        let statement = self.wait(self.client.prepare(sql)).await?;
+        self.prepared.lock().unwrap_or_else(|e| e.into_inner()).insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// Waits for an answer, but not for ever: a connection whose peer has vanished answers nothing.
+    async fn wait<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(self.patience, answer).await {
+            Ok(answer) => answer.map_err(sorted),
+            Err(_) => {
+                self.busy.store(true, Ordering::Relaxed);
+                Err(Error::Unavailable(format!("PostgreSQL did not answer within {:?}", self.patience)))
+            }
+        }
+    }
+
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.prepare(sql).await?;
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.wait(self.client.query(&statement, params)).await
+    }
+
+    pub(super) async fn execute(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, Error> {
+        let statement = self.prepare(sql).await?;
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.wait(self.client.execute(&statement, params)).await
+    }
+
+    pub(super) async fn begin(&self) -> Result<(), Error> {
+        self.busy.store(true, Ordering::Relaxed);
+        self.bracket("begin").await
+    }
+
+    pub(super) async fn commit(&self) -> Result<(), Error> {
+        self.bracket("commit").await?;
+        self.busy.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) async fn rollback(&self) {
+        if self.bracket("rollback").await.is_ok() {
+            self.busy.store(false, Ordering::Relaxed);
+        }
+    }
+
+    async fn bracket(&self, sql: &'static str) -> Result<(), Error> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.wait(self.client.batch_execute(sql)).await
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        self.conn.as_ref().expect("there until dropped")
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take()
+            && !conn.client.is_closed()
+            && !conn.busy.load(Ordering::Relaxed)
+        {
+            self.pool.idle.lock().unwrap_or_else(|e| e.into_inner()).push(conn);
+        }
+    }
+}
+
+/// Sorts an error by what is to be done next.
+pub(super) fn sorted(error: tokio_postgres::Error) -> Error {
+    let Some(db) = error.as_db_error() else {
+        // Not from the server: the connection could not be made or was lost, or a value does not fit its type.
+        let text = match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        return if error.to_string().contains("serializing") || error.to_string().contains("deserializing") {
+            Error::Fault(text)
+        } else {
+            Error::Unavailable(text)
+        };
+    };
+    let text = format!("{} ({})", db.message(), db.code().code());
+    match db.code().code().get(..2).unwrap_or_default() {
+        // Data exceptions, constraint violations, and what triggers raise.
+        "22" | "23" | "P0" => Error::Refused(text),
+        // Lost connections, rollbacks to be tried again, missing resources, shutdown, broken files.
+        "08" | "40" | "53" | "57" | "58" => Error::Unavailable(text),
+        _ if *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION => {
+            Error::Unavailable(format!("the database is read-only: {text}; connect to the primary"))
+        }
+        _ if *db.code() == SqlState::LOCK_NOT_AVAILABLE => Error::Unavailable(text),
+        "28" | "3D" => Error::Config(format!("PostgreSQL refused the connection: {text}")),
+        _ => Error::Fault(text),
+    }
+}

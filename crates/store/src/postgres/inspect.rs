@@ -1,0 +1,182 @@
+//! Reads for people.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tokio_postgres::Row;
+use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId};
+
+use super::{Postgres, SPAN, migrate};
+use crate::{
+    Attempt, Census, Ended, Error, Filter, Fut, Inspect, Job, SchemaState, Summary, WorkerView,
+    pick::{self, ALIVE, CANCELLED, FAILED},
+};
+
+pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
+    let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
+    let conn = store.conn().await?;
+    let rows = conn.query(include_str!("sql/ended.sql"), &[&asked]).await?;
+    let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
+    let answer = |id: &JobId| {
+        let Some(row) = found.get(id) else { return Some(Ended::Gone) };
+        let state = pick::final_state(row.get(1))?;
+        let output = payload(row.get(4), row.get(5));
+        Ended::from_parts(state, pick::reason(row.get(2)), pick::failure(row.get(3)), output)
+    };
+    Ok(ids.iter().map(answer).collect())
+}
+
+fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
+    Some(Payload { codec: codec? as u8, bytes: bytes? })
+}
+
+impl Postgres {
+    fn summary(&self, row: &Row) -> Result<Summary, Error> {
+        let lane = self.lane(row.get(1))?;
+        let state = match pick::final_state(row.get(3)) {
+            Some(state) => state,
+            None if row.get(10) => State::Ready,
+            None if row.get(11) => State::Scheduled,
+            None => State::Running,
+        };
+        Ok(Summary {
+            id: JobId(row.get(0)),
+            kind: lane.kind.kind,
+            version: lane.kind.version,
+            queue: lane.queue,
+            key: row.get(9),
+            state,
+            reason: pick::reason(row.get(4)),
+            priority: row.get(2),
+            attempts: row.get::<_, i32>(5) as u32,
+            submitted_at: Time(row.get(6)),
+            due_at: Time(row.get(7)),
+            finished_at: row.get::<_, Option<i64>>(8).map(Time),
+        })
+    }
+
+    async fn read_job(&self, id: JobId) -> Result<Option<Job>, Error> {
+        let conn = self.conn().await?;
+        let rows = conn.query(include_str!("sql/inspect_job.sql"), &[&id.0, &SPAN]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        self.know_lanes(&conn, [row.get(1)].into_iter()).await?;
+        Ok(Some(Job {
+            summary: self.summary(row)?,
+            epoch: Epoch(row.get(12)),
+            rev: Rev(row.get(13)),
+            deaths: row.get::<_, i16>(14) as u16,
+            crashes: row.get::<_, i16>(15) as u16,
+            worker: row.get::<_, Option<i64>>(16).map(WorkerId),
+            started_at: row.get::<_, Option<i64>>(17).map(Time),
+            deadline_at: row.get::<_, Option<i64>>(18).map(Time),
+            tags: pick::tags(row.get(19)),
+            options: row.get(20),
+            settings: pick::settings(row.get(21)),
+            spent: pick::spent(row.get(22)),
+            input: Payload { codec: row.get::<_, i16>(23) as u8, bytes: row.get(24) },
+            output: payload(row.get(25), row.get(26)),
+            failure: pick::failure(row.get(27)),
+        }))
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
+        let (state, is_ready, is_scheduled) = pick::places(filter.state);
+        let sql = match state {
+            Some(FAILED | CANCELLED) => include_str!("sql/inspect_trouble.sql"),
+            _ => include_str!("sql/inspect_jobs.sql"),
+        };
+        let before = filter.before.map(|id| id.0);
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let conn = self.conn().await?;
+        let rows = conn
+            .query(
+                sql,
+                &[
+                    &SPAN,
+                    &before,
+                    &state,
+                    &is_ready,
+                    &is_scheduled,
+                    &filter.kind,
+                    &filter.queue,
+                    &filter.tag,
+                    &filter.key,
+                    &limit,
+                ],
+            )
+            .await?;
+        self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        rows.iter().map(|row| self.summary(row)).collect()
+    }
+
+    async fn count_jobs(&self, cap: u64) -> Result<Vec<Census>, Error> {
+        let conn = self.conn().await?;
+        let rows = conn.query(include_str!("sql/inspect_census.sql"), &[&i64::MAX]).await?;
+        self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
+        let counts: BTreeMap<(i32, String), u64> =
+            rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
+        pick::census(counts, cap, |lane| self.lane(lane))
+    }
+}
+
+impl Inspect for Postgres {
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
+        Box::pin(self.read_job(id))
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
+        Box::pin(self.list(filter))
+    }
+
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
+        Box::pin(async move {
+            let rows = self.conn().await?.query(include_str!("sql/inspect_history.sql"), &[&id.0]).await?;
+            let attempt = |row: &Row| Attempt {
+                epoch: Epoch(row.get(0)),
+                worker: WorkerId(row.get(1)),
+                started_at: Time(row.get(2)),
+                ended_at: Time(row.get(3)),
+                failure: pick::failure(Some(row.get(4))).expect("there is text"),
+            };
+            Ok(rows.iter().map(attempt).collect())
+        })
+    }
+
+    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
+        Box::pin(self.count_jobs(cap))
+    }
+
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
+        Box::pin(async move {
+            let rows = self.conn().await?.query(include_str!("sql/inspect_workers.sql"), &[]).await?;
+            let view = |row: &Row| WorkerView {
+                id: WorkerId(row.get(0)),
+                name: row.get(1),
+                beacon: row.get(2),
+                alive: row.get::<_, i16>(3) == ALIVE,
+                lease_until: Time(row.get(4)),
+                claims: row.get::<_, i64>(5) as u64,
+            };
+            Ok(rows.iter().map(view).collect())
+        })
+    }
+
+    fn schema(&self) -> Fut<'_, SchemaState> {
+        Box::pin(migrate::read(&self.shared.options))
+    }
+
+    fn bytes(&self) -> Fut<'_, u64> {
+        Box::pin(async move {
+            let rows = self.conn().await?.query(include_str!("sql/inspect_bytes.sql"), &[]).await?;
+            Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+        })
+    }
+
+    fn clock(&self) -> Fut<'_, Time> {
+        Box::pin(async move {
+            let rows = self.conn().await?.query(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+            rows.first()
+                .map(|row| Time(row.get(0)))
+                .ok_or_else(|| Error::Fault("the clock answered nothing".into()))
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! Workers: enlisting, renewing, handing back, retiring.
+
+use windlass_model::{Epoch, JobId, WorkerId};
+
+use super::{Postgres, SPAN, conn::Guard, micros, span};
+use crate::{Beat, Error, NewWorker, Now, Renewal};
+
+pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
+    let conn = store.conn().await?;
+    let wrote = conn
+        .execute(
+            include_str!("sql/enlist.sql"),
+            &[&micros(now), &worker.id.0, &worker.name, &worker.beacon, &span(worker.lease)],
+        )
+        .await?;
+    Ok(wrote == 1)
+}
+
+pub(super) async fn renew(store: &Postgres, now: Now, beat: &Beat) -> Result<Renewal, Error> {
+    let settled: Vec<i64> = beat.settled.iter().map(|number| number.0).collect();
+    let joined: Vec<i64> = beat.joined.iter().map(|number| number.0).collect();
+    let conn = store.conn().await?;
+    let rows = conn
+        .query(
+            include_str!("sql/renew.sql"),
+            &[&micros(now), &beat.worker.0, &span(beat.lease), &settled, &joined],
+        )
+        .await?;
+    Ok(rows.first().map_or(Renewal::Lost, |row| Renewal::Held { lapsed: row.get(0) }))
+}
+
+pub(super) async fn release(store: &Postgres, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    hand_back(&store.conn().await?, jobs.to_vec()).await
+}
+
+async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<usize, Error> {
+    jobs.sort_unstable();
+    let ids: Vec<_> = jobs.iter().map(|(id, _)| id.0).collect();
+    let epochs: Vec<i32> = jobs.iter().map(|(_, epoch)| epoch.0).collect();
+    let rows =
+        conn.query(include_str!("sql/release.sql"), &[&ids, &epochs, &SPAN, &conn.gate_writer]).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+}
+
+pub(super) async fn retire(store: &Postgres, worker: WorkerId) -> Result<usize, Error> {
+    let conn = store.conn().await?;
+    conn.begin().await?;
+    let work = async {
+        if conn.execute(include_str!("sql/retire.sql"), &[&worker.0]).await? == 0 {
+            return Ok(0);
+        }
+        let rows = conn.query(include_str!("sql/retire_claims.sql"), &[&worker.0]).await?;
+        let mut jobs = Vec::new();
+        for row in rows {
+            let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));
+            jobs.extend(ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch)));
+        }
+        hand_back(&conn, jobs).await
+    };
+    let released: Result<usize, Error> = work.await;
+    match &released {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    released
+}

@@ -1,0 +1,303 @@
+//! The store in PostgreSQL.
+//!
+//! Verbs are single statements over arrays, prepared once per connection, so a batch is one round trip however
+//! large it is; the few that need several share a transaction and are pipelined. What a statement writes
+//! besides the job's own row hangs on the rows its guarded update returned: nothing of a fenced change is
+//! ever written.
+//!
+//! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
+
+mod claim;
+mod commit;
+mod conn;
+mod inspect;
+mod lease;
+mod migrate;
+mod reap;
+mod submit;
+mod timers;
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use windlass_model::{Change, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId};
+
+use crate::{
+    Ask, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, SchemaState,
+    Store, Sweep,
+    intern::{Lane, Lanes},
+};
+use conn::{Guard, Pool};
+
+/// How to reach a database.
+#[derive(Clone, Debug)]
+pub struct Options {
+    config: tokio_postgres::Config,
+    schema: String,
+    migrate: bool,
+    limits: Limits,
+    connections: usize,
+    patience: Duration,
+}
+
+impl Options {
+    /// The database at `url`, e.g. `postgres://user@host/database?schema=windlass`. The schema's name is taken
+    /// from the `schema` parameter, and is `windlass` without it.
+    pub fn parse(url: &str) -> Result<Options, Error> {
+        let (url, schema) = take_schema(url);
+        let config = url.parse::<tokio_postgres::Config>().map_err(|e| {
+            Error::Config(format!(
+                "the PostgreSQL address is not valid ({e}); use postgres://USER@HOST/DATABASE"
+            ))
+        })?;
+        let options = Options {
+            config,
+            schema: "windlass".to_owned(),
+            migrate: true,
+            limits: Limits::default(),
+            connections: 8,
+            // Longer than any batch takes, shorter than a lease.
+            patience: Duration::from_secs(10),
+        };
+        schema.map_or(Ok(options.clone()), |schema| options.schema(&schema))
+    }
+
+    /// The PostgreSQL schema that holds the tables.
+    pub fn schema(mut self, schema: &str) -> Result<Options, Error> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if schema.is_empty() || schema.len() > 60 || !schema.chars().all(plain) || schema.starts_with("pg_") {
+            return Err(Error::Config(format!(
+                "{schema:?} cannot be the schema's name; use up to 60 lower-case letters, digits and underscores, \
+                 not beginning with pg_"
+            )));
+        }
+        self.schema = schema.to_owned();
+        Ok(self)
+    }
+
+    /// Whether to bring the schema up to date.
+    pub fn migrate(mut self, migrate: bool) -> Options {
+        self.migrate = migrate;
+        self
+    }
+
+    /// What may be submitted.
+    pub fn limits(mut self, limits: Limits) -> Options {
+        self.limits = limits;
+        self
+    }
+
+    /// How many connections this handle may open.
+    pub fn connections(mut self, connections: usize) -> Options {
+        self.connections = connections.max(1);
+        self
+    }
+
+    /// How long to wait for an answer before giving up with [`Error::Unavailable`].
+    pub fn patience(mut self, patience: Duration) -> Options {
+        self.patience = patience;
+        self
+    }
+}
+
+/// Takes the `schema` parameter out of an address.
+fn take_schema(url: &str) -> (String, Option<String>) {
+    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
+    let (mine, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|p| p.starts_with("schema="));
+    let schema = mine.first().map(|p| p["schema=".len()..].to_owned());
+    let rest = rest.join("&");
+    (if rest.is_empty() { base.to_owned() } else { format!("{base}?{rest}") }, schema)
+}
+
+/// The store in PostgreSQL; cloning shares its connections.
+#[derive(Clone)]
+pub struct Postgres {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    pool: Pool,
+    lanes: Lanes,
+    statements: Arc<AtomicU64>,
+}
+
+/// What priorities are multiplied with; see [`windlass_model::rank`].
+const SPAN: i64 = windlass_model::rank::AGEING_SPAN.as_micros() as i64;
+
+impl Postgres {
+    /// Connects, making the schema if needed.
+    pub async fn open(options: Options) -> Result<Postgres, Error> {
+        migrate::prepare(&options).await?;
+        let statements = Arc::new(AtomicU64::new(0));
+        let pool = Pool::new(options.clone(), Arc::clone(&statements));
+        let store =
+            Postgres { shared: Arc::new(Shared { options, pool, lanes: Lanes::default(), statements }) };
+        store.read_lanes(&store.conn().await?).await?;
+        Ok(store)
+    }
+
+    /// Takes the schema to `target` (`None` is the newest).
+    pub async fn migrate(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
+        migrate::to(options, target).await
+    }
+
+    async fn conn(&self) -> Result<Guard<'_>, Error> {
+        self.shared.pool.get().await
+    }
+
+    /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
+    async fn intern<'a>(&self, names: impl Iterator<Item = (&'a str, &'a KindVersion)>) -> Result<(), Error> {
+        let unknown: BTreeSet<_> = names.filter(|(q, k)| self.shared.lanes.get(q, k).is_none()).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let queues: Vec<&str> = unknown.iter().map(|(queue, _)| *queue).collect();
+        let kinds: Vec<&str> = unknown.iter().map(|(_, kind)| kind.kind.as_str()).collect();
+        let versions: Vec<i32> = unknown.iter().map(|(_, kind)| kind.version).collect();
+        let conn = self.conn().await?;
+        conn.execute(include_str!("sql/intern_queue.sql"), &[&queues]).await?;
+        conn.execute(include_str!("sql/intern_kind.sql"), &[&kinds]).await?;
+        conn.execute(include_str!("sql/intern_lane.sql"), &[&queues, &kinds, &versions]).await?;
+        self.read_lanes(&conn).await
+    }
+
+    async fn read_lanes(&self, conn: &Guard<'_>) -> Result<(), Error> {
+        for row in conn.query(include_str!("sql/intern_read.sql"), &[]).await? {
+            let kind = KindVersion { kind: row.get(4), version: row.get(5) };
+            let (id, queue_id, kind_id) = (row.get(0), row.get(1), row.get(2));
+            self.shared.lanes.add(Lane { id, queue_id, kind_id, queue: row.get(3), kind });
+        }
+        for row in conn.query(include_str!("sql/intern_queues.sql"), &[]).await? {
+            self.shared.lanes.add_queue(row.get(1), row.get(0));
+        }
+        Ok(())
+    }
+
+    /// What lanes' numbers stand for is known afterwards, though another process may have made them.
+    async fn know_lanes(&self, conn: &Guard<'_>, mut ids: impl Iterator<Item = i32>) -> Result<(), Error> {
+        if ids.any(|id| self.shared.lanes.by_id(id).is_none()) {
+            self.read_lanes(conn).await?;
+        }
+        Ok(())
+    }
+
+    fn lane(&self, id: i32) -> Result<Lane, Error> {
+        let lane = self.shared.lanes.by_id(id);
+        lane.ok_or_else(|| Error::Fault(format!("a job is in lane {id}, which is not in the lanes table")))
+    }
+}
+
+/// A moment as a parameter: null is the server's clock.
+fn micros(now: Now) -> Option<i64> {
+    now.map(Time::micros)
+}
+
+/// A span as a parameter.
+fn span(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}
+
+impl Store for Postgres {
+    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+        Box::pin(lease::enlist(self, now, worker))
+    }
+
+    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+        Box::pin(submit::submit(self, now, jobs, born))
+    }
+
+    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+        Box::pin(claim::claim(self, now, ask))
+    }
+
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+        Box::pin(commit::commit(self, now, changes))
+    }
+
+    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+        Box::pin(lease::renew(self, now, beat))
+    }
+
+    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+        Box::pin(reap::reap(self, now, sweep))
+    }
+
+    fn release<'a>(&'a self, _now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+        Box::pin(lease::release(self, jobs))
+    }
+
+    fn retire<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
+        Box::pin(lease::retire(self, worker))
+    }
+
+    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
+        Box::pin(timers::due(self, now, limit))
+    }
+
+    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+        Box::pin(timers::gate(self, queues))
+    }
+
+    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+        Box::pin(inspect::ended(self, ids))
+    }
+
+    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
+        // Connections are driven by the runtime that opened them, so another thread needs its own.
+        let statements = Arc::clone(&self.shared.statements);
+        let options = self.shared.options.clone();
+        let pool = Pool::new(options.clone(), Arc::clone(&statements));
+        let other =
+            Postgres { shared: Arc::new(Shared { options, pool, lanes: Lanes::default(), statements }) };
+        let other: Arc<dyn Store> = Arc::new(other);
+        Box::pin(std::future::ready(Ok(other)))
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        self
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.shared.options.limits
+    }
+
+    fn beacon_dir(&self) -> Option<PathBuf> {
+        let options = &self.shared.options;
+        let host = options.config.get_hosts().first().map(|host| format!("{host:?}")).unwrap_or_default();
+        let port = options.config.get_ports().first().copied().unwrap_or(5432);
+        let name =
+            format!("{host}-{port}-{}-{}", options.config.get_dbname().unwrap_or_default(), options.schema);
+        let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        Some(std::env::temp_dir().join("windlass-workers").join(plain))
+    }
+
+    fn statements(&self) -> u64 {
+        self.shared.statements.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_read_from_the_address_and_checked() {
+        let options = Options::parse("postgres://u@h/db?schema=jobs&connect_timeout=3").expect("valid");
+        assert_eq!(options.schema, "jobs");
+        assert_eq!(options.config.get_connect_timeout(), Some(&Duration::from_secs(3)));
+        assert!(
+            Options::parse("postgres://u@h/db?schema=Jobs").unwrap_err().to_string().contains("lower-case")
+        );
+        assert!(
+            Options::parse("postgres://u@h:x/db").unwrap_err().to_string().contains("postgres://USER@HOST")
+        );
+    }
+}

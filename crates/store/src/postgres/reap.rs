@@ -1,0 +1,142 @@
+//! Returning the jobs of lost workers.
+
+use std::collections::HashMap;
+
+use windlass_model::{
+    Epoch, JobId, Reason, Time, WorkerId,
+    crash::{Fate, after_death},
+};
+
+use super::{Postgres, SPAN, conn::Guard, micros};
+use crate::{
+    Error, Now, Reaped, Sweep,
+    memory::lost,
+    pick::{self, DEADLINE, FAILED},
+};
+
+pub(super) async fn reap(store: &Postgres, now: Now, sweep: &Sweep) -> Result<Reaped, Error> {
+    let conn = store.conn().await?;
+    conn.begin().await?;
+    let reaped = walk(&conn, now, sweep).await;
+    match &reaped {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    reaped
+}
+
+/// What is known of a claim of a dead worker.
+#[derive(Clone, Copy)]
+struct Claim {
+    worker: WorkerId,
+    alone: bool,
+    claimed_at: Time,
+}
+
+async fn walk(conn: &Guard<'_>, now: Now, sweep: &Sweep) -> Result<Reaped, Error> {
+    let named: Vec<i64> = sweep.dead.iter().map(|worker| worker.0).collect();
+    let dead =
+        conn.query(include_str!("sql/reap_worker.sql"), &[&micros(now), &named, &sweep.lapsed]).await?;
+    let mut reaped =
+        Reaped { workers: dead.iter().map(|row| WorkerId(row.get(0))).collect(), ..Reaped::default() };
+    reaped.workers.sort_unstable();
+
+    let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
+    let mut claims: HashMap<(JobId, Epoch), Claim> = HashMap::new();
+    for row in conn.query(include_str!("sql/reap_claims.sql"), &[&limit]).await? {
+        let claim = Claim { worker: WorkerId(row.get(0)), alone: row.get(2), claimed_at: Time(row.get(3)) };
+        let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(4), row.get(5));
+        for pair in ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch)) {
+            claims.insert(pair, claim);
+        }
+    }
+    if !claims.is_empty() {
+        return_jobs(conn, now, &claims, sweep.crashes, &mut reaped).await?;
+    }
+    let rows = conn.query(include_str!("sql/reap_gone.sql"), &[]).await?;
+    reaped.more = rows.first().is_some_and(|row| row.get(0));
+    Ok(reaped)
+}
+
+async fn return_jobs(
+    conn: &Guard<'_>,
+    now: Now,
+    claims: &HashMap<(JobId, Epoch), Claim>,
+    cap: u16,
+    reaped: &mut Reaped,
+) -> Result<(), Error> {
+    let ids: Vec<_> = claims.keys().map(|(id, _)| id.0).collect();
+    let mut fates = Fates::default();
+    for row in conn.query(include_str!("sql/reap_job.sql"), &[&ids]).await? {
+        let pair = (JobId(row.get(0)), Epoch(row.get(1)));
+        if let Some(claim) = claims.get(&pair) {
+            let (deaths, crashes) = (row.get::<_, i16>(2) as u16, row.get::<_, i16>(3) as u16);
+            fates.push(pair, claim, after_death(deaths, crashes, claim.alone, cap));
+        }
+    }
+    if fates.id.is_empty() {
+        return Ok(());
+    }
+    let rows = conn
+        .query(
+            include_str!("sql/reap_return.sql"),
+            &[
+                &micros(now),
+                &fates.id,
+                &fates.epoch,
+                &fates.deaths,
+                &fates.crashes,
+                &fates.poison,
+                &fates.worker,
+                &fates.claimed_at,
+                &fates.failure,
+                &pick::reason_number(Reason::Poison),
+                &SPAN,
+                &conn.gate_writer,
+            ],
+        )
+        .await?;
+    for row in rows {
+        let count = row.get::<_, i64>(1) as usize;
+        if row.get::<_, i16>(0) == FAILED {
+            reaped.poisoned += count;
+            let (at, jobs): (Option<Vec<i64>>, Option<Vec<uuid::Uuid>>) = (row.get(2), row.get(3));
+            if let (Some(at), Some(jobs)) = (at, jobs) {
+                conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &jobs, &DEADLINE]).await?;
+            }
+        } else {
+            reaped.returned += count;
+        }
+    }
+    Ok(())
+}
+
+/// Decisions, as arrays.
+#[derive(Default)]
+struct Fates {
+    id: Vec<uuid::Uuid>,
+    epoch: Vec<i32>,
+    deaths: Vec<i16>,
+    crashes: Vec<i16>,
+    poison: Vec<bool>,
+    worker: Vec<i64>,
+    claimed_at: Vec<i64>,
+    failure: Vec<String>,
+}
+
+impl Fates {
+    fn push(&mut self, (id, epoch): (JobId, Epoch), claim: &Claim, fate: Fate) {
+        let (deaths, crashes, poison) = match fate {
+            Fate::Suspect { deaths, crashes } => (deaths, crashes, false),
+            Fate::Poison { deaths, crashes } => (deaths, crashes, true),
+        };
+        self.id.push(id.0);
+        self.epoch.push(epoch.0);
+        self.deaths.push(i16::try_from(deaths).unwrap_or(i16::MAX));
+        self.crashes.push(i16::try_from(crashes).unwrap_or(i16::MAX));
+        self.poison.push(poison);
+        self.worker.push(claim.worker.0);
+        self.claimed_at.push(claim.claimed_at.micros());
+        self.failure.push(pick::failure_text(&lost(claim.worker, claim.alone)));
+    }
+}

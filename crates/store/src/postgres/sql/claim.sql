@@ -1,0 +1,38 @@
+-- Takes up to $6 ready jobs of the one lane in $4, by rank, and records them under one number. Walks the primary key
+-- of ready, then of jobs; skips places that another claim is taking. Locks: worker (share), ready.
+-- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
+-- before (then nothing is taken: see claim_repeat), whether suspects wait in the lanes $5, and the jobs.
+with clock as materialized (
+    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
+), me as materialized (
+    select w.id, w.lease_until > clock.now as holds from workers w, clock where w.id = $2 and w.life = 0 for share of w
+), settled as (
+    delete from claims where worker = $2 and number = any($7::int8[]) and exists (select from me where holds)
+), before as materialized (
+    select 1 from claims where worker = $2 and number = $3
+), locked as materialized (
+    select r.ctid, r.rank, r.job from ready r
+    where r.lane = ($4::int4[])[1] and exists (select from me where holds) and not exists (select from before)
+    order by r.rank, r.job
+    limit $6::int8
+    for update skip locked
+), taken as (
+    delete from ready where ctid = any (array(select ctid from locked)) returning rank, job
+), got as materialized (
+    select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
+           j.codec, j.input
+    from taken t join jobs j on j.id = t.job
+    order by t.rank, j.id
+), recorded as (
+    insert into claims (worker, number, alone, claimed_at, jobs, epochs)
+    select $2, $3, $8, clock.now, array_agg(got.id), array_agg(got.epoch) from got, clock group by clock.now
+)
+select exists (select from me), exists (select from me where holds), exists (select from before),
+       exists (select 1 from unnest($5::int4[]) as l (lane)
+               cross join lateral (
+                   select 1 from ready r
+                   where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
+               ) s),
+       got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
+       got.settings, got.codec, got.input
+from (select 1) as always left join got on true

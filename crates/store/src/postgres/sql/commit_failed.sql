@@ -1,0 +1,19 @@
+-- Ends jobs badly or by their own wish, those whose epoch and rev are their change's, and keeps the attempts.
+-- Walks the primary key of jobs. Answers the ids it wrote.
+with clock as materialized (
+    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
+), wrote as (
+    update jobs j
+    set state = c.state, trouble = c.state, rev = j.rev + 1, rev_epoch = j.epoch, worker = c.worker,
+        started_at = c.started_at, finished_at = clock.now, reason = c.reason, failure = c.failure,
+        attempts = j.attempts + c.counts
+    from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int2[], $8::int2[],
+                       $9::text[], $10::int4[])
+         as c (id, epoch, rev, worker, started_at, state, reason, failure, counts)
+    where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
+    returning j.id, c.epoch, c.worker, c.started_at, c.failure
+), kept as (
+    insert into attempts (job, epoch, worker, started_at, ended_at, failure)
+    select wrote.id, wrote.epoch, wrote.worker, wrote.started_at, clock.now, wrote.failure from wrote, clock
+)
+select id from wrote

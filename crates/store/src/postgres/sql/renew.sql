@@ -1,0 +1,14 @@
+-- Lengthens a lease and says whether there is someone to reap. A dead worker stays dead. Forgets settled claims and
+-- notes which no longer run alone.
+with clock as materialized (
+    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
+), held as (
+    update workers w set lease_until = clock.now + $3::int8 from clock where w.id = $2 and w.life = 0 returning w.id
+), settled as (
+    delete from claims where worker = $2 and number = any($4::int8[])
+), joined as (
+    update claims set alone = false
+    where worker = $2 and number = any($5::int8[]) and number <> all ($4::int8[])
+)
+select exists (select from workers w, clock where w.id <> $2 and ((w.life = 0 and w.lease_until <= clock.now) or w.life = 1))
+from held

@@ -1,0 +1,56 @@
+//! Workers: enlisting, renewing, handing back, retiring.
+
+use rusqlite::params;
+use windlass_model::{Epoch, JobId, Time, WorkerId, rank::rank};
+
+use super::{Tx, unpack};
+use crate::{Beat, Error, NewWorker, Now, Renewal};
+
+pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
+    let lease_until = tx.now(now).plus(worker.lease).micros();
+    let params = params![worker.id.0, worker.name, worker.beacon, lease_until];
+    Ok(tx.run(include_str!("sql/enlist.sql"), params)? == 1)
+}
+
+pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error> {
+    let now = tx.now(now);
+    for number in &beat.settled {
+        tx.run(include_str!("sql/claim_settle.sql"), [beat.worker.0, number.0])?;
+    }
+    for number in &beat.joined {
+        tx.run(include_str!("sql/renew_joined.sql"), [beat.worker.0, number.0])?;
+    }
+    let params = params![beat.worker.0, now.plus(beat.lease).micros(), now.micros()];
+    let lapsed = tx.one(include_str!("sql/renew.sql"), params, |row| row.get(0))?;
+    Ok(lapsed.map_or(Renewal::Lost, |lapsed| Renewal::Held { lapsed }))
+}
+
+pub(super) fn release(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
+    let mut released = 0;
+    for (id, epoch) in jobs {
+        let row = tx.one(include_str!("sql/release.sql"), params![id.as_bytes(), epoch.0], |row| {
+            Ok((row.get::<_, i32>(0)?, row.get::<_, i16>(1)?, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
+        })?;
+        if let Some((lane, priority, due_at, suspect)) = row {
+            tx.make_ready(&tx.store.lane(tx, lane)?, suspect, rank(Time(due_at), priority), *id)?;
+            released += 1;
+        }
+    }
+    Ok(released)
+}
+
+pub(super) fn retire(tx: &Tx<'_>, worker: WorkerId) -> Result<usize, Error> {
+    if tx.run(include_str!("sql/retire.sql"), [worker.0])? == 0 {
+        return Ok(0);
+    }
+    let mut statement = tx.prepare(include_str!("sql/retire_claims.sql"))?;
+    let claims = statement
+        .query_map([worker.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut released = 0;
+    for (number, jobs) in claims {
+        released += release(tx, &unpack(&jobs)?)?;
+        tx.run(include_str!("sql/claim_settle.sql"), [worker.0, number])?;
+    }
+    Ok(released)
+}

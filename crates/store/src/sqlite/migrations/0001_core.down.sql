@@ -1,0 +1,12 @@
+drop table gates;
+drop table attempts;
+drop table claims;
+drop table workers;
+drop table timers;
+drop table ready;
+drop table tags;
+drop table jobs;
+drop table lanes;
+drop table kinds;
+drop table queues;
+drop table meta;

@@ -1,0 +1,2 @@
+-- Takes a worker on, unless the name is taken.
+insert into workers (id, name, beacon, lease_until) values (?1, ?2, ?3, ?4) on conflict do nothing

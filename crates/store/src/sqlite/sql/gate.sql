@@ -1,0 +1,2 @@
+-- The versions of all gates.
+select queue, version from gates

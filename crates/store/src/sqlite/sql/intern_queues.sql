@@ -1,0 +1,2 @@
+-- All queues with their names.
+select id, name from queues

@@ -1,0 +1,2 @@
+-- A claimed job whose worker is dead, if it is still claimed under that epoch.
+select lane, priority, due_at, deaths, crashes, deadline_at from jobs where id = ?1 and epoch = ?2 and state = 0

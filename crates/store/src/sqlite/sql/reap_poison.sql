@@ -1,0 +1,4 @@
+-- Fails a job that killed its workers.
+update jobs
+set state = 2, trouble = 2, epoch = epoch + 1, deaths = ?2, crashes = ?3, failure = ?4, reason = ?5, finished_at = ?6
+where id = ?1

@@ -1,0 +1,4 @@
+-- Lengthens a lease and says whether there is someone to reap. A dead worker stays dead.
+update workers set lease_until = ?2
+where id = ?1 and life = 0
+returning exists (select 1 from workers where (life = 0 and lease_until <= ?3) or life = 1)

@@ -1,0 +1,2 @@
+-- The digest of a job that was in the way of a submit, by its id.
+select digest from jobs where id = ?1

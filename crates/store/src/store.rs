@@ -1,0 +1,262 @@
+//! The first door: the verbs by which work moves.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use windlass_model::{
+    Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, Payload, Reason, State,
+    Submitted, Time, Verdict, WorkerId,
+};
+
+use crate::{Error, Inspect};
+
+/// A verb under way.
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// The moment a verb takes place: `None` is the database's own clock, which is what everything but a test
+/// passes.
+pub type Now = Option<Time>;
+
+/// The pseudo-queue whose gate moves when a timer is set.
+pub const TIMER_GATE: &str = "";
+
+/// The verbs by which work moves. All of them are safe to call from many processes at once, and all may be
+/// repeated blindly after [`Error::Unavailable`]: a repeat finds what the lost call did.
+pub trait Store: Send + Sync + 'static {
+    /// Takes a worker on, with a lease of `worker.lease` from now.
+    ///
+    /// After it returns `true`, the worker may claim. `false`: the name is taken, draw another. A crash
+    /// before: nothing is there. A crash after: the lease runs out and the worker is reaped, with nothing
+    /// to return.
+    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
+
+    /// Puts jobs in, all of them in one transaction, and says of each what became of it, in order.
+    ///
+    /// Jobs due now are in the ready set afterwards (or, with `born`, claimed by that worker under that
+    /// claim number, if its lease is good and they are `New`); later ones are among the timers. An id that
+    /// is there with the same digest is `Repeated`; a key that is there is `Existing`; the second of two
+    /// equal ids or keys in one call is answered likewise. One invalid job refuses the call with
+    /// [`Error::Invalid`] and nothing is written.
+    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>>;
+
+    /// Takes up to `ask.limit` ready jobs of one queue, of the kinds named, by rank, in one transaction;
+    /// jobs that another claim is taking at the same moment are skipped.
+    ///
+    /// Cost is proportional to the batch, however many jobs there are. The claim is recorded under
+    /// `ask.number`; the same number again is answered with those jobs of it that are still claimed under
+    /// it, and takes no more. Fails with [`Error::Dead`] once the worker has been declared dead, and
+    /// with [`Error::Unavailable`] while its lease has run out (renew first). Claims named in
+    /// `ask.settled` are forgotten: the worker says that none of their jobs is still with it.
+    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul>;
+
+    /// Writes what attempts ask for: the only way an attempt writes. One transaction; each change is
+    /// applied or refused on its own, answers in order.
+    ///
+    /// A change is applied if the job's epoch and revision are those it names and the job has not ended;
+    /// then the job's revision is one higher, and of everything the change asks either all or nothing is
+    /// there. If the revision is one higher already and this epoch wrote it, the answer is `Committed` and
+    /// nothing is written. Otherwise `Fenced`. A change that the database refuses for its data is found
+    /// by bisection and answered `Refused`; its batch-mates commit. There is at most one change per job in
+    /// a call.
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+
+    /// Lengthens a worker's lease to `beat.lease` from now, and says whether other workers' leases have run
+    /// out. A worker declared dead stays dead. Forgets settled claims and the aloneness of `beat.joined`
+    /// (claims that ran alone and no longer do).
+    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal>;
+
+    /// Declares workers dead (those named, and with `sweep.lapsed` those whose lease has run out) and
+    /// returns the jobs in their claims to the ready set as suspects, or fails them as poison, at most
+    /// `sweep.limit` claims a call. Every returned job's epoch is raised. Call again while `more`.
+    ///
+    /// After an outage of the database every lease looks run out: whoever calls judges leases only after
+    /// having renewed without a gap for one full lease itself.
+    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped>;
+
+    /// Hands claimed jobs back, without counting an attempt: their epoch is raised and they are ready
+    /// again where they stood in line. Pairs whose epoch is not the job's are passed over. Answers how many
+    /// were handed back.
+    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize>;
+
+    /// Ends a worker's service: whatever is in its claims still is handed back as by [`Store::release`].
+    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
+
+    /// Fires up to `limit` due timers: scheduled jobs become ready, jobs past their deadline fail.
+    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due>;
+
+    /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
+    /// timer was set). Read it before the claim it guards. Compare for equality only.
+    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>>;
+
+    /// How those of the jobs that have ended did end; `None` for the others and `Some(Gone)` for unknown
+    /// ones, in order.
+    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>>;
+
+    /// The same store through connections of its own, for use from another thread and runtime; what one
+    /// thread blocks does not hold up the other.
+    fn sibling(&self) -> Fut<'_, Arc<dyn Store>>;
+
+    /// The second door.
+    fn inspect(&self) -> &dyn Inspect;
+
+    /// What may be submitted.
+    fn limits(&self) -> &Limits;
+
+    /// Where a worker on this machine may keep a lock file by which others here see at once that it died;
+    /// the text names the place so that only processes that mean the same file compare it.
+    fn beacon_dir(&self) -> Option<std::path::PathBuf>;
+
+    /// Statements sent to the database by this handle since it was opened, transaction brackets included.
+    fn statements(&self) -> u64;
+}
+
+/// A worker that enlists.
+#[derive(Clone, Debug)]
+pub struct NewWorker {
+    /// A fresh name.
+    pub id: WorkerId,
+    /// What people know it by, e.g. host and process number.
+    pub name: String,
+    /// The lock file that the worker's process holds while it lives; see [`Store::beacon_dir`].
+    pub beacon: Option<String>,
+    /// How long it may go without renewing.
+    pub lease: Duration,
+}
+
+/// By whom jobs are claimed as they are submitted.
+#[derive(Clone, Copy, Debug)]
+pub struct Born {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its number for this claim.
+    pub number: ClaimNo,
+}
+
+/// What a worker wants to claim.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// The worker's number for this claim.
+    pub number: ClaimNo,
+    /// From which queue.
+    pub queue: String,
+    /// Which kinds and versions it serves.
+    pub kinds: Arc<[KindVersion]>,
+    /// How many at most.
+    pub limit: usize,
+    /// Whether to take a suspect (see [`windlass_model::crash`]) instead of ordinary jobs; then `limit` is 1.
+    pub alone: bool,
+    /// Claims of this worker with nothing left in them.
+    pub settled: Vec<ClaimNo>,
+}
+
+/// What a claim brought.
+#[derive(Clone, Debug, Default)]
+pub struct Haul {
+    /// The jobs, by rank.
+    pub jobs: Vec<Claimed>,
+    /// Whether suspects of these kinds wait in this queue.
+    pub suspects: bool,
+}
+
+/// A renewal.
+#[derive(Clone, Debug)]
+pub struct Beat {
+    /// Who renews.
+    pub worker: WorkerId,
+    /// How long from now the lease is to run.
+    pub lease: Duration,
+    /// Claims of this worker with nothing left in them.
+    pub settled: Vec<ClaimNo>,
+    /// Claims that ran alone and do so no longer.
+    pub joined: Vec<ClaimNo>,
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Renewal {
+    /// The lease runs on.
+    Held {
+        /// Whether there are workers to reap.
+        lapsed: bool,
+    },
+    /// The worker was declared dead: all its claims are void, and it must enlist anew.
+    Lost,
+}
+
+/// What a reaper asks for.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Workers known to be dead, whatever their lease says.
+    pub dead: Vec<WorkerId>,
+    /// Whether those whose lease has run out are dead.
+    pub lapsed: bool,
+    /// How many claims to walk at most.
+    pub limit: usize,
+    /// How many deaths alone make a job poison.
+    pub crashes: u16,
+}
+
+/// What a reaper did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Workers declared dead by this call.
+    pub workers: Vec<WorkerId>,
+    /// Jobs that went back to the ready set.
+    pub returned: usize,
+    /// Jobs that failed as poison.
+    pub poisoned: usize,
+    /// Whether claims of dead workers are left.
+    pub more: bool,
+}
+
+/// What [`Store::due`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Jobs that became ready.
+    pub woken: usize,
+    /// Jobs that failed because their deadline passed.
+    pub expired: usize,
+    /// When the next timer is due; in the past if the limit cut this call short.
+    pub next_at: Option<Time>,
+    /// The store's clock at this call.
+    pub now: Time,
+}
+
+/// How a job ended.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ended {
+    /// With an output.
+    Done(Payload),
+    /// Badly.
+    Failed {
+        /// Why.
+        reason: Reason,
+        /// The last error.
+        failure: Failure,
+    },
+    /// By request.
+    Cancelled(Failure),
+    /// There is no such job; it was pruned or never submitted.
+    Gone,
+}
+
+impl Ended {
+    /// Puts together what a backend stores; `None` for a job that has not ended.
+    pub(crate) fn from_parts(
+        state: State,
+        reason: Option<Reason>,
+        failure: Option<Failure>,
+        output: Option<Payload>,
+    ) -> Option<Ended> {
+        let failure = || failure.unwrap_or_else(|| Failure::stop("no error was kept"));
+        match state {
+            State::Done => Some(Ended::Done(output.unwrap_or_default())),
+            State::Failed => {
+                Some(Ended::Failed { reason: reason.unwrap_or(Reason::Stopped), failure: failure() })
+            }
+            State::Cancelled => Some(Ended::Cancelled(failure())),
+            State::Scheduled | State::Ready | State::Running => None,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The suite on the memory store.
+
+use std::sync::Arc;
+
+use windlass_store::{Store, memory::Memory};
+
+async fn open() -> ((), Arc<dyn Store>) {
+    ((), Arc::new(Memory::new()))
+}
+
+windlass_store::conformance!(open);
+
+/// The reference against itself: the sequences themselves must be sound.
+#[test]
+fn random_sequences_agree_with_the_reference() {
+    windlass_store::conformance::agree::random(256, open);
+}

@@ -1,0 +1,42 @@
+//! The suite on PostgreSQL, and what only a server can suffer. A machine without PostgreSQL fails it.
+
+mod trouble;
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU32, Ordering},
+};
+
+use windlass_cluster::Cluster;
+use windlass_store::{
+    Store,
+    postgres::{Options, Postgres},
+};
+
+/// One server for all tests of this process. It is never dropped: its watcher ends it when the process has.
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        // The suite is about logic, not about the disk, and every sibling brings connections of its own.
+        let builder = Cluster::builder().setting("fsync", "off").setting("max_connections", 400);
+        builder.start().unwrap_or_else(|error| panic!("PostgreSQL is needed for these tests: {error}"))
+    })
+}
+
+/// Options for a schema that nobody uses yet.
+fn fresh() -> Options {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let schema = format!("case_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    Options::parse(&cluster().url()).and_then(|options| options.schema(&schema)).expect("an address")
+}
+
+async fn open() -> ((), Arc<dyn Store>) {
+    ((), Arc::new(Postgres::open(fresh()).await.expect("open")))
+}
+
+windlass_store::conformance!(open);
+
+#[test]
+fn random_sequences_agree_with_the_reference() {
+    windlass_store::conformance::agree::random(64, open);
+}

@@ -1,0 +1,134 @@
+//! Trouble that only a server brings: openers at once, schemas too old and too new, refused changes, no server.
+
+use std::sync::Arc;
+
+use windlass_model::{Failure, Outcome, Reason, State, Verdict};
+use windlass_store::{
+    Ask, Error, SchemaState,
+    conformance::kit::*,
+    postgres::{Options, Postgres},
+};
+
+use super::{cluster, fresh};
+
+/// A fresh schema, and its name.
+fn named(name: &str) -> Options {
+    Options::parse(&cluster().url()).and_then(|options| options.schema(name)).expect("an address")
+}
+
+fn sql(statements: &str) -> String {
+    cluster().sql("windlass", statements).expect("sql")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_schema_is_migrated_once_by_many() {
+    for _ in 0..3 {
+        let options = fresh();
+        let opening: Vec<_> = (0..8).map(|_| tokio::spawn(Postgres::open(options.clone()))).collect();
+        for (n, opened) in opening.into_iter().enumerate() {
+            let store: Handle = Arc::new(opened.await.expect("a task").expect("open"));
+            assert_eq!(store.inspect().schema().await.expect("schema"), SchemaState::CURRENT);
+            submit(&store, &[job(n as u32)]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_schema_goes_down_and_up_again() {
+    let options = named("down_and_up");
+    drop(Postgres::open(options.clone()).await.expect("open"));
+    let down = Postgres::migrate(&options, Some(0)).await.expect("down");
+    assert_eq!((down.version, down.latest), (0, SchemaState::CURRENT.latest));
+    let left = sql("select count(*) from pg_class where relnamespace = 'down_and_up'::regnamespace");
+    assert_eq!(left, "0", "nothing is left behind");
+    let error = Postgres::open(options.clone().migrate(false)).await.err().expect("refused");
+    assert!(matches!(error, Error::Schema(_)) && error.to_string().contains("windlass migrate"), "{error}");
+    assert_eq!(Postgres::migrate(&options, None).await.expect("up"), SchemaState::CURRENT);
+    let store: Handle = Arc::new(Postgres::open(options.migrate(false)).await.expect("open"));
+    submit(&store, &[job(1)]).await;
+}
+
+#[tokio::test]
+async fn a_newer_schema_serves_until_it_says_otherwise() {
+    let options = named("newer");
+    drop(Postgres::open(options.clone()).await.expect("open"));
+    let latest = SchemaState::CURRENT.latest;
+    sql(&format!("update newer.meta set version = {}, oldest = {latest}", latest + 1));
+    drop(Postgres::open(options.clone()).await.expect("it serves this binary still"));
+    sql(&format!("update newer.meta set version = {}, oldest = {}", latest + 2, latest + 1));
+    for migrate in [true, false] {
+        let error = Postgres::open(options.clone().migrate(migrate)).await.err().expect("refused");
+        assert!(
+            matches!(error, Error::Schema(_)) && error.to_string().contains("use a newer one"),
+            "{error}"
+        );
+    }
+    assert!(matches!(Postgres::migrate(&options, None).await, Err(Error::Schema(_))));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let nobody = "postgres://windlass@127.0.0.1:1/windlass?connect_timeout=2";
+    let error = Postgres::open(Options::parse(nobody).expect("valid")).await.err().expect("refused");
+    assert!(error.is_retryable(), "{error:?}");
+    let missing = cluster().url_for("no_such_database");
+    let error = Postgres::open(Options::parse(&missing).expect("valid")).await.err().expect("refused");
+    assert!(matches!(error, Error::Config(_)) && error.to_string().contains("no_such_database"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_the_database_refuses_fails_alone() {
+    let store: Handle = Arc::new(Postgres::open(named("poison")).await.expect("open"));
+    sql("create function poison.no() returns trigger language plpgsql as
+         $$ begin raise check_violation using message = 'poison'; end $$;
+         create trigger no before update on poison.jobs for each row
+         when (new.output = 'poison'::bytea) execute function poison.no();
+         create trigger no before insert on poison.attempts for each row
+         when (new.failure::text like '%poison%') execute function poison.no();");
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(0, 500)).await;
+    let taken = claim(&store, at(0), &ask(worker, 1, 500)).await;
+    let outcome = |n: usize| match n {
+        // The first is refused at once, the second only after its row was updated: both leave nothing.
+        123 => done("poison"),
+        321 => Outcome::Retry { after: secs(0), spent: vec![], failure: Failure::retry("poison") },
+        _ if n.is_multiple_of(2) => retry(secs(0), &[]),
+        _ => done("x"),
+    };
+    let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(worker, job, outcome(n))).collect();
+    let verdicts = store.commit(at(1), &batch).await.expect("commit");
+    for (n, verdict) in verdicts.iter().enumerate() {
+        if n == 123 || n == 321 {
+            assert!(matches!(verdict, Verdict::Refused(why) if why.contains("poison")), "{n}: {verdict:?}");
+            let kept = view(&store, id(n as u32)).await;
+            assert_eq!((kept.summary.state, kept.rev.0, kept.epoch.0), (State::Running, 0, 0), "{n}");
+        } else {
+            assert_eq!(*verdict, Verdict::Committed, "{n}");
+        }
+    }
+    assert_eq!((count(&store, State::Ready).await, count(&store, State::Done).await), (250, 248));
+    assert_eq!(store.commit(at(2), &batch).await.expect("commit"), verdicts, "and the same again");
+    let minimal = change(worker, &taken[123], failed(Reason::Refused));
+    assert_eq!(commit(&store, 3, minimal).await, Verdict::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_the_same_few_statements_however_many_jobs_there_are() {
+    let mut counts = Vec::new();
+    for ready in [400, 20_000] {
+        let store: Handle = Arc::new(Postgres::open(fresh()).await.expect("open"));
+        for chunk in jobs(0, ready).chunks(5_000) {
+            submit(&store, chunk).await;
+        }
+        let worker = worker(&store, 1).await;
+        let kinds = [kind(KIND, 1), kind("other", 1)];
+        let wanted = |number| Ask { kinds: kinds.clone().into(), ..ask(worker, number, 100) };
+        // The first claim also learns the lanes.
+        claim(&store, at(0), &wanted(1)).await;
+        let before = store.statements();
+        assert_eq!(claim(&store, at(0), &wanted(2)).await.len(), 100);
+        counts.push(store.statements() - before);
+    }
+    assert_eq!(counts[0], counts[1]);
+    assert!(counts[0] <= 6, "{counts:?}");
+}

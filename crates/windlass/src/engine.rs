@@ -1,0 +1,253 @@
+//! The engine: a store, the kinds it serves, and a worker once it has started.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::de::DeserializeOwned;
+use windlass_model::{JobId, KindVersion, WorkerId, limits::check_name};
+use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Waiters, Worker};
+use windlass_store::{IdSource, Inspect, Store};
+
+use crate::{Error, JobError, Kind, Submit, SubmitAll, SubmitJson, Task, handle::output, task::TaskHandler};
+
+/// Durable work on one store. Cheap to clone; all clones are the same engine.
+///
+/// Opened, it can submit and wait; started, it also works.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    setup: Setup,
+}
+
+struct Shared {
+    url: String,
+    store: Arc<dyn Store>,
+    ids: IdSource,
+    submitter: Arc<Submitter>,
+    waiters: Arc<Waiters>,
+    flights: usize,
+    worker: tokio::sync::Mutex<Option<Worker>>,
+    stats: std::sync::OnceLock<Arc<windlass_runtime::Stats>>,
+}
+
+/// What is to be served once started.
+#[derive(Clone, Default)]
+struct Setup {
+    registry: Registry,
+    /// Into which queue jobs of a kind go unless the submit says otherwise.
+    homes: std::collections::HashMap<String, &'static str>,
+    pools: Vec<(String, Pool)>,
+    config: Config,
+}
+
+impl Engine {
+    /// Opens the store at `url` (`sqlite://path`, `postgres://user@host/database` or `memory:`), making its schema if
+    /// it has none.
+    pub async fn open(url: &str) -> Result<Engine, Error> {
+        let store = windlass_store::open(url, true).await?;
+        Ok(Engine::on(url, store))
+    }
+
+    /// An engine on a store that is open already; `url` is what it is called.
+    pub fn on(url: &str, store: Arc<dyn Store>) -> Engine {
+        // SQLite has one writer; PostgreSQL commits two at once better than one, and gains nothing from three.
+        let flights = if url.starts_with("postgres") { 2 } else { 1 };
+        // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
+        let submitter = Submitter::new(Arc::clone(&store), flights, Duration::from_secs(30));
+        let waiters = Waiters::new(Arc::clone(&store));
+        tokio::spawn(Arc::clone(&waiters).run());
+        let shared = Shared {
+            url: url.to_owned(),
+            store,
+            ids: IdSource::new(),
+            submitter,
+            waiters,
+            flights,
+            worker: Default::default(),
+            stats: Default::default(),
+        };
+        Engine { shared: Arc::new(shared), setup: Setup::default() }
+    }
+
+    /// Serves jobs of a task's kind.
+    pub fn task<T: Task>(mut self) -> Engine {
+        self.setup.homes.insert(T::KIND.to_owned(), T::QUEUE);
+        self.handler(T::KIND, T::VERSION, Arc::new(TaskHandler::<T>::new()))
+    }
+
+    /// Serves jobs of a kind with a handler of your own.
+    pub fn handler(mut self, kind: &str, version: i32, handler: Arc<dyn Handler>) -> Engine {
+        self.setup.registry.add(KindVersion { kind: kind.to_owned(), version }, handler);
+        self
+    }
+
+    /// Serves a queue with a pool of slots. Without any, `default` is served with a default pool.
+    pub fn queue(mut self, queue: impl Into<String>, pool: Pool) -> Engine {
+        let queue = queue.into();
+        self.setup.pools.retain(|(name, _)| *name != queue);
+        self.setup.pools.push((queue, pool));
+        self
+    }
+
+    /// Serves these queues, and no others that were named before.
+    pub fn serve_only(mut self, queues: impl IntoIterator<Item = (String, Pool)>) -> Engine {
+        self.setup.pools.clear();
+        queues.into_iter().fold(self, |engine, (queue, pool)| engine.queue(queue, pool))
+    }
+
+    /// Settings of the worker.
+    pub fn config(mut self, config: Config) -> Engine {
+        self.setup.config = config;
+        self
+    }
+
+    /// Starts to work. Needs at least one kind.
+    pub async fn start(self) -> Result<Engine, Error> {
+        let mut setup = self.setup.clone();
+        if setup.pools.is_empty() {
+            setup.pools.push(("default".to_owned(), Pool::default()));
+        }
+        let kinds = setup.registry.kinds();
+        if kinds.is_empty() {
+            return Err(Error::Setup(
+                "nothing to serve: add a kind with `.task::<T>()` before `.start()`".into(),
+            ));
+        }
+        for kind in &kinds {
+            check_name("kind", &kind.kind)?;
+        }
+        for (queue, _) in &setup.pools {
+            check_name("queue", queue)?;
+        }
+        let shared = &self.shared;
+        let mut running = shared.worker.lock().await;
+        if running.is_some() {
+            return Err(Error::Setup("this engine has been started already".into()));
+        }
+        let worker = Worker::start(
+            Arc::clone(&shared.store),
+            setup.registry,
+            setup.pools,
+            &shared.submitter,
+            Arc::clone(&shared.waiters),
+            shared.flights,
+            setup.config,
+        )
+        .await?;
+        let _ = shared.stats.set(Arc::clone(worker.stats()));
+        *running = Some(worker);
+        drop(running);
+        Ok(self)
+    }
+
+    /// Stops working: claims nothing more, hands back what has not started, and waits for what runs, as long as
+    /// [`Config::drain`] says. Answers how many attempts had to be given up.
+    pub async fn stop(&self) -> usize {
+        let worker = self.shared.worker.lock().await.take();
+        match worker {
+            Some(mut worker) => worker.stop().await,
+            None => 0,
+        }
+    }
+
+    /// Works until the process is told to stop (SIGINT or SIGTERM), then stops gracefully.
+    pub async fn run_until_signal(&self) -> std::io::Result<usize> {
+        signalled().await?;
+        tracing::info!("stopping: finishing what runs, handing back the rest");
+        Ok(self.stop().await)
+    }
+
+    /// Puts a job in; see [`Submit`] for what can be said of it.
+    pub fn submit<J: Kind<M>, M>(&self, job: J) -> Submit<'_, J, M> {
+        Submit::new(self, job)
+    }
+
+    /// Puts many jobs in, streamed in chunks; see [`SubmitAll`].
+    pub fn submit_all<I: IntoIterator<Item = J>, J: Kind<M>, M>(&self, jobs: I) -> SubmitAll<'_, I, J, M> {
+        SubmitAll::new(self, jobs)
+    }
+
+    /// Puts a job of a kind in that this program knows by name only.
+    pub fn submit_json(&self, kind: &str, version: i32, input: serde_json::Value) -> SubmitJson<'_> {
+        SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
+    }
+
+    /// Waits for a job to end, in whichever process it runs, and returns its output.
+    pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
+        output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?)
+    }
+
+    /// An id for a submit that is to be repeatable.
+    pub fn new_id(&self) -> JobId {
+        self.shared.ids.job()
+    }
+
+    /// Reads for people: jobs, their history, workers, counts.
+    pub fn inspect(&self) -> &dyn Inspect {
+        self.shared.store.inspect()
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Where the store is.
+    pub fn url(&self) -> &str {
+        &self.shared.url
+    }
+
+    /// The kinds this engine serves.
+    pub fn kinds(&self) -> Vec<KindVersion> {
+        self.setup.registry.kinds()
+    }
+
+    /// The queues this engine was told to serve; none means `default`.
+    pub fn queues(&self) -> &[(String, Pool)] {
+        &self.setup.pools
+    }
+
+    /// Settings of the worker.
+    pub fn settings(&self) -> &Config {
+        &self.setup.config
+    }
+
+    /// The name of this engine's worker while it works.
+    pub async fn worker(&self) -> Option<WorkerId> {
+        self.shared.worker.lock().await.as_ref().map(Worker::id)
+    }
+
+    /// What this engine's worker has done so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.stats.get().map(|stats| stats.counts()).unwrap_or_default()
+    }
+
+    /// The queue of a kind's jobs.
+    pub(crate) fn home(&self, kind: &str) -> &'static str {
+        self.setup.homes.get(kind).copied().unwrap_or("default")
+    }
+
+    pub(crate) fn submitter(&self) -> &Arc<Submitter> {
+        &self.shared.submitter
+    }
+
+    pub(crate) fn flights(&self) -> usize {
+        self.shared.flights
+    }
+}
+
+/// Returns when the process is told to stop.
+async fn signalled() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}

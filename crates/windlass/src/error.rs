@@ -1,0 +1,98 @@
+//! What can go wrong, as a caller sees it.
+
+use windlass_model::{Failure, Invalid, JobId, Reason};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What was passed in cannot be taken: the text says what, why, and what to do.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The input cannot be written as JSON.
+    #[error(
+        "the input of a {kind:?} job cannot be written as JSON ({source}); use types that serde_json can write"
+    )]
+    Encode {
+        /// The job's kind.
+        kind: String,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// The id given with the submit belongs to another job.
+    #[error("job {0} is there already with another input; leave the id out, or repeat the same input")]
+    IdTaken(JobId),
+    /// The engine was set up wrongly.
+    #[error("{0}")]
+    Setup(String),
+    /// The store failed; `is_retryable` says whether the same call may succeed later.
+    #[error(transparent)]
+    Store(windlass_store::Error),
+}
+
+impl Error {
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Store(error) if error.is_retryable())
+    }
+}
+
+impl From<windlass_store::Error> for Error {
+    fn from(error: windlass_store::Error) -> Error {
+        match error {
+            windlass_store::Error::Invalid(invalid) => Error::Invalid(invalid),
+            other => Error::Store(other),
+        }
+    }
+}
+
+/// Why a job has no output.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// It failed.
+    #[error("the job failed ({reason}): {failure}")]
+    Failed {
+        /// Why.
+        reason: Reason,
+        /// The last error; `failure.detail::<E>()` reads it back as the kind's own error type, if that was kept.
+        failure: Failure,
+    },
+    /// It was cancelled.
+    #[error("the job was cancelled: {0}")]
+    Cancelled(Failure),
+    /// There is no such job: it was pruned, or never submitted.
+    #[error("job {0} is not there; it was pruned, or never submitted")]
+    Gone(JobId),
+    /// Its output does not decode as the type asked for.
+    #[error("the output of job {id} does not decode ({source}); was its type changed since it ran?")]
+    Undecodable {
+        /// The job.
+        id: JobId,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(windlass_store::Error),
+}
+
+/// Any error at all, for tasks that do not tell theirs apart: `?` turns whatever it meets into one, and it is retried.
+#[derive(Debug)]
+pub struct AnyError(String);
+
+impl<E: std::error::Error> From<E> for AnyError {
+    fn from(error: E) -> AnyError {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text += &format!(": {cause}");
+            source = cause.source();
+        }
+        AnyError(text)
+    }
+}
+
+impl From<AnyError> for Failure {
+    fn from(error: AnyError) -> Failure {
+        Failure::retry(error.0)
+    }
+}

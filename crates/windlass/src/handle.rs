@@ -1,0 +1,55 @@
+//! What you hold of a job.
+
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+use windlass_model::{JobId, Submitted};
+use windlass_store::Ended;
+
+use crate::{Engine, JobError};
+
+/// A submitted job, with the type of its output.
+pub struct Handle<O> {
+    engine: Engine,
+    id: JobId,
+    submitted: Submitted,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O: DeserializeOwned> Handle<O> {
+    pub(crate) fn new(engine: Engine, id: JobId, submitted: Submitted) -> Handle<O> {
+        Handle { engine, id, submitted, output: PhantomData }
+    }
+
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Whether this submit put the job in; `false` if it was there before.
+    pub fn is_new(&self) -> bool {
+        matches!(self.submitted, Submitted::New { .. })
+    }
+
+    /// Whether the job was there before under this key, with another input. The job there is untouched.
+    pub fn differs(&self) -> bool {
+        matches!(self.submitted, Submitted::Existing { same_input: false, .. })
+    }
+
+    /// Waits for the job to end, in whichever process it runs, and returns its output.
+    pub async fn result(&self) -> Result<O, JobError> {
+        self.engine.result(self.id).await
+    }
+}
+
+/// Turns how a job ended into its output.
+pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: Ended) -> Result<O, JobError> {
+    match ended {
+        Ended::Done(output) => {
+            serde_json::from_slice(&output.bytes).map_err(|source| JobError::Undecodable { id, source })
+        }
+        Ended::Failed { reason, failure } => Err(JobError::Failed { reason, failure }),
+        Ended::Cancelled(failure) => Err(JobError::Cancelled(failure)),
+        Ended::Gone => Err(JobError::Gone(id)),
+    }
+}

@@ -1,0 +1,57 @@
+//! Durable work in Rust: jobs whose every step is committed before the work goes on.
+//!
+//! ```
+//! use windlass::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Greet {
+//!     name: String,
+//! }
+//!
+//! impl Task for Greet {
+//!     const KIND: &'static str = "greet";
+//!     type Output = String;
+//!     type Error = Failure;
+//!
+//!     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
+//!         Ok(format!("hello, {}", self.name))
+//!     }
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let url = format!("sqlite://{}", dir.path().join("work.db").display());
+//! let engine = Engine::open(&url).await?.task::<Greet>().queue("default", Pool::slots(8)).start().await?;
+//! let job = engine.submit(Greet { name: "world".into() }).key("first").await?;
+//! assert_eq!(job.result().await?, "hello, world");
+//! engine.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
+//! [`Handle`] is what you hold of it. What is promised, and what is not, is in `docs/guarantees.md`.
+
+mod engine;
+mod error;
+mod handle;
+mod submit;
+mod task;
+
+pub use engine::Engine;
+pub use error::{AnyError, Error, JobError};
+pub use handle::Handle;
+pub use submit::{Put, Submit, SubmitAll, SubmitJson};
+pub use task::{AsTask, Kind, Task, TaskCx};
+pub use windlass_model as model;
+pub use windlass_model::{Failure, JobId, Payload, Reason, Retry, State, Time, failure::Follow};
+pub use windlass_runtime::{Config, Counts, Pool};
+pub use windlass_store as store;
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::{AnyError, Engine, Failure, Handle, JobError, JobId, Pool, Retry, Task, TaskCx};
+    pub use serde::{Deserialize, Serialize};
+    pub use std::time::Duration;
+}

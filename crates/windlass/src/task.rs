@@ -1,0 +1,142 @@
+//! What you write: a type that is the input, and the code that runs on it.
+
+use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{Failure, JobId, Payload, Retry, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy};
+
+/// A plain job: one `run`, errors retried by policy.
+///
+/// It runs at least once and its outcome is recorded exactly once. Whatever it does to the outside world may happen
+/// twice if a worker dies at the wrong moment; [`TaskCx::id`] is a good idempotency key, and [`TaskCx::fence`] a
+/// fencing token for systems that take one.
+pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The kind's name in the store; it outlives the type's name.
+    const KIND: &'static str;
+    /// Which version of the kind this code runs.
+    const VERSION: i32 = 1;
+    /// The queue that jobs go to unless the submit says otherwise.
+    const QUEUE: &'static str = "default";
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// How it fails. The conversion says, by type, whether a retry can help.
+    type Error: Into<Failure> + Send;
+
+    /// Does the work.
+    fn run(self, cx: &TaskCx) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
+
+    /// When to try again: 20 attempts with growing waits, unless you say otherwise.
+    fn retry() -> Retry {
+        Policy::default().retry
+    }
+
+    /// How long one attempt may run: an hour, unless you say otherwise; `None` for as long as it likes.
+    fn timeout() -> Option<Duration> {
+        Policy::default().timeout
+    }
+}
+
+/// What a running task knows of itself.
+pub struct TaskCx {
+    attempt: Arc<Attempt>,
+}
+
+impl TaskCx {
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.attempt.job.id
+    }
+
+    /// The caller's name for the job.
+    pub fn key(&self) -> Option<&str> {
+        self.attempt.job.key.as_deref()
+    }
+
+    /// Which attempt this is, from 1. Deaths of workers do not count.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.job.attempts + 1
+    }
+
+    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than
+    /// they have seen are safe from attempts that were taken for dead and were not.
+    pub fn fence(&self) -> i32 {
+        self.attempt.job.epoch.0
+    }
+
+    /// Whether the worker is stopping and has waited long enough: end soon, or the attempt is given up and runs again
+    /// elsewhere.
+    pub fn is_cancelled(&self) -> bool {
+        self.attempt.is_cancelled()
+    }
+
+    /// Returns when [`TaskCx::is_cancelled`] becomes true.
+    pub async fn cancelled(&self) {
+        self.attempt.cancelled().await;
+    }
+}
+
+/// Something that can be submitted. `M` says which of the authoring traits it implements; it is always inferred.
+pub trait Kind<M>: Serialize + Send + Sync {
+    /// The kind's name.
+    const KIND: &'static str;
+    /// The kind's version.
+    const VERSION: i32;
+    /// The queue that jobs go to unless the submit says otherwise.
+    const QUEUE: &'static str;
+    /// What it returns.
+    type Output: DeserializeOwned + Send;
+}
+
+/// Marks [`Kind`]s that are [`Task`]s.
+pub struct AsTask;
+
+impl<T: Task> Kind<AsTask> for T {
+    const KIND: &'static str = T::KIND;
+    const VERSION: i32 = T::VERSION;
+    const QUEUE: &'static str = T::QUEUE;
+    type Output = T::Output;
+}
+
+/// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
+pub(crate) struct TaskHandler<T> {
+    policy: Policy,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> TaskHandler<T> {
+    pub(crate) fn new() -> TaskHandler<T> {
+        TaskHandler { policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
+    }
+}
+
+impl<T: Task> Handler for TaskHandler<T> {
+    fn run(
+        &self,
+        attempt: Arc<Attempt>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>> {
+        Box::pin(async move {
+            let input = &attempt.job.input;
+            if input.codec != 0 {
+                let text = format!(
+                    "the input was written by codec {}, which this worker does not have",
+                    input.codec
+                );
+                return Err(Failure::stop(text).class(class::UNDECODABLE));
+            }
+            let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
+                Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND))
+                    .class(class::UNDECODABLE)
+            })?;
+            let output = task.run(&TaskCx { attempt }).await.map_err(Into::into)?;
+            let bytes = serde_json::to_vec(&output).map_err(|e| {
+                Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
+            })?;
+            Ok(Payload::json(bytes))
+        })
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}

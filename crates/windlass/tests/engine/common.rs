@@ -1,0 +1,56 @@
+//! Fresh stores for tests of the engine: a SQLite file and a schema in a private PostgreSQL server.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use windlass_cluster::Cluster;
+
+/// A store that is gone after the test.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    _dir: Option<tempfile::TempDir>,
+}
+
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// A fresh SQLite file.
+pub(crate) fn sqlite() -> Place {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    Place { url: format!("sqlite://{}", dir.path().join("work.db").display()), _dir: Some(dir) }
+}
+
+/// A fresh schema in a server that all tests of this process share. It ends with the process.
+pub(crate) fn postgres() -> Place {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    let cluster = CLUSTER.get_or_init(|| Cluster::start().expect("PostgreSQL is needed for this test"));
+    on(cluster)
+}
+
+/// A fresh schema in a server of the test's own.
+pub(crate) fn on(cluster: &Cluster) -> Place {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Place { url: format!("{}?schema=t{}_{number}", cluster.url(), std::process::id()), _dir: None }
+}
+
+/// Runs a test body on both stores.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        mod sqlite {
+            $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let place = $crate::common::sqlite();
+                super::$name(&place.url).await;
+            })*
+        }
+        mod postgres {
+            $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let place = tokio::task::spawn_blocking($crate::common::postgres).await.expect("a server");
+                super::$name(&place.url).await;
+            })*
+        }
+    };
+}

@@ -1,0 +1,5 @@
+//! The engine on real stores: as its users meet it, and while the database goes away.
+
+mod common;
+mod outage;
+mod work;

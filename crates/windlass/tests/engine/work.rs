@@ -1,0 +1,482 @@
+//! The engine as its users meet it, on both stores.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use windlass::{
+    Config, Follow, Reason, State, Time,
+    prelude::*,
+    store::{Filter, Job},
+};
+
+crate::on_both_stores!(
+    a_result_is_typed_and_reaches_every_process,
+    errors_are_retried_and_kept,
+    each_way_to_fail_has_its_reason,
+    a_panic_harms_only_itself,
+    a_timeout_ends_the_attempt,
+    an_attempt_that_blocks_its_thread_is_given_up,
+    keys_and_ids_make_submits_repeatable,
+    many_jobs_run_exactly_once,
+    priorities_and_delays_are_kept,
+    a_deadline_fails_what_has_not_ended,
+    a_graceful_stop_finishes_what_runs_and_hands_back_the_rest,
+    a_predecessor_that_died_leaves_nothing_waiting,
+    bad_input_is_explained,
+    an_output_that_is_too_large_fails_its_job_alone,
+    several_engines_share_a_store,
+);
+
+/// What a test task is told to do.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+enum Act {
+    Return(u64),
+    /// Fail so often, then return.
+    FailFirst {
+        times: u32,
+        gate: String,
+    },
+    Stop,
+    Cancel,
+    Panic,
+    Hang,
+    Block(u64),
+    Sleep(u64),
+    Large(usize),
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+struct Do(Act);
+
+/// An error type of the task's own.
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
+enum Trouble {
+    Busy { try_again: bool },
+    Broken,
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        let failure = match trouble {
+            Trouble::Busy { .. } => Failure::retry("busy").class("busy"),
+            Trouble::Broken => Failure::stop("broken").class("broken"),
+        };
+        failure.with_detail(&trouble)
+    }
+}
+
+impl Task for Do {
+    const KIND: &'static str = "do";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, cx: &TaskCx) -> Result<u64, Failure> {
+        match self.0 {
+            Act::Return(n) => Ok(n),
+            Act::FailFirst { times, .. } if cx.attempt() <= times => {
+                Err(Trouble::Busy { try_again: true }.into())
+            }
+            Act::FailFirst { .. } => Ok(u64::from(cx.attempt())),
+            Act::Stop => Err(Trouble::Broken.into()),
+            Act::Cancel => Err(Failure::cancel("no longer wanted")),
+            Act::Panic => panic!("as told"),
+            Act::Hang => std::future::pending().await,
+            Act::Block(ms) => {
+                std::thread::sleep(Duration::from_millis(ms));
+                Ok(ms)
+            }
+            Act::Sleep(ms) => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Ok(ms)
+            }
+            Act::Large(size) => {
+                // Digits, so that the output is this long.
+                std::future::ready(()).await;
+                Err(Failure::stop(format!("{:0size$}", 0)))
+            }
+        }
+    }
+
+    fn retry() -> Retry {
+        Retry::times(3).backoff(Duration::from_millis(5), Duration::from_millis(20))
+    }
+}
+
+async fn engine(url: &str) -> Engine {
+    Engine::open(url).await.expect("opened").task::<Do>()
+}
+
+async fn started(url: &str) -> Engine {
+    engine(url).await.start().await.expect("started")
+}
+
+async fn view(engine: &Engine, id: JobId) -> Job {
+    engine.inspect().job(id).await.expect("read").expect("there")
+}
+
+/// Waits until something holds; panics after half a minute.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn a_result_is_typed_and_reaches_every_process(url: &str) {
+    let worker = started(url).await;
+    let elsewhere = Engine::open(url).await.expect("opened");
+    let here = worker.submit(Do(Act::Return(7))).await.expect("submitted");
+    assert_eq!(here.result().await.expect("done"), 7);
+    let there = elsewhere.submit(Do(Act::Return(8))).await.expect("submitted");
+    assert_eq!(there.result().await.expect("done"), 8);
+    assert_eq!(elsewhere.result::<u64>(here.id()).await.expect("done"), 7);
+    let gone = elsewhere.result::<u64>(elsewhere.new_id()).await.expect_err("never submitted");
+    assert!(gone.to_string().contains("pruned, or never submitted"), "{gone}");
+    worker.stop().await;
+}
+
+async fn errors_are_retried_and_kept(url: &str) {
+    let engine = started(url).await;
+    let job = engine.submit(Do(Act::FailFirst { times: 2, gate: String::new() })).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done at last"), 3);
+    let seen = view(&engine, job.id()).await;
+    assert_eq!((seen.summary.attempts, seen.summary.state, seen.rev.0), (2, State::Done, 3));
+    let tried = engine.inspect().history(job.id()).await.expect("read");
+    assert_eq!(tried.iter().map(|a| &*a.failure.class).collect::<Vec<_>>(), ["busy", "busy"]);
+    assert_eq!(tried[0].failure.detail::<Trouble>(), Some(Trouble::Busy { try_again: true }));
+
+    let first_try = engine.submit(Do(Act::Return(1))).await.expect("submitted");
+    first_try.result().await.expect("done");
+    assert!(engine.inspect().history(first_try.id()).await.expect("read").is_empty());
+    engine.stop().await;
+}
+
+async fn each_way_to_fail_has_its_reason(url: &str) {
+    let engine = started(url).await;
+    let fails = |act: Act, retry: Retry| {
+        let engine = engine.clone();
+        async move {
+            let job = engine.submit(Do(act)).retry(retry).await.expect("submitted");
+            job.result().await.expect_err("failed")
+        }
+    };
+    let quick = |retry: Retry| retry.backoff(Duration::from_millis(1), Duration::from_millis(2));
+    let many = Act::FailFirst { times: 99, gate: String::new() };
+    let reason = |error: &JobError| match error {
+        JobError::Failed { reason, .. } => Some(*reason),
+        _ => None,
+    };
+    assert_eq!(reason(&fails(many.clone(), quick(Retry::times(2))).await), Some(Reason::Exhausted));
+    assert_eq!(reason(&fails(many, Retry::rules().on("other", 9)).await), Some(Reason::Stopped));
+    let broken = fails(Act::Stop, Retry::times(9)).await;
+    assert_eq!(reason(&broken), Some(Reason::Stopped));
+    assert!(matches!(broken, JobError::Failed { failure, .. } if failure.detail() == Some(Trouble::Broken)));
+    let cancelled = fails(Act::Cancel, Retry::times(9)).await;
+    assert!(matches!(cancelled, JobError::Cancelled(failure) if failure.follow == Follow::Cancel));
+
+    let odd = engine.submit_json("do", 1, serde_json::json!({"no": "such act"})).await.expect("submitted");
+    assert_eq!(reason(&odd.result().await.expect_err("failed")), Some(Reason::Undecodable));
+    assert_eq!(view(&engine, odd.id()).await.summary.attempts, 0, "no attempt is burnt");
+    engine.stop().await;
+}
+
+async fn a_panic_harms_only_itself(url: &str) {
+    let engine = started(url).await;
+    let bad = engine.submit(Do(Act::Panic)).retry(Retry::never()).await.expect("submitted");
+    let jobs: Vec<_> = engine.submit_all((0..50).map(|n| Do(Act::Return(n)))).await.expect("submitted");
+    for put in jobs {
+        engine.result::<u64>(put.id).await.expect("its neighbours are done");
+    }
+    let error = bad.result().await.expect_err("failed");
+    assert!(
+        matches!(error, JobError::Failed { failure, .. } if failure.class == "panic" && failure.message == "as told")
+    );
+    engine.stop().await;
+}
+
+async fn a_timeout_ends_the_attempt(url: &str) {
+    let engine = started(url).await;
+    let job = engine.submit(Do(Act::Hang)).timeout(Duration::from_millis(30)).retry(Retry::never());
+    let job = job.await.expect("submitted");
+    let error = job.result().await.expect_err("failed");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Timeout, .. }), "{error}");
+    engine.stop().await;
+}
+
+async fn an_attempt_that_blocks_its_thread_is_given_up(url: &str) {
+    let engine = started(url).await;
+    let job = engine.submit(Do(Act::Block(4_000))).timeout(Duration::from_millis(50)).retry(Retry::never());
+    let job = job.await.expect("submitted");
+    let error = job.result().await.expect_err("given up");
+    assert!(
+        matches!(&error, JobError::Failed { reason: Reason::Timeout, failure } if failure.message.contains("blocks its thread")),
+        "{error}"
+    );
+    assert_eq!(engine.counts().lost_slots, 1);
+    until("the slot is back", async || engine.counts().lost_slots == 0).await;
+    assert_eq!(view(&engine, job.id()).await.rev.0, 1, "what it returned at last was not written");
+    engine.stop().await;
+}
+
+async fn keys_and_ids_make_submits_repeatable(url: &str) {
+    let engine = engine(url).await;
+    let first = engine.submit(Do(Act::Return(1))).key("k").await.expect("submitted");
+    let again = engine.submit(Do(Act::Return(1))).key("k").await.expect("submitted");
+    let other = engine.submit(Do(Act::Return(2))).key("k").await.expect("submitted");
+    assert!(first.is_new() && !again.is_new() && !again.differs() && !other.is_new() && other.differs());
+    assert_eq!((again.id(), other.id()), (first.id(), first.id()));
+
+    let id = engine.new_id();
+    assert!(engine.submit(Do(Act::Return(3))).id(id).await.expect("submitted").is_new());
+    assert!(!engine.submit(Do(Act::Return(3))).id(id).await.expect("repeated").is_new());
+    let taken = engine.submit(Do(Act::Return(4))).id(id).await.err().expect("another input");
+    assert!(taken.to_string().contains("with another input"), "{taken}");
+
+    let all =
+        engine.submit_all((0..2_500).map(|n| Do(Act::Return(n % 100)))).key(|job| format!("{:?}", job.0));
+    let all = all.await.expect("submitted");
+    assert_eq!((all.len(), all.iter().filter(|put| put.is_new).count()), (2_500, 100));
+}
+
+static RUNS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+#[derive(Serialize, Deserialize)]
+struct Count {
+    n: u64,
+}
+
+impl Task for Count {
+    const KIND: &'static str = "count";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        RUNS.lock().expect("not poisoned").push(self.n);
+        Ok(())
+    }
+}
+
+async fn many_jobs_run_exactly_once(url: &str) {
+    let base = if url.starts_with("sqlite") { 1_000_000 } else { 2_000_000 };
+    let n = 20_000;
+    let engine = Engine::open(url).await.expect("opened").task::<Count>();
+    engine.submit_all((base..base + n).map(|n| Count { n })).await.expect("submitted");
+    let engine = engine.start().await.expect("started");
+    until("all are done", async || engine.counts().committed == n).await;
+    engine.stop().await;
+    let mut runs: Vec<u64> = RUNS
+        .lock()
+        .expect("not poisoned")
+        .iter()
+        .copied()
+        .filter(|r| r / 1_000_000 == base / 1_000_000)
+        .collect();
+    runs.sort_unstable();
+    assert!(runs.iter().copied().eq(base..base + n), "each ran once, none twice");
+    let census = engine.inspect().census(u64::MAX).await.expect("counted");
+    assert_eq!(census.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, n)]);
+    let counts = engine.counts();
+    assert!(counts.commits * 20 < n, "group commit: {counts:?}");
+}
+
+async fn priorities_and_delays_are_kept(url: &str) {
+    static ORDER: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+    #[derive(Serialize, Deserialize)]
+    struct Note(usize, u64);
+    impl Task for Note {
+        const KIND: &'static str = "note";
+        type Output = ();
+        type Error = Failure;
+        async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+            ORDER.lock().expect("not poisoned").push((self.0, self.1));
+            Ok(())
+        }
+    }
+    let me = url.len();
+    let engine = Engine::open(url).await.expect("opened").task::<Note>().queue("default", Pool::slots(1));
+    let put = async |n: u64, priority: i16, ms: u64| {
+        let job = engine.submit(Note(me, n)).priority(priority).delay(Duration::from_millis(ms));
+        job.await.expect("submitted").id()
+    };
+    let jobs = [
+        put(4, 5, 0).await,
+        put(3, 0, 0).await,
+        put(2, -1, 0).await,
+        put(1, -5, 0).await,
+        put(5, -100, 400).await,
+    ];
+    let scheduled = view(&engine, jobs[4]).await;
+    assert_eq!(scheduled.summary.state, State::Scheduled);
+    let engine = engine.start().await.expect("started");
+    for id in jobs {
+        engine.result::<()>(id).await.expect("done");
+    }
+    engine.stop().await;
+    let order: Vec<u64> =
+        ORDER.lock().expect("not poisoned").iter().filter(|(who, _)| *who == me).map(|(_, n)| *n).collect();
+    assert_eq!(order, [1, 2, 3, 4, 5]);
+}
+
+async fn a_deadline_fails_what_has_not_ended(url: &str) {
+    let engine = started(url).await;
+    let soon = Time::from_system(std::time::SystemTime::now()).plus(Duration::from_millis(150));
+    let running = engine.submit(Do(Act::Hang)).deadline(soon).await.expect("submitted");
+    let waiting =
+        engine.submit(Do(Act::Return(1))).queue("unserved").deadline(soon).await.expect("submitted");
+    for job in [running, waiting] {
+        let error = job.result().await.expect_err("failed");
+        assert!(matches!(error, JobError::Failed { reason: Reason::Expired, .. }), "{error}");
+    }
+    engine.stop().await;
+}
+
+async fn a_graceful_stop_finishes_what_runs_and_hands_back_the_rest(url: &str) {
+    let engine = engine(url).await.queue("default", Pool::slots(4).prefetch(50));
+    engine.submit_all((0..40).map(|_| Do(Act::Sleep(150)))).await.expect("submitted");
+    let engine = engine.start().await.expect("started");
+    until("some run", async || engine.counts().started >= 4).await;
+    assert_eq!(engine.stop().await, 0, "nothing had to be given up");
+    let census = engine.inspect().census(u64::MAX).await.expect("counted");
+    let count = |state: State| census.iter().filter(|c| c.state == state).map(|c| c.jobs).sum::<u64>();
+    assert_eq!((count(State::Running), count(State::Ready) + count(State::Done)), (0, 40), "{census:?}");
+    assert!(count(State::Done) >= 4);
+    let ready = Filter { state: Some(State::Ready), limit: 99, ..Filter::default() };
+    let handed_back = engine.inspect().jobs(&ready).await.expect("listed");
+    assert!(handed_back.iter().all(|job| job.attempts == 0));
+
+    let again = started(url).await;
+    until("the rest is done", async || again.counts().committed == count(State::Ready)).await;
+    again.stop().await;
+}
+
+/// An engine in this process cannot be killed; what a killed one leaves is a worker whose beacon has gone out.
+async fn a_predecessor_that_died_leaves_nothing_waiting(url: &str) {
+    use windlass::{
+        model::{ClaimNo, KindVersion},
+        store::{Ask, IdSource, NewWorker},
+    };
+    let engine = engine(url).await;
+    let job = engine.submit(Do(Act::Return(5))).await.expect("submitted");
+    let store = engine.store();
+    let dead = IdSource::new().worker();
+    let hour = Duration::from_secs(3_600);
+    let new = NewWorker { id: dead, name: "predecessor".into(), beacon: None, lease: hour };
+    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    let dir = store.beacon_dir().expect("both have one");
+    std::fs::create_dir_all(&dir).expect("made");
+    std::fs::write(dir.join(format!("{dead}.lock")), "").expect("written");
+    let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
+    let ask = Ask {
+        worker: dead,
+        number: ClaimNo(1),
+        queue: "default".into(),
+        kinds,
+        limit: 9,
+        alone: false,
+        settled: vec![],
+    };
+    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), 1);
+
+    let begun = Instant::now();
+    let engine = engine.start().await.expect("started");
+    assert_eq!(job.result().await.expect("done"), 5);
+    assert!(begun.elapsed() < Duration::from_secs(10), "long before the lease of an hour");
+    let seen = view(&engine, job.id()).await;
+    assert_eq!((seen.deaths, seen.crashes, seen.summary.attempts), (1, 0, 0));
+    engine.stop().await;
+}
+
+async fn bad_input_is_explained(url: &str) {
+    let engine = engine(url).await;
+    let submit = || engine.submit(Do(Act::Return(1)));
+    let year_10000 = Time(Time::MAX.0 + 1);
+    let errors = [
+        (submit().key("k".repeat(1 << 20)).await, "more than the 512"),
+        (submit().key("a\0b").await, "NUL"),
+        (submit().queue("windlass.own").await, "reserved"),
+        (submit().priority(500).await, "from -100"),
+        (submit().at(year_10000).await, "year 9999"),
+        (submit().options("{").await, "not JSON"),
+        (submit().timeout(Duration::ZERO).await, "timeout is zero"),
+        (submit().delay(Duration::MAX).await, "100 years"),
+        (engine.submit(Do(Act::FailFirst { times: 0, gate: "x".repeat(1 << 21) })).await, "1048576 allowed"),
+    ];
+    for (answer, text) in errors {
+        let error = answer.err().expect(text).to_string();
+        assert!(error.contains(text) && error.contains(';'), "{error}");
+    }
+    let one_bad =
+        engine.submit_all([Do(Act::Return(1)), Do(Act::FailFirst { times: 0, gate: "x".repeat(1 << 21) })]);
+    one_bad.await.expect_err("refused");
+    assert!(engine.inspect().census(9).await.expect("counted").is_empty(), "nothing was written");
+    let nothing = Engine::open(url).await.expect("opened").start().await.err().expect("no kinds");
+    assert!(nothing.to_string().contains(".task::<T>()"), "{nothing}");
+    let nowhere = Engine::open("mysql://x").await.err().expect("no such store");
+    assert!(nowhere.to_string().contains("sqlite://PATH"), "{nowhere}");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Big(usize);
+
+impl Task for Big {
+    const KIND: &'static str = "big";
+    type Output = String;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
+        Ok("x".repeat(self.0))
+    }
+}
+
+async fn an_output_that_is_too_large_fails_its_job_alone(url: &str) {
+    let engine = Engine::open(url).await.expect("opened").task::<Big>();
+    let jobs = engine.submit_all([Big(10), Big(2 << 20), Big(20)]).await.expect("submitted");
+    let engine = engine.start().await.expect("started");
+    assert_eq!(engine.result::<String>(jobs[0].id).await.expect("done").len(), 10);
+    assert_eq!(engine.result::<String>(jobs[2].id).await.expect("done").len(), 20);
+    let error = engine.result::<String>(jobs[1].id).await.expect_err("failed");
+    assert!(
+        matches!(&error, JobError::Failed { reason: Reason::Refused, failure } if failure.message.contains("raise the payload limit")),
+        "{error}"
+    );
+    engine.stop().await;
+}
+
+async fn several_engines_share_a_store(url: &str) {
+    static RAN: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    #[derive(Serialize, Deserialize)]
+    struct Tick(usize);
+    impl Task for Tick {
+        const KIND: &'static str = "tick";
+        type Output = ();
+        type Error = Failure;
+        async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+            RAN[self.0].fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(())
+        }
+    }
+    let me = usize::from(url.starts_with("sqlite"));
+    let mut engines = Vec::new();
+    for n in 0..4 {
+        let config = Config { name: format!("engine {n}"), ..Config::default() };
+        let engine = Engine::open(url).await.expect("opened").task::<Tick>().config(config);
+        engines.push(engine.queue("default", Pool::slots(8)).start().await.expect("started"));
+    }
+    engines[0].submit_all((0..3_000).map(|_| Tick(me))).await.expect("submitted");
+    until("all are done", async || engines.iter().map(|e| e.counts().committed).sum::<u64>() == 3_000).await;
+    let alive = engines[1].inspect().workers().await.expect("listed").iter().filter(|w| w.alive).count();
+    assert_eq!(alive, 4);
+    for engine in &engines {
+        engine.stop().await;
+    }
+    assert_eq!(RAN[me].load(Ordering::Relaxed), 3_000);
+    let census = engines[0].inspect().census(u64::MAX).await.expect("counted");
+    assert_eq!(census.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, 3_000)]);
+}
