@@ -36,14 +36,13 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>) {
 pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) {
     let haul = claim(core, pool, limit, false).await;
     if let Some((haul, jobs)) = haul {
-        let full = jobs.len() >= limit;
         if haul.suspects {
             core.suspects.notify_one();
         }
         if !jobs.is_empty() {
             core.gatekeeper.active();
         }
-        pool.accept(core, jobs, full);
+        pool.accept(core, jobs, haul.more);
     }
 }
 

@@ -41,7 +41,7 @@ struct State {
     running: usize,
     /// Room promised to jobs that are being submitted.
     reserved: usize,
-    /// Whether the last claim came back full, so there may be more.
+    /// Whether the last claim said that there may be more.
     more: bool,
     /// Whether something said that the queue changed.
     look: bool,
@@ -106,10 +106,10 @@ impl QueuePool {
     }
 
     /// Takes what a claim brought, and starts slots for it.
-    pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>, full: bool) {
+    pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>, more: bool) {
         let starts = {
             let mut state = self.lock();
-            state.more = full;
+            state.more = more;
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
             state.running += starts;

@@ -155,6 +155,8 @@ pub struct Ask {
 pub struct Haul {
     /// The jobs, by rank.
     pub jobs: Vec<Claimed>,
+    /// Whether there may be more of the same to claim at once.
+    pub more: bool,
     /// Whether suspects of these kinds wait in this queue.
     pub suspects: bool,
 }

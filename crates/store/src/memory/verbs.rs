@@ -140,7 +140,8 @@ impl Inner {
         };
         let waiting = lanes(true);
         let suspects = self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
-        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), suspects })
+        let more = pairs.len() >= ask.limit;
+        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), more, suspects })
     }
 
     fn claimed(&self, id: JobId) -> Claimed {

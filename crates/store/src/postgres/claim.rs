@@ -30,11 +30,22 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
         [_] => include_str!("sql/claim.sql"),
         _ => include_str!("sql/claim_lanes.sql"),
     };
+    let (floors, raised) = store.shared.floors.of(lanes);
     let conn = store.conn().await?;
     let mut rows = conn
         .query(
             sql,
-            &[&micros(now), &ask.worker.0, &ask.number.0, lanes, &suspects, &limit, &settled, &ask.alone],
+            &[
+                &micros(now),
+                &ask.worker.0,
+                &ask.number.0,
+                lanes,
+                &suspects,
+                &limit,
+                &settled,
+                &ask.alone,
+                &floors,
+            ],
         )
         .await?;
     let first = rows.first().ok_or_else(|| Error::Fault("a claim answered nothing".into()))?;
@@ -44,14 +55,20 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     if !first.get::<_, bool>(1) {
         return Err(lease_ran_out());
     }
-    let suspects = first.get(3);
-    if first.get(2) {
+    let (repeat, suspects) = (first.get(2), first.get(3));
+    if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
-    store.know_lanes(&conn, rows.iter().filter_map(|row| row.get::<_, Option<i32>>(5))).await?;
-    let there = |row: &&Row| row.get::<_, Option<i32>>(5).is_some();
-    let jobs = rows.iter().filter(there).map(|row| claimed(store, row)).collect::<Result<_, _>>()?;
-    Ok(Haul { jobs, suspects })
+    rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
+    let full = rows.len() as i64 >= limit;
+    if !repeat {
+        let last = rows.iter().map(|row| (row.get(5), row.get(16)));
+        store.shared.floors.reached(lanes, raised, full && !ask.alone, last);
+    }
+    store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
+    let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<_, _>>()?;
+    // A claim that began behind the beginning and came back short may have passed something over.
+    Ok(Haul { jobs, more: full || (raised && !repeat), suspects })
 }
 
 fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {

@@ -10,6 +10,7 @@
 mod claim;
 mod commit;
 mod conn;
+mod floor;
 mod inspect;
 mod lease;
 mod migrate;
@@ -35,6 +36,7 @@ use crate::{
     intern::{Lane, Lanes},
 };
 use conn::{Guard, Pool};
+use floor::Floors;
 
 /// How to reach a database.
 #[derive(Clone, Debug)]
@@ -126,6 +128,7 @@ struct Shared {
     options: Options,
     pool: Pool,
     lanes: Lanes,
+    floors: Floors,
     statements: Arc<AtomicU64>,
 }
 
@@ -138,8 +141,15 @@ impl Postgres {
         migrate::prepare(&options).await?;
         let statements = Arc::new(AtomicU64::new(0));
         let pool = Pool::new(options.clone(), Arc::clone(&statements));
-        let store =
-            Postgres { shared: Arc::new(Shared { options, pool, lanes: Lanes::default(), statements }) };
+        let store = Postgres {
+            shared: Arc::new(Shared {
+                options,
+                pool,
+                lanes: Lanes::default(),
+                floors: Floors::default(),
+                statements,
+            }),
+        };
         store.read_lanes(&store.conn().await?).await?;
         Ok(store)
     }
@@ -147,6 +157,11 @@ impl Postgres {
     /// Takes the schema to `target` (`None` is the newest).
     pub async fn migrate(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
         migrate::to(options, target).await
+    }
+
+    /// A connection of one's own, tuned as the store's are: for tests and diagnostics.
+    pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
+        conn::connect(options, true).await
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {
@@ -255,8 +270,15 @@ impl Store for Postgres {
         let statements = Arc::clone(&self.shared.statements);
         let options = self.shared.options.clone();
         let pool = Pool::new(options.clone(), Arc::clone(&statements));
-        let other =
-            Postgres { shared: Arc::new(Shared { options, pool, lanes: Lanes::default(), statements }) };
+        let other = Postgres {
+            shared: Arc::new(Shared {
+                options,
+                pool,
+                lanes: Lanes::default(),
+                floors: Floors::default(),
+                statements,
+            }),
+        };
         let other: Arc<dyn Store> = Arc::new(other);
         Box::pin(std::future::ready(Ok(other)))
     }

@@ -35,7 +35,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
         suspects = suspects
             || tx.one(include_str!("sql/claim_suspects.sql"), [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
-    Ok(Haul { jobs, suspects })
+    Ok(Haul { more: jobs.len() >= ask.limit, jobs, suspects })
 }
 
 /// What an earlier send of the same claim took, if there was one.

@@ -1,5 +1,5 @@
 -- Takes up to $6 ready jobs of the one lane in $4, by rank, and records them under one number. Walks the primary key
--- of ready, then of jobs; skips places that another claim is taking. Locks: worker (share), ready.
+-- of ready from the rank in $9 on, then of jobs; skips places that another claim is taking. Locks: worker (share), ready.
 -- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
 -- before (then nothing is taken: see claim_repeat), whether suspects wait in the lanes $5, and the jobs.
 with clock as materialized (
@@ -12,7 +12,7 @@ with clock as materialized (
     select 1 from claims where worker = $2 and number = $3
 ), locked as materialized (
     select r.ctid, r.rank, r.job from ready r
-    where r.lane = ($4::int4[])[1] and exists (select from me where holds) and not exists (select from before)
+    where r.lane = ($4::int4[])[1] and r.rank >= ($9::int8[])[1] and exists (select from me where holds) and not exists (select from before)
     order by r.rank, r.job
     limit $6::int8
     for update skip locked
@@ -34,5 +34,5 @@ select exists (select from me), exists (select from me where holds), exists (sel
                    where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
-       got.settings, got.codec, got.input
+       got.settings, got.codec, got.input, got.rank
 from (select 1) as always left join got on true

@@ -14,9 +14,10 @@ with clock as materialized (
     select 1 from claims where worker = $2 and number = $3
 ), heads as materialized (
     select h.ctid, h.rank, h.job
-    from unnest($4::int4[]) as l (lane)
+    from unnest($4::int4[], $9::int8[]) as l (lane, floor)
     cross join lateral (
-        select r.ctid, r.rank, r.job from ready r where r.lane = l.lane order by r.rank, r.job limit $6::int8 * 4
+        select r.ctid, r.rank, r.job from ready r
+        where r.lane = l.lane and r.rank >= l.floor order by r.rank, r.job limit $6::int8 * 4
     ) h
     where exists (select from me where holds) and not exists (select from before)
     order by h.rank, h.job
@@ -45,5 +46,5 @@ select exists (select from me), exists (select from me where holds), exists (sel
                    where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
-       got.settings, got.codec, got.input
+       got.settings, got.codec, got.input, got.rank
 from (select 1) as always left join got on true

@@ -1,0 +1,80 @@
+//! Where claims begin: at the rank that the last claim of a lane reached.
+//!
+//! What was claimed leaves dead entries at the head of the lane's index until vacuum has passed, and for as long as
+//! anybody holds an old snapshot. A claim that begins behind them costs the same however many there are. What comes in
+//! before the floor (urgent or put back) must not wait long: every claim that comes back short, and one every
+//! [`FRESH`], begins at the beginning.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+/// How long floors are trusted; urgent work waits this much at most.
+const FRESH: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+pub(super) struct Floors {
+    lanes: Mutex<HashMap<i32, Floor>>,
+}
+
+#[derive(Clone, Copy)]
+struct Floor {
+    rank: i64,
+    /// When a claim last began at the beginning.
+    since: Instant,
+}
+
+impl Floors {
+    /// Where a claim of these lanes may begin, and whether that is anywhere but at the beginning.
+    pub(super) fn of(&self, lanes: &[i32]) -> (Vec<i64>, bool) {
+        let known = self.lanes.lock().unwrap_or_else(|e| e.into_inner());
+        let floor = |lane: &i32| {
+            known.get(lane).filter(|floor| floor.since.elapsed() < FRESH).map(|floor| floor.rank)
+        };
+        let floors: Vec<Option<i64>> = lanes.iter().map(floor).collect();
+        let raised = floors.iter().any(Option::is_some);
+        (floors.into_iter().map(|floor| floor.unwrap_or(i64::MIN)).collect(), raised)
+    }
+
+    /// Notes what a claim reached: the last rank per lane if it came back full, nothing otherwise.
+    pub(super) fn reached(
+        &self,
+        lanes: &[i32],
+        raised: bool,
+        full: bool,
+        last: impl Iterator<Item = (i32, i64)>,
+    ) {
+        let mut known = self.lanes.lock().unwrap_or_else(|e| e.into_inner());
+        if !full {
+            lanes.iter().for_each(|lane| {
+                known.remove(lane);
+            });
+            return;
+        }
+        for (lane, rank) in last {
+            let since = known.get(&lane).filter(|_| raised).map_or_else(Instant::now, |floor| floor.since);
+            known.insert(lane, Floor { rank, since });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_holds_while_claims_come_back_full_and_not_for_long() {
+        let floors = Floors::default();
+        assert_eq!(floors.of(&[1, 2]), (vec![i64::MIN, i64::MIN], false));
+        floors.reached(&[1, 2], false, true, [(1, 10), (1, 20)].into_iter());
+        assert_eq!(floors.of(&[1, 2]), (vec![20, i64::MIN], true));
+        floors.reached(&[1, 2], true, false, std::iter::empty());
+        assert_eq!(floors.of(&[1, 2]).1, false);
+        floors.reached(&[1], false, true, [(1, 30)].into_iter());
+        let begun = Instant::now().checked_sub(FRESH).expect("the clock is older than that");
+        floors.lanes.lock().expect("not poisoned").get_mut(&1).expect("noted").since = begun;
+        assert_eq!(floors.of(&[1]), (vec![i64::MIN], false));
+    }
+}
