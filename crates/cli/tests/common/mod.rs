@@ -43,7 +43,8 @@ impl Place {
     /// The same for another program.
     pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.dir.path()).args(args);
+        // Lock files of workers on PostgreSQL are in the temporary folder; each test has its own.
+        command.current_dir(self.dir.path()).args(args).env("TMPDIR", self.dir.path());
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("WINDLASS_") || name == "RUST_LOG") {
                 command.env_remove(name);

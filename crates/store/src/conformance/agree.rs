@@ -12,7 +12,7 @@ use super::{
     kit::{BEGIN, Handle, all, id, kind},
     ops::{Draft, Edit, Op, sequence},
 };
-use crate::{Ask, Beat, Born, Error, NewWorker, Sweep, TIMER_GATE, memory::Memory};
+use crate::{Ask, Beat, Born, Error, Haul, NewWorker, Sweep, TIMER_GATE, memory::Memory};
 
 /// The longest random sequence.
 const MOST: usize = 60;
@@ -228,7 +228,12 @@ impl Pair {
 
     async fn claim(&mut self, index: usize) -> Result<(), String> {
         let ask = &self.asks[index];
-        let haul = on_both!(self, |store| store.claim(Some(self.now), ask));
+        // Whether there may be more is a hint, and one store may know less than the other.
+        let claim = async |store: &Handle| {
+            let haul = store.claim(Some(self.now), ask).await;
+            haul.map(|haul| Haul { more: false, ..haul })
+        };
+        let haul = on_both!(self, |store| claim(store));
         let worker = ask.worker;
         self.held.extend(haul.into_iter().flat_map(|haul| haul.jobs).map(|job| (worker, job)));
         Ok(())

@@ -140,7 +140,8 @@ impl Inner {
         };
         let waiting = lanes(true);
         let suspects = self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
-        let more = pairs.len() >= ask.limit;
+        let limit = if ask.alone { 1 } else { ask.limit };
+        let more = limit > 0 && pairs.len() >= limit;
         Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), more, suspects })
     }
 

@@ -60,7 +60,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
     rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
-    let full = rows.len() as i64 >= limit;
+    let full = limit > 0 && rows.len() as i64 >= limit;
     if !repeat {
         let last = rows.iter().map(|row| (row.get(5), row.get(16)));
         store.shared.floors.reached(lanes, raised, full && !ask.alone, last);

@@ -105,6 +105,9 @@ async fn whole(store: &Postgres, now: Now, batch: &[Placed<'_>]) -> Result<HashS
             return Err(error);
         }
     };
+    if !again.is_empty() {
+        store.shared.floors.lowered(i64::MIN);
+    }
     let mut committed: HashSet<JobId> = wrote.into_iter().collect();
     forget_deadlines(&conn, done.iter().chain(&ended).filter(|change| committed.contains(&change.job)))
         .await?;

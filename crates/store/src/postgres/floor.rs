@@ -2,8 +2,8 @@
 //!
 //! What was claimed leaves dead entries at the head of the lane's index until vacuum has passed, and for as long as
 //! anybody holds an old snapshot. A claim that begins behind them costs the same however many there are. What comes in
-//! before the floor (urgent or put back) must not wait long: every claim that comes back short, and one every
-//! [`FRESH`], begins at the beginning.
+//! before the floor (urgent or put back) lowers it at once if it came through this handle; for what others put in, every
+//! claim after a short one, and one every [`FRESH`], begins at the beginning.
 
 use std::{
     collections::HashMap,
@@ -36,6 +36,11 @@ impl Floors {
         let floors: Vec<Option<i64>> = lanes.iter().map(floor).collect();
         let raised = floors.iter().any(Option::is_some);
         (floors.into_iter().map(|floor| floor.unwrap_or(i64::MIN)).collect(), raised)
+    }
+
+    /// Notes that something was put into the ready set at `rank`, in some lane: floors above it are void.
+    pub(super) fn lowered(&self, rank: i64) {
+        self.lanes.lock().unwrap_or_else(|e| e.into_inner()).retain(|_, floor| floor.rank < rank);
     }
 
     /// Notes what a claim reached: the last rank per lane if it came back full, nothing otherwise.
@@ -71,7 +76,12 @@ mod tests {
         floors.reached(&[1, 2], false, true, [(1, 10), (1, 20)].into_iter());
         assert_eq!(floors.of(&[1, 2]), (vec![20, i64::MIN], true));
         floors.reached(&[1, 2], true, false, std::iter::empty());
-        assert_eq!(floors.of(&[1, 2]).1, false);
+        assert!(!floors.of(&[1, 2]).1);
+        floors.reached(&[1], false, true, [(1, 30)].into_iter());
+        floors.lowered(31);
+        assert!(floors.of(&[1]).1);
+        floors.lowered(30);
+        assert!(!floors.of(&[1]).1);
         floors.reached(&[1], false, true, [(1, 30)].into_iter());
         let begun = Instant::now().checked_sub(FRESH).expect("the clock is older than that");
         floors.lanes.lock().expect("not poisoned").get_mut(&1).expect("noted").since = begun;

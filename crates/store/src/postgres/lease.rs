@@ -33,7 +33,9 @@ pub(super) async fn release(store: &Postgres, jobs: &[(JobId, Epoch)]) -> Result
     if jobs.is_empty() {
         return Ok(0);
     }
-    hand_back(&store.conn().await?, jobs.to_vec()).await
+    let released = hand_back(&store.conn().await?, jobs.to_vec()).await;
+    store.shared.floors.lowered(i64::MIN);
+    released
 }
 
 async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<usize, Error> {
@@ -65,5 +67,6 @@ pub(super) async fn retire(store: &Postgres, worker: WorkerId) -> Result<usize, 
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,
     }
+    store.shared.floors.lowered(i64::MIN);
     released
 }

@@ -22,6 +22,7 @@ pub(super) async fn reap(store: &Postgres, now: Now, sweep: &Sweep) -> Result<Re
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,
     }
+    store.shared.floors.lowered(i64::MIN);
     reaped
 }
 

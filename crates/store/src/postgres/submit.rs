@@ -1,8 +1,8 @@
 //! Putting jobs in.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use windlass_model::{JobId, NewJob, Submitted, Time, When};
+use windlass_model::{JobId, NewJob, Submitted, Time, When, rank::rank};
 
 use super::{Postgres, SPAN, conn::Guard, micros, span};
 use crate::{
@@ -42,6 +42,10 @@ async fn write(
     jobs: &[NewJob],
     born: Option<Born>,
 ) -> Result<Vec<Option<Wrote>>, Error> {
+    let urgent = jobs.iter().map(|job| job.priority).min().unwrap_or(0);
+    let now_here = now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
+    // The server's clock may be a little behind this one.
+    store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
     let waves = waves(jobs);
     let mut wrote = vec![None; jobs.len()];
     let conn = store.conn().await?;

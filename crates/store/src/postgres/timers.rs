@@ -42,6 +42,7 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,
     }
+    store.shared.floors.lowered(i64::MIN);
     let (woken, expired) = fired?;
     let (_, next_at) = next(&conn, Some(now)).await?;
     Ok(Due { woken, expired, next_at, now })

@@ -35,7 +35,18 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
         suspects = suspects
             || tx.one(include_str!("sql/claim_suspects.sql"), [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
-    Ok(Haul { more: jobs.len() >= ask.limit, jobs, suspects })
+    let limit = if ask.alone { 1 } else { ask.limit };
+    Ok(Haul { more: limit > 0 && jobs.len() >= limit, jobs, suspects })
+}
+
+/// Looks, without the write lock, whether a claim would find anything; most looks into an idle queue do not.
+pub(super) fn is_empty(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<bool, Error> {
+    let known = ask.kinds.iter().filter_map(|kind| tx.store.shared.lanes.get(&ask.queue, kind));
+    let lanes: Vec<i32> = known.flat_map(|lane| [lane.id, -lane.id]).collect();
+    let lanes = serde_json::to_string(&lanes).expect("numbers are plain data");
+    let params = params![ask.worker.0, ask.number.0, lanes, tx.now(now).micros()];
+    let empty = tx.one(include_str!("sql/claim_peek.sql"), params, |row| row.get(0))?;
+    Ok(empty.unwrap_or(false) && ask.settled.is_empty())
 }
 
 /// What an earlier send of the same claim took, if there was one.

@@ -405,6 +405,9 @@ impl Store for Sqlite {
     fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
         Box::pin(async move {
             self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind))).await?;
+            if self.read(|tx| claim::is_empty(tx, now, ask))? {
+                return Ok(Haul::default());
+            }
             self.write(ask.limit, |tx| claim::claim(tx, now, ask)).await
         })
     }
