@@ -154,15 +154,15 @@ impl Committer {
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
-        let (mut committed, mut fenced) = (0, 0);
+        let count = |wanted: &Verdict| verdicts.iter().filter(|verdict| *verdict == wanted).count();
+        add(&core.stats.committed, count(&Verdict::Committed));
+        add(&core.stats.fenced, count(&Verdict::Fenced));
         for ((change, verdict), (number, pool)) in changes.into_iter().zip(verdicts).zip(rest) {
             match verdict {
                 Verdict::Committed => {
-                    committed += 1;
                     core.committed(change, &pool);
                 }
                 Verdict::Fenced => {
-                    fenced += 1;
                     tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: the job had been taken away from this worker");
                 }
                 Verdict::Refused(why) => {
@@ -174,8 +174,6 @@ impl Committer {
             }
             settled.push(number);
         }
-        add(&core.stats.committed, committed);
-        add(&core.stats.fenced, fenced);
         core.ledger.settle(settled.into_iter());
         if !refused.is_empty() {
             self.lock().waiting.extend(refused);

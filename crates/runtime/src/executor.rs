@@ -2,17 +2,17 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use futures_util::FutureExt;
+use tokio::sync::OwnedRwLockReadGuard;
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, Outcome, Payload, Reason, Time, failure::class, retry::Decision,
+    Change, ClaimNo, Claimed, Failure, Outcome, Payload, Reason, Time, Verdict, failure::class,
+    retry::Decision,
 };
+use windlass_store::Store;
 
 use crate::{
     Attempt, Policy,
@@ -24,19 +24,34 @@ use crate::{
 /// How long after its timeout an attempt that has not ended is taken to block its thread.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What a slot is running, for the watchdog on the renewer's thread.
+/// What a slot is running, for the watchdog on the renewer's thread. Whoever changes the state first, the attempt that
+/// ends or the watchdog that gives it up, decides what is committed; there is never a second outcome.
 #[derive(Default)]
 pub(crate) struct Watch {
-    running: Mutex<Option<Watched>>,
-    /// Set by the watchdog: the attempt was given up, whatever it still returns.
-    given_up: AtomicBool,
+    state: Mutex<State>,
 }
 
-#[derive(Clone)]
+#[derive(Default)]
+enum State {
+    /// Nothing that has a time limit.
+    #[default]
+    Idle,
+    Running(Watched),
+    /// The watchdog has taken it: whatever the attempt still returns is dropped.
+    GivenUp,
+}
+
 struct Watched {
     attempt: Arc<Attempt>,
     number: ClaimNo,
     ends_by: Instant,
+}
+
+/// An attempt that was given up, until what follows from it is committed.
+pub(crate) struct GivenUp {
+    change: Change,
+    number: ClaimNo,
+    pool: Arc<QueuePool>,
 }
 
 impl Core {
@@ -47,36 +62,32 @@ impl Core {
         let mut finished = false;
         while let Some(job) = pool.next(finished) {
             self.committer.room().await;
-            if !self.may_start(&job).await {
-                finished = false;
-                continue;
-            }
-            let seat = self.company.join().await;
             let number = job.number;
-            let change = self.attempt(job, &watch).await;
+            let seat = self.seat(&job).await;
+            finished = seat.is_some();
+            let Some(seat) = seat else { continue };
+            // A panic that is not caught within (in a destructor of a future that is given up) must not end the slot.
+            let attempt = AssertUnwindSafe(self.attempt(job, &watch)).catch_unwind().await;
             drop(seat);
-            finished = true;
-            if let Some(change) = change {
+            if let Ok(Some(change)) = attempt {
                 self.committer.push(&self, change, number, &pool).await;
-            }
-            if watch.given_up.load(Ordering::Relaxed) {
-                // The slot was counted lost; it is back.
-                watch.given_up.store(false, Ordering::Relaxed);
-                self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
             }
         }
         pool.unwatch(&watch);
     }
 
-    /// Waits until the lease is known to hold; `false` if the job's worker was declared dead meanwhile.
-    async fn may_start(&self, job: &Job) -> bool {
+    /// Waits for a seat in company and until the lease is known to hold; `None` if the job's worker was declared dead
+    /// meanwhile.
+    async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
         loop {
+            let seat = self.company.join().await;
             if self.worker() != job.worker {
-                return false;
+                return None;
             }
             if self.lease_holds() {
-                return true;
+                return Some(seat);
             }
+            drop(seat);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -92,21 +103,22 @@ impl Core {
         let cancelled = self.cancelled();
         let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled });
         watch.set(&attempt, number, limit);
-        let run = AssertUnwindSafe(async { handler.run(Arc::clone(&attempt)).await }).catch_unwind();
+        // The future is also dropped in there, so a destructor that panics is caught like the rest.
+        let run = within(limit, async { handler.run(Arc::clone(&attempt)).await });
         let ended = tokio::select! {
             biased;
-            ended = within(limit, run) => Some(ended),
+            ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
             () = self.aborted() => None,
         };
-        watch.clear();
-        if watch.given_up.load(Ordering::Relaxed) {
+        if !watch.ended() {
+            self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let outcome = match ended? {
             Ok(Ok(Ok(output))) => self.done(output),
             Ok(Ok(Err(failure))) => Err(failure),
-            Ok(Err(panic)) => Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)),
-            Err(_) => Err(timed_out(limit)),
+            Ok(Err(())) => Err(timed_out(limit)),
+            Err(panic) => Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)),
         };
         let outcome = outcome.unwrap_or_else(|failure| self.decide(&attempt.job, handler.policy(), failure));
         Some(change(&attempt, outcome))
@@ -134,52 +146,70 @@ impl Core {
         }
     }
 
-    /// Gives up attempts that block their thread past their timeout: what follows is committed from here, so their
-    /// own writes come too late, and their slot is counted lost until they return.
-    pub(crate) async fn give_up_blocked(&self, store: &dyn windlass_store::Store) {
-        for pool in &self.pools {
-            for watch in pool.watches() {
-                let Some(stuck) = watch.stuck() else { continue };
-                let job = &stuck.attempt.job;
-                let policy = self.registry.get(&job.kind).map(|h| h.policy().clone()).unwrap_or_default();
-                let mut failure = timed_out(time_limit(job, &policy, stuck.attempt.started_at));
-                failure.message += "; it blocks its thread, so its slot is lost until it returns";
-                let change = change(&stuck.attempt, self.decide(job, &policy, failure));
-                match store.commit(None, &[change]).await {
-                    Ok(_) => {
-                        watch.given_up.store(true, Ordering::Relaxed);
-                        add(&self.stats.lost_slots, 1);
-                        self.ledger.settle([stuck.number].into_iter());
-                        tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
+    /// Gives up attempts that block their thread past their timeout: what follows is committed from here, their own
+    /// outcome is dropped, and their slot is counted lost until they return. `pending` holds those whose commit the
+    /// store has not answered yet.
+    pub(crate) async fn give_up_blocked(&self, store: &dyn Store, pending: &mut Vec<GivenUp>) {
+        let all =
+            self.pools.iter().flat_map(|pool| pool.watches().into_iter().map(move |watch| (pool, watch)));
+        for (pool, watch) in all {
+            let Some(Watched { attempt, number, .. }) = watch.give_up() else { continue };
+            let job = &attempt.job;
+            add(&self.stats.lost_slots, 1);
+            tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
+            let policy = self.registry.get(&job.kind).map(|h| h.policy().clone()).unwrap_or_default();
+            let mut failure = timed_out(time_limit(job, &policy, attempt.started_at));
+            failure.message += "; it blocks its thread, so its slot is lost until it returns";
+            let change = change(&attempt, self.decide(job, &policy, failure));
+            pending.push(GivenUp { change, number, pool: Arc::clone(pool) });
+        }
+        if pending.is_empty() {
+            return;
+        }
+        let changes: Vec<Change> = pending.iter().map(|given_up| given_up.change.clone()).collect();
+        match store.commit(None, &changes).await {
+            Ok(verdicts) => {
+                for (GivenUp { change, number, pool }, verdict) in pending.drain(..).zip(verdicts) {
+                    self.ledger.settle([number].into_iter());
+                    if verdict == Verdict::Committed {
+                        add(&self.stats.committed, 1);
+                        self.committed(change, &pool);
                     }
-                    Err(error) => tracing::warn!(%error, "could not give up a blocked attempt yet"),
                 }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what follows from a blocked attempt could not be committed yet")
             }
         }
     }
 }
 
 impl Watch {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Watched>> {
-        self.running.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn set(&self, attempt: &Arc<Attempt>, number: ClaimNo, limit: Option<Duration>) {
         let Some(limit) = limit else { return };
         let Some(ends_by) = Instant::now().checked_add(limit.saturating_add(GRACE)) else { return };
-        *self.lock() = Some(Watched { attempt: Arc::clone(attempt), number, ends_by });
+        *self.lock() = State::Running(Watched { attempt: Arc::clone(attempt), number, ends_by });
     }
 
-    fn clear(&self) {
-        *self.lock() = None;
+    /// Notes that the attempt has ended; `false` if it was given up before.
+    fn ended(&self) -> bool {
+        !matches!(std::mem::take(&mut *self.lock()), State::GivenUp)
     }
 
-    /// The attempt, if it should have ended. It is reported once.
-    fn stuck(&self) -> Option<Watched> {
-        if self.given_up.load(Ordering::Relaxed) {
-            return None;
+    /// Takes the attempt, if it should have ended.
+    fn give_up(&self) -> Option<Watched> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::GivenUp) {
+            State::Running(watched) if watched.ends_by < Instant::now() => Some(watched),
+            other => {
+                *state = other;
+                None
+            }
         }
-        self.lock().as_ref().filter(|watched| watched.ends_by < Instant::now()).cloned()
     }
 }
 

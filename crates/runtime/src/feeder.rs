@@ -42,7 +42,8 @@ pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) 
         if !jobs.is_empty() {
             core.gatekeeper.active();
         }
-        pool.accept(core, jobs, haul.more);
+        pool.set_more(haul.more);
+        pool.accept(core, jobs);
     }
 }
 
@@ -77,6 +78,7 @@ pub(crate) async fn claim(
                 return Some((haul, jobs));
             }
             Err(Error::Dead) => {
+                core.ledger.open(number, 0);
                 core.declared_dead(worker).await;
                 return None;
             }

@@ -3,7 +3,10 @@
 //! A claim is settled when the last of its jobs is committed, fenced or handed back; then the store is told, with the
 //! next claim or renewal, that it may forget it.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Mutex,
+};
 
 use windlass_model::ClaimNo;
 
@@ -15,7 +18,11 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 struct Inner {
     last: i64,
+    /// Numbers whose claim was not answered yet.
+    asked: HashSet<ClaimNo>,
     open: HashMap<ClaimNo, usize>,
+    /// Claims in the store that this worker did not know of when it last looked.
+    unknown: HashSet<ClaimNo>,
     settled: Vec<ClaimNo>,
     joined: Vec<ClaimNo>,
 }
@@ -29,14 +36,33 @@ impl Ledger {
     pub(crate) fn number(&self) -> ClaimNo {
         let mut inner = self.lock();
         inner.last += 1;
-        ClaimNo(inner.last)
+        let number = ClaimNo(inner.last);
+        inner.asked.insert(number);
+        number
     }
 
-    /// A claim brought so many jobs.
+    /// A claim was answered, with so many jobs.
     pub(crate) fn open(&self, number: ClaimNo, jobs: usize) {
+        let mut inner = self.lock();
+        inner.asked.remove(&number);
         if jobs > 0 {
-            self.lock().open.insert(number, jobs);
+            inner.open.insert(number, jobs);
         }
+    }
+
+    /// Compares what the store has recorded with what is known here. A claim that is unknown twice in a row was
+    /// recorded by a call whose answer never came: nobody will ever work on it, so it is to be handed back.
+    pub(crate) fn orphans(&self, recorded: &[ClaimNo]) -> Vec<ClaimNo> {
+        let mut inner = self.lock();
+        let known = |number: &&ClaimNo| {
+            !inner.asked.contains(number)
+                && !inner.open.contains_key(number)
+                && !inner.settled.contains(number)
+        };
+        let unknown: HashSet<ClaimNo> = recorded.iter().filter(known).copied().collect();
+        let orphans = unknown.intersection(&inner.unknown).copied().collect();
+        inner.unknown = unknown;
+        orphans
     }
 
     /// Jobs of these claims are no longer with this worker.
@@ -85,6 +111,18 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_that_stays_unknown_is_an_orphan() {
+        let ledger = Ledger::default();
+        let (asked, open, lost) = (ledger.number(), ledger.number(), ledger.number());
+        ledger.open(open, 1);
+        ledger.open(lost, 0);
+        assert!(ledger.orphans(&[asked, open, lost]).is_empty(), "its answer may be on its way");
+        assert_eq!(ledger.orphans(&[asked, open, lost]), [lost]);
+        ledger.open(asked, 0);
+        assert!(ledger.orphans(&[asked]).is_empty());
+    }
 
     #[test]
     fn a_claim_is_settled_by_its_last_job() {

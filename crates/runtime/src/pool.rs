@@ -105,18 +105,22 @@ impl QueuePool {
         Some(demand)
     }
 
-    /// Takes what a claim brought, and starts slots for it.
-    pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>, more: bool) {
+    /// Notes whether the last claim said that there may be more.
+    pub(crate) fn set_more(&self, more: bool) {
+        self.lock().more = more;
+    }
+
+    /// Takes claimed jobs, and starts slots for them.
+    pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>) {
         let starts = {
             let mut state = self.lock();
-            state.more = more;
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
             state.running += starts;
             starts
         };
         for _ in 0..starts {
-            tokio::spawn(Arc::clone(core).slot(Arc::clone(self)));
+            core.runtime.spawn(Arc::clone(core).slot(Arc::clone(self)));
         }
     }
 
@@ -125,6 +129,7 @@ impl QueuePool {
         let mut state = self.lock();
         let free = state.open
             && !state.more
+            && !state.look
             && state.buffer.is_empty()
             && state.running + state.reserved < self.config.slots
             && self.kinds.contains(kind);
@@ -146,7 +151,7 @@ impl QueuePool {
             state.running -= 1;
         }
         let (demand, least) = state.demand(&self.config);
-        let feed = state.more && demand >= least;
+        let feed = (state.more || state.look) && demand >= least;
         let over = state.running == 0;
         drop(state);
         if feed {

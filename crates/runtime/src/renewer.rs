@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_model::ClaimNo;
 use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
 
 use crate::{beacon, stats::add, worker::Core};
@@ -37,6 +38,7 @@ async fn run(core: Arc<Core>) {
         }
     };
     let mut pulse = Pulse::new(core.config.lease);
+    let mut given_up = Vec::new();
     let mut next = Instant::now();
     loop {
         tokio::select! {
@@ -48,7 +50,7 @@ async fn run(core: Arc<Core>) {
             next = tick(&core, &*store, &mut pulse).await;
         }
         reap_local(&core, &*store).await;
-        core.give_up_blocked(&*store).await;
+        core.give_up_blocked(&*store, &mut given_up).await;
     }
 }
 
@@ -86,10 +88,11 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
     let beat =
         Beat { worker, lease: config.lease, settled: core.ledger.tell(), joined: core.ledger.tell_joined() };
     match store.renew(None, &beat).await {
-        Ok(Renewal::Held { lapsed }) => {
+        Ok(Renewal::Held { lapsed, claims }) => {
             core.set_lease(started + config.lease);
             core.renewed.notify_waiters();
             pulse.beat(config.beat * 2);
+            disown(core, store, worker, &claims).await;
             if lapsed && pulse.is_calm() {
                 reap(core, store, Vec::new(), true).await;
             }
@@ -105,6 +108,21 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
             core.ledger.joined_untold(beat.joined);
             Instant::now() + (config.beat / 5).max(Duration::from_millis(50))
         }
+    }
+}
+
+/// Hands back claims that were recorded and never heard of.
+async fn disown(core: &Core, store: &dyn Store, worker: windlass_model::WorkerId, claims: &[ClaimNo]) {
+    let orphans = core.ledger.orphans(claims);
+    if orphans.is_empty() {
+        return;
+    }
+    match store.disown(None, worker, &orphans).await {
+        Ok(released) => {
+            tracing::warn!(released, "claims whose answers were lost are handed back");
+            add(&core.stats.released, released);
+        }
+        Err(error) => tracing::warn!(%error, "claims whose answers were lost could not be handed back yet"),
     }
 }
 

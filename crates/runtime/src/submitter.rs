@@ -7,7 +7,7 @@
 //! the store answers; who has waited long enough is told so, and may repeat it too: the ids are the same.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -32,8 +32,9 @@ pub struct Submitter {
     /// How many transactions may be in flight.
     flights: usize,
     patience: Duration,
-    /// The worker of this process, once it has started.
-    worker: OnceLock<Weak<Core>>,
+    runtime: tokio::runtime::Handle,
+    /// The worker of this process that started last.
+    worker: Mutex<Weak<Core>>,
 }
 
 #[derive(Default)]
@@ -51,16 +52,16 @@ struct Item {
 }
 
 impl Submitter {
-    /// A submitter that keeps up to `flights` transactions in flight and tells callers after `patience` that the
+    /// A submitter on the current runtime that keeps up to `flights` transactions in flight and tells callers after `patience` that the
     /// store is away.
     pub fn new(store: Arc<dyn Store>, flights: usize, patience: Duration) -> Arc<Submitter> {
-        let state = Mutex::default();
-        Arc::new(Submitter { store, state, flights: flights.max(1), patience, worker: OnceLock::new() })
+        let runtime = tokio::runtime::Handle::current();
+        let (state, worker) = (Mutex::default(), Mutex::default());
+        Arc::new(Submitter { store, state, flights: flights.max(1), patience, runtime, worker })
     }
 
     pub(crate) fn attach(&self, core: &Arc<Core>) {
-        // A second worker in the process gets its jobs through the store.
-        let _ = self.worker.set(Arc::downgrade(core));
+        *self.worker.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(core);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,7 +84,8 @@ impl Submitter {
             lead
         };
         if lead {
-            tokio::spawn(Arc::clone(self).fly());
+            // On the engine's runtime: the caller's may end before the answer comes.
+            self.runtime.spawn(Arc::clone(self).fly());
         }
         answer
             .await
@@ -113,7 +115,7 @@ impl Submitter {
     }
 
     async fn send(&self, group: Vec<Item>) {
-        let core = self.worker.get().and_then(Weak::upgrade);
+        let core = self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
         let (born, plain): (Vec<Item>, Vec<Item>) = match &core {
             Some(core) => group.into_iter().partition(|item| reserve(core, item)),
             None => (Vec::new(), group),
@@ -226,7 +228,7 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
             settings: job.settings.clone(),
             input: job.input.clone(),
         };
-        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker }], false);
+        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker }]);
     }
     let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));

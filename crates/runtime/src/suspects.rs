@@ -1,6 +1,6 @@
 //! Running suspects, one at a time and alone if that can be had.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use windlass_model::{ClaimNo, crash::time_alone};
 
@@ -38,32 +38,38 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job) {
     let (span, number) = (time_alone(job.claimed.deaths), job.number);
     let watch = Arc::new(Watch::default());
     pool.watch(Arc::clone(&watch));
-    let change = match core.company.alone(span).await {
-        Some(alone) => {
-            let run = core.attempt(job, &watch);
-            tokio::pin!(run);
-            tokio::select! {
-                change = &mut run => change,
-                () = tokio::time::sleep(span) => {
-                    // From now on its death no longer proves anything; the store is told before company comes.
-                    join(core, number).await;
-                    drop(alone);
-                    run.await
-                }
-            }
-        }
+    core.alone.fetch_add(1, Ordering::AcqRel);
+    let alone = core.company.alone(span).await;
+    let seat = match alone {
+        Some(_) => None,
         None => {
             join(core, number).await;
-            let seat = core.company.join().await;
-            let change = core.attempt(job, &watch).await;
-            drop(seat);
-            change
+            Some(core.company.join().await)
         }
     };
+    // In a task of its own: if it blocks its thread, the others must still be let in when its time is over.
+    let mut run = core.runtime.spawn({
+        let (core, watch) = (Arc::clone(core), Arc::clone(&watch));
+        async move { core.attempt(job, &watch).await }
+    });
+    let ended = match alone {
+        Some(alone) => tokio::select! {
+            ended = &mut run => ended,
+            () = tokio::time::sleep(span) => {
+                // From now on its death no longer proves anything; the store is told before company comes.
+                join(core, number).await;
+                drop(alone);
+                run.await
+            }
+        },
+        None => run.await,
+    };
+    drop(seat);
     pool.unwatch(&watch);
-    if let Some(change) = change {
+    if let Ok(Some(change)) = ended {
         core.committer.push(core, change, number, pool).await;
     }
+    core.alone.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Tells the store that a claim no longer runs alone.

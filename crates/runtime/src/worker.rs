@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -41,8 +41,12 @@ pub(crate) struct Core {
     pub(crate) timekeeper: Timekeeper,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) stats: Arc<Stats>,
+    /// The runtime that this worker's tasks run on, whoever's call starts them.
+    pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
     pub(crate) suspects: Notify,
+    /// How many suspects are being run.
+    pub(crate) alone: AtomicUsize,
     /// Told when the lease is to be renewed now.
     pub(crate) renew: Notify,
     /// Told when it was.
@@ -238,7 +242,9 @@ impl Worker {
             timekeeper: Timekeeper::default(),
             waiters,
             stats: Arc::new(Stats::default()),
+            runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
+            alone: AtomicUsize::new(0),
             renew: Notify::new(),
             renewed: Notify::new(),
             id: AtomicI64::new(0),
@@ -334,7 +340,11 @@ impl Worker {
                 }
             }
         }
-        self.core.pools.iter().map(|pool| pool.running()).sum()
+        while self.core.alone.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let alone = self.core.alone.load(Ordering::Acquire);
+        self.core.pools.iter().map(|pool| pool.running()).sum::<usize>() + alone
     }
 }
 

@@ -77,6 +77,10 @@ pub trait Store: Send + Sync + 'static {
     /// were handed back.
     fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize>;
 
+    /// Hands back whatever is in these claims of a worker, as by [`Store::release`], and forgets them. For claims that
+    /// were recorded and whose answer was lost for good. Answers how many jobs were handed back.
+    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize>;
+
     /// Ends a worker's service: whatever is in its claims still is handed back as by [`Store::release`].
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
 
@@ -175,12 +179,14 @@ pub struct Beat {
 }
 
 /// The answer to a renewal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Renewal {
     /// The lease runs on.
     Held {
         /// Whether there are workers to reap.
         lapsed: bool,
+        /// The claims that are recorded for this worker, so that it can find those it does not know of.
+        claims: Vec<ClaimNo>,
     },
     /// The worker was declared dead: all its claims are void, and it must enlist anew.
     Lost,

@@ -26,7 +26,8 @@ struct Shared {
     waiters: Arc<Waiters>,
     flights: usize,
     worker: tokio::sync::Mutex<Option<Worker>>,
-    stats: std::sync::OnceLock<Arc<windlass_runtime::Stats>>,
+    /// Of the worker that started last.
+    stats: std::sync::Mutex<Option<Arc<windlass_runtime::Stats>>>,
 }
 
 /// What is to be served once started.
@@ -133,7 +134,7 @@ impl Engine {
             setup.config,
         )
         .await?;
-        let _ = shared.stats.set(Arc::clone(worker.stats()));
+        *shared.stats.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::clone(worker.stats()));
         *running = Some(worker);
         drop(running);
         Ok(self)
@@ -218,7 +219,8 @@ impl Engine {
 
     /// What this engine's worker has done so far.
     pub fn counts(&self) -> Counts {
-        self.shared.stats.get().map(|stats| stats.counts()).unwrap_or_default()
+        let stats = self.shared.stats.lock().unwrap_or_else(|e| e.into_inner());
+        stats.as_ref().map(|stats| stats.counts()).unwrap_or_default()
     }
 
     /// The queue of a kind's jobs.

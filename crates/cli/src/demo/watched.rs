@@ -10,7 +10,7 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, Epoch, Limits, NewJob, Submitted, Verdict, WorkerId},
+    model::{Change, ClaimNo, Epoch, Limits, NewJob, Submitted, Verdict, WorkerId},
     store::{Ask, Beat, Born, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep},
 };
 
@@ -146,6 +146,10 @@ impl Store for Watched {
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
         behind!(self, release(now, jobs))
+    }
+
+    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        behind!(self, disown(now, worker, numbers))
     }
 
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {

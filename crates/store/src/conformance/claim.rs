@@ -3,7 +3,7 @@
 use windlass_model::{ClaimNo, Epoch, NewJob, Retry, Rev, Settings, State, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::{Ask, Error, Renewal};
+use crate::{Ask, Error};
 
 pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
@@ -177,7 +177,7 @@ pub async fn a_lapsed_lease_claims_nothing_until_renewed(store: Handle) {
         assert!(matches!(error, Error::Unavailable(_)) && error.is_retryable(), "{error}");
     }
     assert_eq!(state(&store, id(2)).await, State::Ready);
-    assert_eq!(renew(&store, end, worker).await, Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&renew(&store, end, worker).await), Some(false));
     assert_eq!(ids(&claim(&store, at(end), &ask(worker, 2, 1)).await), [id(2)]);
 }
 

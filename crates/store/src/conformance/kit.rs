@@ -230,3 +230,11 @@ pub async fn claims(store: &Handle, worker: WorkerId) -> u64 {
     let workers = store.inspect().workers().await.expect("workers");
     workers.into_iter().find(|view| view.id == worker).expect("the worker is there").claims
 }
+
+/// Whether a renewal says that there is someone to reap; `None` if the lease was lost.
+pub fn lapsed(renewal: &Renewal) -> Option<bool> {
+    match renewal {
+        Renewal::Held { lapsed, .. } => Some(*lapsed),
+        Renewal::Lost => None,
+    }
+}

@@ -17,32 +17,28 @@ pub async fn a_name_is_taken_once(store: Handle) {
 
 pub async fn renewal_lengthens_the_lease(store: Handle) {
     let one = worker(&store, 1).await;
-    assert_eq!(renew(&store, 100, one).await, Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&renew(&store, 100, one).await), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
     let short = Beat { lease: secs(3), ..beat(one) };
-    assert_eq!(store.renew(at(101), &short).await.expect("renew"), Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers[0].lease_until, t(104), "it is what the worker asks for");
-    assert_eq!(renew(&store, 500, one).await, Renewal::Held { lapsed: false }, "late, but nobody reaped it");
+    assert_eq!(lapsed(&renew(&store, 500, one).await), Some(false), "late, but nobody reaped it");
     assert_eq!(renew(&store, 500, WorkerId(99)).await, Renewal::Lost);
 }
 
 pub async fn others_whose_lease_ran_out_are_told(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
-    assert_eq!(renew(&store, 500, one).await, Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&renew(&store, 500, one).await), Some(false));
     let end = LEASE.as_secs();
-    assert_eq!(renew(&store, end - 1, one).await, Renewal::Held { lapsed: false });
-    assert_eq!(renew(&store, end, one).await, Renewal::Held { lapsed: true });
+    assert_eq!(lapsed(&renew(&store, end - 1, one).await), Some(false));
+    assert_eq!(lapsed(&renew(&store, end, one).await), Some(true));
     reap(&store, end, two).await;
-    assert_eq!(
-        renew(&store, end, one).await,
-        Renewal::Held { lapsed: false },
-        "there is nobody left to reap"
-    );
+    assert_eq!(lapsed(&renew(&store, end, one).await), Some(false), "there is nobody left to reap");
     let three = worker(&store, 3).await;
     store.retire(at(end), three).await.expect("retire");
-    assert_eq!(renew(&store, end + 1, one).await, Renewal::Held { lapsed: false }, "nor is who retired");
+    assert_eq!(lapsed(&renew(&store, end + 1, one).await), Some(false), "nor is who retired");
 }
 
 pub async fn a_dead_worker_never_revives(store: Handle) {
@@ -148,8 +144,26 @@ pub async fn renewal_settles_claims(store: Handle) {
     }
     assert_eq!(claims(&store, one).await, 3);
     let settling = Beat { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..beat(one) };
-    assert_eq!(store.renew(at(2), &settling).await.expect("renew"), Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&store.renew(at(2), &settling).await.expect("renew")), Some(false));
     assert_eq!(claims(&store, one).await, 1);
+}
+
+pub async fn claims_nobody_heard_of_are_told_and_disowned(store: Handle) {
+    let one = worker(&store, 1).await;
+    submit(&store, &jobs(1, 3)).await;
+    for number in 1..=3 {
+        claim_one(&store, 0, one, number).await;
+    }
+    let Renewal::Held { claims: told, .. } = renew(&store, 1, one).await else { panic!("it serves") };
+    assert_eq!(told, [ClaimNo(1), ClaimNo(2), ClaimNo(3)]);
+    let disown = [ClaimNo(2), ClaimNo(3), ClaimNo(9)];
+    assert_eq!(store.disown(at(2), one, &disown).await.expect("disown"), 2);
+    assert_eq!(store.disown(at(2), one, &disown).await.expect("disown"), 0);
+    let states = [view(&store, id(1)).await, view(&store, id(2)).await, view(&store, id(3)).await];
+    let states = states.map(|job| (job.summary.state, job.epoch.0, job.summary.attempts));
+    assert_eq!(states, [(State::Running, 0, 0), (State::Ready, 1, 0), (State::Ready, 1, 0)]);
+    let Renewal::Held { claims: told, .. } = renew(&store, 3, one).await else { panic!("it serves") };
+    assert_eq!(told, [ClaimNo(1)]);
 }
 
 pub async fn renewal_ends_aloneness(store: Handle) {
@@ -158,7 +172,7 @@ pub async fn renewal_ends_aloneness(store: Handle) {
     let two = worker(&store, 2).await;
     claim(&store, at(1), &ask_alone(two, 7)).await;
     let joined = Beat { joined: vec![ClaimNo(7)], ..beat(two) };
-    assert_eq!(store.renew(at(2), &joined).await.expect("renew"), Renewal::Held { lapsed: false });
+    assert_eq!(lapsed(&store.renew(at(2), &joined).await.expect("renew")), Some(false));
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.deaths, kept.crashes), (2, 0), "it no longer ran alone, so the death is not counted");

@@ -108,6 +108,7 @@ macro_rules! conformance {
                 retire_hands_back_everything_without_an_attempt
                 retire_twice_or_unknown_hands_back_nothing
                 renewal_settles_claims
+                claims_nobody_heard_of_are_told_and_disowned
                 renewal_ends_aloneness
             }
             reap {

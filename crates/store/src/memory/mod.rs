@@ -239,6 +239,10 @@ impl Store for Memory {
         self.run(now, |inner, _| Ok(inner.release(jobs)))
     }
 
+    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        self.run(now, |inner, _| Ok(numbers.iter().map(|number| inner.disown((worker, *number))).sum()))
+    }
+
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
         self.run(now, |inner, _| Ok(inner.retire(worker)))
     }

@@ -227,7 +227,9 @@ impl Inner {
             Life::Dead => true,
             Life::Gone => false,
         });
-        Renewal::Held { lapsed }
+        let claims =
+            self.claims.keys().filter(|(w, _)| *w == beat.worker).map(|(_, number)| *number).collect();
+        Renewal::Held { lapsed, claims }
     }
 
     pub(super) fn reap(&mut self, now: Time, sweep: &Sweep) -> Reaped {
@@ -323,12 +325,11 @@ impl Inner {
             _ => return 0,
         }
         let numbers: Vec<_> = self.claims.keys().copied().filter(|(w, _)| *w == worker).collect();
-        let mut released = 0;
-        for number in numbers {
-            let claim = self.claims.remove(&number).expect("listed above");
-            released += self.release(&claim.jobs);
-        }
-        released
+        numbers.into_iter().map(|number| self.disown(number)).sum()
+    }
+
+    pub(super) fn disown(&mut self, number: (WorkerId, ClaimNo)) -> usize {
+        self.claims.remove(&number).map_or(0, |claim| self.release(&claim.jobs))
     }
 
     pub(super) fn due(&mut self, now: Time, limit: usize) -> Due {

@@ -21,11 +21,16 @@ const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_m
      -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
      -c lock_timeout=8s -c idle_in_transaction_session_timeout=60s";
 
+/// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
+const GATE_WRITERS: i64 = 64;
+
 pub(super) struct Pool {
     options: Options,
     idle: Mutex<Vec<Conn>>,
     places: Semaphore,
     statements: Arc<AtomicU64>,
+    /// Drives the connections: whoever's call opens one may be gone before it is.
+    runtime: tokio::runtime::Handle,
 }
 
 pub(super) struct Conn {
@@ -49,7 +54,8 @@ pub(super) struct Guard<'a> {
 impl Pool {
     pub(super) fn new(options: Options, statements: Arc<AtomicU64>) -> Pool {
         let places = Semaphore::new(options.connections);
-        Pool { options, idle: Mutex::new(Vec::new()), places, statements }
+        let runtime = tokio::runtime::Handle::current();
+        Pool { options, idle: Mutex::new(Vec::new()), places, statements, runtime }
     }
 
     pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
@@ -66,11 +72,11 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Conn, Error> {
-        let client = connect(&self.options, true).await?;
+        let client = connect(&self.options, true, &self.runtime).await?;
         Ok(Conn {
             client,
             prepared: Mutex::default(),
-            gate_writer: fastrand::i64(1..),
+            gate_writer: fastrand::i64(..GATE_WRITERS),
             busy: AtomicBool::new(false),
             statements: Arc::clone(&self.statements),
             patience: self.options.patience,
@@ -79,7 +85,11 @@ impl Pool {
 }
 
 /// Connects to the database; `tuned` with the settings of the hot path.
-pub(super) async fn connect(options: &Options, tuned: bool) -> Result<Client, Error> {
+pub(super) async fn connect(
+    options: &Options,
+    tuned: bool,
+    runtime: &tokio::runtime::Handle,
+) -> Result<Client, Error> {
     let mut config = options.config.clone();
     let settings = if tuned { SETTINGS } else { "-c client_min_messages=warning" };
     let theirs = config.get_options().unwrap_or_default().to_owned();
@@ -90,8 +100,11 @@ pub(super) async fn connect(options: &Options, tuned: bool) -> Result<Client, Er
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(options.patience);
     }
-    let (client, connection) = config.connect(NoTls).await.map_err(sorted)?;
-    tokio::spawn(async move {
+    // The handshake too: a server that takes the connection and says nothing must not be waited for.
+    let connected = tokio::time::timeout(options.patience, config.connect(NoTls)).await;
+    let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));
+    let (client, connection) = connected.map_err(late)?.map_err(sorted)?;
+    runtime.spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to PostgreSQL ended");
         }

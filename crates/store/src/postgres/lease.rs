@@ -1,6 +1,6 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
-use windlass_model::{Epoch, JobId, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobId, WorkerId};
 
 use super::{Postgres, SPAN, conn::Guard, micros, span};
 use crate::{Beat, Error, NewWorker, Now, Renewal};
@@ -26,7 +26,11 @@ pub(super) async fn renew(store: &Postgres, now: Now, beat: &Beat) -> Result<Ren
             &[&micros(now), &beat.worker.0, &span(beat.lease), &settled, &joined],
         )
         .await?;
-    Ok(rows.first().map_or(Renewal::Lost, |row| Renewal::Held { lapsed: row.get(0) }))
+    let held = |row: &tokio_postgres::Row| {
+        let claims = row.get::<_, Vec<i64>>(1).into_iter().map(ClaimNo).collect();
+        Renewal::Held { lapsed: row.get(0), claims }
+    };
+    Ok(rows.first().map_or(Renewal::Lost, held))
 }
 
 pub(super) async fn release(store: &Postgres, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
@@ -48,13 +52,26 @@ async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<us
 }
 
 pub(super) async fn retire(store: &Postgres, worker: WorkerId) -> Result<usize, Error> {
+    hand_back_claims(store, worker, None).await
+}
+
+pub(super) async fn disown(store: &Postgres, worker: WorkerId, numbers: &[ClaimNo]) -> Result<usize, Error> {
+    hand_back_claims(store, worker, Some(numbers.iter().map(|number| number.0).collect())).await
+}
+
+/// Hands back what is in a worker's claims: in those named, or in all of them, which ends its service.
+async fn hand_back_claims(
+    store: &Postgres,
+    worker: WorkerId,
+    numbers: Option<Vec<i64>>,
+) -> Result<usize, Error> {
     let conn = store.conn().await?;
     conn.begin().await?;
     let work = async {
-        if conn.execute(include_str!("sql/retire.sql"), &[&worker.0]).await? == 0 {
+        if numbers.is_none() && conn.execute(include_str!("sql/retire.sql"), &[&worker.0]).await? == 0 {
             return Ok(0);
         }
-        let rows = conn.query(include_str!("sql/retire_claims.sql"), &[&worker.0]).await?;
+        let rows = conn.query(include_str!("sql/retire_claims.sql"), &[&worker.0, &numbers]).await?;
         let mut jobs = Vec::new();
         for row in rows {
             let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));

@@ -33,7 +33,7 @@ async fn state(client: &Client, schema: &str) -> Result<SchemaState, Error> {
 
 /// Where the schema stands.
 pub(super) async fn read(options: &Options) -> Result<SchemaState, Error> {
-    state(&connect(options, false).await?, &options.schema).await
+    state(&connect(options, false, &tokio::runtime::Handle::current()).await?, &options.schema).await
 }
 
 /// Makes the schema fit for use, or says why it is not.
@@ -48,7 +48,7 @@ pub(super) async fn prepare(options: &Options) -> Result<(), Error> {
 
 /// Takes the schema to `target`.
 pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
-    let mut client = connect(options, false).await?;
+    let mut client = connect(options, false, &tokio::runtime::Handle::current()).await?;
     let schema = &options.schema;
     let tx = client.transaction().await.map_err(sorted)?;
     tx.execute(

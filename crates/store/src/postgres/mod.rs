@@ -28,7 +28,9 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{Change, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId};
+use windlass_model::{
+    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId,
+};
 
 use crate::{
     Ask, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, SchemaState,
@@ -161,7 +163,7 @@ impl Postgres {
 
     /// A connection of one's own, tuned as the store's are: for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
-        conn::connect(options, true).await
+        conn::connect(options, true, &tokio::runtime::Handle::current()).await
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {
@@ -249,6 +251,10 @@ impl Store for Postgres {
         Box::pin(lease::release(self, jobs))
     }
 
+    fn disown<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        Box::pin(lease::disown(self, worker, numbers))
+    }
+
     fn retire<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
         Box::pin(lease::retire(self, worker))
     }
@@ -268,7 +274,9 @@ impl Store for Postgres {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // Connections are driven by the runtime that opened them, so another thread needs its own.
         let statements = Arc::clone(&self.shared.statements);
-        let options = self.shared.options.clone();
+        let mut options = self.shared.options.clone();
+        // It renews leases: a connection that hangs must be given up well before one runs out.
+        options.patience = options.patience.min(Duration::from_secs(3));
         let pool = Pool::new(options.clone(), Arc::clone(&statements));
         let other = Postgres {
             shared: Arc::new(Shared {

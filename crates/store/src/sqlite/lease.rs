@@ -1,7 +1,7 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
 use rusqlite::params;
-use windlass_model::{Epoch, JobId, Time, WorkerId, rank::rank};
+use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId, rank::rank};
 
 use super::{Tx, unpack};
 use crate::{Beat, Error, NewWorker, Now, Renewal};
@@ -21,8 +21,11 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error
         tx.run(include_str!("sql/renew_joined.sql"), [beat.worker.0, number.0])?;
     }
     let params = params![beat.worker.0, now.plus(beat.lease).micros(), now.micros()];
-    let lapsed = tx.one(include_str!("sql/renew.sql"), params, |row| row.get(0))?;
-    Ok(lapsed.map_or(Renewal::Lost, |lapsed| Renewal::Held { lapsed }))
+    let held =
+        tx.one(include_str!("sql/renew.sql"), params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };
+    let claims = serde_json::from_str(&claims).map_err(|e| Error::Fault(e.to_string()))?;
+    Ok(Renewal::Held { lapsed, claims })
 }
 
 pub(super) fn release(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
@@ -43,12 +46,17 @@ pub(super) fn retire(tx: &Tx<'_>, worker: WorkerId) -> Result<usize, Error> {
     if tx.run(include_str!("sql/retire.sql"), [worker.0])? == 0 {
         return Ok(0);
     }
+    disown(tx, worker, |_| true)
+}
+
+/// Hands back what is in a worker's claims, those that are meant.
+pub(super) fn disown(tx: &Tx<'_>, worker: WorkerId, meant: impl Fn(ClaimNo) -> bool) -> Result<usize, Error> {
     let mut statement = tx.prepare(include_str!("sql/retire_claims.sql"))?;
     let claims = statement
         .query_map([worker.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?
         .collect::<Result<Vec<_>, _>>()?;
     let mut released = 0;
-    for (number, jobs) in claims {
+    for (number, jobs) in claims.into_iter().filter(|(number, _)| meant(ClaimNo(*number))) {
         released += release(tx, &unpack(&jobs)?)?;
         tx.run(include_str!("sql/claim_settle.sql"), [worker.0, number])?;
     }

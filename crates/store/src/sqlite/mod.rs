@@ -28,7 +28,9 @@ use std::{
 };
 
 use rusqlite::{CachedStatement, Connection, ErrorCode};
-use windlass_model::{Change, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId};
+use windlass_model::{
+    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId,
+};
 
 use crate::{
     Ask, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep,
@@ -108,7 +110,8 @@ impl Sqlite {
                 writer: tokio::sync::Mutex::new(writer),
                 reader: Mutex::new(reader),
                 lanes: Lanes::default(),
-                gate_writer: fastrand::i64(1..),
+                // There is one writer at a time, so one row will do.
+                gate_writer: 0,
                 statements: AtomicU64::new(0),
                 options,
             }),
@@ -432,6 +435,14 @@ impl Store for Sqlite {
 
     fn release<'a>(&'a self, _now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
         Box::pin(self.write(jobs.len(), move |tx| lease::release(tx, jobs)))
+    }
+
+    fn disown<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        Box::pin(
+            self.write(numbers.len(), move |tx| {
+                lease::disown(tx, worker, |number| numbers.contains(&number))
+            }),
+        )
     }
 
     fn retire<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
-use windlass_model::{Change, Epoch, JobId, Limits, NewJob, Submitted, Verdict, WorkerId};
+use windlass_model::{Change, ClaimNo, Epoch, JobId, Limits, NewJob, Submitted, Verdict, WorkerId};
 use windlass_store::{
     Ask, Beat, Born, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep,
     sqlite::{Options, Sqlite},
@@ -58,6 +58,10 @@ impl Store for Separate {
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
         self.store.release(now, jobs)
+    }
+
+    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        self.store.disown(now, worker, numbers)
     }
 
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {

@@ -30,6 +30,13 @@ crate::on_both_stores!(
     bad_input_is_explained,
     an_output_that_is_too_large_fails_its_job_alone,
     several_engines_share_a_store,
+    a_slot_that_falls_free_is_filled_at_once,
+    an_attempt_given_up_has_one_outcome,
+    a_panic_in_a_destructor_costs_no_slot,
+    a_caller_whose_runtime_ends_harms_nobody,
+    a_suspect_that_blocks_does_not_hold_up_the_others,
+    an_engine_can_be_stopped_and_started_again,
+    claims_whose_answer_was_lost_are_handed_back,
 );
 
 /// What a test task is told to do.
@@ -211,7 +218,7 @@ async fn a_timeout_ends_the_attempt(url: &str) {
 
 async fn an_attempt_that_blocks_its_thread_is_given_up(url: &str) {
     let engine = started(url).await;
-    let job = engine.submit(Do(Act::Block(4_000))).timeout(Duration::from_millis(50)).retry(Retry::never());
+    let job = engine.submit(Do(Act::Block(6_000))).timeout(Duration::from_millis(50)).retry(Retry::never());
     let job = job.await.expect("submitted");
     let error = job.result().await.expect_err("given up");
     assert!(
@@ -479,4 +486,151 @@ async fn several_engines_share_a_store(url: &str) {
     assert_eq!(RAN[me].load(Ordering::Relaxed), 3_000);
     let census = engines[0].inspect().census(u64::MAX).await.expect("counted");
     assert_eq!(census.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, 3_000)]);
+}
+
+async fn a_slot_that_falls_free_is_filled_at_once(url: &str) {
+    let engine = engine(url).await.queue("default", Pool::slots(1)).start().await.expect("started");
+    let first = engine.submit(Do(Act::Sleep(300))).await.expect("submitted");
+    let second = engine.submit(Do(Act::Return(2))).await.expect("submitted");
+    first.result().await.expect("done");
+    let waited = tokio::time::timeout(Duration::from_secs(10), second.result()).await;
+    assert_eq!(waited.expect("long before the safety interval").expect("done"), 2);
+    engine.stop().await;
+}
+
+/// The watchdog and the attempt end at about the same time, again and again: whoever is first decides, and what callers
+/// are told is what the store has.
+async fn an_attempt_given_up_has_one_outcome(url: &str) {
+    let engine = started(url).await;
+    for n in 0..6 {
+        let blocked = 900 + n * 60;
+        let job =
+            engine.submit(Do(Act::Block(blocked))).timeout(Duration::from_millis(20)).retry(Retry::never());
+        let job = job.await.expect("submitted");
+        let told = job.result().await;
+        let seen = view(&engine, job.id()).await;
+        assert_eq!(seen.rev.0, 1);
+        assert_eq!(told.is_ok(), seen.summary.state == State::Done, "{told:?} {seen:?}");
+    }
+    until("all slots are back", async || engine.counts().lost_slots == 0).await;
+    engine.stop().await;
+}
+
+#[derive(Serialize, Deserialize)]
+struct PanicsWhenDropped;
+
+impl Task for PanicsWhenDropped {
+    const KIND: &'static str = "panics_when_dropped";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("in a destructor");
+            }
+        }
+        let _bomb = Bomb;
+        std::future::pending().await
+    }
+}
+
+async fn a_panic_in_a_destructor_costs_no_slot(url: &str) {
+    let engine = engine(url).await.task::<PanicsWhenDropped>().queue("default", Pool::slots(1));
+    let engine = engine.start().await.expect("started");
+    let job = engine.submit(PanicsWhenDropped).timeout(Duration::from_millis(20)).retry(Retry::never());
+    let error = job.await.expect("submitted").result().await.expect_err("failed");
+    assert!(matches!(&error, JobError::Failed { failure, .. } if failure.class == "panic"), "{error}");
+    let next = engine.submit(Do(Act::Return(1))).await.expect("submitted");
+    assert_eq!(next.result().await.expect("the only slot is there"), 1);
+    engine.stop().await;
+}
+
+async fn a_caller_whose_runtime_ends_harms_nobody(url: &str) {
+    let engine = engine(url).await.queue("default", Pool::slots(1)).start().await.expect("started");
+    let elsewhere = engine.clone();
+    let id = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async { elsewhere.submit(Do(Act::Sleep(100))).await.expect("submitted").id() })
+    });
+    let id = id.join().expect("submitted");
+    assert_eq!(engine.result::<u64>(id).await.expect("done"), 100);
+    let next = engine.submit(Do(Act::Return(1))).await.expect("submitted");
+    assert_eq!(next.result().await.expect("done"), 1);
+    engine.stop().await;
+}
+
+/// Leaves a job as a worker that died with it would: a suspect.
+async fn make_suspect(engine: &Engine, act: Act) -> JobId {
+    use windlass::{
+        model::{ClaimNo, KindVersion},
+        store::{Ask, IdSource, NewWorker, Sweep},
+    };
+    let job = engine
+        .submit(Do(act))
+        .timeout(Duration::from_millis(200))
+        .retry(Retry::never())
+        .await
+        .expect("submitted");
+    let store = engine.store();
+    let id = IdSource::new().worker();
+    let new = NewWorker { id, name: "dies".into(), beacon: None, lease: Duration::from_secs(60) };
+    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
+    let (number, queue) = (ClaimNo(1), "default".into());
+    let ask = Ask { worker: id, number, queue, kinds, limit: 1, alone: false, settled: vec![] };
+    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), 1);
+    let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
+    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, 1);
+    job.id()
+}
+
+async fn a_suspect_that_blocks_does_not_hold_up_the_others(url: &str) {
+    let engine = engine(url).await;
+    let suspect = make_suspect(&engine, Act::Block(6_000)).await;
+    let engine = engine.start().await.expect("started");
+    until("the suspect runs", async || engine.counts().started == 1).await;
+    let others = engine.submit_all((0..20).map(|n| Do(Act::Return(n)))).await.expect("submitted");
+    for job in others {
+        let done = tokio::time::timeout(Duration::from_secs(4), engine.result::<u64>(job.id)).await;
+        done.expect("while the suspect still blocks").expect("done");
+    }
+    assert!(engine.result::<u64>(suspect).await.is_err(), "it was given up");
+    engine.stop().await;
+}
+
+async fn an_engine_can_be_stopped_and_started_again(url: &str) {
+    let engine = started(url).await;
+    engine.submit(Do(Act::Return(1))).await.expect("submitted").result().await.expect("done");
+    engine.stop().await;
+    let later = engine.submit(Do(Act::Return(2))).await.expect("submitted");
+    let engine = engine.start().await.expect("started again");
+    assert_eq!(later.result().await.expect("done"), 2);
+    let born = engine.submit(Do(Act::Return(3))).await.expect("submitted");
+    assert_eq!(born.result().await.expect("done"), 3);
+    assert_eq!(engine.counts().committed, 2, "counted anew");
+    engine.stop().await;
+}
+
+/// A claim that was recorded after its caller had stopped waiting for it, and that nobody knows of.
+async fn claims_whose_answer_was_lost_are_handed_back(url: &str) {
+    use windlass::{
+        model::{ClaimNo, KindVersion},
+        store::Ask,
+    };
+    let config = Config { beat: Duration::from_millis(200), ..Config::default() };
+    let engine =
+        engine(url).await.queue("other", Pool::slots(1)).config(config).start().await.expect("started");
+    let job = engine.submit(Do(Act::Return(9))).await.expect("submitted");
+    let workers = engine.inspect().workers().await.expect("listed");
+    let worker = workers.iter().find(|worker| worker.alive).expect("it serves").id;
+    let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
+    let (number, queue) = (ClaimNo(1_000_000), "default".into());
+    let ask = Ask { worker, number, queue, kinds, limit: 1, alone: false, settled: vec![] };
+    assert_eq!(engine.store().claim(None, &ask).await.expect("claimed").jobs.len(), 1);
+    until("it is ready again", async || view(&engine, job.id()).await.summary.state == State::Ready).await;
+    let seen = view(&engine, job.id()).await;
+    assert_eq!((seen.summary.attempts, seen.deaths, seen.epoch.0), (0, 0, 1));
+    engine.stop().await;
 }

@@ -34,5 +34,6 @@ select exists (select from me), exists (select from me where holds), exists (sel
                    where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
-       got.settings, got.codec, got.input, got.rank
+       got.settings, got.codec, got.input, got.rank,
+       false
 from (select 1) as always left join got on true

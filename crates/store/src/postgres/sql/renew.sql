@@ -10,5 +10,6 @@ with clock as materialized (
     update claims set alone = false
     where worker = $2 and number = any($5::int8[]) and number <> all ($4::int8[])
 )
-select exists (select from workers w, clock where w.id <> $2 and ((w.life = 0 and w.lease_until <= clock.now) or w.life = 1))
+select exists (select from workers w, clock where w.id <> $2 and ((w.life = 0 and w.lease_until <= clock.now) or w.life = 1)),
+       array(select c.number from claims c where c.worker = $2 and c.number <> all ($4::int8[]) order by c.number)
 from held
