@@ -188,16 +188,25 @@ fn refusal(change: Change, why: &str) -> Change {
     Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, ..change }
 }
 
-/// Commits until the store answers. Every call is a blind repeat of the one before, which `Store::commit` allows.
+/// Commits until the store has answered for all. Every call is a blind repeat of the one before, which `Store::commit`
+/// allows. After a failure half as many are sent, in case the whole was too much for a database that is slow.
 async fn until_answered(store: &dyn Store, changes: &[Change]) -> Vec<Verdict> {
     let mut backoff = Backoff::new("committing");
+    let mut verdicts = Vec::with_capacity(changes.len());
+    let mut size = changes.len();
     loop {
-        match store.commit(None, changes).await {
-            Ok(verdicts) => {
+        let rest = &changes[verdicts.len()..];
+        match store.commit(None, &rest[..size.min(rest.len())]).await {
+            Ok(answers) => {
                 backoff.reset();
-                return verdicts;
+                verdicts.extend(answers);
+                if verdicts.len() == changes.len() {
+                    return verdicts;
+                }
+                size = size.saturating_mul(2);
             }
             Err(error) => {
+                size = (size / 2).max(1);
                 backoff.wait(&error).await;
                 if !matches!(error, Error::Unavailable(_)) {
                     // Not a passing fault: do not hammer a database that someone must mend.

@@ -23,6 +23,12 @@ impl Company {
 
     /// Waits to be alone, but no longer than `patience`.
     pub(crate) async fn alone(&self, patience: Duration) -> Option<OwnedRwLockWriteGuard<()>> {
+        if let Ok(guard) = Arc::clone(&self.lock).try_write_owned() {
+            return Some(guard);
+        }
+        if patience.is_zero() {
+            return None;
+        }
         tokio::time::timeout(patience, Arc::clone(&self.lock).write_owned()).await.ok()
     }
 }

@@ -42,6 +42,51 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Says what cannot work.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let long = Duration::from_secs(365 * 86_400);
+        if self.beat < Duration::from_millis(10) || self.beat * 2 > self.lease {
+            return Err(format!(
+                "a beat of {:?} does not keep a lease of {:?}; renew at least twice per lease, and not more than \
+                 100 times a second",
+                self.beat, self.lease
+            ));
+        }
+        if self.lease > long || self.drain > long {
+            return Err(
+                "a lease or a drain of more than a year is not waited for; choose a shorter one".into()
+            );
+        }
+        if self.safety < Duration::from_millis(100) || self.safety > long {
+            return Err(format!(
+                "a safety interval of {:?} is out of range; use 100 ms to a year",
+                self.safety
+            ));
+        }
+        if self.name.len() > 256 || self.name.contains('\0') {
+            return Err("the worker's name is longer than 256 bytes or contains NUL; choose another".into());
+        }
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Says what cannot work.
+    pub(crate) fn check(&self, queue: &str) -> Result<(), String> {
+        if self.slots == 0 || self.slots > 100_000 {
+            return Err(format!("queue {queue:?} has {} slots; use 1 to 100,000", self.slots));
+        }
+        if self.poll < Duration::from_millis(1) || self.max_poll < self.poll {
+            return Err(format!(
+                "queue {queue:?} is polled every {:?} to {:?}; use 1 ms or more",
+                self.poll, self.max_poll
+            ));
+        }
+        Ok(())
+    }
+}
+
 fn host_name() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     from_kernel

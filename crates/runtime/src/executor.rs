@@ -9,8 +9,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, Outcome, Payload, Reason, Time, Verdict, failure::class,
-    retry::Decision,
+    Change, ClaimNo, Claimed, Failure, Outcome, Payload, Reason, Verdict, failure::class, retry::Decision,
 };
 use windlass_store::Store;
 
@@ -77,11 +76,11 @@ impl Core {
     }
 
     /// Waits for a seat in company and until the lease is known to hold; `None` if the job's worker was declared dead
-    /// meanwhile.
+    /// meanwhile, or is stopping: then the job is in its claims still, and is handed back with them.
     async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
         loop {
             let seat = self.company.join().await;
-            if self.worker() != job.worker {
+            if self.worker() != job.worker || self.is_stopping() {
                 return None;
             }
             if self.lease_holds() {
@@ -99,7 +98,11 @@ impl Core {
         };
         add(&self.stats.started, 1);
         let (number, started_at) = (job.number, self.config.env.now());
-        let limit = time_limit(&job.claimed, handler.policy(), started_at);
+        let limit = job.claimed.settings.timeout.or(handler.policy().timeout);
+        let left = job.expires.map(|at| at.saturating_duration_since(Instant::now()));
+        // Whichever comes first ends the attempt: its time limit, or the job's deadline.
+        let expiring = left.is_some_and(|left| limit.is_none_or(|limit| left <= limit));
+        let limit = if expiring { left } else { limit };
         let cancelled = self.cancelled();
         let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled });
         watch.set(&attempt, number, limit);
@@ -117,6 +120,7 @@ impl Core {
         let outcome = match ended? {
             Ok(Ok(Ok(output))) => self.done(output),
             Ok(Ok(Err(failure))) => Err(failure),
+            Ok(Err(())) if expiring => Ok(expired(&attempt)),
             Ok(Err(())) => Err(timed_out(limit)),
             Err(panic) => Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)),
         };
@@ -158,7 +162,7 @@ impl Core {
             add(&self.stats.lost_slots, 1);
             tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
             let policy = self.registry.get(&job.kind).map(|h| h.policy().clone()).unwrap_or_default();
-            let mut failure = timed_out(time_limit(job, &policy, attempt.started_at));
+            let mut failure = timed_out(job.settings.timeout.or(policy.timeout));
             failure.message += "; it blocks its thread, so its slot is lost until it returns";
             let change = change(&attempt, self.decide(job, &policy, failure));
             pending.push(GivenUp { change, number, pool: Arc::clone(pool) });
@@ -220,14 +224,11 @@ async fn within<F: Future>(limit: Option<Duration>, work: F) -> Result<F::Output
     }
 }
 
-/// How long an attempt may run: the job's own limit or its kind's, and not past its deadline.
-fn time_limit(job: &Claimed, policy: &Policy, now: Time) -> Option<Duration> {
-    let limit = job.settings.timeout.or(policy.timeout);
-    let left = job.deadline_at.map(|at| at.since(now));
-    match (limit, left) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+/// What follows when the deadline passes under an attempt.
+fn expired(attempt: &Attempt) -> Outcome {
+    let at = attempt.job.deadline_at.unwrap_or_default();
+    let text = format!("the deadline {at} passed before the job had ended");
+    Outcome::Failed { reason: Reason::Expired, failure: Failure::stop(text).class(class::EXPIRED) }
 }
 
 fn change(attempt: &Attempt, outcome: Outcome) -> Change {

@@ -1,11 +1,12 @@
 //! Claiming for one queue: when something said that it changed, while claims come back full, and now and then.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
+use windlass_model::Claimed;
 use windlass_store::{Ask, Error, Haul};
 
 use crate::{
-    pool::{Job, QueuePool},
+    pool::{HOARD, Job, QueuePool},
     retrying::Backoff,
     stats::add,
     worker::Core,
@@ -22,6 +23,7 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>) {
             Some(limit) => tick(&core, &pool, limit).await,
             None => tokio::select! {
                 () = feed => {}
+                () = tokio::time::sleep(HOARD), if pool.waits() => core.release(pool.surplus()).await,
                 _ = safety.tick() => pool.wake(),
                 () = core.stopping() => return,
             },
@@ -73,7 +75,12 @@ pub(crate) async fn claim(
                 backoff.reset();
                 add(&core.stats.claimed, haul.jobs.len());
                 core.ledger.open(number, haul.jobs.len());
-                let job = |claimed| Job { claimed, number, worker };
+                let (claimed_at, now) = (Instant::now(), haul.now);
+                let job = |claimed: Claimed| {
+                    let left = claimed.deadline_at.map(|at| at.since(now));
+                    let expires = left.and_then(|left| claimed_at.checked_add(left));
+                    Job { claimed, number, worker, expires }
+                };
                 let jobs = std::mem::take(&mut haul.jobs).into_iter().map(job).collect();
                 return Some((haul, jobs));
             }

@@ -21,6 +21,8 @@ pub(crate) struct Job {
     pub(crate) number: ClaimNo,
     /// Who claimed it: a worker that was declared dead goes on under another name.
     pub(crate) worker: WorkerId,
+    /// When its deadline passes, by the store's clock as it was at the claim.
+    pub(crate) expires: Option<Instant>,
 }
 
 pub(crate) struct QueuePool {
@@ -48,6 +50,8 @@ struct State {
     open: bool,
     finished: u64,
     rate: Rate,
+    /// When jobs were last taken.
+    accepted: Instant,
 }
 
 /// How fast this pool finishes jobs, smoothed.
@@ -61,6 +65,9 @@ struct Rate {
 /// worker loses nothing by it.
 const AHEAD: f64 = 0.05;
 
+/// How long jobs that were claimed ahead may wait before they are handed back.
+pub(crate) const HOARD: Duration = Duration::from_secs(1);
+
 impl QueuePool {
     pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>) -> QueuePool {
         let state = State {
@@ -72,6 +79,7 @@ impl QueuePool {
             open: true,
             finished: 0,
             rate: Rate { per_second: 0.0, since: Instant::now(), finished: 0 },
+            accepted: Instant::now(),
         };
         QueuePool {
             queue,
@@ -114,6 +122,7 @@ impl QueuePool {
     pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>) {
         let starts = {
             let mut state = self.lock();
+            state.accepted = Instant::now();
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
             state.running += starts;
@@ -163,11 +172,31 @@ impl QueuePool {
         job
     }
 
+    /// Takes back what was claimed ahead and waits although it should have started long ago: the jobs turned out to be
+    /// slow, and another worker may have a free slot.
+    pub(crate) fn surplus(&self) -> Vec<Job> {
+        let mut state = self.lock();
+        if state.buffer.is_empty() || state.accepted.elapsed() < HOARD {
+            return Vec::new();
+        }
+        let ahead = state.ahead(&self.config);
+        if state.buffer.len() <= ahead {
+            return Vec::new();
+        }
+        state.more = true;
+        state.buffer.split_off(ahead).into()
+    }
+
     /// Takes everything that has not started; with `close`, nothing starts any more.
     pub(crate) fn empty(&self, close: bool) -> Vec<Job> {
         let mut state = self.lock();
         state.open &= !close;
         state.buffer.drain(..).collect()
+    }
+
+    /// Whether jobs wait for a slot.
+    pub(crate) fn waits(&self) -> bool {
+        !self.lock().buffer.is_empty()
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -188,9 +217,14 @@ impl QueuePool {
 }
 
 impl State {
+    /// How many jobs are worth having claimed before there is a slot for them.
+    fn ahead(&mut self, config: &Pool) -> usize {
+        ((self.rate.per_second(self.finished) * AHEAD) as usize).min(config.prefetch)
+    }
+
     /// How many jobs there is room for, and how many make a claim worth it.
     fn demand(&mut self, config: &Pool) -> (usize, usize) {
-        let ahead = ((self.rate.per_second(self.finished) * AHEAD) as usize).min(config.prefetch);
+        let ahead = self.ahead(config);
         let held = self.running + self.reserved + self.buffer.len();
         let demand = (config.slots + ahead).saturating_sub(held);
         // With work kept ahead, a claim that fills half of it is soon enough; an idle pool takes what there is.

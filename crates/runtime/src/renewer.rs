@@ -138,6 +138,7 @@ pub(crate) async fn reap_local(core: &Core, store: &dyn Store) {
 /// Reaps until nothing is left to walk; `false` if the store is away.
 async fn reap(core: &Core, store: &dyn Store, dead: Vec<windlass_model::WorkerId>, lapsed: bool) -> bool {
     let mut sweep = Sweep { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
+    let started = Instant::now();
     loop {
         match store.reap(None, &sweep).await {
             Ok(Reaped { workers, returned, poisoned, more }) => {
@@ -150,7 +151,10 @@ async fn reap(core: &Core, store: &dyn Store, dead: Vec<windlass_model::WorkerId
                     core.suspects.notify_one();
                 }
                 sweep.dead.clear();
-                if !more {
+                // Nothing to do though there is more: another reaper is at it. And this worker's own lease comes
+                // first: the next beat goes on where this one ended.
+                let idle = workers.is_empty() && returned + poisoned == 0;
+                if !more || idle || started.elapsed() > core.config.lease / 4 {
                     return true;
                 }
             }

@@ -140,7 +140,8 @@ impl Submitter {
             jobs.extend(item.jobs);
         }
         let mut backoff = Backoff::new("submitting");
-        let answers = loop {
+        let mut again = false;
+        let mut answers = loop {
             match self.store.submit(None, &jobs, born).await {
                 Ok(answers) => break answers,
                 Err(error) => {
@@ -159,10 +160,17 @@ impl Submitter {
                         then(&jobs, &[]);
                         return;
                     }
+                    again = true;
                     backoff.wait(&error).await;
                 }
             }
         };
+        if again {
+            // What is there now was put in by an earlier send of this call, whose answer was lost.
+            for answer in answers.iter_mut().filter(|answer| **answer == Submitted::Repeated) {
+                *answer = Submitted::New { claimed: None };
+            }
+        }
         backoff.reset();
         then(&jobs, &answers);
         let mut answers = answers.into_iter();
@@ -194,7 +202,9 @@ fn pool_of<'a>(core: &'a Core, queue: &str) -> Option<&'a Arc<QueuePool>> {
 /// Reserves a slot for an item that is one job, due now, if there is a free one here.
 fn reserve(core: &Core, item: &Item) -> bool {
     let [job] = item.jobs.as_slice() else { return false };
+    // A deadline is judged by the store's clock, which only a claim tells.
     job.when == When::Now
+        && job.deadline_at.is_none()
         && !core.is_stopping()
         && core.lease_holds()
         && pool_of(core, &job.queue).is_some_and(|pool| pool.reserve(&job.kind))
@@ -228,7 +238,7 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
             settings: job.settings.clone(),
             input: job.input.clone(),
         };
-        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker }]);
+        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker, expires: None }]);
     }
     let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));

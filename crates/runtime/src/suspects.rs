@@ -1,6 +1,12 @@
 //! Running suspects, one at a time and alone if that can be had.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
 
 use windlass_model::{ClaimNo, crash::time_alone};
 
@@ -11,19 +17,24 @@ use crate::{
     worker::Core,
 };
 
+/// After waiting in vain to be alone, how many times as long nobody waits again: newcomers are held up for a tenth of
+/// the time at most.
+const RESPITE: u32 = 10;
+
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
+    let mut no_wait_until = Instant::now();
     loop {
         tokio::select! {
             () = core.suspects.notified() => {}
             () = core.stopping() => return,
         }
         for pool in &core.pools {
-            while !core.is_stopping() {
+            while !core.is_stopping() && core.alone.load(Ordering::Acquire) < pool.config.slots {
                 match claim(&core, pool, 1, true).await {
                     Some((_, jobs)) if !jobs.is_empty() => {
                         for job in jobs {
-                            tick(&core, pool, job).await;
+                            tick(&core, pool, job, &mut no_wait_until).await;
                         }
                     }
                     _ => break,
@@ -33,43 +44,51 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Runs one suspect: alone for a while if the others leave in time, in company otherwise.
-async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job) {
+/// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
+/// has company: then the next one may have its turn.
+async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
     let (span, number) = (time_alone(job.claimed.deaths), job.number);
-    let watch = Arc::new(Watch::default());
-    pool.watch(Arc::clone(&watch));
-    core.alone.fetch_add(1, Ordering::AcqRel);
-    let alone = core.company.alone(span).await;
-    let seat = match alone {
-        Some(_) => None,
-        None => {
-            join(core, number).await;
-            Some(core.company.join().await)
+    let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
+    let alone = core.company.alone(patience).await;
+    if alone.is_none() {
+        if !patience.is_zero() {
+            *no_wait_until = Instant::now() + span * RESPITE;
         }
-    };
+        join(core, number).await;
+    }
     // In a task of its own: if it blocks its thread, the others must still be let in when its time is over.
-    let mut run = core.runtime.spawn({
-        let (core, watch) = (Arc::clone(core), Arc::clone(&watch));
-        async move { core.attempt(job, &watch).await }
-    });
-    let ended = match alone {
-        Some(alone) => tokio::select! {
-            ended = &mut run => ended,
+    let mut run = core.runtime.spawn(attempt(Arc::clone(core), Arc::clone(pool), job, alone.is_none()));
+    if let Some(alone) = alone {
+        tokio::select! {
+            _ = &mut run => {}
             () = tokio::time::sleep(span) => {
                 // From now on its death no longer proves anything; the store is told before company comes.
                 join(core, number).await;
-                drop(alone);
-                run.await
+                let seat = alone.downgrade();
+                core.runtime.spawn(async move {
+                    let _ = run.await;
+                    drop(seat);
+                });
             }
-        },
-        None => run.await,
-    };
+        }
+    }
+}
+
+/// One attempt of a suspect, to the commit of its outcome.
+async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bool) {
+    core.alone.fetch_add(1, Ordering::AcqRel);
+    let (watch, number) = (Arc::new(Watch::default()), job.number);
+    pool.watch(Arc::clone(&watch));
+    let seat = if in_company { Some(core.company.join().await) } else { None };
+    let ended = AssertUnwindSafe(core.attempt(job, &watch)).catch_unwind().await;
     drop(seat);
     pool.unwatch(&watch);
     if let Ok(Some(change)) = ended {
-        core.committer.push(core, change, number, pool).await;
+        core.committer.push(&core, change, number, &pool).await;
     }
     core.alone.fetch_sub(1, Ordering::AcqRel);
+    // There may be more who waited for room.
+    core.suspects.notify_one();
 }
 
 /// Tells the store that a claim no longer runs alone.

@@ -11,6 +11,8 @@ use crate::{retrying::Backoff, worker::Core};
 
 /// How many timers are fired in one transaction.
 const BATCH: usize = 1_000;
+/// How soon timers that another process is firing are looked at again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct Timekeeper {
@@ -73,7 +75,9 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
                 core.pools.iter().for_each(|pool| pool.wake());
             }
             if let Some(at) = due.next_at {
-                core.timekeeper.set(at.since(due.now));
+                // Nothing fired though something is due: another process is at it. Look again, but not at once.
+                let idle = due.woken + due.expired == 0;
+                core.timekeeper.set(at.since(due.now).max(if idle { AGAIN } else { Duration::ZERO }));
             }
         }
         Err(error) => {

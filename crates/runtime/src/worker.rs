@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Hands back jobs that have not started.
-    async fn release(&self, jobs: Vec<crate::pool::Job>) {
+    pub(crate) async fn release(&self, jobs: Vec<crate::pool::Job>) {
         if jobs.is_empty() {
             return;
         }
@@ -225,6 +225,8 @@ impl Worker {
         flights: usize,
         config: Config,
     ) -> Result<Worker, Error> {
+        config.check().map_err(Error::Config)?;
+        pools.iter().try_for_each(|(queue, pool)| pool.check(queue)).map_err(Error::Config)?;
         let kinds: Arc<[_]> = registry.kinds().into();
         let pools = pools
             .into_iter()
@@ -351,6 +353,16 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.tasks.iter().for_each(|task| task.abort());
-        self.core.stop.send_replace(Stop::Stopped);
+        let before = self.core.stop.send_replace(Stop::Stopped);
+        if before != Stop::Stopped {
+            // Dropped without having been stopped: others are to see at once that nobody works on its claims.
+            for pool in &self.core.pools {
+                pool.empty(true);
+            }
+            if let Some(beacon) = self.core.beacon.lock().unwrap_or_else(|e| e.into_inner()).take() {
+                beacon.abandon();
+            }
+            self.core.abort.send_modify(|times| *times += 1);
+        }
     }
 }

@@ -163,6 +163,8 @@ pub struct Haul {
     pub more: bool,
     /// Whether suspects of these kinds wait in this queue.
     pub suspects: bool,
+    /// The store's clock at this claim.
+    pub now: Time,
 }
 
 /// A renewal.

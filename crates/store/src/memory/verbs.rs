@@ -142,7 +142,7 @@ impl Inner {
         let suspects = self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
         let limit = if ask.alone { 1 } else { ask.limit };
         let more = limit > 0 && pairs.len() >= limit;
-        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), more, suspects })
+        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), more, suspects, now })
     }
 
     fn claimed(&self, id: JobId) -> Claimed {

@@ -55,7 +55,8 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     if !first.get::<_, bool>(1) {
         return Err(lease_ran_out());
     }
-    let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(17));
+    let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
+    let now = Time(first.get(17));
     if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
@@ -68,7 +69,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
     let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<_, _>>()?;
     // A claim that began behind the beginning and came back short, or found places locked, has passed something over.
-    Ok(Haul { jobs, more: full || passed_over || (raised && !repeat), suspects })
+    Ok(Haul { jobs, more: full || passed_over || (raised && !repeat), suspects, now })
 }
 
 fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {

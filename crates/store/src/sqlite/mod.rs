@@ -409,7 +409,7 @@ impl Store for Sqlite {
         Box::pin(async move {
             self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind))).await?;
             if self.read(|tx| claim::is_empty(tx, now, ask))? {
-                return Ok(Haul::default());
+                return Ok(Haul { now: self.read(|tx| Ok(tx.now(now)))?, ..Haul::default() });
             }
             self.write(ask.limit, |tx| claim::claim(tx, now, ask)).await
         })

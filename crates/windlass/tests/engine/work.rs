@@ -37,6 +37,10 @@ crate::on_both_stores!(
     a_suspect_that_blocks_does_not_hold_up_the_others,
     an_engine_can_be_stopped_and_started_again,
     claims_whose_answer_was_lost_are_handed_back,
+    long_suspects_do_not_wait_for_each_other,
+    settings_that_cannot_work_are_refused,
+    a_dropped_engine_is_found_dead_at_once,
+    slow_jobs_are_not_hoarded,
 );
 
 /// What a test task is told to do.
@@ -561,34 +565,30 @@ async fn a_caller_whose_runtime_ends_harms_nobody(url: &str) {
     engine.stop().await;
 }
 
-/// Leaves a job as a worker that died with it would: a suspect.
-async fn make_suspect(engine: &Engine, act: Act) -> JobId {
+/// Claims jobs of a kind for a worker that then dies: they become suspects.
+async fn lose(engine: &Engine, kind: &str, jobs: usize) {
     use windlass::{
         model::{ClaimNo, KindVersion},
         store::{Ask, IdSource, NewWorker, Sweep},
     };
-    let job = engine
-        .submit(Do(act))
-        .timeout(Duration::from_millis(200))
-        .retry(Retry::never())
-        .await
-        .expect("submitted");
     let store = engine.store();
     let id = IdSource::new().worker();
     let new = NewWorker { id, name: "dies".into(), beacon: None, lease: Duration::from_secs(60) };
     assert!(store.enlist(None, &new).await.expect("enlisted"));
-    let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
+    let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = Ask { worker: id, number, queue, kinds, limit: 1, alone: false, settled: vec![] };
-    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), 1);
+    let ask = Ask { worker: id, number, queue, kinds, limit: jobs, alone: false, settled: vec![] };
+    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
     let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
-    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, 1);
-    job.id()
+    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
 }
 
 async fn a_suspect_that_blocks_does_not_hold_up_the_others(url: &str) {
     let engine = engine(url).await;
-    let suspect = make_suspect(&engine, Act::Block(6_000)).await;
+    let suspect =
+        engine.submit(Do(Act::Block(6_000))).timeout(Duration::from_millis(200)).retry(Retry::never());
+    let suspect = suspect.await.expect("submitted").id();
+    lose(&engine, "do", 1).await;
     let engine = engine.start().await.expect("started");
     until("the suspect runs", async || engine.counts().started == 1).await;
     let others = engine.submit_all((0..20).map(|n| Do(Act::Return(n)))).await.expect("submitted");
@@ -633,4 +633,78 @@ async fn claims_whose_answer_was_lost_are_handed_back(url: &str) {
     let seen = view(&engine, job.id()).await;
     assert_eq!((seen.summary.attempts, seen.deaths, seen.epoch.0), (0, 0, 1));
     engine.stop().await;
+}
+
+static PATIENTS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// A task that runs until its worker stops.
+#[derive(Serialize, Deserialize)]
+struct Patient(usize);
+
+impl Task for Patient {
+    const KIND: &'static str = "patient";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, cx: &TaskCx) -> Result<(), Failure> {
+        PATIENTS[self.0].fetch_add(1, Ordering::Relaxed);
+        cx.cancelled().await;
+        Ok(())
+    }
+}
+
+/// Each is alone for a second and then has company: all run at once, though none ever ends.
+async fn long_suspects_do_not_wait_for_each_other(url: &str) {
+    let me = usize::from(url.starts_with("sqlite"));
+    let config = Config { drain: Duration::ZERO, ..Config::default() };
+    let engine = Engine::open(url).await.expect("opened").task::<Patient>().task::<Do>().config(config);
+    engine.submit_all((0..3).map(|_| Patient(me))).await.expect("submitted");
+    lose(&engine, "patient", 3).await;
+    let engine = engine.start().await.expect("started");
+    until("all three run", async || PATIENTS[me].load(Ordering::Relaxed) == 3).await;
+    let other = engine.submit(Do(Act::Return(1))).await.expect("submitted");
+    assert_eq!(other.result().await.expect("done beside them"), 1);
+    engine.stop().await;
+}
+
+async fn settings_that_cannot_work_are_refused(url: &str) {
+    let bad = [
+        (Config { safety: Duration::ZERO, ..Config::default() }, "safety"),
+        (Config { safety: Duration::MAX, ..Config::default() }, "safety"),
+        (Config { drain: Duration::MAX, ..Config::default() }, "drain"),
+        (Config { beat: Duration::from_secs(60), ..Config::default() }, "beat"),
+        (Config { name: "x".repeat(999), ..Config::default() }, "name"),
+    ];
+    for (config, word) in bad {
+        let error = engine(url).await.config(config).start().await.err().expect(word).to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    let pool = Pool { slots: 0, ..Pool::default() };
+    let error = engine(url).await.queue("default", pool).start().await.err().expect("no slots").to_string();
+    assert!(error.contains("0 slots"), "{error}");
+}
+
+async fn a_dropped_engine_is_found_dead_at_once(url: &str) {
+    let config = Config { lease: Duration::from_secs(600), ..Config::default() };
+    let dropped = engine(url).await.config(config).start().await.expect("started");
+    let job = dropped.submit(Do(Act::Hang)).await.expect("submitted").id();
+    until("it runs", async || dropped.counts().started == 1).await;
+    drop(dropped);
+    let engine = started(url).await;
+    until("it runs again", async || engine.counts().started == 1).await;
+    assert_eq!(view(&engine, job).await.deaths, 1);
+    drop(engine);
+}
+
+/// After fast jobs a pool claims far ahead; when slow ones follow, it hands back what others could be doing.
+async fn slow_jobs_are_not_hoarded(url: &str) {
+    let one = engine(url).await.queue("default", Pool::slots(2)).start().await.expect("started");
+    one.submit_all((0..3_000).map(|n| Do(Act::Return(n)))).await.expect("submitted");
+    until("the fast ones are done", async || one.counts().committed >= 2_900).await;
+    one.submit_all((0..40).map(|_| Do(Act::Sleep(3_000)))).await.expect("submitted");
+    until("the slow ones run", async || one.counts().started >= 3_002).await;
+    let other = engine(url).await.queue("default", Pool::slots(64)).start().await.expect("started");
+    until("the other has most of them", async || other.counts().started >= 34).await;
+    one.stop().await;
+    other.stop().await;
 }

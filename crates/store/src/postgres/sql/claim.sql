@@ -1,11 +1,12 @@
 -- Takes up to $6 ready jobs of the one lane in $4, by rank, and records them under one number. Walks the primary key
--- of ready from the rank in $9 on, then of jobs; skips places that another claim is taking. Locks: worker (share), ready.
+-- of ready from the rank in $9 on, then of jobs; skips places that another claim is taking. Locks: worker (key share: it does not hold up
+-- renewals, and whoever ends the worker waits for it), ready.
 -- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
 -- before (then nothing is taken: see claim_repeat), whether suspects wait in the lanes $5, and the jobs.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (
-    select w.id, w.lease_until > clock.now as holds from workers w, clock where w.id = $2 and w.life = 0 for share of w
+    select w.id, w.lease_until > clock.now as holds from workers w, clock where w.id = $2 and w.life = 0 for key share of w
 ), settled as (
     delete from claims where worker = $2 and number = any($7::int8[]) and exists (select from me where holds)
 ), before as materialized (
@@ -35,5 +36,5 @@ select exists (select from me), exists (select from me where holds), exists (sel
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
-       false
+       (select now from clock), false
 from (select 1) as always left join got on true

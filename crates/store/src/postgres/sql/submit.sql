@@ -4,7 +4,7 @@
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (
-    select w.id from workers w, clock where w.id = $2 and w.life = 0 and w.lease_until > clock.now for share of w
+    select w.id from workers w, clock where w.id = $2 and w.life = 0 and w.lease_until > clock.now for key share of w
 ), put as (
     insert into jobs (id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, key, tags,
                       options, settings)
