@@ -17,6 +17,8 @@ use crate::{pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
 
 /// The most changes in one transaction: the gain per change is gone well before, and a larger one delays its first.
 const BATCH: usize = 1_000;
+/// The most bytes of outputs in one transaction: a few large ones must not make it as slow as thousands.
+const BYTES: usize = 16 << 20;
 /// How many changes are worth a second transaction while one is in flight.
 const SECOND: usize = 64;
 /// How many outcomes may wait before slots stop starting new work.
@@ -36,6 +38,22 @@ pub(crate) struct Committer {
 struct State {
     waiting: Vec<Item>,
     flying: usize,
+}
+
+impl State {
+    /// Takes as much as goes in one transaction.
+    fn batch(&mut self) -> Vec<Item> {
+        let mut bytes = 0;
+        let fits = |item: &Item| {
+            if let Outcome::Done(output) = &item.change.outcome {
+                bytes += output.bytes.len();
+            }
+            bytes <= BYTES
+        };
+        let count = self.waiting.iter().take(BATCH).map(fits).take_while(|fits| *fits).count();
+        let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));
+        std::mem::replace(&mut self.waiting, rest)
+    }
 }
 
 struct Item {
@@ -65,7 +83,7 @@ impl Committer {
             state.waiting.push(Item { change, number, pool: Arc::clone(pool) });
             if state.flying == 0 {
                 state.flying = 1;
-                Some(std::mem::take(&mut state.waiting))
+                Some(state.batch())
             } else {
                 if state.flying < self.flights && state.waiting.len() >= SECOND {
                     self.work.notify_one();
@@ -128,11 +146,7 @@ impl Committer {
             return None;
         }
         state.flying += 1;
-        if state.waiting.len() <= BATCH {
-            return Some(std::mem::take(&mut state.waiting));
-        }
-        let rest = state.waiting.split_off(BATCH);
-        Some(std::mem::replace(&mut state.waiting, rest))
+        Some(state.batch())
     }
 
     fn landed(&self) {

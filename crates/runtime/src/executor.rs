@@ -96,6 +96,7 @@ impl Core {
         let Some(handler) = self.registry.get(&job.claimed.kind) else {
             unreachable!("only kinds that are served are claimed");
         };
+        let mut aborted = self.aborted();
         add(&self.stats.started, 1);
         let (number, started_at) = (job.number, self.config.env.now());
         let limit = job.claimed.settings.timeout.or(handler.policy().timeout);
@@ -111,7 +112,7 @@ impl Core {
         let ended = tokio::select! {
             biased;
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
-            () = self.aborted() => None,
+            _ = aborted.changed() => None,
         };
         if !watch.ended() {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);

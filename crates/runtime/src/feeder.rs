@@ -86,7 +86,7 @@ pub(crate) async fn claim(
             }
             Err(Error::Dead) => {
                 core.ledger.open(number, 0);
-                core.declared_dead(worker).await;
+                core.declared_dead(worker, &*core.store).await;
                 return None;
             }
             Err(error) => {

@@ -93,12 +93,17 @@ impl Ledger {
         self.lock().settled.extend(numbers);
     }
 
+    /// Claims that have company now, until the store has heard of it.
     pub(crate) fn tell_joined(&self) -> Vec<ClaimNo> {
-        std::mem::take(&mut self.lock().joined)
+        self.lock().joined.clone()
     }
 
-    pub(crate) fn joined_untold(&self, numbers: Vec<ClaimNo>) {
-        self.lock().joined.extend(numbers);
+    pub(crate) fn joined_told(&self, numbers: &[ClaimNo]) {
+        self.lock().joined.retain(|number| !numbers.contains(number));
+    }
+
+    pub(crate) fn is_joining(&self, number: ClaimNo) -> bool {
+        self.lock().joined.contains(&number)
     }
 
     /// Forgets everything: this worker was declared dead. Numbers go on.

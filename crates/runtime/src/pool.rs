@@ -122,6 +122,10 @@ impl QueuePool {
     pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>) {
         let starts = {
             let mut state = self.lock();
+            if !state.open {
+                // Answered after the pool was closed: it is in the claims that the worker hands back as it retires.
+                return;
+            }
             state.accepted = Instant::now();
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));

@@ -4,11 +4,12 @@
 //! this machine, and gives up attempts that block their thread.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use windlass_model::ClaimNo;
+use windlass_model::{ClaimNo, WorkerId};
 use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
 
 use crate::{beacon, stats::add, worker::Core};
@@ -39,6 +40,7 @@ async fn run(core: Arc<Core>) {
     };
     let mut pulse = Pulse::new(core.config.lease);
     let mut given_up = Vec::new();
+    let mut seen = HashSet::new();
     let mut next = Instant::now();
     loop {
         tokio::select! {
@@ -49,7 +51,7 @@ async fn run(core: Arc<Core>) {
         if Instant::now() >= next {
             next = tick(&core, &*store, &mut pulse).await;
         }
-        reap_local(&core, &*store).await;
+        reap_local(&core, &*store, &mut seen).await;
         core.give_up_blocked(&*store, &mut given_up).await;
     }
 }
@@ -90,6 +92,7 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
     match store.renew(None, &beat).await {
         Ok(Renewal::Held { lapsed, claims }) => {
             core.set_lease(started + config.lease);
+            core.ledger.joined_told(&beat.joined);
             core.renewed.notify_waiters();
             pulse.beat(config.beat * 2);
             disown(core, store, worker, &claims).await;
@@ -99,20 +102,19 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
             started + config.beat
         }
         Ok(Renewal::Lost) => {
-            core.declared_dead(worker).await;
+            core.declared_dead(worker, store).await;
             Instant::now() + Duration::from_millis(200)
         }
         Err(error) => {
             tracing::warn!(%error, "the lease could not be renewed");
             core.ledger.untold(beat.settled);
-            core.ledger.joined_untold(beat.joined);
             Instant::now() + (config.beat / 5).max(Duration::from_millis(50))
         }
     }
 }
 
 /// Hands back claims that were recorded and never heard of.
-async fn disown(core: &Core, store: &dyn Store, worker: windlass_model::WorkerId, claims: &[ClaimNo]) {
+async fn disown(core: &Core, store: &dyn Store, worker: WorkerId, claims: &[ClaimNo]) {
     let orphans = core.ledger.orphans(claims);
     if orphans.is_empty() {
         return;
@@ -127,16 +129,20 @@ async fn disown(core: &Core, store: &dyn Store, worker: windlass_model::WorkerId
 }
 
 /// Reaps workers of this machine whose beacons have gone out: their processes are dead, whatever their lease says.
-pub(crate) async fn reap_local(core: &Core, store: &dyn Store) {
+///
+/// `seen` holds those that were reaped before: a file that cannot be removed is no reason to do so every second.
+pub(crate) async fn reap_local(core: &Core, store: &dyn Store, seen: &mut HashSet<WorkerId>) {
     let Some(dir) = store.beacon_dir() else { return };
-    let dead = beacon::gone_out(&dir);
+    let mut dead = beacon::gone_out(&dir);
+    dead.retain(|worker| !seen.contains(worker));
     if !dead.is_empty() && reap(core, store, dead.clone(), false).await {
-        dead.into_iter().for_each(|worker| beacon::remove(&dir, worker));
+        dead.iter().for_each(|worker| beacon::remove(&dir, *worker));
+        seen.extend(dead);
     }
 }
 
 /// Reaps until nothing is left to walk; `false` if the store is away.
-async fn reap(core: &Core, store: &dyn Store, dead: Vec<windlass_model::WorkerId>, lapsed: bool) -> bool {
+async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool) -> bool {
     let mut sweep = Sweep { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
     let started = Instant::now();
     loop {

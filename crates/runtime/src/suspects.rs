@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::FutureExt;
 
-use windlass_model::{ClaimNo, crash::time_alone};
+use windlass_model::crash::time_alone;
 
 use crate::{
     executor::Watch,
@@ -54,7 +54,7 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
         if !patience.is_zero() {
             *no_wait_until = Instant::now() + span * RESPITE;
         }
-        join(core, number).await;
+        core.joined(number).await;
     }
     // In a task of its own: if it blocks its thread, the others must still be let in when its time is over.
     let mut run = core.runtime.spawn(attempt(Arc::clone(core), Arc::clone(pool), job, alone.is_none()));
@@ -63,7 +63,7 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
             _ = &mut run => {}
             () = tokio::time::sleep(span) => {
                 // From now on its death no longer proves anything; the store is told before company comes.
-                join(core, number).await;
+                core.joined(number).await;
                 let seat = alone.downgrade();
                 core.runtime.spawn(async move {
                     let _ = run.await;
@@ -89,10 +89,4 @@ async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bo
     core.alone.fetch_sub(1, Ordering::AcqRel);
     // There may be more who waited for room.
     core.suspects.notify_one();
-}
-
-/// Tells the store that a claim no longer runs alone.
-async fn join(core: &Arc<Core>, number: ClaimNo) {
-    core.ledger.joined(number);
-    core.renew_now().await;
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
-use windlass_model::{Change, Epoch, JobId, Outcome, WorkerId};
+use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, WorkerId};
 use windlass_store::{Ended, Error, IdSource, NewWorker, Store};
 
 use crate::{
@@ -107,21 +107,23 @@ impl Core {
         self.cancel.subscribe()
     }
 
-    /// Returns when attempts that run now are given up.
-    pub(crate) async fn aborted(&self) {
-        let mut abort = self.abort.subscribe();
-        let _ = abort.changed().await;
+    /// What is told when attempts that run now are given up; ask for it before they run.
+    pub(crate) fn aborted(&self) -> watch::Receiver<u64> {
+        self.abort.subscribe()
     }
 
-    /// Renews at once, and returns when that is done.
-    pub(crate) async fn renew_now(&self) {
-        let renewed = self.renewed.notified();
-        let mut renewed = std::pin::pin!(renewed);
-        renewed.as_mut().enable();
-        self.renew.notify_one();
-        tokio::select! {
-            () = renewed => {}
-            () = self.stopping() => {}
+    /// Tells the store that a claim no longer runs alone, and returns when it has heard.
+    pub(crate) async fn joined(&self, number: ClaimNo) {
+        self.ledger.joined(number);
+        while self.ledger.is_joining(number) {
+            let renewed = self.renewed.notified();
+            let mut renewed = std::pin::pin!(renewed);
+            renewed.as_mut().enable();
+            self.renew.notify_one();
+            tokio::select! {
+                () = renewed => {}
+                () = self.stopping() => return,
+            }
         }
     }
 
@@ -144,7 +146,7 @@ impl Core {
     }
 
     /// This worker was declared dead: what it holds is void. It drops all of it and goes on under a new name.
-    pub(crate) async fn declared_dead(&self, worker: WorkerId) {
+    pub(crate) async fn declared_dead(&self, worker: WorkerId, store: &dyn Store) {
         if self.worker() != worker || self.reviving.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -157,7 +159,7 @@ impl Core {
         self.abort.send_modify(|times| *times += 1);
         let mut backoff = Backoff::new("enlisting");
         while !self.is_stopping() {
-            match self.enlist(&*self.store).await {
+            match self.enlist(store).await {
                 Ok(()) => break,
                 Err(error) => backoff.wait(&error).await,
             }
@@ -261,7 +263,7 @@ impl Worker {
         });
         core.enlist(&*core.store).await?;
         // What a predecessor on this machine left when it died is returned before anything else.
-        renewer::reap_local(&core, &*core.store).await;
+        renewer::reap_local(&core, &*core.store, &mut Default::default()).await;
         let mut tasks = Vec::new();
         for _ in 0..flights.max(1) {
             tasks.push(tokio::spawn(Committer::run(Arc::clone(&core))));

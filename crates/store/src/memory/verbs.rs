@@ -9,6 +9,8 @@ impl Inner {
         if self.workers.contains_key(&new.id) {
             return false;
         }
+        let week = std::time::Duration::from_secs(7 * 86_400);
+        self.workers.retain(|_, worker| worker.life != Life::Gone || worker.lease_until >= now.minus(week));
         let lease_until = now.plus(new.lease);
         let worker =
             Worker { name: new.name.clone(), beacon: new.beacon.clone(), lease_until, life: Life::Alive };

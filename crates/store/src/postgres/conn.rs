@@ -129,6 +129,14 @@ impl Conn {
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
         match tokio::time::timeout(self.patience, answer).await {
+            Ok(Err(error)) => {
+                let error = sorted(error);
+                // A statement that was prepared against another schema, perhaps: the next one gets a new connection.
+                if matches!(error, Error::Fault(_)) {
+                    self.busy.store(true, Ordering::Relaxed);
+                }
+                Err(error)
+            }
             Ok(answer) => answer.map_err(sorted),
             Err(_) => {
                 self.busy.store(true, Ordering::Relaxed);

@@ -1,6 +1,9 @@
 //! Putting jobs in.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use windlass_model::{JobId, NewJob, Submitted, Time, When, rank::rank};
 
@@ -96,7 +99,12 @@ async fn insert(
     wrote: &mut [Option<Wrote>],
 ) -> Result<(), Error> {
     let mut places: Vec<usize> = wave.to_vec();
-    places.sort_by_key(|place| jobs[*place].id);
+    // Keys first: two batches with the same keys must meet them in the same order.
+    places.sort_by(|a, b| {
+        let order = |place: usize| (&jobs[place].kind.kind, &jobs[place].key, jobs[place].id);
+        order(*a).cmp(&order(*b))
+    });
+    let place_of: HashMap<JobId, usize> = places.iter().map(|place| (jobs[*place].id, *place)).collect();
     let sorted: Vec<&NewJob> = places.iter().map(|place| &jobs[*place]).collect();
     let lanes: Vec<_> = sorted
         .iter()
@@ -168,9 +176,7 @@ async fn insert(
         )
         .await?;
     for row in rows {
-        let id = JobId(row.get(0));
-        let place = sorted.binary_search_by_key(&id, |job| job.id).expect("only what was sent is written");
-        wrote[places[place]] = Some(Wrote { claimed: row.get(1) });
+        wrote[place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use super::{Tx, unpack};
 use crate::{Beat, Error, NewWorker, Now, Renewal};
 
 pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
-    let lease_until = tx.now(now).plus(worker.lease).micros();
+    let now = tx.now(now);
+    tx.run(include_str!("sql/enlist_forget.sql"), params![now.micros(), worker.id.0])?;
+    let lease_until = now.plus(worker.lease).micros();
     let params = params![worker.id.0, worker.name, worker.beacon, lease_until];
     Ok(tx.run(include_str!("sql/enlist.sql"), params)? == 1)
 }

@@ -394,7 +394,7 @@ impl From<rusqlite::Error> for Error {
 
 impl Store for Sqlite {
     fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        Box::pin(self.write_one(move |tx| lease::enlist(tx, now, worker)))
+        Box::pin(self.write(1, move |tx| lease::enlist(tx, now, worker)))
     }
 
     fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
@@ -462,9 +462,10 @@ impl Store for Sqlite {
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        // The lock is fair and nobody runs user code under it, so a handle for another thread may share it.
-        let same: Arc<dyn Store> = Arc::new(self.clone());
-        Box::pin(std::future::ready(Ok(same)))
+        // A connection of its own: this handle's lock may be promised to a task whose thread somebody blocks.
+        let options = self.shared.options.clone().migrate(false);
+        let other = Sqlite::open(options).map(|store| Arc::new(store) as Arc<dyn Store>);
+        Box::pin(std::future::ready(other))
     }
 
     fn inspect(&self) -> &dyn Inspect {

@@ -1,6 +1,7 @@
 -- Puts a batch of jobs in, unless their ids or keys are there; those due now into the ready set or, if the worker
 -- named serves, into its claim; the others among the timers. Answers the ids it wrote, and whether they were born
--- claimed. Rows are sorted by id, so that two batches with the same jobs cannot wait for each other.
+-- claimed. Rows are sorted by kind, key and id, so that two batches with
+-- the same jobs cannot wait for each other.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (
