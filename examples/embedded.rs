@@ -1,6 +1,6 @@
 //! An engine inside a program: many jobs put in at once, their results awaited, a graceful stop.
 //!
-//! Run it with `cargo run --example embedded`. Interrupt it and run it again: it goes on where it stopped.
+//! Run it with `cargo run -p windlass --example embedded`. Interrupt it and run it again: it goes on where it stopped.
 
 use windlass::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Errors of your own: which of them are worth a retry, how often, and how a caller reads them back.
 //!
-//! Run it with `cargo run --example retries`.
+//! Run it with `cargo run -p windlass --example retries`.
 
 use std::fmt;
 

@@ -44,7 +44,8 @@ fn place(store: &str) -> Place {
 
 /// Submits a job that notes each of its runs in a file and ends once the file `go` is there; answers its id.
 fn submit_waiting(place: &Place) -> String {
-    let script = "echo run >> runs; while [ ! -e go ]; do sleep 0.02; done; echo went";
+    let script =
+        "echo run >> runs; while [ ! -e go ] && [ -e windlass.toml ]; do sleep 0.02; done; echo went";
     let input = serde_json::json!({"command": "sh", "args": ["-c", script]}).to_string();
     place.ok(&["submit", "exec", &input]).split_whitespace().next().expect("an id").to_owned()
 }

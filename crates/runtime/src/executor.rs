@@ -97,7 +97,6 @@ impl Core {
             unreachable!("only kinds that are served are claimed");
         };
         let mut aborted = self.aborted();
-        add(&self.stats.started, 1);
         let (number, started_at) = (job.number, self.config.env.now());
         let limit = job.claimed.settings.timeout.or(handler.policy().timeout);
         let left = job.expires.map(|at| at.saturating_duration_since(Instant::now()));
@@ -106,6 +105,10 @@ impl Core {
         let limit = if expiring { left } else { limit };
         let cancelled = self.cancelled();
         let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled });
+        if expiring && limit.is_some_and(|left| left.is_zero()) {
+            return Some(change(&attempt, expired(&attempt)));
+        }
+        add(&self.stats.started, 1);
         watch.set(&attempt, number, limit);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
         let run = within(limit, async { handler.run(Arc::clone(&attempt)).await });

@@ -238,12 +238,13 @@ impl State {
 }
 
 impl Rate {
-    /// Measured over spans of at least 5 ms, half of it new each time.
+    /// Measured over spans of at least 5 ms; the longer the span, the more of it is new.
     fn per_second(&mut self, finished: u64) -> f64 {
         let elapsed = self.since.elapsed();
         if elapsed >= Duration::from_millis(5) {
             let now = (finished - self.finished) as f64 / elapsed.as_secs_f64();
-            self.per_second = (self.per_second + now) / 2.0;
+            let new = elapsed.as_secs_f64() / (elapsed.as_secs_f64() + 0.005);
+            self.per_second += (now - self.per_second) * new;
             self.since = Instant::now();
             self.finished = finished;
         }

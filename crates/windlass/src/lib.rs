@@ -46,7 +46,7 @@ pub use submit::{Put, Submit, SubmitAll, SubmitJson};
 pub use task::{AsTask, Kind, Task, TaskCx};
 pub use windlass_model as model;
 pub use windlass_model::{Failure, JobId, Payload, Reason, Retry, State, Time, failure::Follow};
-pub use windlass_runtime::{Config, Counts, Pool};
+pub use windlass_runtime::{Attempt, Config, Counts, Env, Handler, Policy, Pool, Running};
 pub use windlass_store as store;
 
 /// What most programs need.

@@ -11,7 +11,8 @@ use super::{Place, record::Noop, report::Report};
 const SETTLE: Duration = Duration::from_secs(12);
 const WATCH: Duration = Duration::from_secs(60);
 
-pub(super) async fn run(place: &Place) -> anyhow::Result<Report> {
+pub(super) async fn run(place: &Place, quick: bool) -> anyhow::Result<Report> {
+    let (settle, watch) = if quick { (Duration::ZERO, Duration::from_secs(1)) } else { (SETTLE, WATCH) };
     let mut engine = place.engine().await?.task::<Noop>();
     for number in 0..10 {
         engine = engine.queue(format!("queue{number}"), Pool::default());
@@ -20,9 +21,9 @@ pub(super) async fn run(place: &Place) -> anyhow::Result<Report> {
     if place.name() == "postgres" {
         place.sql("create extension if not exists pg_stat_statements")?;
     }
-    tokio::time::sleep(SETTLE).await;
+    tokio::time::sleep(settle).await;
     let before = (statements(place, &engine)?, cpu_seconds()?, Instant::now());
-    tokio::time::sleep(WATCH).await;
+    tokio::time::sleep(watch).await;
     let after = (statements(place, &engine)?, cpu_seconds()?, before.2.elapsed().as_secs_f64());
     engine.stop().await;
     let per_minute = (after.0 - before.0) as f64 * 60.0 / after.2;

@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
+    /// Take few samples: whether it runs, not how well
+    #[arg(long, hide = true)]
+    quick: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -71,8 +74,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Floor => drain::floor(&place, n.unwrap_or(100_000)).await?,
         Workload::Drain => drain::run(&place, n.unwrap_or(100_000)).await?,
         Workload::Enqueue => enqueue::run(&place, n.unwrap_or(300_000)).await?,
-        Workload::Latency => latency::run(&place, n.unwrap_or(300)).await?,
-        Workload::Idle => idle::run(&place).await?,
+        Workload::Latency => latency::run(&place, n.unwrap_or(300), args.quick).await?,
+        Workload::Idle => idle::run(&place, args.quick).await?,
         Workload::LatencySubmitter => unreachable!("handled above"),
     };
     report.print(args.json);

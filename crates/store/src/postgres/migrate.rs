@@ -60,7 +60,7 @@ pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaS
     let before = state(tx.client(), schema).await?;
     let target = before.target(target)?;
     if target > 0 {
-        tx.batch_execute(&format!("create schema if not exists {schema}")).await.map_err(sorted)?;
+        tx.batch_execute(&format!("create schema if not exists \"{schema}\"")).await.map_err(sorted)?;
     }
     for migration in MIGRATIONS.iter().filter(|m| m.version > before.version && m.version <= target) {
         tx.batch_execute(migration.up).await.map_err(sorted)?;

@@ -132,3 +132,45 @@ async fn a_claim_is_the_same_few_statements_however_many_jobs_there_are() {
     assert_eq!(counts[0], counts[1]);
     assert!(counts[0] <= 6, "{counts:?}");
 }
+
+/// A full disk blames no change: the whole batch is refused as a passing trouble and commits when there is room again.
+#[tokio::test]
+async fn a_full_disk_is_waited_for() {
+    // A schema may have any name, a word of the language too.
+    let store: Handle = Arc::new(Postgres::open(named("full")).await.expect("open"));
+    let worker = worker(&store, 1).await;
+    submit(&store, &jobs(1, 20)).await;
+    let claimed = claim(&store, at(0), &ask(worker, 1, 20)).await;
+    let changes: Vec<_> = claimed.iter().map(|job| change(worker, job, done("x"))).collect();
+    sql("create function \"full\".no_room() returns trigger language plpgsql as \
+         $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$; \
+         create trigger no_room before update on \"full\".jobs for each row execute function \"full\".no_room()");
+    let error = store.commit(at(1), &changes).await.expect_err("no room");
+    assert!(error.is_retryable() && error.to_string().contains("could not extend file"), "{error}");
+    assert_eq!(count(&store, State::Running).await, 20);
+    sql("drop trigger no_room on \"full\".jobs");
+    let verdicts = store.commit(at(2), &changes).await.expect("room");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+}
+
+/// A replica, or a primary that was made read-only, is a passing trouble that says what to do.
+#[tokio::test]
+async fn a_read_only_database_says_so() {
+    let options = named("read_only");
+    drop(Postgres::open(options).await.expect("made"));
+    let url = format!("{}?options=-c%20default_transaction_read_only%3Don", cluster().url());
+    let options = Options::parse(&url).and_then(|options| options.schema("read_only")).expect("an address");
+    let store: Handle = Arc::new(Postgres::open(options).await.expect("opened"));
+    let error = store.submit(None, &[job(1)], None).await.expect_err("read-only");
+    assert!(error.is_retryable() && error.to_string().contains("connect to the primary"), "{error}");
+}
+
+/// A peer that takes the connection and says nothing is not waited for.
+#[tokio::test]
+async fn a_silent_peer_is_unavailable() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = silent.local_addr().expect("an address").port();
+    let options = Options::parse(&format!("postgres://x@127.0.0.1:{port}/x")).expect("an address");
+    let opened = Postgres::open(options.patience(std::time::Duration::from_millis(200))).await;
+    assert!(opened.err().expect("nobody answers").is_retryable());
+}

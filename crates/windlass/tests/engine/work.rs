@@ -41,6 +41,8 @@ crate::on_both_stores!(
     settings_that_cannot_work_are_refused,
     a_dropped_engine_is_found_dead_at_once,
     slow_jobs_are_not_hoarded,
+    blocking_every_thread_does_not_cost_the_lease,
+    a_job_past_its_deadline_is_not_started,
 );
 
 /// What a test task is told to do.
@@ -707,4 +709,50 @@ async fn slow_jobs_are_not_hoarded(url: &str) {
     until("the other has most of them", async || other.counts().started >= 34).await;
     one.stop().await;
     other.stop().await;
+}
+
+/// Another worker, on a runtime of its own, stands by to take over what looks dead.
+async fn blocking_every_thread_does_not_cost_the_lease(url: &str) {
+    let config = || Config {
+        lease: Duration::from_millis(1_500),
+        beat: Duration::from_millis(300),
+        ..Config::default()
+    };
+    let (ready, wait) = std::sync::mpsc::channel();
+    let (over, watch) = tokio::sync::oneshot::channel();
+    let standby = std::thread::spawn({
+        let (url, config) = (url.to_owned(), config());
+        move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let engine = engine(&url).await.queue("other", Pool::slots(1)).config(config);
+                let engine = engine.start().await.expect("started");
+                ready.send(()).expect("heard");
+                watch.await.expect("told");
+                let counts = engine.counts();
+                engine.stop().await;
+                counts
+            })
+        }
+    });
+    wait.recv().expect("it stands by");
+    let engine = engine(url).await.config(config()).start().await.expect("started");
+    let jobs = engine.submit_all((0..6).map(|_| Do(Act::Block(2_500)))).await.expect("submitted");
+    for job in jobs {
+        engine.result::<u64>(job.id).await.expect("done");
+        assert_eq!(view(&engine, job.id).await.deaths, 0, "nobody took the worker for dead");
+    }
+    engine.stop().await;
+    over.send(()).expect("heard");
+    assert_eq!(standby.join().expect("ended").dead_workers, 0);
+}
+
+async fn a_job_past_its_deadline_is_not_started(url: &str) {
+    let engine = engine(url).await.queue("default", Pool::slots(1));
+    let past = Time::from_system(std::time::SystemTime::now()).minus(Duration::from_secs(1));
+    let job = engine.submit(Do(Act::Return(1))).deadline(past).await.expect("submitted");
+    let engine = engine.start().await.expect("started");
+    let error = job.result().await.expect_err("failed");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Expired, .. }), "{error}");
+    engine.stop().await;
 }

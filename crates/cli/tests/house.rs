@@ -1,0 +1,73 @@
+//! The house in order: crates depend on each other in one direction, and the documents say what the code says.
+
+use std::{collections::BTreeMap, path::Path};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What each crate may depend on. `cluster` starts servers for tests and benchmarks.
+fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
+    BTreeMap::from([
+        ("model", vec![]),
+        ("cluster", vec![]),
+        ("store", vec!["model"]),
+        ("runtime", vec!["model", "store"]),
+        ("windlass", vec!["model", "store", "runtime"]),
+        ("cli", vec!["windlass", "cluster"]),
+    ])
+}
+
+#[test]
+fn crates_depend_on_each_other_in_one_direction() {
+    for entry in std::fs::read_dir(root().join("crates")).expect("the crates") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let manifest: toml::Table = read(&format!("crates/{name}/Cargo.toml")).parse().expect("TOML");
+        let may =
+            allowed().remove(name.as_str()).unwrap_or_else(|| panic!("{name} has no place among the crates"));
+        for dependency in manifest["dependencies"].as_table().expect("a table").keys() {
+            let other = match dependency.as_str() {
+                "windlass" => "windlass",
+                other => match other.strip_prefix("windlass-") {
+                    Some(other) => other,
+                    None => continue,
+                },
+            };
+            assert!(may.contains(&other), "{name} must not depend on {other}");
+        }
+    }
+}
+
+#[test]
+fn the_diagram_is_the_table() {
+    let diagram = windlass::model::state::mermaid();
+    assert!(read("ARCHITECTURE.md").contains(&diagram), "ARCHITECTURE.md lacks this diagram:\n{diagram}");
+}
+
+#[test]
+fn the_program_in_the_readme_is_the_example() {
+    let example = read("examples/hello.rs");
+    let code: String =
+        example.lines().filter(|line| !line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
+    assert!(read("README.md").contains(code.trim()), "README.md lacks the program of examples/hello.rs");
+}
+
+#[test]
+fn documents_name_files_that_are_there() {
+    for document in
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/configuration.md"]
+    {
+        for word in read(document).split(['`', '(', ')', ' ', '\n', ',']) {
+            let path = word.trim_end_matches(['.', ';', ':']);
+            let is_file =
+                path.starts_with("docs/") || path.starts_with("examples/") || path.starts_with("crates/");
+            if is_file && !path.contains(['*', '<']) {
+                assert!(root().join(path).exists(), "{document} names {path}, which is not there");
+            }
+        }
+    }
+}
