@@ -36,7 +36,7 @@ impl Default for Config {
             beat: Duration::from_secs(5),
             drain: Duration::from_secs(30),
             crashes: crash::DEFAULT_CRASHES,
-            safety: Duration::from_secs(60),
+            safety: Duration::from_secs(120),
             env: Env::default(),
         }
     }
@@ -140,7 +140,7 @@ impl Default for Pool {
             prefetch: 2_000,
             min_demand: 1,
             poll: Duration::from_millis(100),
-            max_poll: Duration::from_secs(2),
+            max_poll: Duration::from_millis(1_500),
         }
     }
 }

@@ -14,9 +14,10 @@ use crate::{
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>) {
-    let mut safety = tokio::time::interval(core.config.safety);
+    // Not all queues at once: an idle worker's statements are spread over the interval.
+    let first = core.config.safety.mul_f64(core.config.env.chance().clamp(0.0, 1.0));
+    let mut safety = tokio::time::interval_at(tokio::time::Instant::now() + first, core.config.safety);
     safety.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    safety.tick().await;
     loop {
         let feed = pool.feed.notified();
         match pool.wanted() {

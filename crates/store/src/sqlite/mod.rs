@@ -90,7 +90,7 @@ struct Shared {
     lanes: Lanes,
     /// This handle's row in each gate.
     gate_writer: i64,
-    statements: AtomicU64,
+    statements: Arc<AtomicU64>,
 }
 
 /// A batch with more writes than this is run with its thread marked as blocking: some 100 µs of work.
@@ -102,6 +102,11 @@ const BUSY: &str = "another process is writing to the file";
 impl Sqlite {
     /// Opens a file, making it and its schema if needed.
     pub fn open(options: Options) -> Result<Sqlite, Error> {
+        Sqlite::open_counting(options, Arc::default())
+    }
+
+    /// The same, counting its statements together with another handle's.
+    fn open_counting(options: Options, statements: Arc<AtomicU64>) -> Result<Sqlite, Error> {
         let mut writer = file::open_writer(&options.path)?;
         migrate::prepare(&mut writer, options.migrate)?;
         let reader = file::open_reader(&options.path)?;
@@ -112,7 +117,7 @@ impl Sqlite {
                 lanes: Lanes::default(),
                 // There is one writer at a time, so one row will do.
                 gate_writer: 0,
-                statements: AtomicU64::new(0),
+                statements,
                 options,
             }),
         };
@@ -464,7 +469,8 @@ impl Store for Sqlite {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // A connection of its own: this handle's lock may be promised to a task whose thread somebody blocks.
         let options = self.shared.options.clone().migrate(false);
-        let other = Sqlite::open(options).map(|store| Arc::new(store) as Arc<dyn Store>);
+        let statements = Arc::clone(&self.shared.statements);
+        let other = Sqlite::open_counting(options, statements).map(|store| Arc::new(store) as Arc<dyn Store>);
         Box::pin(std::future::ready(other))
     }
 
