@@ -12,10 +12,10 @@ use crate::{
     worker::Core,
 };
 
-/// Runs until the worker stops.
-pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>) {
-    // Not all queues at once: an idle worker's statements are spread over the interval.
-    let first = core.config.safety.mul_f64(core.config.env.chance().clamp(0.0, 1.0));
+/// Runs until the worker stops. `place` says which of the worker's pools this is.
+pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
+    // Not all queues at once: an idle worker's statements are spread evenly over the interval.
+    let first = core.config.safety.mul_f64((place as f64 + 0.5) / core.pools.len() as f64);
     let mut safety = tokio::time::interval_at(tokio::time::Instant::now() + first, core.config.safety);
     safety.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

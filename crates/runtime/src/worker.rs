@@ -268,8 +268,8 @@ impl Worker {
         for _ in 0..flights.max(1) {
             tasks.push(tokio::spawn(Committer::run(Arc::clone(&core))));
         }
-        for pool in &core.pools {
-            tasks.push(tokio::spawn(feeder::run(Arc::clone(&core), Arc::clone(pool))));
+        for (place, pool) in core.pools.iter().enumerate() {
+            tasks.push(tokio::spawn(feeder::run(Arc::clone(&core), Arc::clone(pool), place)));
         }
         tasks.push(tokio::spawn(gatekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
