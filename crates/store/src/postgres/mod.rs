@@ -141,19 +141,16 @@ impl Postgres {
     /// Connects, making the schema if needed.
     pub async fn open(options: Options) -> Result<Postgres, Error> {
         migrate::prepare(&options).await?;
-        let statements = Arc::new(AtomicU64::new(0));
-        let pool = Pool::new(options.clone(), Arc::clone(&statements));
-        let store = Postgres {
-            shared: Arc::new(Shared {
-                options,
-                pool,
-                lanes: Lanes::default(),
-                floors: Floors::default(),
-                statements,
-            }),
-        };
+        let store = Postgres::with(options, Arc::default());
         store.read_lanes(&store.conn().await?).await?;
         Ok(store)
+    }
+
+    /// A handle with connections of its own, opened as they are needed, that counts its statements in `statements`.
+    fn with(options: Options, statements: Arc<AtomicU64>) -> Postgres {
+        let pool = Pool::new(options.clone(), Arc::clone(&statements));
+        let (lanes, floors) = (Lanes::default(), Floors::default());
+        Postgres { shared: Arc::new(Shared { options, pool, lanes, floors, statements }) }
     }
 
     /// Takes the schema to `target` (`None` is the newest).
@@ -273,21 +270,10 @@ impl Store for Postgres {
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // Connections are driven by the runtime that opened them, so another thread needs its own.
-        let statements = Arc::clone(&self.shared.statements);
         let mut options = self.shared.options.clone();
         // It renews leases: a connection that hangs must be given up well before one runs out.
         options.patience = options.patience.min(Duration::from_secs(3));
-        let pool = Pool::new(options.clone(), Arc::clone(&statements));
-        let other = Postgres {
-            shared: Arc::new(Shared {
-                options,
-                pool,
-                lanes: Lanes::default(),
-                floors: Floors::default(),
-                statements,
-            }),
-        };
-        let other: Arc<dyn Store> = Arc::new(other);
+        let other: Arc<dyn Store> = Arc::new(Postgres::with(options, Arc::clone(&self.shared.statements)));
         Box::pin(std::future::ready(Ok(other)))
     }
 
