@@ -20,6 +20,8 @@ pub struct Change {
     pub started_at: Time,
     /// The job's deadline as it was claimed with it, so that its timer goes when the job ends.
     pub deadline_at: Option<Time>,
+    /// Whether other rows hang on what becomes of the job (see [`crate::Settings::ties`]).
+    pub tied: bool,
     /// How it ended.
     pub outcome: Outcome,
 }

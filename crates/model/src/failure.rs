@@ -53,6 +53,8 @@ pub mod class {
     pub const REFUSED: &str = "refused";
     /// The deadline passed.
     pub const EXPIRED: &str = "expired";
+    /// Someone asked for the end.
+    pub const CANCELLED: &str = "cancelled";
 }
 
 impl Failure {

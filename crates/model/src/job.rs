@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, JobId, Retry, Rev, Time};
+use crate::{Charge, Epoch, JobId, Retry, Rev, Serial, Time, Unique};
 
 /// Bytes with the number of the codec that wrote them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -23,7 +23,7 @@ impl Payload {
 }
 
 /// Which code runs a job.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct KindVersion {
     /// The kind's name.
     pub kind: String,
@@ -52,12 +52,29 @@ pub struct Settings {
     /// How long one attempt may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// Of jobs with this name only one at a time is in the states named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<Box<Unique>>,
+    /// Jobs with this key run one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<Box<Serial>>,
+    /// Starts of jobs under this limit are spread over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Box<Charge>>,
+    /// The tick of the schedule that submitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<Time>,
 }
 
 impl Settings {
     /// Whether nothing was set.
     pub fn is_default(&self) -> bool {
         *self == Settings::default()
+    }
+
+    /// Whether rows beside the job's own hang on what becomes of it.
+    pub fn ties(&self) -> bool {
+        self.serial.is_some()
     }
 }
 
@@ -78,6 +95,8 @@ pub struct NewJob {
     pub when: When,
     /// When it fails if it has not ended.
     pub deadline_at: Option<Time>,
+    /// The job that submitted it and has not ended without it.
+    pub parent: Option<JobId>,
     /// Words people search by.
     pub tags: Vec<String>,
     /// Free JSON text kept with the job and never interpreted.
@@ -102,12 +121,24 @@ impl NewJob {
             priority: 0,
             when: When::Now,
             deadline_at: None,
+            parent: None,
             tags: Vec::new(),
             options: None,
             settings: Settings::default(),
             input,
             digest,
         }
+    }
+}
+
+impl NewJob {
+    /// Whether it needs more than its own row and a place: it is put in by a longer way, and never born claimed.
+    pub fn is_special(&self) -> bool {
+        let settings = &self.settings;
+        settings.unique.is_some()
+            || settings.serial.is_some()
+            || settings.rate.is_some()
+            || self.parent.is_some()
     }
 }
 
@@ -138,6 +169,17 @@ pub enum Submitted {
         id: JobId,
         /// Whether its input is the same.
         same_input: bool,
+    },
+    /// It is in, in place of the job that had its unique name, which is cancelled.
+    Replaced {
+        /// That job.
+        id: JobId,
+    },
+    /// A job has its unique name and the submit said to reject it then, or to replace what it cannot replace
+    /// because it runs. Nothing was written.
+    Rejected {
+        /// That job.
+        id: JobId,
     },
     /// Another job has this id. Nothing was written; make a new id and submit again.
     IdTaken,

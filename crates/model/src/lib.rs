@@ -12,10 +12,13 @@
 //! - [`failure`]: how an attempt goes wrong and why a job has failed
 //! - [`retry`]: whether, and when, a failed attempt is tried again
 //! - [`rank`]: the order in which ready jobs are claimed
+//! - [`unique`], [`serial`], [`rate`]: what keeps a job out, or back
 //! - [`crash`]: what becomes of a job whose worker died under it
+//! - [`calendar`]: when the ticks of a schedule are, and what becomes of missed ones
 //! - [`limits`]: how large things may be and which names are taken
 //! - [`time`]: moments and spans
 
+pub mod calendar;
 pub mod change;
 pub mod crash;
 pub mod failure;
@@ -23,15 +26,22 @@ pub mod id;
 pub mod job;
 pub mod limits;
 pub mod rank;
+pub mod rate;
 pub mod retry;
+pub mod serial;
 pub mod state;
 pub mod time;
+pub mod unique;
 
+pub use calendar::Calendar;
 pub use change::{Change, Outcome, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
 pub use limits::{Invalid, Limits};
+pub use rate::{Charge, Limit};
 pub use retry::Retry;
+pub use serial::Serial;
 pub use state::{Event, State};
 pub use time::Time;
+pub use unique::{Conflict, States, Unique};

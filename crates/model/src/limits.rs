@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{NewJob, Time, When, rank::MAX_PRIORITY};
+use crate::{NewJob, Time, When, rank::MAX_PRIORITY, serial::MAX_SLOTS};
 
 /// What may be submitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,12 +47,12 @@ pub struct Invalid {
     pub hint: String,
 }
 
-fn invalid(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Invalid {
+pub(crate) fn invalid(what: impl Into<String>, why: impl Into<String>, hint: impl Into<String>) -> Invalid {
     Invalid { what: what.into(), why: why.into(), hint: hint.into() }
 }
 
 /// Shows a value in an error without flooding the terminal.
-fn shown(value: &str) -> String {
+pub(crate) fn shown(value: &str) -> String {
     let mut short: String = value.chars().take(40).collect();
     if short.len() < value.len() {
         short.push('…');
@@ -81,7 +81,8 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_text(what: &str, text: &str, most: usize) -> Result<(), Invalid> {
+/// Checks free text: how long it is, and that it holds no NUL (`what` says what it is).
+pub fn check_text(what: &str, text: &str, most: usize) -> Result<(), Invalid> {
     if text.len() > most {
         let why = format!("is {} bytes long, more than the {most} allowed", text.len());
         return Err(invalid(format!("the {what} {}", shown(text)), why, "shorten it, or use a hash of it"));
@@ -157,8 +158,63 @@ impl Limits {
         if job.settings.timeout.is_some_and(|t| t.is_zero()) {
             return Err(invalid("the timeout", "is zero", "leave it out for none, or give the attempt time"));
         }
+        check_flow(job)?;
         self.check_payload("input", &job.input.bytes)
     }
+}
+
+/// Checks what keeps a job out or back: unique name, serial key, rate limit. That the limit exists and its burst is
+/// not smaller than the weight is for the store to see.
+fn check_flow(job: &NewJob) -> Result<(), Invalid> {
+    if let Some(unique) = &job.settings.unique {
+        check_given("unique key", &unique.key)?;
+        if unique.scope.is_empty() {
+            let hint = "name the states in which the job is to have it, e.g. ready and running";
+            return Err(invalid("the scope of the unique key", "has no states", hint));
+        }
+        if unique.within.is_some_and(|within| within.is_zero()) {
+            return Err(invalid("the time of the unique key", "is zero", "leave it out, or make it longer"));
+        }
+    }
+    if let Some(serial) = &job.settings.serial {
+        check_given("serial key", &serial.key)?;
+        check_slots(&serial.key, serial.slots)?;
+    }
+    if let Some(charge) = &job.settings.rate {
+        check_name("rate limit", &charge.limit)?;
+        if charge.weight == 0 {
+            let what = format!("the weight under limit {}", shown(&charge.limit));
+            return Err(invalid(what, "is zero", "give it one from 1 to the limit's burst"));
+        }
+    }
+    if job.parent == Some(job.id) {
+        return Err(invalid("the parent", "is the job itself", "name the job that submits it"));
+    }
+    Ok(())
+}
+
+/// Checks how many slots a serial key is to have.
+pub fn check_slots(key: &str, slots: Option<u32>) -> Result<(), Invalid> {
+    match slots {
+        Some(slots) if slots == 0 || slots > MAX_SLOTS => {
+            let what = format!("the slots of serial key {}", shown(key));
+            let hint = format!("use 1 to {MAX_SLOTS}; to stop its jobs, pause them");
+            Err(invalid(what, format!("are {slots}"), hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks a key that must be there if it is named.
+pub fn check_given(what: &str, key: &str) -> Result<(), Invalid> {
+    if key.is_empty() {
+        return Err(invalid(format!("the {what}"), "is empty", "leave it out, or give it a value"));
+    }
+    if key.starts_with(RESERVED) {
+        let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+        return Err(invalid(format!("the {what} {}", shown(key)), why, "choose another key"));
+    }
+    check_text(what, key, KEY)
 }
 
 /// An error message as it is kept: without NUL, which PostgreSQL's text cannot hold, and not longer than
@@ -186,10 +242,19 @@ mod tests {
         NewJob::new(JobId::from_parts(1, 1, 1), "resize", "default", Payload::json(b"1".to_vec()))
     }
 
+    fn scope(key: &str, scope: crate::States) -> Option<Box<crate::Unique>> {
+        let conflict = crate::Conflict::Keep;
+        Some(Box::new(crate::Unique { key: key.into(), scope, within: None, conflict }))
+    }
+
+    fn charge(weight: u32) -> Option<Box<crate::Charge>> {
+        Some(Box::new(crate::Charge { limit: "api".into(), weight }))
+    }
+
     #[test]
     fn each_fault_is_named_with_what_to_do() {
         type Spoil = fn(&mut NewJob);
-        let cases: [(Spoil, &str); 14] = [
+        let cases: [(Spoil, &str); 20] = [
             (|j| j.kind.kind = String::new(), "the kind is empty"),
             (|j| j.kind.kind = "windlass.poll".into(), "reserved for the engine"),
             (|j| j.kind.kind = "a$b".into(), "contains '$'"),
@@ -204,6 +269,15 @@ mod tests {
             (|j| j.tags = vec!["t".into(); 33], "more than the 32"),
             (|j| j.options = Some("{".into()), "not JSON"),
             (|j| j.input.bytes = vec![0; (1 << 20) + 1], "more than the 1048576 allowed"),
+            (|j| j.settings.unique = scope("", crate::States::LIVE), "the unique key is empty"),
+            (|j| j.settings.unique = scope("a", crate::States::of([])), "has no states"),
+            (|j| j.settings.serial = Some(Box::new(crate::Serial::new("a\0"))), "contains a NUL byte"),
+            (
+                |j| j.settings.serial = Some(Box::new(crate::Serial::new("windlass.x"))),
+                "reserved for the engine",
+            ),
+            (|j| j.settings.rate = charge(0), "is zero"),
+            (|j| j.parent = Some(j.id), "is the job itself"),
         ];
         assert_eq!(Limits::default().check(&job()), Ok(()));
         for (spoil, text) in cases {

@@ -45,10 +45,12 @@ pub enum Event {
     Retry,
     /// Its attempt failed for good.
     Fail,
-    /// Its attempt asked to be cancelled.
+    /// Someone, or its attempt, asked to have it cancelled.
     Cancel,
     /// Its deadline passed.
     Expire,
+    /// Someone asked to have it tried again after it had ended without success.
+    Revive,
 }
 
 use Event::*;
@@ -58,8 +60,10 @@ use State::*;
 pub const MOVES: &[(State, Event, State)] = &[
     (Scheduled, Due, Ready),
     (Scheduled, Expire, Failed),
+    (Scheduled, Cancel, Cancelled),
     (Ready, Claim, Running),
     (Ready, Expire, Failed),
+    (Ready, Cancel, Cancelled),
     (Running, Release, Ready),
     (Running, Reap, Ready),
     (Running, Poison, Failed),
@@ -68,6 +72,8 @@ pub const MOVES: &[(State, Event, State)] = &[
     (Running, Fail, Failed),
     (Running, Cancel, Cancelled),
     (Running, Expire, Failed),
+    (Failed, Revive, Ready),
+    (Cancelled, Revive, Ready),
 ];
 
 /// The state after `event`, or `None` if that event cannot happen in `state`.
@@ -88,7 +94,7 @@ impl State {
     /// All states, in the order of a job's life.
     pub const ALL: [State; 6] = [Scheduled, Ready, Running, Done, Failed, Cancelled];
 
-    /// Whether the job has ended; nothing claims it again.
+    /// Whether the job has ended; nothing claims it again unless someone revives it.
     pub const fn is_final(self) -> bool {
         matches!(self, Done | Failed | Cancelled)
     }
@@ -96,7 +102,8 @@ impl State {
 
 impl Event {
     /// All events.
-    pub const ALL: [Event; 10] = [Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Cancel, Expire];
+    pub const ALL: [Event; 11] =
+        [Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Cancel, Expire, Revive];
 }
 
 impl fmt::Display for State {
@@ -128,10 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn final_states_have_no_way_out_and_the_others_do() {
-        for state in State::ALL {
-            let ways = MOVES.iter().filter(|(from, ..)| *from == state).count();
-            assert_eq!(ways == 0, state.is_final(), "{state}");
+    fn what_has_ended_moves_only_by_revival_and_what_is_done_never() {
+        for (from, event, _) in MOVES {
+            assert_eq!(from.is_final(), *event == Revive, "{from} {event:?}");
+            assert_ne!(*from, Done);
+        }
+        for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
+            assert!(MOVES.iter().any(|(from, ..)| *from == state), "{state} has no way out");
         }
     }
 

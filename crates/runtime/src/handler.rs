@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use windlass_model::{Claimed, Failure, KindVersion, Payload, Retry, Time, WorkerId};
 
 /// One try at a job, as its handler sees it.
+#[derive(Clone)]
 pub struct Attempt {
     /// The job.
     pub job: Claimed,

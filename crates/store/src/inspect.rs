@@ -1,9 +1,9 @@
 //! The second door: reads for people.
 
 use serde::Serialize;
-use windlass_model::{Epoch, Failure, JobId, Payload, Reason, Rev, Settings, State, Time, WorkerId};
+use windlass_model::{Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Settings, State, Time, WorkerId};
 
-use crate::{Fut, SchemaState};
+use crate::{Fut, SchemaState, Serves};
 
 /// Reads for people: command line, dashboard, tests. They see committed state, take no locks and may be
 /// slightly behind each other.
@@ -25,6 +25,24 @@ pub trait Inspect: Send + Sync {
 
     /// Where the schema stands.
     fn schema(&self) -> Fut<'_, SchemaState>;
+
+    /// What keeps a job from running, as far as it is there and has not ended.
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;
+
+    /// All queues that were ever used.
+    fn queues(&self) -> Fut<'_, Vec<QueueView>>;
+
+    /// All rate limits.
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>>;
+
+    /// Serial keys that are held or waited for, at most `limit` of them; with `key`, that one.
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>>;
+
+    /// What was done through the third door, newest first: entries before number `before`, at most `limit`.
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>>;
+
+    /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
 
     /// How many bytes the store takes.
     fn bytes(&self) -> Fut<'_, u64>;
@@ -104,6 +122,9 @@ pub struct Job {
     pub started_at: Option<Time>,
     /// When it fails if it has not ended.
     pub deadline_at: Option<Time>,
+    /// The job that submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<JobId>,
     /// Words to search by.
     pub tags: Vec<String>,
     /// Free JSON kept with it.
@@ -181,4 +202,153 @@ pub struct WorkerView {
     pub lease_until: Time,
     /// How many claims are recorded for it.
     pub claims: u64,
+    /// What it serves.
+    pub serves: Vec<Serves>,
+}
+
+/// What keeps a job from running; several may stand together.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Holds {
+    /// It was submitted in a transaction of the caller's and waits to be put in.
+    pub arriving: bool,
+    /// It is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// Its queue is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_paused: Option<Pause>,
+    /// It was told to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
+    /// It has a serial key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<SerialHold>,
+    /// It is charged to a rate limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateHold>,
+    /// Its worker died; it runs alone next time.
+    pub suspect: bool,
+    /// How many jobs of its queue, kind and version stand before it in the ready set, up to 1,000.
+    pub ahead: u64,
+}
+
+/// By whom something was paused, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Pause {
+    /// When.
+    pub at: Time,
+    /// By whom.
+    pub author: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// By whom a running job was told to end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Told {
+    /// When it is ended from outside.
+    pub deadline_at: Time,
+    /// By whom.
+    pub author: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Where a job stands with its serial key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SerialHold {
+    /// The key.
+    pub key: String,
+    /// How many run at once.
+    pub slots: u32,
+    /// Whether the job has one of the slots.
+    pub held: bool,
+    /// Who has slots, up to 10.
+    pub holders: Vec<JobId>,
+    /// How many wait before it, up to 1,000.
+    pub ahead: u64,
+}
+
+/// Where a job stands with its rate limit.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RateHold {
+    /// The limit; `None` if it was lifted.
+    pub limit: Option<Limit>,
+    /// Its name.
+    pub name: String,
+    /// What the job costs.
+    pub weight: u32,
+    /// When there is enough in the bucket for it, if nobody else takes it.
+    pub enough_at: Time,
+}
+
+/// A queue as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct QueueView {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// When the job that has been ready longest became due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ready: Option<Time>,
+}
+
+/// A rate limit as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LimitView {
+    /// The limit.
+    #[serde(flatten)]
+    pub limit: Limit,
+    /// Whether it was lifted: jobs pass.
+    pub lifted: bool,
+    /// The tokens in its bucket now.
+    pub tokens: i64,
+    /// How many jobs wait for it, up to 10,000.
+    pub waiting: u64,
+}
+
+/// A serial key as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SerialView {
+    /// The key.
+    pub key: String,
+    /// How many run at once.
+    pub slots: u32,
+    /// How many have a slot.
+    pub held: u64,
+    /// How many wait in line, up to 10,000.
+    pub waiting: u64,
+}
+
+/// Which entries of the audit log to list.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Only of this subject: a job's id, a queue, a limit.
+    pub subject: Option<String>,
+    /// Only older than this one.
+    pub before: Option<i64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// An entry of the audit log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct AuditEntry {
+    /// Its number.
+    pub number: i64,
+    /// When.
+    pub at: Time,
+    /// Who.
+    pub author: String,
+    /// What was done.
+    pub action: String,
+    /// To what: a job's id, a queue, a limit.
+    pub subject: String,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Where durable work is kept.
 //!
-//! A store has two doors. [`Store`] holds the hot verbs by which work moves: submit, claim, commit, renew,
-//! reap, release, due, gate. [`Inspect`] holds the reads for people. Three backends stand behind them:
+//! A store has three doors. [`Store`] holds the hot verbs by which work moves: submit, claim, commit, renew,
+//! reap, release, due, gate. [`Inspect`] holds the reads for people, and [`Control`] what they do. Three backends stand behind them:
 //! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle the other two must
 //! agree with). `conformance` is the suite that all of them pass.
 //!
@@ -11,6 +11,8 @@
 //! - A job is in exactly one place: in the ready set, among the timers, in a claim, or ended.
 //! - Whatever a verb has answered is durable.
 
+mod arrival;
+mod control;
 mod error;
 mod id_source;
 mod inspect;
@@ -25,12 +27,17 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub use control::{Act, By, Control, Did, Prune, Pruned, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
-pub use inspect::{Attempt, Census, Filter, Inspect, Job, Summary, WorkerView};
+pub use inspect::{
+    Attempt, AuditEntry, AuditFilter, Census, Filter, Holds, Inspect, Job, LimitView, Pause, QueueView,
+    RateHold, SerialHold, SerialView, Summary, Told, WorkerView,
+};
 pub use schema::{Migration, SchemaState};
 pub use store::{
-    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, Reaped, Renewal, Store, Sweep, TIMER_GATE,
+    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Reaped, Renewal, Serves,
+    Store, Sweep, TIMER_GATE,
 };
 
 use std::sync::Arc;

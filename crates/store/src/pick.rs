@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Epoch, Failure, JobId, NewJob, Reason, Settings, State, Submitted, limits::clean_message,
+    Epoch, Failure, Invalid, JobId, NewJob, Reason, Settings, State, Submitted, limits::clean_message,
 };
 
-use crate::{Census, Error, intern::Lane};
+use crate::{Act, Census, Error, Prune, Rule, intern::Lane};
 
 /// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
 /// live states it is in.
@@ -18,6 +18,14 @@ pub(crate) const CANCELLED: i16 = 3;
 /// Numbers in the `what` column of timers.
 pub(crate) const WAKE: i16 = 0;
 pub(crate) const DEADLINE: i16 = 1;
+pub(crate) const CANCEL: i16 = 2;
+
+/// Numbers in the `hold` column of jobs: to be set aside when it would next be ready, and set aside.
+pub(crate) const WANTED: i16 = 1;
+pub(crate) const ASIDE: i16 = 2;
+
+/// How long a running job is given that another takes the place of.
+pub(crate) const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Numbers in the `life` column of workers.
 pub(crate) const ALIVE: i16 = 0;
@@ -167,4 +175,87 @@ pub(crate) fn places(state: Option<State>) -> (Option<i16>, Option<bool>, Option
         Some(State::Failed) => (Some(FAILED), None, None),
         Some(State::Cancelled) => (Some(CANCELLED), None, None),
     }
+}
+
+/// What is said of a rate limit that is not there.
+pub(crate) fn no_limit(name: &str) -> Invalid {
+    Invalid {
+        what: format!("the rate limit {name:?}"),
+        why: "does not exist".into(),
+        hint: "make it first, e.g. with `windlass limits set`".into(),
+    }
+}
+
+/// What an act is called in the audit log.
+pub(crate) fn action(act: Act) -> String {
+    match act {
+        Act::Priority(priority) => format!("priority {priority}"),
+        act => act.name().to_owned(),
+    }
+}
+
+/// What a rule is called in the audit log, and what it is about.
+pub(crate) fn rule_action(rule: &Rule) -> (String, String) {
+    match rule {
+        Rule::PauseQueue(queue) => ("pause queue".into(), queue.clone()),
+        Rule::ResumeQueue(queue) => ("resume queue".into(), queue.clone()),
+        Rule::Limit(limit) => {
+            let action = format!("limit to {} per {:?}, burst {}", limit.rate, limit.per, limit.burst);
+            (action, limit.name.clone())
+        }
+        Rule::Lift(name) => ("lift limit".into(), name.clone()),
+        Rule::Slots { key, slots } => (format!("slots {slots}"), key.clone()),
+    }
+}
+
+/// Refuses an act that cannot be.
+pub(crate) fn check_act(act: Act) -> Result<(), Error> {
+    match act {
+        Act::Priority(priority) if priority.abs() > windlass_model::rank::MAX_PRIORITY => {
+            let most = windlass_model::rank::MAX_PRIORITY;
+            Err(Error::Invalid(Invalid {
+                what: format!("priority {priority}"),
+                why: "is out of range".into(),
+                hint: format!("use one from -{most} (urgent) to {most} (least urgent)"),
+            }))
+        }
+        Act::Cancel { grace } if grace > windlass_model::limits::DELAY => Err(Error::Invalid(Invalid {
+            what: "the grace".into(),
+            why: "is longer than 100 years".into(),
+            hint: "choose a shorter one".into(),
+        })),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a rule that cannot be.
+pub(crate) fn check_rule(rule: &Rule) -> Result<(), Error> {
+    use windlass_model::limits::{check_given, check_name, check_slots};
+    match rule {
+        Rule::PauseQueue(queue) | Rule::ResumeQueue(queue) => check_name("queue", queue)?,
+        Rule::Limit(limit) => limit.check()?,
+        Rule::Lift(name) => check_name("rate limit", name)?,
+        Rule::Slots { key, slots } => {
+            check_given("serial key", key)?;
+            check_slots(key, Some(*slots))?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to delete what has not ended.
+pub(crate) fn check_prune(prune: &Prune) -> Result<(), Error> {
+    if prune.state.is_final() {
+        return Ok(());
+    }
+    Err(Error::Invalid(Invalid {
+        what: format!("pruning jobs that are {}", prune.state),
+        why: "would delete unfinished work".into(),
+        hint: "prune done, failed or cancelled jobs; cancel what is not wanted first".into(),
+    }))
+}
+
+/// What a worker serves, read back.
+pub(crate) fn serves(text: &str) -> Vec<crate::Serves> {
+    serde_json::from_str(text).unwrap_or_default()
 }

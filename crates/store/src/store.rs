@@ -2,12 +2,13 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use windlass_model::{
     Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, Payload, Reason, State,
     Submitted, Time, Verdict, WorkerId,
 };
 
-use crate::{Error, Inspect};
+use crate::{By, Control, Error, Inspect};
 
 /// A verb under way.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -16,8 +17,11 @@ pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>
 /// passes.
 pub type Now = Option<Time>;
 
-/// The pseudo-queue whose gate moves when a timer is set.
+/// The pseudo-queue whose gate moves when a timer is set, and which is different while there is something to admit.
 pub const TIMER_GATE: &str = "";
+
+/// The pseudo-queue whose gate moves when a worker is to be told something; see [`Store::orders`].
+pub const ORDER_GATE: &str = "\u{1}";
 
 /// The verbs by which work moves. All of them are safe to call from many processes at once, and all may be
 /// repeated blindly after [`Error::Unavailable`]: a repeat finds what the lost call did.
@@ -36,6 +40,10 @@ pub trait Store: Send + Sync + 'static {
     /// is there with the same digest is `Repeated`; a key that is there is `Existing`; the second of two
     /// equal ids or keys in one call is answered likewise. One invalid job refuses the call with
     /// [`Error::Invalid`] and nothing is written.
+    ///
+    /// A job with a serial key takes its place in the key's line when it is due, and enters the ready set when it has
+    /// one of the key's slots. A job with a unique name that another job has in its scope is answered as its
+    /// [`windlass_model::Conflict`] says. Jobs with a serial key are never born claimed.
     fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>>;
 
     /// Takes up to `ask.limit` ready jobs of one queue, of the kinds named, by rank, in one transaction;
@@ -84,8 +92,17 @@ pub trait Store: Send + Sync + 'static {
     /// Ends a worker's service: whatever is in its claims still is handed back as by [`Store::release`].
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
 
-    /// Fires up to `limit` due timers: scheduled jobs become ready, jobs past their deadline fail.
+    /// Fires up to `limit` due timers: scheduled jobs become ready, jobs past their deadline fail, jobs that were told
+    /// to end and did not are ended. Also puts in up to `limit` jobs that were submitted in transactions of others.
     fn due(&self, now: Now, limit: usize) -> Fut<'_, Due>;
+
+    /// Which of a worker's attempts were told to end.
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>>;
+
+    /// Looks for serial keys with a free slot and jobs in line, and hands the slots over. Nothing should be found: this
+    /// is the backstop for what a crash between two transactions, or a hand in the database, may leave. Answers how
+    /// many jobs entered the ready set.
+    fn sweep(&self, now: Now) -> Fut<'_, usize>;
 
     /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
     /// timer was set). Read it before the claim it guards. Compare for equality only.
@@ -101,6 +118,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The second door.
     fn inspect(&self) -> &dyn Inspect;
+
+    /// The third door.
+    fn control(&self) -> &dyn Control;
 
     /// What may be submitted.
     fn limits(&self) -> &Limits;
@@ -124,6 +144,19 @@ pub struct NewWorker {
     pub beacon: Option<String>,
     /// How long it may go without renewing.
     pub lease: Duration,
+    /// What it serves, so that people can be told why a job does not run.
+    pub serves: Vec<Serves>,
+}
+
+/// A queue that a worker serves.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Serves {
+    /// The queue.
+    pub queue: String,
+    /// How many of its jobs the worker runs at once.
+    pub slots: usize,
+    /// Which kinds and versions.
+    pub kinds: Vec<KindVersion>,
 }
 
 /// By whom jobs are claimed as they are submitted.
@@ -163,8 +196,23 @@ pub struct Haul {
     pub more: bool,
     /// Whether suspects of these kinds wait in this queue.
     pub suspects: bool,
+    /// When to ask again for jobs that wait for their rate limit.
+    pub refill_at: Option<Time>,
     /// The store's clock at this claim.
     pub now: Time,
+}
+
+/// An attempt that was told to end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// The job.
+    pub job: JobId,
+    /// The epoch of the attempt.
+    pub epoch: Epoch,
+    /// When it is ended from outside.
+    pub deadline_at: Time,
+    /// Who wants it to end.
+    pub by: By,
 }
 
 /// A renewal.
@@ -227,6 +275,10 @@ pub struct Due {
     pub woken: usize,
     /// Jobs that failed because their deadline passed.
     pub expired: usize,
+    /// Jobs that were told to end, did not in time, and were ended.
+    pub cancelled: usize,
+    /// Jobs put in that were submitted in transactions of others.
+    pub admitted: usize,
     /// When the next timer is due; in the past if the limit cut this call short.
     pub next_at: Option<Time>,
     /// The store's clock at this call.

@@ -3,11 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
-use windlass_model::{JobId, KindVersion, WorkerId, limits::check_name};
+use windlass_model::{JobId, KindVersion, Payload, WorkerId, limits::check_name};
 use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Waiters, Worker};
 use windlass_store::{IdSource, Inspect, Store};
 
-use crate::{Error, JobError, Kind, Submit, SubmitAll, SubmitJson, Task, handle::output, task::TaskHandler};
+use crate::{
+    Codec, Error, JobError, Kind, Submit, SubmitAll, SubmitJson, Task,
+    codec::{self, Codecs, coded},
+    handle::output,
+    task::TaskHandler,
+};
 
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
 ///
@@ -38,6 +43,7 @@ struct Setup {
     homes: std::collections::HashMap<String, &'static str>,
     pools: Vec<(String, Pool)>,
     config: Config,
+    codecs: Arc<Codecs>,
 }
 
 impl Engine {
@@ -101,6 +107,19 @@ impl Engine {
         self
     }
 
+    /// Keeps inputs and outputs in the form that `codec` gives them, from now on. Those added before still read what
+    /// they wrote; see [`crate::codec`].
+    pub fn codec(mut self, codec: impl Codec) -> Engine {
+        Arc::make_mut(&mut self.setup.codecs).add(codec, true);
+        self
+    }
+
+    /// Can read what `codec` wrote, and writes as before.
+    pub fn reads_codec(mut self, codec: impl Codec) -> Engine {
+        Arc::make_mut(&mut self.setup.codecs).add(codec, false);
+        self
+    }
+
     /// Starts to work. Needs at least one kind.
     pub async fn start(self) -> Result<Engine, Error> {
         let mut setup = self.setup.clone();
@@ -119,6 +138,7 @@ impl Engine {
         for (queue, _) in &setup.pools {
             check_name("queue", queue)?;
         }
+        setup.codecs.check().map_err(|error| Error::Setup(error.to_string()))?;
         let shared = &self.shared;
         let mut running = shared.worker.lock().await;
         if running.is_some() {
@@ -126,7 +146,7 @@ impl Engine {
         }
         let worker = Worker::start(
             Arc::clone(&shared.store),
-            setup.registry,
+            coded(&setup.registry, &setup.codecs),
             setup.pools,
             &shared.submitter,
             Arc::clone(&shared.waiters),
@@ -174,7 +194,12 @@ impl Engine {
 
     /// Waits for a job to end, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
-        output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?)
+        output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
+    }
+
+    /// The plain JSON of a payload that [`Engine::inspect`] showed.
+    pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
+        Ok(self.codecs().decode(payload)?.into_owned())
     }
 
     /// An id for a submit that is to be repeatable.
@@ -226,6 +251,10 @@ impl Engine {
     /// The queue of a kind's jobs.
     pub(crate) fn home(&self, kind: &str) -> &'static str {
         self.setup.homes.get(kind).copied().unwrap_or("default")
+    }
+
+    pub(crate) fn codecs(&self) -> &Codecs {
+        &self.setup.codecs
     }
 
     pub(crate) fn submitter(&self) -> &Arc<Submitter> {

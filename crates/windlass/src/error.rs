@@ -18,6 +18,14 @@ pub enum Error {
         /// What serde says.
         source: serde_json::Error,
     },
+    /// The input cannot be encoded.
+    #[error("the input of a {kind:?} job cannot be encoded: {source}")]
+    Codec {
+        /// The job's kind.
+        kind: String,
+        /// What the codec says.
+        source: crate::codec::Error,
+    },
     /// The id given with the submit belongs to another job.
     #[error("job {0} is there already with another input; leave the id out, or repeat the same input")]
     IdTaken(JobId),
@@ -62,6 +70,14 @@ pub enum JobError {
     /// There is no such job: it was pruned, or never submitted.
     #[error("job {0} is not there; it was pruned, or never submitted")]
     Gone(JobId),
+    /// Its output was written by a codec that this engine does not have, or that cannot read it.
+    #[error("the output of job {id} cannot be read: {source}")]
+    Unreadable {
+        /// The job.
+        id: JobId,
+        /// What the codec says.
+        source: crate::codec::Error,
+    },
     /// Its output does not decode as the type asked for.
     #[error("the output of job {id} does not decode ({source}); was its type changed since it ran?")]
     Undecodable {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use windlass_model::{JobId, Submitted};
 use windlass_store::Ended;
 
-use crate::{Engine, JobError};
+use crate::{Engine, JobError, codec::Codecs};
 
 /// A submitted job, with the type of its output.
 pub struct Handle<O> {
@@ -43,10 +43,11 @@ impl<O: DeserializeOwned> Handle<O> {
 }
 
 /// Turns how a job ended into its output.
-pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: Ended) -> Result<O, JobError> {
+pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: Ended, codecs: &Codecs) -> Result<O, JobError> {
     match ended {
         Ended::Done(output) => {
-            serde_json::from_slice(&output.bytes).map_err(|source| JobError::Undecodable { id, source })
+            let plain = codecs.decode(&output).map_err(|source| JobError::Unreadable { id, source })?;
+            serde_json::from_slice(&plain).map_err(|source| JobError::Undecodable { id, source })
         }
         Ended::Failed { reason, failure } => Err(JobError::Failed { reason, failure }),
         Ended::Cancelled(failure) => Err(JobError::Cancelled(failure)),

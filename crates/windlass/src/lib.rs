@@ -31,14 +31,16 @@
 //! ```
 //!
 //! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
-//! [`Handle`] is what you hold of it. What is promised, and what is not, is in `docs/guarantees.md`.
+//! [`Handle`] is what you hold of it. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in `docs/guarantees.md`.
 
+pub mod codec;
 mod engine;
 mod error;
 mod handle;
 mod submit;
 mod task;
 
+pub use codec::Codec;
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};
 pub use handle::Handle;

@@ -227,7 +227,7 @@ async fn put(
     let input = input?;
     loop {
         let id = spec.id.unwrap_or_else(|| engine.new_id());
-        let job = spec.job(id, kind.clone(), queue, input.clone());
+        let job = engine.codecs().encoded(spec.job(id, kind.clone(), queue, input.clone()))?;
         let submitted = engine.submitter().submit(vec![job]).await?.remove(0);
         let id = match submitted {
             Submitted::Existing { id, .. } => id,
@@ -301,7 +301,7 @@ where
             let input =
                 serde_json::to_vec(&job).map_err(|source| Error::Encode { kind: J::KIND.into(), source })?;
             spec.key = key.as_ref().map(|key| key(&job));
-            Ok::<NewJob, Error>(spec.job(engine.new_id(), kind.clone(), J::QUEUE, input))
+            engine.codecs().encoded(spec.job(engine.new_id(), kind.clone(), J::QUEUE, input))
         };
         let mut jobs = jobs.into_iter().map(encode);
         let chunks = std::iter::from_fn(move || {

@@ -117,13 +117,6 @@ impl<T: Task> Handler for TaskHandler<T> {
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>> {
         Box::pin(async move {
             let input = &attempt.job.input;
-            if input.codec != 0 {
-                let text = format!(
-                    "the input was written by codec {}, which this worker does not have",
-                    input.codec
-                );
-                return Err(Failure::stop(text).class(class::UNDECODABLE));
-            }
             let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
                 Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND))
                     .class(class::UNDECODABLE)

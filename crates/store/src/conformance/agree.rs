@@ -4,15 +4,18 @@ use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, KindVersion, NewJob, Outcome, Payload, Reason, Rev, Time, When,
-    WorkerId,
+    Change, Charge, ClaimNo, Claimed, Conflict, Failure, JobId, KindVersion, Limit, NewJob, Outcome, Payload,
+    Reason, Rev, Serial, State, States, Time, Unique, When, WorkerId,
 };
 
 use super::{
     kit::{BEGIN, Handle, all, id, kind},
     ops::{Draft, Edit, Op, sequence},
 };
-use crate::{Ask, Beat, Born, Error, Haul, NewWorker, Sweep, TIMER_GATE, memory::Memory};
+use crate::{
+    Act, Ask, AuditFilter, Beat, Born, By, Error, Haul, Holds, NewWorker, ORDER_GATE, Prune, RateHold, Rule,
+    Sweep, TIMER_GATE, memory::Memory,
+};
 
 /// The longest random sequence.
 const MOST: usize = 60;
@@ -53,6 +56,10 @@ pub async fn agree(reference: &Handle, subject: &Handle, ops: &[Op]) -> Result<(
     let mut pair = Pair::new(reference, subject);
     for worker in 0..3 {
         pair.step(&Op::Enlist { worker, again: false }).await?;
+    }
+    for store in [reference, subject] {
+        let rule = Rule::Limit(limit(3));
+        store.control().rule(Some(BEGIN), &rule, &By::new("setup")).await.map_err(|e| e.to_string())?;
     }
     pair.gates_moved().await?;
     for (n, op) in ops.iter().enumerate() {
@@ -190,12 +197,49 @@ impl Pair {
                     self.workers[usize::from(*worker)] = (WorkerId(self.enlisted), 0);
                 }
                 let id = self.worker(*worker);
-                let new = NewWorker { id, name: format!("worker {id}"), beacon: None, lease: LEASE };
+                let new = NewWorker {
+                    id,
+                    name: format!("worker {id}"),
+                    beacon: None,
+                    lease: LEASE,
+                    serves: Vec::new(),
+                };
                 on_both!(self, |store| store.enlist(now, &new));
             }
             Op::Due { limit } => {
                 let limit = usize::from(*limit);
                 on_both!(self, |store| store.due(now, limit));
+            }
+            Op::Act { ids, act, amount } => {
+                let ids: Vec<JobId> = ids.iter().map(|n| id(u32::from(*n))).collect();
+                let grace = Duration::from_secs(u64::from(amount.unsigned_abs()));
+                let act = match act {
+                    0 => Act::Cancel { grace },
+                    1 => Act::Pause,
+                    2 => Act::Resume,
+                    3 => Act::Retry,
+                    _ => Act::Priority(i16::from(*amount)),
+                };
+                let by = By::new("someone");
+                on_both!(self, |store| store.control().act(now, &ids, act, &by));
+            }
+            Op::Rule { rule, amount } => {
+                let amount = u32::from(*amount);
+                let rule = match rule {
+                    0 => Rule::PauseQueue(QUEUES[0].into()),
+                    1 => Rule::ResumeQueue(QUEUES[0].into()),
+                    2 => Rule::Lift("api".into()),
+                    3 => Rule::Slots { key: "serial 0".into(), slots: amount },
+                    _ => Rule::Limit(limit(amount)),
+                };
+                let by = By::new("someone").note("because");
+                on_both!(self, |store| store.control().rule(now, &rule, &by));
+            }
+            Op::Prune { state, age } => {
+                let state = [State::Done, State::Failed, State::Cancelled][usize::from(*state)];
+                let before = self.now.minus(Duration::from_secs(u64::from(*age)));
+                let prune = Prune { state, before, kind: None, after: None, limit: 1_000 };
+                on_both!(self, |store| store.control().prune(now, &prune));
             }
             Op::Pass { seconds } => self.now = self.now.plus(Duration::from_secs(u64::from(*seconds))),
         }
@@ -251,6 +295,14 @@ impl Pair {
             for id in ids {
                 on_both!(self, |store| store.inspect().job(id));
                 on_both!(self, |store| store.inspect().history(id));
+                on_both!(self, |store| holds(store, id));
+            }
+            let audit = AuditFilter { limit: 100, ..AuditFilter::default() };
+            on_both!(self, |store| store.inspect().audit(&audit));
+            on_both!(self, |store| store.inspect().queues());
+            on_both!(self, |store| store.inspect().serial_keys(None, 100));
+            for worker in self.workers {
+                on_both!(self, |store| store.orders(worker.0));
             }
         }
         Ok(())
@@ -258,7 +310,8 @@ impl Pair {
 
     /// Compares which gates moved since the last look; what they say is each store's own.
     async fn gates_moved(&mut self) -> Result<(), String> {
-        let queues = [QUEUES[0].to_owned(), QUEUES[1].to_owned(), TIMER_GATE.to_owned()];
+        let queues =
+            [QUEUES[0].to_owned(), QUEUES[1].to_owned(), TIMER_GATE.to_owned(), ORDER_GATE.to_owned()];
         let mut moved = Vec::new();
         for (store, last) in self.stores.iter().zip(&mut self.gates) {
             let now = store.gate(&queues).await.map_err(|error| error.to_string())?;
@@ -313,6 +366,21 @@ impl Pair {
             delay => When::At(self.now.plus(Duration::from_secs(u64::from(delay)))),
         };
         job.deadline_at = draft.deadline.map(|wait| self.now.plus(Duration::from_secs(u64::from(wait))));
+        job.settings.serial = draft.serial.map(|key| {
+            let slots = (key == 2).then_some(2);
+            Box::new(Serial { key: format!("serial {key}"), slots, hold: key == 1 })
+        });
+        job.settings.unique = draft.unique.map(|(key, conflict, scope)| {
+            let all = [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::CancelAndReplace];
+            let scopes =
+                [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
+            let within = (key == 1).then_some(Duration::from_secs(40));
+            let (scope, conflict) = (scopes[usize::from(scope)], all[usize::from(conflict)]);
+            Box::new(Unique { key: format!("name {key}"), scope, within, conflict })
+        });
+        job.settings.rate =
+            draft.weight.map(|weight| Box::new(Charge { limit: "api".into(), weight: u32::from(weight) }));
+        job.parent = draft.parent.filter(|parent| *parent != draft.id).map(|parent| id(u32::from(parent)));
         job
     }
 
@@ -332,6 +400,7 @@ impl Pair {
                     worker: *worker,
                     started_at: self.now.minus(Duration::from_secs(1)),
                     deadline_at: job.deadline_at,
+                    tied: job.settings.ties(),
                     outcome: outcome(edit, self.stores[0].limits().payload),
                 });
             }
@@ -353,6 +422,20 @@ fn outcome(edit: &Edit, most: usize) -> Outcome {
             Outcome::Retry { after, spent: vec![u32::from(edit.after)], failure }
         }
     }
+}
+
+/// The one rate limit, with so many tokens.
+fn limit(tokens: u32) -> Limit {
+    Limit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
+}
+
+/// What keeps a job, but for what hangs on the real clock.
+async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
+    let mut holds = store.inspect().holds(id).await?;
+    if let Some(RateHold { enough_at, .. }) = holds.as_mut().and_then(|holds| holds.rate.as_mut()) {
+        *enough_at = BEGIN;
+    }
+    Ok(holds)
 }
 
 /// The index of the `back`th from the end.

@@ -85,7 +85,7 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
     let mut new = job(1);
     new.key = Some("k".into());
     new.deadline_at = Some(t(900));
-    new.settings = Settings { retry: Some(Retry::never()), timeout: Some(secs(2)) };
+    new.settings = Settings { retry: Some(Retry::never()), timeout: Some(secs(2)), ..Settings::default() };
     new.input.codec = 3;
     submit(&store, &[new.clone()]).await;
     let first = claim_one(&store, 0, worker, 1).await;

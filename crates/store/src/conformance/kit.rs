@@ -77,7 +77,7 @@ pub async fn worker(store: &Handle, n: i64) -> WorkerId {
 
 /// The `n`th worker.
 pub fn new_worker(n: i64) -> NewWorker {
-    NewWorker { id: WorkerId(n), name: format!("worker {n}"), beacon: None, lease: LEASE }
+    NewWorker { id: WorkerId(n), name: format!("worker {n}"), beacon: None, lease: LEASE, serves: Vec::new() }
 }
 
 /// Submits at the beginning and expects every job to be new and unclaimed.
@@ -135,8 +135,17 @@ pub fn born(worker: WorkerId, number: i64) -> Option<Born> {
 
 /// What an attempt of `worker` asks to be written.
 pub fn change(worker: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
-    let deadline_at = job.deadline_at;
-    Change { job: job.id, epoch: job.epoch, rev: job.rev, worker, started_at: t(1), deadline_at, outcome }
+    let (deadline_at, tied) = (job.deadline_at, job.settings.ties());
+    Change {
+        job: job.id,
+        epoch: job.epoch,
+        rev: job.rev,
+        worker,
+        started_at: t(1),
+        deadline_at,
+        tied,
+        outcome,
+    }
 }
 
 /// An output.

@@ -33,6 +33,12 @@ pub enum Op {
     Enlist { worker: u8, again: bool },
     /// Fires timers.
     Due { limit: u8 },
+    /// Does something to jobs.
+    Act { ids: Vec<u8>, act: u8, amount: i8 },
+    /// Changes a rule.
+    Rule { rule: u8, amount: u8 },
+    /// Deletes ended jobs.
+    Prune { state: u8, age: u8 },
     /// Lets time pass, in seconds.
     Pass { seconds: u16 },
 }
@@ -56,6 +62,14 @@ pub struct Draft {
     pub delay: u8,
     /// When its deadline is, in seconds from now.
     pub deadline: Option<u8>,
+    /// Which serial key; odd ones are held while backing off, the highest names its slots.
+    pub serial: Option<u8>,
+    /// Which unique name, what becomes of a conflict, and which scope.
+    pub unique: Option<(u8, u8, u8)>,
+    /// What it weighs under the one rate limit.
+    pub weight: Option<u8>,
+    /// Which job submitted it.
+    pub parent: Option<u8>,
 }
 
 /// A change to be committed.
@@ -76,8 +90,14 @@ fn draft() -> impl Strategy<Value = Draft> {
     let deadline = option::weighted(0.3, 0..60u8);
     let key = option::weighted(0.3, 0..3u8);
     let priority = prop_oneof![3 => Just(0i8), 1 => -3..4i8];
-    (0..14u8, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline).prop_map(
-        |(id, input, queue, kind, key, priority, delay, deadline)| Draft {
+    let flow = (
+        option::weighted(0.4, 0..3u8),
+        option::weighted(0.3, (0..2u8, 0..4u8, 0..4u8)),
+        option::weighted(0.2, 1..4u8),
+        option::weighted(0.1, 0..14u8),
+    );
+    (0..14u8, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline, flow).prop_map(
+        |(id, input, queue, kind, key, priority, delay, deadline, (serial, unique, weight, parent))| Draft {
             id,
             input,
             queue,
@@ -86,6 +106,10 @@ fn draft() -> impl Strategy<Value = Draft> {
             priority,
             delay,
             deadline,
+            serial,
+            unique,
+            weight,
+            parent,
         },
     )
 }
@@ -117,6 +141,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => worker().prop_map(|worker| Op::Retire { worker }),
         3 => (worker(), prop::bool::weighted(0.2)).prop_map(|(worker, again)| Op::Enlist { worker, again }),
         3 => (0..6u8).prop_map(|limit| Op::Due { limit }),
+        4 => (vec(0..14u8, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
+        2 => (0..6u8, 0..5u8).prop_map(|(rule, amount)| Op::Rule { rule, amount }),
+        1 => (0..3u8, 0..60u8).prop_map(|(state, age)| Op::Prune { state, age }),
         4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),
     ]
 }

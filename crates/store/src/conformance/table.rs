@@ -9,7 +9,7 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{Ask, Sweep};
+use crate::{Act, Ask, By, Sweep};
 
 /// A job in some state, and what its last holder knows.
 struct Subject {
@@ -85,7 +85,14 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         Event::Finish => write(done("y")).await,
         Event::Retry => write(retry(secs(40), &[7])).await,
         Event::Fail => write(failed(Reason::Exhausted)).await,
-        Event::Cancel => write(cancelled()).await,
+        Event::Cancel => {
+            write(cancelled()).await;
+            let act = Act::Cancel { grace: secs(0) };
+            store.control().act(at(6), &[subject.job], act, &By::new("someone")).await.expect("act");
+        }
+        Event::Revive => {
+            store.control().act(at(6), &[subject.job], Act::Retry, &By::new("someone")).await.expect("act");
+        }
     }
 }
 

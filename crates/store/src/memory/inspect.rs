@@ -1,7 +1,10 @@
 //! Reads for people, by walking the maps.
 
 use super::*;
-use crate::{Census, Filter, Job, SchemaState, Summary, WorkerView};
+use crate::{
+    AuditFilter, Census, Filter, Holds, Job, LimitView, QueueView, RateHold, SchemaState, SerialHold,
+    SerialView, Summary, Told, WorkerView,
+};
 
 impl Inner {
     fn summary(&self, id: JobId) -> Summary {
@@ -36,6 +39,7 @@ impl Inner {
             worker: claim.map(|((worker, _), _)| *worker).or(row.worker),
             started_at: claim.map(|(_, claim)| claim.claimed_at).or(row.started_at),
             deadline_at: row.new.deadline_at,
+            parent: row.new.parent,
             tags: row.new.tags.clone(),
             options: row.new.options.clone(),
             settings: row.new.settings.clone(),
@@ -77,8 +81,94 @@ impl Inner {
             alive: worker.life == Life::Alive,
             lease_until: worker.lease_until,
             claims: claims(id),
+            serves: worker.serves.clone(),
         };
         self.workers.iter().map(view).collect()
+    }
+
+    fn holds(&self, id: JobId, now: Time) -> Option<Holds> {
+        let row = self.jobs.get(&id).filter(|row| row.ended.is_none())?;
+        let lane = row.lane();
+        let rank = (row.rank(), id);
+        let before = self.ready.iter().filter(|(of, at, job)| *of == lane && (*at, *job) < rank).count();
+        let told = self.asked.get(&id).map(|asked| Told {
+            deadline_at: asked.order.deadline_at,
+            author: asked.order.by.author.clone(),
+            note: asked.order.by.note.clone(),
+        });
+        let rate = row.new.settings.rate.as_ref().and_then(|charge| {
+            let bucket = self.buckets.get(&charge.limit)?;
+            let level = bucket.level.refilled(&bucket.limit, now);
+            let enough_at = if bucket.lifted { now } else { level.enough_at(&bucket.limit, charge.weight) };
+            let limit = (!bucket.lifted).then(|| bucket.limit.clone());
+            Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at })
+        });
+        Some(Holds {
+            arriving: false,
+            paused: self.pauses.get(&id).cloned(),
+            queue_paused: self.queue_pauses.get(&row.new.queue).cloned(),
+            told,
+            serial: row.serial().map(|key| self.serial_hold(key, row, id)),
+            rate,
+            suspect: row.suspect,
+            ahead: if self.is_ready(id) { before.min(1_000) as u64 } else { 0 },
+        })
+    }
+
+    fn serial_hold(&self, key: &str, row: &Row, id: JobId) -> SerialHold {
+        let of_key = |of: &&(String, JobId)| of.0 == key;
+        let ahead =
+            self.line.iter().filter(|(of, at, job)| of == key && (*at, *job) < (row.place, id)).count();
+        SerialHold {
+            key: key.to_owned(),
+            slots: self.slots.get(key).copied().unwrap_or(1),
+            held: self.holders.contains(&(key.to_owned(), id)),
+            holders: self.holders.iter().filter(of_key).map(|(_, job)| *job).take(10).collect(),
+            ahead: if self.in_line(id) { ahead.min(1_000) as u64 } else { 0 },
+        }
+    }
+
+    fn queue_views(&self) -> Vec<QueueView> {
+        let view = |name: &String| QueueView {
+            name: name.clone(),
+            paused: self.queue_pauses.get(name).cloned(),
+            oldest_ready: self
+                .ready
+                .iter()
+                .filter(|(lane, ..)| lane.0 == *name)
+                .map(|(.., id)| self.jobs[id].due_at)
+                .min(),
+        };
+        self.queues.iter().map(view).collect()
+    }
+
+    fn limit_views(&self, now: Time) -> Vec<LimitView> {
+        let view = |bucket: &Bucket| LimitView {
+            limit: bucket.limit.clone(),
+            lifted: bucket.lifted,
+            tokens: bucket.level.refilled(&bucket.limit, now).tokens(&bucket.limit),
+            waiting: self
+                .ready
+                .iter()
+                .filter(|(lane, ..)| lane.3.as_ref() == Some(&bucket.limit.name))
+                .take(10_000)
+                .count() as u64,
+        };
+        self.buckets.values().map(view).collect()
+    }
+
+    fn serial_views(&self, key: Option<&str>, limit: usize) -> Vec<SerialView> {
+        let view = |(name, slots): (&String, &u32)| SerialView {
+            key: name.clone(),
+            slots: *slots,
+            held: self.holders.iter().filter(|(of, _)| of == name).count() as u64,
+            waiting: self.line.iter().filter(|(of, ..)| of == name).take(10_000).count() as u64,
+        };
+        let wanted = |view: &SerialView| match key {
+            Some(key) => view.key == key,
+            None => view.held + view.waiting > 0,
+        };
+        self.slots.iter().map(view).filter(wanted).take(limit).collect()
     }
 }
 
@@ -105,6 +195,42 @@ impl Inspect for Memory {
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
         self.run(None, |inner, _| Ok(inner.workers()))
+    }
+
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        self.run(None, |inner, now| Ok(inner.holds(id, now)))
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        self.run(None, |inner, _| Ok(inner.queue_views()))
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        self.run(None, |inner, now| Ok(inner.limit_views(now)))
+    }
+
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        self.run(None, |inner, _| Ok(inner.serial_views(key, limit)))
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        self.run(None, |inner, _| {
+            let meant = |entry: &&AuditEntry| {
+                filter.subject.as_ref().is_none_or(|subject| *subject == entry.subject)
+                    && filter.before.is_none_or(|before| entry.number < before)
+            };
+            Ok(inner.audit.iter().rev().filter(meant).take(filter.limit).cloned().collect())
+        })
+    }
+
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
+        self.run(None, |inner, _| {
+            let meant = |(id, row): &(&JobId, &Row)| {
+                row.new.parent == Some(parent) && after.is_none_or(|after| **id > after)
+            };
+            let ids: Vec<JobId> = inner.jobs.iter().filter(meant).map(|(id, _)| *id).take(limit).collect();
+            Ok(ids.into_iter().map(|id| inner.summary(id)).collect())
+        })
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

@@ -3,6 +3,8 @@
 //! One lock, no cleverness: every verb does at once what the trait's contract says, so that reading this
 //! file is the quickest way to learn what a verb means. Nothing survives the process.
 
+mod control;
+mod flow;
 mod inspect;
 mod verbs;
 
@@ -15,13 +17,13 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, Epoch, Event, Failure, JobId, Limits, NewJob, Payload, Reason, Rev, State, Submitted,
-    Time, Verdict, WorkerId, rank::rank, state,
+    Change, ClaimNo, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, Payload, Reason, Rev, State,
+    Submitted, Time, Verdict, WorkerId, rank::rank, rate::Level, state,
 };
 
 use crate::{
-    Ask, Attempt, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store,
-    Sweep, pick,
+    Ask, Attempt, AuditEntry, Beat, Born, By, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now,
+    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Store, Sweep, pick,
 };
 
 /// The store in memory.
@@ -31,13 +33,37 @@ pub struct Memory {
     limits: Limits,
 }
 
-/// A lane of the ready set: queue, kind, version, and whether it holds suspects.
-type Lane = (String, String, i32, bool);
+/// A lane of the ready set: queue, kind, version, rate limit, and whether it holds suspects.
+type Lane = (String, String, i32, Option<String>, bool);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
     Wake,
     Deadline,
+    /// Ends a job that was told to end and did not.
+    Cancel,
+}
+
+/// What keeps a job from being claimed, beside its key and its rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    None,
+    /// It is to be set aside when it would next enter the ready set: it is paused, or told to end.
+    Wanted,
+    /// It was set aside: it would be in the ready set otherwise.
+    Aside,
+}
+
+/// That a running job was told to end.
+struct Asked {
+    order: Order,
+    worker: WorkerId,
+}
+
+struct Bucket {
+    limit: Limit,
+    lifted: bool,
+    level: Level,
 }
 
 #[derive(Default)]
@@ -49,6 +75,23 @@ struct Inner {
     claims: BTreeMap<(WorkerId, ClaimNo), Claim>,
     workers: BTreeMap<WorkerId, Worker>,
     gates: HashMap<String, u64>,
+    /// Every queue that was ever named.
+    queues: BTreeSet<String>,
+    /// How many jobs of each serial key run at once.
+    slots: BTreeMap<String, u32>,
+    /// Who has a slot of a serial key.
+    holders: BTreeSet<(String, JobId)>,
+    /// Who waits for one, by place.
+    line: BTreeSet<(String, Time, JobId)>,
+    /// Keys whose slots or line a verb has changed.
+    unsettled: BTreeSet<String>,
+    /// The job that last took a unique name, by kind and name. Whether it has it still is seen when someone asks.
+    scopes: HashMap<(String, String), JobId>,
+    buckets: BTreeMap<String, Bucket>,
+    pauses: BTreeMap<JobId, Pause>,
+    queue_pauses: BTreeMap<String, Pause>,
+    asked: BTreeMap<JobId, Asked>,
+    audit: Vec<AuditEntry>,
 }
 
 struct Row {
@@ -68,6 +111,9 @@ struct Row {
     crashes: u16,
     /// Set by reap, cleared by commit.
     suspect: bool,
+    hold: Hold,
+    /// Its place in the line of its serial key: when it first was due.
+    place: Time,
     worker: Option<WorkerId>,
     submitted_at: Time,
     due_at: Time,
@@ -94,6 +140,7 @@ struct Worker {
     beacon: Option<String>,
     lease_until: Time,
     life: Life,
+    serves: Vec<Serves>,
 }
 
 impl Memory {
@@ -117,14 +164,22 @@ impl Memory {
         verb: impl FnOnce(&mut Inner, Time) -> Result<T, Error>,
     ) -> Fut<'_, T> {
         let now = now.unwrap_or_else(|| Time::from_system(SystemTime::now()));
-        let answer = verb(&mut self.lock(), now);
+        let mut inner = self.lock();
+        let answer = verb(&mut inner, now);
+        inner.settle_all();
+        drop(inner);
         Box::pin(std::future::ready(answer))
     }
 }
 
 impl Row {
     fn lane(&self) -> Lane {
-        (self.new.queue.clone(), self.new.kind.kind.clone(), self.new.kind.version, self.suspect)
+        let limit = self.new.settings.rate.as_ref().map(|charge| charge.limit.clone());
+        (self.new.queue.clone(), self.new.kind.kind.clone(), self.new.kind.version, limit, self.suspect)
+    }
+
+    fn serial(&self) -> Option<&str> {
+        self.new.settings.serial.as_ref().map(|serial| serial.key.as_str())
     }
 
     fn rank(&self) -> i64 {
@@ -138,7 +193,7 @@ impl Inner {
         let row = &self.jobs[&id];
         if let Some(state) = row.ended {
             state
-        } else if self.ready.contains(&(row.lane(), row.rank(), id)) {
+        } else if row.hold == Hold::Aside || self.is_ready(id) || self.in_line(id) {
             State::Ready
         } else if self.timers.contains(&(row.due_at, id, Timer::Wake)) {
             State::Scheduled
@@ -151,13 +206,6 @@ impl Inner {
     fn moved(&mut self, id: JobId, event: Event) -> State {
         let from = self.state(id);
         state::next(from, event).unwrap_or_else(|| panic!("{id}: {from} has no {event:?}"))
-    }
-
-    fn make_ready(&mut self, id: JobId) {
-        let row = &self.jobs[&id];
-        let place = (row.lane(), row.rank(), id);
-        *self.gates.entry(row.new.queue.clone()).or_default() += 1;
-        self.ready.insert(place);
     }
 
     fn set_timer(&mut self, at: Time, id: JobId, what: Timer) {
@@ -174,7 +222,13 @@ impl Inner {
         if let Some(at) = row.new.deadline_at {
             self.timers.remove(&(at, id, Timer::Deadline));
         }
+        if let Some(asked) = self.asked.remove(&id) {
+            self.timers.remove(&(asked.order.deadline_at, id, Timer::Cancel));
+        }
+        self.pauses.remove(&id);
+        self.leave(id);
         let row = self.jobs.get_mut(&id).expect("looked up above");
+        row.hold = Hold::None;
         row.ended = Some(state);
         row.reason = reason;
         if failure.is_some() {
@@ -213,6 +267,7 @@ impl Store for Memory {
     fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
         self.run(now, |inner, now| {
             jobs.iter().try_for_each(|job| self.limits.check(job))?;
+            jobs.iter().try_for_each(|job| inner.check_rate(job))?;
             Ok(inner.submit(now, jobs, born))
         })
     }
@@ -257,6 +312,17 @@ impl Store for Memory {
         })
     }
 
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+        self.run(None, |inner, _| {
+            let mine = inner.asked.values().filter(|asked| asked.worker == worker);
+            Ok(mine.map(|asked| asked.order.clone()).collect())
+        })
+    }
+
+    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+        self.run(now, |inner, _| Ok(inner.sweep()))
+    }
+
     fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
         self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.ended(*id)).collect()))
     }
@@ -267,6 +333,10 @@ impl Store for Memory {
     }
 
     fn inspect(&self) -> &dyn Inspect {
+        self
+    }
+
+    fn control(&self) -> &dyn Control {
         self
     }
 

@@ -12,8 +12,8 @@ impl Inner {
         let week = std::time::Duration::from_secs(7 * 86_400);
         self.workers.retain(|_, worker| worker.life != Life::Gone || worker.lease_until >= now.minus(week));
         let lease_until = now.plus(new.lease);
-        let worker =
-            Worker { name: new.name.clone(), beacon: new.beacon.clone(), lease_until, life: Life::Alive };
+        let (name, beacon, serves) = (new.name.clone(), new.beacon.clone(), new.serves.clone());
+        let worker = Worker { name, beacon, lease_until, life: Life::Alive, serves };
         self.workers.insert(new.id, worker);
         true
     }
@@ -25,6 +25,13 @@ impl Inner {
             .map(|claim| claim.jobs.iter().map(|(id, _)| *id).collect())
             .unwrap_or_default();
         let born = born.filter(|b| self.workers.get(&b.worker).is_some_and(|w| w.serves(now)));
+        self.queues.extend(jobs.iter().map(|job| job.queue.clone()));
+        for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
+            match serial.slots {
+                Some(slots) => self.set_slots(&serial.key, slots),
+                None => _ = self.slots.entry(serial.key.clone()).or_insert(1),
+            }
+        }
         let mut taken = Vec::new();
         let mut seen = BTreeSet::new();
         let answers = jobs
@@ -47,12 +54,20 @@ impl Inner {
                         same_input: self.jobs[id].new.digest == job.digest,
                     };
                 }
+                let replaced = match self.take_name(job, now) {
+                    Ok(replaced) => replaced,
+                    Err(answer) => return answer,
+                };
                 if let Some(key) = key {
                     self.keys.insert(key, job.id);
                 }
-                let claimed = self.put_in(now, job, born.is_some());
+                let born = born.is_some() && !job.is_special();
+                let claimed = self.put_in(now, job, born);
                 taken.extend(claimed.map(|epoch| (job.id, epoch)));
-                Submitted::New { claimed }
+                match replaced {
+                    Some(id) => Submitted::Replaced { id },
+                    None => Submitted::New { claimed },
+                }
             })
             .collect();
         if let Some(born) = born.filter(|_| !taken.is_empty()) {
@@ -82,6 +97,8 @@ impl Inner {
             deaths: 0,
             crashes: 0,
             suspect: false,
+            hold: Hold::None,
+            place: due_at,
             worker: None,
             submitted_at: now,
             due_at,
@@ -98,12 +115,15 @@ impl Inner {
         } else if born {
             return Some(Epoch(0));
         } else {
-            self.make_ready(job.id);
+            self.enter(job.id);
         }
         None
     }
 
     pub(super) fn claim(&mut self, now: Time, ask: &Ask) -> Result<Haul, Error> {
+        if !ask.kinds.is_empty() {
+            self.queues.insert(ask.queue.clone());
+        }
         match self.workers.get(&ask.worker) {
             Some(worker) if worker.life != Life::Alive => return Err(Error::Dead),
             Some(worker) if worker.lease_until <= now => return Err(lease_ran_out()),
@@ -113,26 +133,27 @@ impl Inner {
         for number in &ask.settled {
             self.claims.remove(&(ask.worker, *number));
         }
+        let limits: Vec<Option<String>> =
+            std::iter::once(None).chain(self.buckets.keys().cloned().map(Some)).collect();
         let lanes = |alone: bool| {
-            let lane =
-                move |k: &windlass_model::KindVersion| (ask.queue.clone(), k.kind.clone(), k.version, alone);
-            ask.kinds.iter().map(lane).collect::<Vec<Lane>>()
+            let lane = |k: &windlass_model::KindVersion, limit: &Option<String>| {
+                (ask.queue.clone(), k.kind.clone(), k.version, limit.clone(), alone)
+            };
+            ask.kinds
+                .iter()
+                .flat_map(|k| limits.iter().map(move |limit| lane(k, limit)))
+                .collect::<Vec<Lane>>()
         };
         let number = (ask.worker, ask.number);
+        let mut refill_at = None;
         let pairs = match self.claims.get(&number) {
             Some(claim) => claim.jobs.iter().copied().filter(|pair| self.is_claimed(*pair)).collect(),
+            None if self.queue_pauses.contains_key(&ask.queue) => Vec::new(),
             None => {
-                let wanted = lanes(ask.alone);
-                let mut ready: Vec<_> =
-                    self.ready.iter().filter(|(lane, ..)| wanted.contains(lane)).cloned().collect();
-                ready.sort_by_key(|(_, rank, id)| (*rank, *id));
-                ready.truncate(if ask.alone { 1 } else { ask.limit });
-                let mut pairs = Vec::new();
-                for place in ready {
-                    self.moved(place.2, Event::Claim);
-                    pairs.push((place.2, self.jobs[&place.2].epoch));
-                    self.ready.remove(&place);
-                }
+                let most = if ask.alone { 1 } else { ask.limit };
+                let (taken, refill) = self.take(now, &lanes(ask.alone), most);
+                refill_at = refill;
+                let pairs: Vec<_> = taken.into_iter().map(|id| (id, self.jobs[&id].epoch)).collect();
                 if !pairs.is_empty() {
                     let claim = Claim { jobs: pairs.clone(), alone: ask.alone, claimed_at: now };
                     self.claims.insert(number, claim);
@@ -141,10 +162,12 @@ impl Inner {
             }
         };
         let waiting = lanes(true);
-        let suspects = self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
+        let suspects = !self.queue_pauses.contains_key(&ask.queue)
+            && self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
         let limit = if ask.alone { 1 } else { ask.limit };
         let more = limit > 0 && pairs.len() >= limit;
-        Ok(Haul { jobs: pairs.into_iter().map(|(id, _)| self.claimed(id)).collect(), more, suspects, now })
+        let jobs = pairs.into_iter().map(|(id, _)| self.claimed(id)).collect();
+        Ok(Haul { jobs, more, suspects, refill_at, now })
     }
 
     fn claimed(&self, id: JobId) -> Claimed {
@@ -202,9 +225,13 @@ impl Inner {
                 row.due_at = now.plus(*after);
                 if row.due_at > now {
                     let at = row.due_at;
+                    let holds = row.new.settings.serial.as_ref().is_some_and(|serial| serial.hold);
                     self.set_timer(at, change.job, Timer::Wake);
+                    if !holds {
+                        self.leave(change.job);
+                    }
                 } else {
-                    self.make_ready(change.job);
+                    self.enter(change.job);
                 }
             }
         }
@@ -294,7 +321,7 @@ impl Inner {
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes, row.suspect) = (deaths, crashes, true);
                 row.epoch.0 += 1;
-                self.make_ready(id);
+                self.enter(id);
                 reaped.returned += 1;
             }
             crash::Fate::Poison { deaths, crashes } => {
@@ -314,7 +341,7 @@ impl Inner {
             if self.is_claimed(*pair) {
                 self.moved(pair.0, Event::Release);
                 self.jobs.get_mut(&pair.0).expect("claimed, so there").epoch.0 += 1;
-                self.make_ready(pair.0);
+                self.enter(pair.0);
                 released += 1;
             }
         }
@@ -347,7 +374,7 @@ impl Inner {
                 (_, id, Timer::Wake) => {
                     self.moved(id, Event::Due);
                     self.timers.remove(&timer);
-                    self.make_ready(id);
+                    self.enter(id);
                     due.woken += 1;
                 }
                 (at, id, Timer::Deadline) => {
@@ -355,6 +382,13 @@ impl Inner {
                     self.jobs.get_mut(&id).expect("has a timer, so is there").epoch.0 += 1;
                     self.end(id, to, Some(Reason::Expired), Some(expired(at)), now);
                     due.expired += 1;
+                }
+                (_, id, Timer::Cancel) => {
+                    let to = self.moved(id, Event::Cancel);
+                    self.jobs.get_mut(&id).expect("has a timer, so is there").epoch.0 += 1;
+                    let failure = self.asked[&id].order.by.failure();
+                    self.end(id, to, None, Some(failure), now);
+                    due.cancelled += 1;
                 }
             }
         }

@@ -1,9 +1,12 @@
 //! Taking ready jobs.
 
-use tokio_postgres::Row;
-use windlass_model::{Claimed, Epoch, JobId, Payload, Rev, Time};
+use std::time::Duration;
 
-use super::{Postgres, micros};
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+use windlass_model::{Claimed, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level};
+
+use super::{Postgres, conn::Guard, micros};
 use crate::{Ask, Error, Haul, Now, memory::lease_ran_out, pick};
 
 pub(super) async fn claim(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
@@ -15,39 +18,32 @@ pub(super) async fn claim(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul,
 }
 
 async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
-    store.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind))).await?;
-    let served: Vec<i32> = ask
-        .kinds
-        .iter()
-        .filter_map(|kind| store.shared.lanes.get(&ask.queue, kind))
-        .map(|lane| lane.id)
-        .collect();
+    store.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
+    let all = store.shared.lanes.all(&ask.queue, &ask.kinds);
+    let queue = store.shared.lanes.queue(&ask.queue);
+    let buckets: Vec<i32> = all.iter().map(|lane| lane.bucket).collect();
+    let limited = buckets.iter().any(|bucket| *bucket != 0);
+    let served: Vec<i32> = all.into_iter().map(|lane| lane.id).collect();
     let suspects: Vec<i32> = served.iter().map(|lane| -lane).collect();
     let lanes = if ask.alone { &suspects } else { &served };
     let limit = if ask.alone { 1 } else { i64::try_from(ask.limit).unwrap_or(i64::MAX) };
     let settled: Vec<i64> = ask.settled.iter().map(|number| number.0).collect();
     let sql = match lanes.as_slice() {
+        _ if limited => include_str!("sql/claim_limited.sql"),
         [_] => include_str!("sql/claim.sql"),
         _ => include_str!("sql/claim_lanes.sql"),
     };
     let (floors, raised) = store.shared.floors.of(lanes);
+    let (now, worker, number) = (micros(now), ask.worker.0, ask.number.0);
+    let mut params: Vec<&(dyn ToSql + Sync)> =
+        vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.alone, &floors, &queue];
     let conn = store.conn().await?;
-    let mut rows = conn
-        .query(
-            sql,
-            &[
-                &micros(now),
-                &ask.worker.0,
-                &ask.number.0,
-                lanes,
-                &suspects,
-                &limit,
-                &settled,
-                &ask.alone,
-                &floors,
-            ],
-        )
-        .await?;
+    let mut rows = if limited {
+        params.push(&buckets);
+        charged(&conn, &buckets, sql, &params).await?
+    } else {
+        conn.query(sql, &params).await?
+    };
     let first = rows.first().ok_or_else(|| Error::Fault("a claim answered nothing".into()))?;
     if !first.get::<_, bool>(0) {
         return Err(Error::Dead);
@@ -57,6 +53,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));
+    let (newest, dry) = (first.get::<_, Option<i32>>(19), dry(first.get(20))?);
     if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
@@ -68,8 +65,68 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
     let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<_, _>>()?;
-    // A claim that began behind the beginning and came back short, or found places locked, has passed something over.
-    Ok(Haul { jobs, more: full || passed_over || (raised && !repeat), suspects, now })
+    let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
+    // What stands behind the last job of a full claim was not asked for.
+    let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
+    let refill_at = dry.iter().filter(asked).map(Dry::worth_asking_at).min();
+    let unknown = newest.is_some_and(|newest| newest > store.shared.lanes.newest());
+    if unknown {
+        store.read_lanes(&conn).await?;
+    }
+    // A claim that began behind the beginning and came back short, found places locked, or did not know of a lane, has
+    // passed something over.
+    let more = full || passed_over || (raised && !repeat) || unknown;
+    Ok(Haul { jobs, more, suspects, refill_at, now })
+}
+
+/// A claim that charges buckets: they are locked first, so that it sees what the one before it took.
+async fn charged(
+    conn: &Guard<'_>,
+    buckets: &[i32],
+    sql: &'static str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Error> {
+    let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
+    conn.begin().await?;
+    let rows = async {
+        conn.query(include_str!("sql/claim_buckets.sql"), &[&buckets]).await?;
+        conn.query(sql, params).await
+    };
+    let rows = rows.await;
+    match &rows {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    rows
+}
+
+/// The first job that a bucket could not pay for.
+struct Dry {
+    rank: i64,
+    job: Uuid,
+    weight: u32,
+    limit: Limit,
+    level: Level,
+}
+
+impl Dry {
+    fn worth_asking_at(&self) -> Time {
+        self.level.worth_asking_at(&self.limit, self.weight)
+    }
+}
+
+fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
+    type Columns = (i64, Uuid, u32, u32, u64, u32, i64, i64);
+    let read = |(rank, job, weight, rate, per, burst, units, at): Columns| Dry {
+        rank,
+        job,
+        weight,
+        limit: Limit { name: String::new(), rate, per: Duration::from_micros(per), burst },
+        level: Level { units, at: Time(at) },
+    };
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let columns: Vec<Columns> = serde_json::from_str(text).map_err(|e| Error::Fault(e.to_string()))?;
+    Ok(columns.into_iter().map(read).collect())
 }
 
 fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {

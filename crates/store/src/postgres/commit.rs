@@ -4,7 +4,7 @@ use std::{collections::HashSet, pin::Pin};
 
 use windlass_model::{Change, JobId, Outcome, Time, Verdict};
 
-use super::{Postgres, SPAN, conn::Guard, micros, span};
+use super::{Postgres, SPAN, conn::Guard, micros, serial, span};
 use crate::{
     Error, Now,
     pick::{self, CANCELLED, DEADLINE, FAILED},
@@ -77,7 +77,9 @@ async fn whole(store: &Postgres, now: Now, batch: &[Placed<'_>]) -> Result<HashS
 
     let conn = store.conn().await?;
     // A batch of one sort is one statement, which needs no brackets; otherwise they are sent together.
-    let bracketed = sorts > 1;
+    let tied: Vec<uuid::Uuid> =
+        batch.iter().filter(|(_, change)| change.tied).map(|(_, change)| change.job.0).collect();
+    let bracketed = sorts > 1 || !tied.is_empty();
     let work = async {
         let begin = async { if bracketed { conn.begin().await } else { Ok(()) } };
         // Polled in this order, so `begin` is sent first and none waits for the answer of another. All answers are
@@ -91,6 +93,8 @@ async fn whole(store: &Postgres, now: Now, batch: &[Placed<'_>]) -> Result<HashS
         .await;
         begun?;
         let [a, b, c] = first_cause([a, b, c])?;
+        // Slots are handed over in the commit that frees them.
+        serial::settle(&conn, &tied).await?;
         if bracketed {
             conn.commit().await?;
         }
@@ -105,10 +109,15 @@ async fn whole(store: &Postgres, now: Now, batch: &[Placed<'_>]) -> Result<HashS
             return Err(error);
         }
     };
-    if !again.is_empty() {
+    if !again.is_empty() || !tied.is_empty() {
         store.shared.floors.lowered(i64::MIN);
     }
-    let mut committed: HashSet<JobId> = wrote.into_iter().collect();
+    let held: Vec<uuid::Uuid> = wrote.iter().filter(|(_, held)| *held).map(|(id, _)| id.0).collect();
+    if !held.is_empty() {
+        // What a crash leaves of these says nothing of a job that has ended.
+        conn.execute(include_str!("sql/act_clear.sql"), &[&held]).await?;
+    }
+    let mut committed: HashSet<JobId> = wrote.into_iter().map(|(id, _)| id).collect();
     forget_deadlines(&conn, done.iter().chain(&ended).filter(|change| committed.contains(&change.job)))
         .await?;
     if committed.len() < batch.len() {
@@ -135,12 +144,14 @@ fn first_cause<T, const N: usize>(answers: [Result<T, Error>; N]) -> Result<[T; 
     }
 }
 
-/// The jobs that a statement wrote.
-fn wrote(rows: Vec<tokio_postgres::Row>) -> Vec<JobId> {
-    rows.iter().map(|row| JobId(row.get(0))).collect()
+/// The jobs that a statement wrote, and whether something is kept of a pause or an order.
+fn wrote(rows: Vec<tokio_postgres::Row>) -> Vec<Wrote> {
+    rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect()
 }
 
-async fn write_done(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<JobId>, Error> {
+type Wrote = (JobId, bool);
+
+async fn write_done(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
     if changes.is_empty() {
         return Ok(Vec::new());
     }
@@ -159,7 +170,7 @@ async fn write_done(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<V
     Ok(wrote(rows))
 }
 
-async fn write_ended(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<JobId>, Error> {
+async fn write_ended(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
     if changes.is_empty() {
         return Ok(Vec::new());
     }
@@ -203,7 +214,7 @@ async fn write_ended(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<
     Ok(wrote(rows))
 }
 
-async fn write_again(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<JobId>, Error> {
+async fn write_again(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
     if changes.is_empty() {
         return Ok(Vec::new());
     }

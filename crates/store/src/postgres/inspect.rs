@@ -1,13 +1,14 @@
 //! Reads for people.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
 use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId};
 
 use super::{Postgres, SPAN, migrate};
 use crate::{
-    Attempt, Census, Ended, Error, Filter, Fut, Inspect, Job, SchemaState, Summary, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Census, Ended, Error, Filter, Fut, Holds, Inspect, Job, LimitView,
+    QueueView, SchemaState, SerialView, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -16,8 +17,14 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
     let conn = store.conn().await?;
     let rows = conn.query(include_str!("sql/ended.sql"), &[&asked]).await?;
     let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
+    let missing: Vec<_> = ids.iter().filter(|id| !found.contains_key(id)).map(|id| id.0).collect();
+    let mut arriving: HashSet<JobId> = HashSet::new();
+    if !missing.is_empty() {
+        let rows = conn.query(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
+        arriving.extend(rows.iter().map(|row| JobId(row.get(0))));
+    }
     let answer = |id: &JobId| {
-        let Some(row) = found.get(id) else { return Some(Ended::Gone) };
+        let Some(row) = found.get(id) else { return (!arriving.contains(id)).then_some(Ended::Gone) };
         let state = pick::final_state(row.get(1))?;
         let output = payload(row.get(4), row.get(5));
         Ended::from_parts(state, pick::reason(row.get(2)), pick::failure(row.get(3)), output)
@@ -30,7 +37,7 @@ fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
 }
 
 impl Postgres {
-    fn summary(&self, row: &Row) -> Result<Summary, Error> {
+    pub(super) fn summary(&self, row: &Row) -> Result<Summary, Error> {
         let lane = self.lane(row.get(1))?;
         let state = match pick::final_state(row.get(3)) {
             Some(state) => state,
@@ -68,6 +75,7 @@ impl Postgres {
             worker: row.get::<_, Option<i64>>(16).map(WorkerId),
             started_at: row.get::<_, Option<i64>>(17).map(Time),
             deadline_at: row.get::<_, Option<i64>>(18).map(Time),
+            parent: row.get::<_, Option<uuid::Uuid>>(28).map(JobId),
             tags: pick::tags(row.get(19)),
             options: row.get(20),
             settings: pick::settings(row.get(21)),
@@ -155,9 +163,34 @@ impl Inspect for Postgres {
                 alive: row.get::<_, i16>(3) == ALIVE,
                 lease_until: Time(row.get(4)),
                 claims: row.get::<_, i64>(5) as u64,
+                serves: pick::serves(row.get(6)),
             };
             Ok(rows.iter().map(view).collect())
         })
+    }
+
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        Box::pin(self.read_holds(id))
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        Box::pin(self.read_queues())
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        Box::pin(self.read_limits())
+    }
+
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        Box::pin(self.read_serials(key, limit))
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        Box::pin(self.read_audit(filter))
+    }
+
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(self.read_children(parent, after, limit))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

@@ -1,16 +1,17 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
-use windlass_model::{ClaimNo, Epoch, JobId, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, conn::Guard, micros, span};
-use crate::{Beat, Error, NewWorker, Now, Renewal};
+use super::{Postgres, SPAN, conn::Guard, micros, serial, span};
+use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
+    let serves = serde_json::to_string(&worker.serves).expect("names are plain data");
     let conn = store.conn().await?;
     let wrote = conn
         .execute(
             include_str!("sql/enlist.sql"),
-            &[&micros(now), &worker.id.0, &worker.name, &worker.beacon, &span(worker.lease)],
+            &[&micros(now), &worker.id.0, &worker.name, &worker.beacon, &span(worker.lease), &serves],
         )
         .await?;
     Ok(wrote == 1)
@@ -37,9 +38,26 @@ pub(super) async fn release(store: &Postgres, jobs: &[(JobId, Epoch)]) -> Result
     if jobs.is_empty() {
         return Ok(0);
     }
-    let released = hand_back(&store.conn().await?, jobs.to_vec()).await;
+    let conn = store.conn().await?;
+    conn.begin().await?;
+    let released = hand_back(&conn, jobs.to_vec()).await;
+    match &released {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
     store.shared.floors.lowered(i64::MIN);
     released
+}
+
+pub(super) async fn orders(store: &Postgres, worker: WorkerId) -> Result<Vec<Order>, Error> {
+    let rows = store.conn().await?.query(include_str!("sql/orders.sql"), &[&worker.0]).await?;
+    let order = |row: &tokio_postgres::Row| Order {
+        job: JobId(row.get(0)),
+        epoch: Epoch(row.get(1)),
+        deadline_at: Time(row.get(2)),
+        by: By { author: row.get(3), note: row.get(4) },
+    };
+    Ok(rows.iter().map(order).collect())
 }
 
 async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<usize, Error> {
@@ -48,7 +66,10 @@ async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<us
     let epochs: Vec<i32> = jobs.iter().map(|(_, epoch)| epoch.0).collect();
     let rows =
         conn.query(include_str!("sql/release.sql"), &[&ids, &epochs, &SPAN, &conn.gate_writer]).await?;
-    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+    let Some(row) = rows.first() else { return Ok(0) };
+    // What is held was set aside, and gives up its slot.
+    serial::settle(conn, &row.get::<_, Option<Vec<uuid::Uuid>>>(1).unwrap_or_default()).await?;
+    Ok(row.get::<_, i64>(0) as usize)
 }
 
 pub(super) async fn retire(store: &Postgres, worker: WorkerId) -> Result<usize, Error> {

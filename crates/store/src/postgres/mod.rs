@@ -7,16 +7,23 @@
 //!
 //! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
 
+mod arrive;
 mod claim;
 mod commit;
 mod conn;
+mod control;
 mod floor;
 mod inspect;
 mod lease;
 mod migrate;
+mod prune;
 mod reap;
+mod rows;
+mod scope;
+mod serial;
 mod submit;
 mod timers;
+mod views;
 
 use std::{
     collections::BTreeSet,
@@ -33,10 +40,11 @@ use windlass_model::{
 };
 
 use crate::{
-    Ask, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, SchemaState,
-    Store, Sweep,
+    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
+    SchemaState, Store, Sweep,
     intern::{Lane, Lanes},
 };
+pub use arrive::submit_in;
 use conn::{Guard, Pool};
 use floor::Floors;
 
@@ -168,26 +176,31 @@ impl Postgres {
     }
 
     /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
-    async fn intern<'a>(&self, names: impl Iterator<Item = (&'a str, &'a KindVersion)>) -> Result<(), Error> {
-        let unknown: BTreeSet<_> = names.filter(|(q, k)| self.shared.lanes.get(q, k).is_none()).collect();
+    async fn intern<'a>(
+        &self,
+        names: impl Iterator<Item = (&'a str, &'a KindVersion, i32)>,
+    ) -> Result<(), Error> {
+        let unknown: BTreeSet<_> =
+            names.filter(|(q, k, b)| self.shared.lanes.get_in(q, k, *b).is_none()).collect();
         if unknown.is_empty() {
             return Ok(());
         }
-        let queues: Vec<&str> = unknown.iter().map(|(queue, _)| *queue).collect();
-        let kinds: Vec<&str> = unknown.iter().map(|(_, kind)| kind.kind.as_str()).collect();
-        let versions: Vec<i32> = unknown.iter().map(|(_, kind)| kind.version).collect();
+        let queues: Vec<&str> = unknown.iter().map(|(queue, ..)| *queue).collect();
+        let kinds: Vec<&str> = unknown.iter().map(|(_, kind, _)| kind.kind.as_str()).collect();
+        let versions: Vec<i32> = unknown.iter().map(|(_, kind, _)| kind.version).collect();
+        let buckets: Vec<i32> = unknown.iter().map(|(.., bucket)| *bucket).collect();
         let conn = self.conn().await?;
         conn.execute(include_str!("sql/intern_queue.sql"), &[&queues]).await?;
         conn.execute(include_str!("sql/intern_kind.sql"), &[&kinds]).await?;
-        conn.execute(include_str!("sql/intern_lane.sql"), &[&queues, &kinds, &versions]).await?;
+        conn.execute(include_str!("sql/intern_lane.sql"), &[&queues, &kinds, &versions, &buckets]).await?;
         self.read_lanes(&conn).await
     }
 
     async fn read_lanes(&self, conn: &Guard<'_>) -> Result<(), Error> {
         for row in conn.query(include_str!("sql/intern_read.sql"), &[]).await? {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
-            let (id, queue_id, kind_id) = (row.get(0), row.get(1), row.get(2));
-            self.shared.lanes.add(Lane { id, queue_id, kind_id, queue: row.get(3), kind });
+            let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
+            self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind });
         }
         for row in conn.query(include_str!("sql/intern_queues.sql"), &[]).await? {
             self.shared.lanes.add_queue(row.get(1), row.get(0));
@@ -278,6 +291,18 @@ impl Store for Postgres {
     }
 
     fn inspect(&self) -> &dyn Inspect {
+        self
+    }
+
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+        Box::pin(lease::orders(self, worker))
+    }
+
+    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
+        Box::pin(serial::sweep(self))
+    }
+
+    fn control(&self) -> &dyn Control {
         self
     }
 

@@ -7,7 +7,7 @@ use windlass_model::{
     crash::{Fate, after_death},
 };
 
-use super::{Postgres, SPAN, conn::Guard, micros};
+use super::{Postgres, SPAN, conn::Guard, micros, serial};
 use crate::{
     Error, Now, Reaped, Sweep,
     memory::lost,
@@ -97,8 +97,13 @@ async fn return_jobs(
             ],
         )
         .await?;
+    let mut left: Vec<uuid::Uuid> = Vec::new();
     for row in rows {
         let count = row.get::<_, i64>(1) as usize;
+        left.extend(row.get::<_, Option<Vec<uuid::Uuid>>>(4).unwrap_or_default());
+        if let Some(ended) = row.get::<_, Option<Vec<uuid::Uuid>>>(5) {
+            conn.execute(include_str!("sql/act_clear.sql"), &[&ended]).await?;
+        }
         if row.get::<_, i16>(0) == FAILED {
             reaped.poisoned += count;
             let (at, jobs): (Option<Vec<i64>>, Option<Vec<uuid::Uuid>>) = (row.get(2), row.get(3));
@@ -109,6 +114,7 @@ async fn return_jobs(
             reaped.returned += count;
         }
     }
+    serial::settle(conn, &left).await?;
     Ok(())
 }
 

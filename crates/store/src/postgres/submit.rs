@@ -1,15 +1,16 @@
 //! Putting jobs in.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
-use windlass_model::{JobId, NewJob, Submitted, Time, When, rank::rank};
+use windlass_model::{JobId, NewJob, Submitted, Time, rank::rank};
 
-use super::{Postgres, SPAN, conn::Guard, micros, span};
+use super::{Postgres, SPAN, conn::Guard, control::bucket, micros, rows::Rows, scope, scope::Took, serial};
 use crate::{
     Born, Error, Now,
+    intern::Lane,
     pick::{self, Found, Wrote},
 };
 
@@ -23,14 +24,11 @@ pub(super) async fn submit(
     born: Option<Born>,
 ) -> Result<Vec<Submitted>, Error> {
     jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
-    store.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind))).await?;
+    let names = Names::of(store, jobs).await?;
     for _ in 0..TRIES {
-        let wrote = write(store, now, jobs, born).await?;
-        let found = match wrote.iter().all(Option::is_some) {
-            true => Found::default(),
-            false => find(store, jobs, &wrote, born).await?,
-        };
-        let answers: Option<Vec<Submitted>> = pick::answers(jobs, &wrote, &found).into_iter().collect();
+        let conn = store.conn().await?;
+        let batch = Batch { store, conn: &conn, now, jobs, names: &names, born };
+        let answers: Option<Vec<Submitted>> = batch.put().await?.into_iter().collect();
         if let Some(answers) = answers {
             return Ok(answers);
         }
@@ -38,36 +36,293 @@ pub(super) async fn submit(
     Err(Error::Unavailable("jobs with these keys are being pruned; submit again".into()))
 }
 
-/// Writes the batch; says of each job whether it was written.
-async fn write(
-    store: &Postgres,
-    now: Now,
-    jobs: &[NewJob],
-    born: Option<Born>,
-) -> Result<Vec<Option<Wrote>>, Error> {
-    let urgent = jobs.iter().map(|job| job.priority).min().unwrap_or(0);
-    let now_here = now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
-    // The server's clock may be a little behind this one.
-    store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
-    let waves = waves(jobs);
-    let mut wrote = vec![None; jobs.len()];
-    let conn = store.conn().await?;
-    if let [wave] = waves.as_slice() {
-        insert(store, &conn, now, jobs, wave, born, &mut wrote).await?;
-        return Ok(wrote);
-    }
-    conn.begin().await?;
-    for wave in &waves {
-        if let Err(error) = insert(store, &conn, now, jobs, wave, born, &mut wrote).await {
-            conn.rollback().await;
-            return Err(error);
-        }
-    }
-    conn.commit().await?;
-    Ok(wrote)
+/// Numbers for the names in a batch, committed before they are used.
+pub(super) struct Names {
+    serials: HashMap<String, i64>,
+    /// Buckets by the names of their limits.
+    buckets: HashMap<String, i32>,
 }
 
-/// Parts a batch so that no id and no key stands twice in a part: of two equal ones the first in the call is to win,
+impl Names {
+    /// Looks names up and makes those that are missing; a rate limit must be there and pay for what is asked.
+    pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
+        let mut names = Names { serials: HashMap::new(), buckets: HashMap::new() };
+        if jobs.iter().any(NewJob::is_special) {
+            let wanted: BTreeSet<&str> =
+                jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
+            if !wanted.is_empty() {
+                let wanted: Vec<&str> = wanted.into_iter().collect();
+                let rows =
+                    store.conn().await?.query(include_str!("sql/bucket_read.sql"), &[&Some(&wanted)]).await?;
+                let limits: HashMap<String, _> =
+                    rows.iter().map(|row| (row.get(1), (row.get(0), bucket(row)))).collect();
+                for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
+                    let (id, (limit, _, lifted)) =
+                        limits.get(&charge.limit).ok_or_else(|| pick::no_limit(&charge.limit))?;
+                    if !lifted {
+                        limit.check_weight(charge.weight)?;
+                    }
+                    names.buckets.insert(charge.limit.clone(), *id);
+                }
+            }
+            names.serials = serial::intern(store, jobs).await?;
+        }
+        store.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind, names.bucket(job)))).await?;
+        Ok(names)
+    }
+
+    fn bucket(&self, job: &NewJob) -> i32 {
+        job.settings.rate.as_ref().map_or(0, |charge| self.buckets[&charge.limit])
+    }
+}
+
+/// Jobs to be put in over one connection.
+pub(super) struct Batch<'a> {
+    pub(super) store: &'a Postgres,
+    pub(super) conn: &'a Guard<'a>,
+    pub(super) now: Now,
+    pub(super) jobs: &'a [NewJob],
+    pub(super) names: &'a Names,
+    pub(super) born: Option<Born>,
+}
+
+impl Batch<'_> {
+    /// Puts the batch in, in a transaction of its own if it needs one. `None` for a job that must be sent again.
+    async fn put(&self) -> Result<Vec<Option<Submitted>>, Error> {
+        self.lower_floors();
+        let waves = waves(self.jobs);
+        let plain = !self.jobs.iter().any(NewJob::is_special);
+        let mut wrote = vec![None; self.jobs.len()];
+        if let ([wave], true) = (waves.as_slice(), plain) {
+            self.insert(wave, &mut wrote).await?;
+            return self.answers(&wrote, HashMap::new()).await;
+        }
+        self.conn.begin().await?;
+        let told = self.put_in(&waves, &mut wrote).await;
+        match &told {
+            Ok(_) => self.conn.commit().await?,
+            Err(_) => self.conn.rollback().await,
+        }
+        self.answers(&wrote, told?).await
+    }
+
+    /// Puts the batch in within the transaction that is open.
+    pub(super) async fn put_within(&self) -> Result<Vec<Option<Submitted>>, Error> {
+        self.lower_floors();
+        let mut wrote = vec![None; self.jobs.len()];
+        let told = self.put_in(&waves(self.jobs), &mut wrote).await?;
+        self.answers(&wrote, told).await
+    }
+
+    fn lower_floors(&self) {
+        let urgent = self.jobs.iter().map(|job| job.priority).min().unwrap_or(0);
+        let now_here = self.now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
+        // The server's clock may be a little behind this one.
+        self.store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
+    }
+
+    /// Writes all waves, and answers what is to be said of jobs whose unique name another job had.
+    async fn put_in(
+        &self,
+        waves: &[Vec<usize>],
+        wrote: &mut [Option<Wrote>],
+    ) -> Result<HashMap<usize, Submitted>, Error> {
+        let mut told = HashMap::new();
+        let mut entering = Vec::new();
+        let mut in_line = false;
+        for wave in waves {
+            let (special, plain): (Vec<usize>, Vec<usize>) =
+                wave.iter().partition(|place| self.jobs[**place].is_special());
+            if !plain.is_empty() {
+                self.insert(&plain, wrote).await?;
+            }
+            if !special.is_empty() {
+                let first = entering.len();
+                self.insert_special(&special, wrote, &mut told, &mut entering).await?;
+                in_line |= serial::enter_unsettled(self.conn, &entering[first..]).await?;
+            }
+        }
+        // Slots are handed over once all stand in line.
+        if in_line {
+            serial::settle(self.conn, &entering).await?;
+        }
+        Ok(told)
+    }
+
+    async fn answers(
+        &self,
+        wrote: &[Option<Wrote>],
+        mut told: HashMap<usize, Submitted>,
+    ) -> Result<Vec<Option<Submitted>>, Error> {
+        let found = match wrote.iter().enumerate().all(|(n, wrote)| wrote.is_some() || told.contains_key(&n))
+        {
+            true => Found::default(),
+            false => self.find(wrote).await?,
+        };
+        let answers = pick::answers(self.jobs, wrote, &found);
+        Ok(answers.into_iter().enumerate().map(|(n, answer)| told.remove(&n).or(answer)).collect())
+    }
+
+    /// Sends plain jobs, and notes which were written.
+    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Wrote>]) -> Result<(), Error> {
+        let rows = Rows::of(self, wave);
+        let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
+        let written = self
+            .conn
+            .query(
+                include_str!("sql/submit.sql"),
+                &[
+                    &micros(self.now),
+                    &worker,
+                    &number,
+                    &rows.id,
+                    &rows.lane,
+                    &rows.kind,
+                    &rows.priority,
+                    &rows.at,
+                    &rows.delay,
+                    &rows.deadline_at,
+                    &rows.digest,
+                    &rows.codec,
+                    &rows.input,
+                    &rows.key,
+                    &rows.tags,
+                    &rows.options,
+                    &rows.settings,
+                    &SPAN,
+                    &rows.tag,
+                    &rows.tag_job,
+                    &self.conn.gate_writer,
+                    &Time::MAX.micros(),
+                ],
+            )
+            .await?;
+        for row in written {
+            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
+        }
+        Ok(())
+    }
+
+    /// Sends jobs with more to them: their unique names are taken, or they are taken back; those that are due are to
+    /// enter.
+    async fn insert_special(
+        &self,
+        wave: &[usize],
+        wrote: &mut [Option<Wrote>],
+        told: &mut HashMap<usize, Submitted>,
+        entering: &mut Vec<uuid::Uuid>,
+    ) -> Result<(), Error> {
+        let rows = Rows::of(self, wave);
+        let jobs: Vec<&NewJob> = rows.places.iter().map(|place| &self.jobs[*place]).collect();
+        let parent: Vec<Option<uuid::Uuid>> = jobs.iter().map(|job| job.parent.map(|id| id.0)).collect();
+        let serial = |job: &&NewJob| Some(self.names.serials[&job.settings.serial.as_ref()?.key]);
+        let serials: Vec<Option<i64>> = jobs.iter().map(serial).collect();
+        let weight: Vec<Option<i32>> =
+            jobs.iter().map(|job| Some(job.settings.rate.as_ref()?.weight as i32)).collect();
+        let keeps: Vec<Option<bool>> =
+            jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.hold)).collect();
+        let written = self
+            .conn
+            .query(
+                include_str!("sql/submit_special.sql"),
+                &[
+                    &micros(self.now),
+                    &rows.id,
+                    &rows.lane,
+                    &rows.kind,
+                    &rows.priority,
+                    &rows.at,
+                    &rows.delay,
+                    &rows.deadline_at,
+                    &rows.digest,
+                    &rows.codec,
+                    &rows.input,
+                    &rows.key,
+                    &rows.tags,
+                    &rows.options,
+                    &rows.settings,
+                    &rows.tag,
+                    &rows.tag_job,
+                    &Time::MAX.micros(),
+                    &parent,
+                    &serials,
+                    &weight,
+                    &keeps,
+                ],
+            )
+            .await?;
+        let written: HashMap<JobId, (bool, Time, bool)> = written
+            .iter()
+            .map(|row| (JobId(row.get(0)), (row.get(1), Time(row.get(2)), row.get(3))))
+            .collect();
+        let mut timed = false;
+        for (n, place) in rows.places.iter().enumerate() {
+            let job = &self.jobs[*place];
+            let Some((due, now, timer)) = written.get(&job.id) else { continue };
+            match scope::take(self.store, self.conn, *now, job, rows.kind[n]).await? {
+                Took::It(replaced) => {
+                    wrote[*place] = Some(Wrote { claimed: false });
+                    told.extend(replaced.map(|id| (*place, Submitted::Replaced { id })));
+                    entering.extend(due.then_some(job.id.0));
+                    timed |= timer;
+                }
+                Took::Not(answer) => {
+                    self.conn.execute(include_str!("sql/submit_undo.sql"), &[&job.id.0]).await?;
+                    told.insert(*place, answer);
+                }
+            }
+        }
+        if timed {
+            let sql = include_str!("sql/rule_gates.sql");
+            self.conn.execute(sql, &[&vec![0i32], &self.conn.gate_writer]).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks up what stood in the way of those that were not inserted.
+    async fn find(&self, wrote: &[Option<Wrote>]) -> Result<Found, Error> {
+        let (mine, missing): (Vec<_>, Vec<_>) =
+            self.jobs.iter().zip(wrote).partition(|(_, wrote)| wrote.is_some());
+        let mine: HashSet<JobId> = mine.into_iter().map(|(job, _)| job.id).collect();
+        let missing: Vec<&NewJob> = missing.into_iter().map(|(job, _)| job).collect();
+        let ids: Vec<_> = missing.iter().map(|job| job.id.0).collect();
+        let keyed: Vec<(i32, &NewJob, &str)> = missing
+            .iter()
+            .filter_map(|job| Some((self.lane(job).kind_id, *job, job.key.as_deref()?)))
+            .collect();
+        let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
+        let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
+        let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
+        let sql = include_str!("sql/submit_existing.sql");
+        let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
+        let mut found = Found::default();
+        for row in rows {
+            let id = JobId(row.get(0));
+            let digest: [u8; 16] = row.get::<_, &[u8]>(1).try_into().unwrap_or_default();
+            match row.get::<_, Option<i32>>(2) {
+                None => {
+                    found.ids.insert(id, digest);
+                    if row.get(4) && !mine.contains(&id) {
+                        found.claimed_before.insert(id);
+                    }
+                }
+                Some(kind) => {
+                    let name =
+                        keyed.iter().find(|(k, ..)| *k == kind).map(|(_, job, _)| job.kind.kind.clone());
+                    found.keys.insert((name.unwrap_or_default(), row.get(3)), (id, digest));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn lane(&self, job: &NewJob) -> Lane {
+        let lanes = &self.store.shared.lanes;
+        lanes.get_in(&job.queue, &job.kind, self.names.bucket(job)).expect("interned before")
+    }
+}
+
+/// Parts a batch so that no id, key or unique name stands twice in a part: of two equal ones the first in the call is to win,
 /// and within a statement it would be the one that sorts first. All but odd batches are one part.
 fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
@@ -75,152 +330,18 @@ fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
     while !rest.is_empty() {
         let mut ids = HashSet::with_capacity(rest.len());
         let mut keys = HashSet::new();
+        let mut names = HashSet::new();
         let alone = |place: &usize| {
             let job = &jobs[*place];
             let new_id = ids.insert(job.id);
             let new_key = job.key.as_ref().is_none_or(|key| keys.insert((&job.kind.kind, key)));
-            new_id && new_key
+            let unique = job.settings.unique.as_ref();
+            let new_name = unique.is_none_or(|unique| names.insert((&job.kind.kind, &unique.key)));
+            new_id && new_key && new_name
         };
         let (wave, later) = rest.into_iter().partition(alone);
         waves.push(wave);
         rest = later;
     }
     waves
-}
-
-/// Sends a part of the batch, and notes which jobs were written.
-async fn insert(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    jobs: &[NewJob],
-    wave: &[usize],
-    born: Option<Born>,
-    wrote: &mut [Option<Wrote>],
-) -> Result<(), Error> {
-    let mut places: Vec<usize> = wave.to_vec();
-    // Keys first: two batches with the same keys must meet them in the same order.
-    places.sort_by(|a, b| {
-        let order = |place: usize| (&jobs[place].kind.kind, &jobs[place].key, jobs[place].id);
-        order(*a).cmp(&order(*b))
-    });
-    let place_of: HashMap<JobId, usize> = places.iter().map(|place| (jobs[*place].id, *place)).collect();
-    let sorted: Vec<&NewJob> = places.iter().map(|place| &jobs[*place]).collect();
-    let lanes: Vec<_> = sorted
-        .iter()
-        .map(|job| store.shared.lanes.get(&job.queue, &job.kind).expect("interned before"))
-        .collect();
-    let ids: Vec<_> = sorted.iter().map(|job| job.id.0).collect();
-    let lane: Vec<i32> = lanes.iter().map(|lane| lane.id).collect();
-    let kind: Vec<i32> = lanes.iter().map(|lane| lane.kind_id).collect();
-    let priority: Vec<i16> = sorted.iter().map(|job| job.priority).collect();
-    let at: Vec<Option<i64>> = sorted
-        .iter()
-        .map(|job| match job.when {
-            When::At(at) => Some(at.micros()),
-            _ => None,
-        })
-        .collect();
-    let delay: Vec<i64> = sorted
-        .iter()
-        .map(|job| match job.when {
-            When::After(delay) => span(delay),
-            _ => 0,
-        })
-        .collect();
-    let deadline: Vec<Option<i64>> = sorted.iter().map(|job| job.deadline_at.map(Time::micros)).collect();
-    let digest: Vec<&[u8]> = sorted.iter().map(|job| job.digest.as_slice()).collect();
-    let codec: Vec<i16> = sorted.iter().map(|job| i16::from(job.input.codec)).collect();
-    let input: Vec<&[u8]> = sorted.iter().map(|job| job.input.bytes.as_slice()).collect();
-    let key: Vec<Option<&str>> = sorted.iter().map(|job| job.key.as_deref()).collect();
-    let tags: Vec<Option<String>> = sorted
-        .iter()
-        .map(|job| {
-            (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"))
-        })
-        .collect();
-    let options: Vec<Option<&str>> = sorted.iter().map(|job| job.options.as_deref()).collect();
-    let settings: Vec<Option<String>> = sorted.iter().map(|job| pick::settings_text(&job.settings)).collect();
-    let tag_job: Vec<_> =
-        sorted.iter().flat_map(|job| std::iter::repeat_n(job.id.0, job.tags.len())).collect();
-    let tag: Vec<&str> = sorted.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect();
-    let (worker, number) = (born.map(|b| b.worker.0), born.map(|b| b.number.0));
-
-    let rows = conn
-        .query(
-            include_str!("sql/submit.sql"),
-            &[
-                &micros(now),
-                &worker,
-                &number,
-                &ids,
-                &lane,
-                &kind,
-                &priority,
-                &at,
-                &delay,
-                &deadline,
-                &digest,
-                &codec,
-                &input,
-                &key,
-                &tags,
-                &options,
-                &settings,
-                &SPAN,
-                &tag,
-                &tag_job,
-                &conn.gate_writer,
-                &Time::MAX.micros(),
-            ],
-        )
-        .await?;
-    for row in rows {
-        wrote[place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
-    }
-    Ok(())
-}
-
-/// Looks up what stood in the way of those that were not inserted.
-async fn find(
-    store: &Postgres,
-    jobs: &[NewJob],
-    wrote: &[Option<Wrote>],
-    born: Option<Born>,
-) -> Result<Found, Error> {
-    let (mine, missing): (Vec<_>, Vec<_>) = jobs.iter().zip(wrote).partition(|(_, wrote)| wrote.is_some());
-    let mine: HashSet<JobId> = mine.into_iter().map(|(job, _)| job.id).collect();
-    let missing: Vec<&NewJob> = missing.into_iter().map(|(job, _)| job).collect();
-    let ids: Vec<_> = missing.iter().map(|job| job.id.0).collect();
-    let keyed: Vec<(i32, &NewJob, &str)> = missing
-        .iter()
-        .filter_map(|job| {
-            let lane = store.shared.lanes.get(&job.queue, &job.kind).expect("interned before");
-            Some((lane.kind_id, *job, job.key.as_deref()?))
-        })
-        .collect();
-    let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
-    let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
-    let (worker, number) = (born.map(|b| b.worker.0), born.map(|b| b.number.0));
-    let conn = store.conn().await?;
-    let rows =
-        conn.query(include_str!("sql/submit_existing.sql"), &[&worker, &number, &ids, &kinds, &keys]).await?;
-    let mut found = Found::default();
-    for row in rows {
-        let id = JobId(row.get(0));
-        let digest: [u8; 16] = row.get::<_, &[u8]>(1).try_into().unwrap_or_default();
-        match row.get::<_, Option<i32>>(2) {
-            None => {
-                found.ids.insert(id, digest);
-                if row.get(4) && !mine.contains(&id) {
-                    found.claimed_before.insert(id);
-                }
-            }
-            Some(kind) => {
-                let name = keyed.iter().find(|(k, ..)| *k == kind).map(|(_, job, _)| job.kind.kind.clone());
-                found.keys.insert((name.unwrap_or_default(), row.get(3)), (id, digest));
-            }
-        }
-    }
-    Ok(found)
 }

@@ -3,11 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
+use uuid::Uuid;
 use windlass_model::{JobId, Reason, Time, rank::rank};
 
-use super::{Postgres, conn::Guard, micros};
+use super::{
+    Postgres, arrive,
+    conn::{Conn, Guard},
+    control, micros, serial,
+};
 use crate::{
-    Due, Error, Now, TIMER_GATE,
+    By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
     memory::expired,
     pick::{self, DEADLINE, WAKE},
 };
@@ -21,6 +26,8 @@ struct Fired {
     priority: i16,
     due_at: Time,
     suspect: bool,
+    held: bool,
+    serial: bool,
 }
 
 impl Fired {
@@ -29,35 +36,40 @@ impl Fired {
     }
 }
 
-/// Fires what is due. Looks first: most calls find nothing to do.
+/// Fires what is due, and puts in what waits. Looks first: most calls find nothing to do.
 pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due, Error> {
     let conn = store.conn().await?;
-    let (now, next_at) = next(&conn, now).await?;
-    if next_at.is_none_or(|at| at > now) {
-        return Ok(Due { now, next_at, ..Due::default() });
+    let (at, next_at, arrivals) = next(&conn, now).await?;
+    let mut due = Due { now: at, next_at, ..Due::default() };
+    if next_at.is_some_and(|next_at| next_at <= at) {
+        conn.begin().await?;
+        let fired = fire(&conn, at, limit, &mut due).await;
+        match &fired {
+            Ok(_) => conn.commit().await?,
+            Err(_) => conn.rollback().await,
+        }
+        store.shared.floors.lowered(i64::MIN);
+        fired?;
+        due.next_at = next(&conn, Some(at)).await?.1;
     }
-    conn.begin().await?;
-    let fired = fire(&conn, now, limit).await;
-    match &fired {
-        Ok(_) => conn.commit().await?,
-        Err(_) => conn.rollback().await,
+    drop(conn);
+    if arrivals {
+        due.admitted = arrive::admit(store, now, limit).await?;
+        due.next_at = next(&*store.conn().await?, Some(at)).await?.1;
     }
-    store.shared.floors.lowered(i64::MIN);
-    let (woken, expired) = fired?;
-    let (_, next_at) = next(&conn, Some(now)).await?;
-    Ok(Due { woken, expired, next_at, now })
+    Ok(due)
 }
 
-async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error> {
+async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>, bool), Error> {
     let rows = conn.query(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
-    Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
+    Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time), row.get(2)))
 }
 
-async fn fire(conn: &Guard<'_>, now: Time, limit: usize) -> Result<(usize, usize), Error> {
+async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Result<(), Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = conn.query(include_str!("sql/due.sql"), &[&now.micros(), &limit]).await?;
-    let ids: Vec<uuid::Uuid> = rows.iter().map(|row| row.get(1)).collect();
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.get(1)).collect();
     let live = conn.query(include_str!("sql/due_jobs.sql"), &[&ids]).await?;
     let live: HashMap<JobId, Row> = live.into_iter().map(|row| (JobId(row.get(0)), row)).collect();
     let mut fired: Vec<Fired> = rows
@@ -73,57 +85,102 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize) -> Result<(usize, usize
                 priority: job.get(2),
                 due_at: Time(job.get(3)),
                 suspect: job.get(4),
+                held: job.get::<_, Option<i16>>(5).is_some(),
+                serial: job.get::<_, Option<i64>>(6).is_some(),
             })
         })
         .collect();
     fired.sort_by_key(|timer| (timer.at, timer.id, timer.what));
-    // Once a job has expired, a later wake of it in this batch is void; an earlier one happened, for a moment.
+    // Once a job has ended, a later timer of it in this batch is void; an earlier wake happened, for a moment.
     let mut gone = HashSet::new();
-    fired.retain(
-        |timer| if timer.what == DEADLINE { gone.insert(timer.id) } else { !gone.contains(&timer.id) },
-    );
-    let (deadlines, wakes): (Vec<Fired>, Vec<Fired>) =
-        fired.into_iter().partition(|timer| timer.what == DEADLINE);
+    fired.retain(|timer| if timer.what == WAKE { !gone.contains(&timer.id) } else { gone.insert(timer.id) });
+    let (wakes, ends): (Vec<Fired>, Vec<Fired>) = fired.into_iter().partition(|timer| timer.what == WAKE);
+    due.woken += wakes.len();
+    if ends.iter().chain(&wakes).any(|timer| timer.serial) {
+        let ids: Vec<Uuid> = ends.iter().chain(&wakes).map(|timer| timer.id.0).collect();
+        serial::lock(conn, &ids).await?;
+    }
     if !wakes.is_empty() {
-        fill(conn, &wakes, &gone).await?;
+        wake(conn, &wakes, &gone).await?;
     }
-    if !deadlines.is_empty() {
-        expire(conn, now, &deadlines).await?;
+    if !ends.is_empty() {
+        end(conn, now, &ends, due).await?;
     }
-    Ok((wakes.len(), deadlines.len()))
-}
-
-async fn fill(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Result<(), Error> {
-    let lanes: Vec<i32> = wakes.iter().map(|timer| timer.place().0).collect();
-    let ranks: Vec<Option<i64>> =
-        wakes.iter().map(|timer| (!gone.contains(&timer.id)).then(|| timer.place().1)).collect();
-    let ids: Vec<_> = wakes.iter().map(|timer| timer.id.0).collect();
-    let of_lanes: Vec<i32> = wakes.iter().map(|timer| timer.lane).collect();
-    conn.execute(include_str!("sql/due_ready.sql"), &[&lanes, &ranks, &ids, &of_lanes, &conn.gate_writer])
-        .await?;
+    let serials = ends.iter().chain(&wakes).filter(|timer| timer.serial);
+    let serials: Vec<Uuid> = serials.map(|timer| timer.id.0).collect();
+    if !serials.is_empty() {
+        serial::hand_over(conn, &serials).await?;
+    }
     Ok(())
 }
 
-async fn expire(conn: &Guard<'_>, now: Time, deadlines: &[Fired]) -> Result<(), Error> {
-    let ids: Vec<_> = deadlines.iter().map(|timer| timer.id.0).collect();
-    let failures: Vec<String> =
-        deadlines.iter().map(|timer| pick::failure_text(&expired(timer.at))).collect();
-    let reason = pick::reason_number(Reason::Expired);
-    conn.execute(include_str!("sql/due_expire.sql"), &[&ids, &failures, &reason, &now.micros()]).await?;
-    let due: Vec<i64> = deadlines.iter().map(|timer| timer.due_at.micros()).collect();
-    conn.execute(include_str!("sql/commit_untimer.sql"), &[&due, &ids, &WAKE]).await?;
-    let (lanes, ranks): (Vec<i32>, Vec<i64>) = deadlines.iter().map(Fired::place).unzip();
+/// Lets woken jobs enter: the ready set, a line, or they are set aside.
+async fn wake(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Result<(), Error> {
+    let here: Vec<&Fired> = wakes.iter().filter(|timer| !gone.contains(&timer.id)).collect();
+    let aside: Vec<Uuid> = here.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
+    if !aside.is_empty() {
+        conn.execute(include_str!("sql/due_aside.sql"), &[&aside]).await?;
+    }
+    let lined: Vec<Uuid> =
+        here.iter().filter(|timer| timer.serial && !timer.held).map(|timer| timer.id.0).collect();
+    serial::enter_unsettled(conn, &lined).await?;
+    let plain: Vec<&Fired> = wakes.iter().filter(|timer| !timer.serial && !timer.held).collect();
+    if plain.is_empty() {
+        return Ok(());
+    }
+    let lanes: Vec<i32> = plain.iter().map(|timer| timer.place().0).collect();
+    let ranks: Vec<Option<i64>> =
+        plain.iter().map(|timer| (!gone.contains(&timer.id)).then(|| timer.place().1)).collect();
+    let ids: Vec<Uuid> = plain.iter().map(|timer| timer.id.0).collect();
+    let of_lanes: Vec<i32> = plain.iter().map(|timer| timer.lane).collect();
+    let sql = include_str!("sql/due_ready.sql");
+    conn.execute(sql, &[&lanes, &ranks, &ids, &of_lanes, &conn.gate_writer]).await.map(drop)
+}
+
+/// Ends jobs whose deadline passed, or that were told to end and did not.
+async fn end(conn: &Guard<'_>, now: Time, ends: &[Fired], due: &mut Due) -> Result<(), Error> {
+    let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
+    // A statement of its own, after the serial keys are locked: it must see a place that was being filled meanwhile.
+    let (lanes, ranks): (Vec<i32>, Vec<i64>) = ends.iter().map(Fired::place).unzip();
+    let (expired_ones, told): (Vec<&Fired>, Vec<&Fired>) =
+        ends.iter().partition(|timer| timer.what == DEADLINE);
+    if !expired_ones.is_empty() {
+        due.expired += expired_ones.len();
+        let failures: Vec<String> =
+            expired_ones.iter().map(|timer| pick::failure_text(&expired(timer.at))).collect();
+        let reason = pick::reason_number(Reason::Expired);
+        let ids: Vec<Uuid> = expired_ones.iter().map(|timer| timer.id.0).collect();
+        let sql = include_str!("sql/due_expire.sql");
+        conn.execute(sql, &[&ids, &failures, &reason, &now.micros()]).await?;
+        conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
+        let at: Vec<i64> = expired_ones.iter().map(|timer| timer.due_at.micros()).collect();
+        conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
+    }
+    if !told.is_empty() {
+        let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
+        let rows = conn.query(include_str!("sql/due_told.sql"), &[&ids]).await?;
+        let by: HashMap<Uuid, By> =
+            rows.iter().map(|row| (row.get(0), By { author: row.get(1), note: row.get(2) })).collect();
+        // An order that was forgotten meanwhile is none.
+        let ids: Vec<Uuid> = ids.into_iter().filter(|id| by.contains_key(id)).collect();
+        let by: Vec<&By> = ids.iter().map(|id| &by[id]).collect();
+        due.cancelled += ids.len();
+        control::finish(conn, now, &ids, &by).await?;
+    }
     conn.execute(include_str!("sql/due_unready.sql"), &[&lanes, &ranks, &ids]).await?;
     Ok(())
 }
 
 pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>, Error> {
     let conn = store.conn().await?;
-    let known = |queue: &String| queue == TIMER_GATE || store.shared.lanes.queue(queue).is_some();
-    if !queues.iter().all(known) {
+    let number = |queue: &String| match queue.as_str() {
+        TIMER_GATE => Some(0),
+        ORDER_GATE => Some(-1),
+        queue => store.shared.lanes.queue(queue),
+    };
+    if queues.iter().any(|queue| number(queue).is_none()) {
         store.read_lanes(&conn).await?;
     }
-    let number = |queue: &String| if queue == TIMER_GATE { Some(0) } else { store.shared.lanes.queue(queue) };
     let ids: Vec<Option<i32>> = queues.iter().map(number).collect();
     let asked: Vec<i32> = ids.iter().flatten().copied().collect();
     let rows = conn.query(include_str!("sql/gate.sql"), &[&asked]).await?;

@@ -36,7 +36,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
             || tx.one(include_str!("sql/claim_suspects.sql"), [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
     let limit = if ask.alone { 1 } else { ask.limit };
-    Ok(Haul { more: limit > 0 && jobs.len() >= limit, jobs, suspects, now })
+    Ok(Haul { more: limit > 0 && jobs.len() >= limit, jobs, suspects, refill_at: None, now })
 }
 
 /// Looks, without the write lock, whether a claim would find anything; most looks into an idle queue do not.

@@ -90,6 +90,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         worker: holder.map(|(worker, _)| worker).or(row.get::<_, Option<i64>>(16)?.map(WorkerId)),
         started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(17)?.map(Time)),
         deadline_at: row.get::<_, Option<i64>>(18)?.map(Time),
+        parent: None,
         tags: pick::tags(row.get::<_, Option<String>>(19)?.as_deref()),
         options: row.get(20)?,
         settings: pick::settings(row.get::<_, Option<String>>(21)?.as_deref()),
@@ -165,6 +166,7 @@ fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
             alive: row.get::<_, i16>(3)? == ALIVE,
             lease_until: Time(row.get(4)?),
             claims: row.get::<_, i64>(5)? as u64,
+            serves: Vec::new(),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -191,6 +193,30 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(workers)))
     }
 
+    fn holds(&self, _id: JobId) -> Fut<'_, Option<crate::Holds>> {
+        stub()
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<crate::QueueView>> {
+        stub()
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<crate::LimitView>> {
+        stub()
+    }
+
+    fn serial_keys<'a>(&'a self, _key: Option<&'a str>, _limit: usize) -> Fut<'a, Vec<crate::SerialView>> {
+        stub()
+    }
+
+    fn audit<'a>(&'a self, _filter: &'a crate::AuditFilter) -> Fut<'a, Vec<crate::AuditEntry>> {
+        stub()
+    }
+
+    fn children(&self, _parent: JobId, _after: Option<JobId>, _limit: usize) -> Fut<'_, Vec<Summary>> {
+        stub()
+    }
+
     fn schema(&self) -> Fut<'_, SchemaState> {
         Box::pin(std::future::ready(self.read(|tx| migrate::state(tx.conn))))
     }
@@ -206,4 +232,8 @@ impl Inspect for Sqlite {
     fn clock(&self) -> Fut<'_, Time> {
         Box::pin(std::future::ready(self.read(|tx| Ok(tx.now(None)))))
     }
+}
+
+fn stub<'a, T: Send + 'a>() -> Fut<'a, T> {
+    Box::pin(std::future::ready(Err(Error::Fault("not there yet".into()))))
 }

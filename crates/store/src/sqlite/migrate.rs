@@ -8,12 +8,20 @@ use crate::{
     schema::{LATEST, OLDEST},
 };
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "core",
-    up: include_str!("migrations/0001_core.up.sql"),
-    down: include_str!("migrations/0001_core.down.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "core",
+        up: include_str!("migrations/0001_core.up.sql"),
+        down: include_str!("migrations/0001_core.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "jobs",
+        up: include_str!("migrations/0002_jobs.up.sql"),
+        down: include_str!("migrations/0002_jobs.down.sql"),
+    },
+];
 
 pub(super) fn state(conn: &Connection) -> Result<SchemaState, Error> {
     let there: bool = conn.query_row(

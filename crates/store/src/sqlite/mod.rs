@@ -9,6 +9,7 @@
 
 mod claim;
 mod commit;
+mod control;
 mod file;
 mod inspect;
 mod lease;
@@ -238,7 +239,7 @@ impl Sqlite {
             while let Some(row) = rows.next()? {
                 let kind = KindVersion { kind: row.get(4)?, version: row.get(5)? };
                 let (id, queue_id, kind_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                self.shared.lanes.add(Lane { id, queue_id, kind_id, queue: row.get(3)?, kind });
+                self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket: 0, queue: row.get(3)?, kind });
             }
             let mut statement = tx.prepare(include_str!("sql/intern_queues.sql"))?;
             let mut rows = statement.query([])?;
@@ -263,6 +264,7 @@ impl Sqlite {
                     id,
                     queue_id: row.get(1)?,
                     kind_id: row.get(2)?,
+                    bucket: 0,
                     queue: row.get(3)?,
                     kind,
                 });
@@ -475,6 +477,18 @@ impl Store for Sqlite {
     }
 
     fn inspect(&self) -> &dyn Inspect {
+        self
+    }
+
+    fn orders(&self, _worker: WorkerId) -> Fut<'_, Vec<crate::Order>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn control(&self) -> &dyn crate::Control {
         self
     }
 

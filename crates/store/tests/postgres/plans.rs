@@ -41,14 +41,14 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
     ] {
         client
             .batch_execute(&format!(
-                "prepare {name} (int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[]) as {sql}"
+                "prepare {name} (int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[], int4) as {sql}"
             ))
             .await
             .expect("prepared");
         // Once before: what a claim leaves behind must not make the next one dearer.
         for number in 1..=3 {
             let call = format!(
-                "{name} (null, 7, {number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}')",
+                "{name} (null, 7, {number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1)",
                 lanes.len()
             );
             let row = client

@@ -84,6 +84,18 @@ impl Store for Separate {
         self.store.inspect()
     }
 
+    fn control(&self) -> &dyn windlass_store::Control {
+        self.store.control()
+    }
+
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<windlass_store::Order>> {
+        self.store.orders(worker)
+    }
+
+    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+        self.store.sweep(now)
+    }
+
     fn limits(&self) -> &Limits {
         self.store.limits()
     }

@@ -4,7 +4,7 @@
 -- ready once per lane, then of jobs; skips places that another claim is taking. Locks: worker (key share: it does not hold up
 -- renewals, and whoever ends the worker waits for it), ready.
 -- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
--- before (then nothing is taken: see claim_repeat), whether suspects wait in the lanes $5, and the jobs.
+-- before (then nothing is taken: see claim_repeat; nor while the queue $10 is paused), whether suspects wait in the lanes $5, and the jobs.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (
@@ -13,6 +13,8 @@ with clock as materialized (
     delete from claims where worker = $2 and number = any($7::int8[]) and exists (select from me where holds)
 ), before as materialized (
     select 1 from claims where worker = $2 and number = $3
+), open as materialized (
+    select 1 from queues q where q.id = $10::int4 and q.paused_at is null
 ), heads as materialized (
     select h.ctid, h.rank, h.job
     from unnest($4::int4[], $9::int8[]) as l (lane, floor)
@@ -20,7 +22,7 @@ with clock as materialized (
         select r.ctid, r.rank, r.job from ready r
         where r.lane = l.lane and r.rank >= l.floor order by r.rank, r.job limit $6::int8 * 4
     ) h
-    where exists (select from me where holds) and not exists (select from before)
+    where exists (select from me where holds) and not exists (select from before) and exists (select from open)
     order by h.rank, h.job
     limit $6::int8 * 4
 ), locked as materialized (
@@ -41,12 +43,13 @@ with clock as materialized (
     select $2, $3, $8, clock.now, array_agg(got.id), array_agg(got.epoch) from got, clock group by clock.now
 )
 select exists (select from me), exists (select from me where holds), exists (select from before),
-       exists (select 1 from unnest($5::int4[]) as l (lane)
+       exists (select from open)
+       and exists (select 1 from unnest($5::int4[]) as l (lane)
                cross join lateral (
                    select 1 from ready r
                    where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
-       (select now from clock), (select count(*) from heads) > (select count(*) from locked)
+       (select now from clock), (select count(*) from heads) > (select count(*) from locked), (select max(id) from lanes), null::text
 from (select 1) as always left join got on true

@@ -7,4 +7,4 @@ set state = 1, rev = j.rev + 1, rev_epoch = j.epoch, worker = c.worker, started_
 from unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int2[], $8::bytea[])
      as c (id, epoch, rev, worker, started_at, codec, output)
 where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-returning j.id
+returning j.id, j.hold is not null

@@ -1,2 +1,3 @@
--- When the next timer is due, and the store's clock.
-select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8), (select min(due_at) from timers)
+-- When the next timer is due, the store's clock, and whether jobs wait to be put in.
+select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8), (select min(due_at) from timers),
+       exists (select from arrivals)

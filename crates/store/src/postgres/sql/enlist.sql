@@ -4,6 +4,6 @@ with clock as materialized (
 ), forgotten as (
     delete from workers w using clock where w.life = 2 and w.lease_until < clock.now - 604800000000 and w.id <> $2
 )
-insert into workers (id, name, beacon, lease_until)
-select $2, $3, $4, clock.now + $5::int8 from clock
+insert into workers (id, name, beacon, lease_until, serves)
+select $2, $3, $4, clock.now + $5::int8, $6 from clock
 on conflict do nothing

@@ -1,0 +1,131 @@
+//! A calendar in one line of text: `<what> [in <zone>] [from <moment>]`.
+
+use std::{fmt, str::FromStr};
+
+use super::{Calendar, Unit, Zone};
+use crate::{
+    Invalid, Time,
+    limits::{invalid, shown},
+};
+
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Calendar::Cron(cron) => f.write_str(cron.expression())?,
+            Calendar::Every(every) => write!(f, "{every}")?,
+        }
+        if *self.in_zone() != Zone::UTC {
+            write!(f, " in {}", self.in_zone())?;
+        }
+        match self {
+            Calendar::Every(every) if every.anchor().is_some() => {
+                write!(f, " from {}", every.anchor().unwrap_or_default())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Calendar {
+    type Err = Invalid;
+
+    /// Reads `every 15 minutes`, `every 90s`, `every month in Europe/Berlin from 2027-01-31T08:00:00Z` or a cron
+    /// expression, with or without a zone.
+    fn from_str(text: &str) -> Result<Calendar, Invalid> {
+        let (rest, anchor) = ending(text.trim(), "from");
+        let (what, zone) = ending(rest, "in");
+        let mut calendar = match what.split_once(char::is_whitespace) {
+            Some((every, step)) if every.eq_ignore_ascii_case("every") => self::step(text, step)?,
+            _ => Calendar::cron(what, "UTC")?,
+        };
+        if let Some(zone) = zone {
+            calendar = calendar.zone(zone)?;
+        }
+        if let Some(anchor) = anchor {
+            let wrong = || {
+                let why = "is not a moment";
+                invalid(format!("the anchor {}", shown(anchor)), why, "write one as 2027-01-31T08:00:00Z")
+            };
+            calendar = calendar.from(anchor.parse::<Time>().map_err(|_| wrong())?)?;
+        }
+        Ok(calendar)
+    }
+}
+
+/// What stands before and after the last ` word `, if it is there.
+fn ending<'a>(text: &'a str, word: &str) -> (&'a str, Option<&'a str>) {
+    match text.rsplit_once(&format!(" {word} ")) {
+        Some((before, after)) => (before.trim_end(), Some(after.trim())),
+        None => (text, None),
+    }
+}
+
+/// What follows `every`: `15 minutes`, `90s`, `month`.
+fn step(text: &str, step: &str) -> Result<Calendar, Invalid> {
+    let step = step.trim();
+    let digits = step.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = (&step[..digits], step[digits..].trim_start());
+    let known = |(_, one, many, short): &&(Unit, &str, &str, &str)| {
+        let is = |word: &str| word.eq_ignore_ascii_case(unit);
+        is(one) || is(many) || (is(short) && !count.is_empty())
+    };
+    let what = || format!("the calendar {}", shown(text));
+    let Some((unit, ..)) = Unit::WORDS.iter().find(known) else {
+        let hint = match unit {
+            "ms" | "milliseconds" | "us" => "a second is the shortest step: write \"every 1 second\"",
+            _ => "write \"every 15 minutes\", \"every 90s\", \"every day\" or \"every 3 months\"",
+        };
+        return Err(invalid(what(), format!("has the unit {}", shown(unit)), hint));
+    };
+    let count = if count.is_empty() { "1" } else { count };
+    let long = |_| invalid(what(), "has a step longer than 100 years", "choose a shorter one");
+    Calendar::every(count.parse().map_err(long)?, *unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_and_shown_the_same() {
+        for (text, shown) in [
+            ("every 15 minutes", "every 15 minutes"),
+            ("every 90s", "every 90 seconds"),
+            ("Every 1 month", "every month"),
+            ("every day in asia/kolkata", "every day in Asia/Kolkata"),
+            ("every 2w", "every 2 weeks"),
+            ("every 3mo in UTC", "every 3 months"),
+            ("0  3 * * mon-fri in Europe/Berlin", "0 3 * * mon-fri in Europe/Berlin"),
+            ("@daily", "@daily"),
+            (
+                "every month in Europe/Berlin from 2027-01-31T08:00:00Z",
+                "every month in Europe/Berlin from 2027-01-31T08:00:00.000000Z",
+            ),
+        ] {
+            let calendar: Calendar = text.parse().expect(text);
+            assert_eq!(calendar.to_string(), shown);
+            assert_eq!(shown.parse::<Calendar>(), Ok(calendar));
+        }
+    }
+
+    #[test]
+    fn faults_say_what_to_write() {
+        for (text, said) in [
+            ("every fortnight", "has the unit \"fortnight\"; write \"every 15 minutes\""),
+            ("every 500ms", "a second is the shortest step"),
+            ("every 5", "has the unit \"\""),
+            ("every s", "has the unit \"s\""),
+            ("every 0 days", "count from 1"),
+            ("every 99999999999 days", "longer than 100 years"),
+            ("every day in Berlin", "did you mean Europe/Berlin?"),
+            ("every day from tomorrow", "the anchor \"tomorrow\" is not a moment"),
+            ("@daily from 2027-01-31T08:00:00Z", "has no anchor"),
+            ("every", "has 1 field"),
+            ("", "is empty"),
+            ("daily", "has 1 field"),
+        ] {
+            let error = text.parse::<Calendar>().expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

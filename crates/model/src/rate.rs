@@ -1,0 +1,244 @@
+//! Rate limits: named token buckets, charged when a job is claimed.
+//!
+//! A bucket holds up to `burst` tokens and gains `rate` of them per `per`. A job costs as many as its weight; jobs of
+//! one bucket are served by rank, and one that cannot be paid for makes those behind it wait, so that heavy jobs are
+//! not starved. All sums are whole numbers: a level is kept in tokens times the microseconds of `per`, so nothing is
+//! rounded and nothing is ever admitted too early.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Invalid, Time, limits};
+
+/// The most tokens of a rate or a burst.
+pub const MAX_TOKENS: u32 = 1_000_000;
+/// The longest time that a rate is stated over: with as many tokens, a level still fits 64 bits.
+pub const MAX_PER: Duration = Duration::from_secs(31 * 86_400);
+
+/// That a job is charged to a limit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Charge {
+    /// The limit's name.
+    pub limit: String,
+    /// How many tokens a start of the job costs.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+impl Charge {
+    /// One token of a limit.
+    pub fn new(limit: impl Into<String>) -> Charge {
+        Charge { limit: limit.into(), weight: 1 }
+    }
+
+    /// So many of them.
+    pub fn weight(self, weight: u32) -> Charge {
+        Charge { weight, ..self }
+    }
+}
+
+impl<S: Into<String>> From<S> for Charge {
+    fn from(limit: S) -> Charge {
+        Charge::new(limit)
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A named limit on how fast jobs are started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Limit {
+    /// Its name.
+    pub name: String,
+    /// How many tokens it gains…
+    pub rate: u32,
+    /// …in this time.
+    pub per: Duration,
+    /// How many it holds at most: what may start at once after a pause.
+    pub burst: u32,
+}
+
+impl Limit {
+    /// So many a second, and as many at once.
+    pub fn per_second(name: impl Into<String>, rate: u32) -> Limit {
+        Limit { name: name.into(), rate, per: Duration::from_secs(1), burst: rate }
+    }
+
+    /// So many in a time, and as many at once.
+    pub fn per(name: impl Into<String>, rate: u32, per: Duration) -> Limit {
+        Limit { name: name.into(), rate, per, burst: rate }
+    }
+
+    /// The same with another burst.
+    pub fn burst(self, burst: u32) -> Limit {
+        Limit { burst, ..self }
+    }
+
+    /// Says what is wrong with it.
+    pub fn check(&self) -> Result<(), Invalid> {
+        limits::check_name("rate limit", &self.name)?;
+        let range = format!("use 1 to {MAX_TOKENS}; to stop a queue, pause it");
+        for (what, tokens) in [("rate", self.rate), ("burst", self.burst)] {
+            if tokens == 0 || tokens > MAX_TOKENS {
+                let what = format!("the {what} of limit {:?}", self.name);
+                return Err(limits::invalid(what, format!("is {tokens}"), range));
+            }
+        }
+        if self.per < Duration::from_millis(1) || self.per > MAX_PER {
+            let what = format!("the time of limit {:?}", self.name);
+            return Err(limits::invalid(what, format!("is {:?}", self.per), "use 1 ms to 31 days"));
+        }
+        Ok(())
+    }
+
+    /// Says why a job of this weight cannot go under this limit.
+    pub fn check_weight(&self, weight: u32) -> Result<(), Invalid> {
+        if weight == 0 || weight > self.burst {
+            let what = format!("the weight {weight} under limit {:?}", self.name);
+            let why = match weight {
+                0 => "is zero".to_owned(),
+                _ => format!("is more than its burst of {}, so it could never be paid for", self.burst),
+            };
+            return Err(limits::invalid(
+                what,
+                why,
+                "give it a weight from 1 to the burst, or raise the burst",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a job of this weight costs. A burst that was lowered below the weight of waiting jobs lets them pass when
+    /// the bucket is full: they are never stuck.
+    pub fn cost(&self, weight: u32) -> i64 {
+        self.units(weight.min(self.burst))
+    }
+
+    fn units(&self, tokens: u32) -> i64 {
+        i64::from(tokens) * self.per.as_micros() as i64
+    }
+}
+
+/// How much is in a bucket at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// Tokens times the microseconds of the limit's `per`.
+    pub units: i64,
+    /// As of when.
+    pub at: Time,
+}
+
+impl Level {
+    /// A full bucket.
+    pub fn full(limit: &Limit, at: Time) -> Level {
+        Level { units: limit.units(limit.burst), at }
+    }
+
+    /// The same bucket at `now`. A clock that went back adds nothing.
+    pub fn refilled(self, limit: &Limit, now: Time) -> Level {
+        let full = limit.units(limit.burst);
+        let gained =
+            i128::from(now.micros().saturating_sub(self.at.micros()).max(0)) * i128::from(limit.rate);
+        let units = (i128::from(self.units) + gained).min(i128::from(full)) as i64;
+        Level { units, at: now.max(self.at) }
+    }
+
+    /// The same bucket after a start was paid for; `None` if there is not enough in it.
+    pub fn charged(self, limit: &Limit, weight: u32) -> Option<Level> {
+        let units = self.units - limit.cost(weight);
+        (units >= 0).then_some(Level { units, ..self })
+    }
+
+    /// The tokens in it, rounded down.
+    pub fn tokens(self, limit: &Limit) -> i64 {
+        self.units / limit.per.as_micros() as i64
+    }
+
+    /// When it is worth asking again for a job of this weight: as soon as it can be paid for, but not before the bucket
+    /// is half full, so that jobs come in batches and nothing overflows meanwhile.
+    pub fn worth_asking_at(self, limit: &Limit, weight: u32) -> Time {
+        let wanted = limit.cost(weight).max(limit.units(limit.burst) / 2);
+        self.holds_at(limit, wanted)
+    }
+
+    /// When a job of this weight can be paid for.
+    pub fn enough_at(self, limit: &Limit, weight: u32) -> Time {
+        self.holds_at(limit, limit.cost(weight))
+    }
+
+    fn holds_at(self, limit: &Limit, units: i64) -> Time {
+        let missing = (units - self.units).max(0);
+        let rate = i64::from(limit.rate);
+        Time(self.at.micros().saturating_add(missing / rate + i64::from(missing % rate != 0)))
+    }
+
+    /// What is in the bucket when its limit is changed: as many tokens as before, as far as the new one holds them.
+    pub fn under(self, old: &Limit, new: &Limit, now: Time) -> Level {
+        let tokens = self.refilled(old, now).tokens(old);
+        let full = limit_units(new, i64::from(new.burst));
+        Level { units: limit_units(new, tokens).min(full), at: now.max(self.at) }
+    }
+}
+
+fn limit_units(limit: &Limit, tokens: i64) -> i64 {
+    tokens.saturating_mul(limit.per.as_micros() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: Time = Time(1_800_000_000_000_000);
+
+    #[test]
+    fn no_window_admits_more_than_rate_and_burst() {
+        let limit = Limit::per_second("api", 7).burst(5);
+        let mut level = Level::full(&limit, BEGIN);
+        let mut admitted: Vec<(Time, u32)> = Vec::new();
+        // Ask every 3 ms, greedily, with weights that vary.
+        for step in 0..5_000 {
+            let now = BEGIN.plus(Duration::from_millis(3 * step));
+            level = level.refilled(&limit, now);
+            let weight = 1 + (step % 5) as u32;
+            if let Some(charged) = level.charged(&limit, weight) {
+                level = charged;
+                admitted.push((now, weight));
+            }
+        }
+        for (start, _) in &admitted {
+            let until = start.plus(Duration::from_secs(1));
+            let sum: u32 =
+                admitted.iter().filter(|(at, _)| at >= start && *at <= until).map(|(_, w)| w).sum();
+            assert!(sum <= 12, "{sum} within a second");
+        }
+        let total: u32 = admitted.iter().map(|(_, weight)| weight).sum();
+        assert!(total >= 7 * 14, "{total} in 15 s");
+    }
+
+    #[test]
+    fn waits_are_exact_and_a_long_pause_does_not_overflow() {
+        let limit = Limit::per("slow", 3, Duration::from_secs(60)).burst(2);
+        let empty = Level { units: 0, at: BEGIN };
+        assert_eq!(empty.enough_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
+        let at = empty.enough_at(&limit, 2);
+        assert!(empty.refilled(&limit, at).charged(&limit, 2).is_some());
+        assert!(empty.refilled(&limit, Time(at.0 - 1)).charged(&limit, 2).is_none());
+        let century = BEGIN.plus(Duration::from_secs(100 * 365 * 86_400));
+        assert_eq!(empty.refilled(&limit, century), Level::full(&limit, century));
+        assert_eq!(empty.refilled(&limit, BEGIN.minus(Duration::from_secs(9))), empty);
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_its_tokens_and_lets_heavy_jobs_pass() {
+        let old = Limit::per_second("api", 10).burst(10);
+        let new = Limit::per("api", 1, Duration::from_secs(2)).burst(4);
+        let level = Level::full(&old, BEGIN).under(&old, &new, BEGIN);
+        assert_eq!(level.tokens(&new), 4);
+        assert!(level.charged(&new, 9).is_some(), "as heavy as the burst at most");
+        assert!(new.check_weight(5).unwrap_err().to_string().contains("burst of 4"));
+        assert!(Limit::per_second("api", 0).check().unwrap_err().to_string().contains("is 0"));
+    }
+}

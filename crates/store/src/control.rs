@@ -1,0 +1,200 @@
+//! The third door: what people do to work that is there. Everything done through it is in the audit log.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use windlass_model::{Failure, JobId, Limit, Time, failure::class};
+
+use crate::{Fut, Now};
+
+/// What people do to jobs, queues and limits. Every call is one transaction, and its entry in the audit log is part of
+/// it. Nothing here writes what an attempt owns: it may only end an epoch, or keep a job from being claimed.
+pub trait Control: Send + Sync {
+    /// Does one thing to each of some jobs, and says of each what came of it, in order. A job that is named twice is
+    /// done once.
+    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>>;
+
+    /// Changes a rule that holds for many jobs.
+    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did>;
+
+    /// Adds an entry of one's own to the audit log.
+    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()>;
+
+    /// Deletes ended jobs, with all that is kept of them; see [`Prune`]. Looks at a bounded number of jobs a call:
+    /// call again with `after` as answered until it is `None`.
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
+}
+
+/// Who does something, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct By {
+    /// Who.
+    pub author: String,
+    /// Why, or whatever is worth saying.
+    pub note: Option<String>,
+}
+
+impl By {
+    /// Someone.
+    pub fn new(author: impl Into<String>) -> By {
+        By { author: author.into(), note: None }
+    }
+
+    /// The same with a reason.
+    pub fn note(self, note: impl Into<String>) -> By {
+        By { note: Some(note.into()), ..self }
+    }
+}
+
+/// What is done to a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// End it as cancelled. One that runs is told, and ended from outside if it has not ended after `grace`.
+    Cancel {
+        /// How long a running attempt is given.
+        grace: Duration,
+    },
+    /// Keep it from being claimed until it is resumed. One that runs runs on.
+    Pause,
+    /// Take a pause back.
+    Resume,
+    /// Try a failed or cancelled job again, with all its counters reset. A deadline is as far away as it was at first.
+    Retry,
+    /// Give it another priority.
+    Priority(i16),
+}
+
+impl Act {
+    /// Its name in the audit log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Act::Cancel { .. } => "cancel",
+            Act::Pause => "pause",
+            Act::Resume => "resume",
+            Act::Retry => "retry",
+            Act::Priority(_) => "priority",
+        }
+    }
+}
+
+/// A rule that holds for many jobs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// Claim nothing from a queue until it is resumed.
+    PauseQueue(String),
+    /// Take that back.
+    ResumeQueue(String),
+    /// Make or change a rate limit.
+    Limit(Limit),
+    /// Let the jobs under a rate limit pass; it is made anew by [`Rule::Limit`].
+    Lift(String),
+    /// How many jobs of a serial key run at once.
+    Slots {
+        /// The key.
+        key: String,
+        /// How many.
+        slots: u32,
+    },
+}
+
+/// What came of an act.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "did", content = "why")]
+pub enum Did {
+    /// It is done.
+    Done,
+    /// A running job was told; it ends soon.
+    Told,
+    /// It was so already; the text says how.
+    Already(String),
+    /// It cannot be done; the text says why and what to do instead.
+    Refused(String),
+    /// There is no such job, queue or limit.
+    Unknown,
+}
+
+/// Which jobs to delete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prune {
+    /// Ended in this state.
+    pub state: windlass_model::State,
+    /// Before this moment.
+    pub before: Time,
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only after this one, in the order of ids: what the call before answered.
+    pub after: Option<JobId>,
+    /// How many jobs to look at, at most.
+    pub limit: usize,
+}
+
+/// What [`Control::prune`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pruned {
+    /// Jobs deleted.
+    pub jobs: usize,
+    /// Jobs that are old enough and stay: their parent has not ended, or they have a unique name still.
+    pub kept: usize,
+    /// Where to go on; `None` if all was looked at.
+    pub after: Option<JobId>,
+}
+
+impl By {
+    /// What is kept as the error of a job that was cancelled.
+    pub fn failure(&self) -> Failure {
+        let note = self.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        Failure::cancel(format!("cancelled by {}{note}", self.author)).class(class::CANCELLED)
+    }
+}
+
+/// What is said of jobs in answers, by every backend alike.
+pub(crate) mod said {
+    use windlass_model::{JobId, State};
+
+    use super::{By, Did};
+
+    pub(crate) fn ended(state: State) -> Did {
+        Did::Already(format!("it is {state} already"))
+    }
+
+    pub(crate) fn told_before() -> Did {
+        Did::Already("it was told to end before, and has not ended yet".into())
+    }
+
+    pub(crate) fn cannot(verb: &str, state: State) -> Did {
+        Did::Refused(match state {
+            State::Failed | State::Cancelled => format!("it is {state}; retry it first to {verb} it"),
+            _ => format!("it is {state}, which is for good; there is nothing to {verb}"),
+        })
+    }
+
+    pub(crate) fn being_cancelled() -> Did {
+        Did::Refused("it is being cancelled and ends soon".into())
+    }
+
+    pub(crate) fn retry_done() -> Did {
+        Did::Refused("it is done; submit it anew to have it done again".into())
+    }
+
+    pub(crate) fn retry_live(state: State) -> Did {
+        Did::Already(format!("it is {state} and has not ended"))
+    }
+
+    pub(crate) fn name_taken(id: JobId) -> Did {
+        Did::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
+    }
+
+    pub(crate) fn replaced(by: JobId) -> By {
+        By::new(format!("the submit of job {by}, which takes its place"))
+    }
+}
+
+/// Checks who does something; whatever is wrong is refused before the store sees it.
+pub(crate) fn check_by(by: &By) -> Result<(), crate::Error> {
+    for (what, text) in [("author", Some(&by.author)), ("note", by.note.as_ref())] {
+        if let Some(text) = text {
+            windlass_model::limits::check_text(what, text, 2_000)?;
+        }
+    }
+    Ok(())
+}

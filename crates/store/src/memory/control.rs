@@ -1,0 +1,278 @@
+//! What people do to work that is there.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    Act, Did, Prune, Pruned, Rule,
+    control::{check_by, said},
+};
+
+impl Inner {
+    fn log(&mut self, now: Time, action: &str, subject: &str, by: &By) {
+        let number = self.audit.len() as i64 + 1;
+        let (author, note) = (by.author.clone(), by.note.clone());
+        let (action, subject) = (action.to_owned(), subject.to_owned());
+        self.audit.push(AuditEntry { number, at: now, author, action, subject, note });
+    }
+
+    fn act(&mut self, now: Time, id: JobId, act: Act, by: &By) -> Did {
+        if !self.jobs.contains_key(&id) {
+            return Did::Unknown;
+        }
+        let did = match act {
+            Act::Cancel { grace } => self.cancel(now, id, grace, by),
+            Act::Pause => self.pause(now, id, by),
+            Act::Resume => self.resume(id),
+            Act::Retry => self.revive(now, id),
+            Act::Priority(priority) => self.reprioritise(id, priority),
+        };
+        if matches!(did, Did::Done | Did::Told) {
+            self.log(now, &pick::action(act), &id.to_string(), by);
+        }
+        did
+    }
+
+    pub(super) fn cancel(&mut self, now: Time, id: JobId, grace: Duration, by: &By) -> Did {
+        match self.state(id) {
+            state if state.is_final() => return said::ended(state),
+            State::Running => {}
+            _ => {
+                let to = self.moved(id, Event::Cancel);
+                self.jobs.get_mut(&id).expect("looked up before").epoch.0 += 1;
+                self.end(id, to, None, Some(by.failure()), now);
+                return Did::Done;
+            }
+        }
+        if self.asked.contains_key(&id) {
+            return said::told_before();
+        }
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        row.hold = Hold::Wanted;
+        let pair = (id, row.epoch);
+        let worker = self.claims.iter().find(|(_, claim)| claim.jobs.contains(&pair)).map(|((w, _), _)| *w);
+        let deadline_at = now.plus(grace);
+        let order = Order { job: id, epoch: pair.1, deadline_at, by: by.clone() };
+        self.asked.insert(id, Asked { order, worker: worker.unwrap_or(WorkerId(0)) });
+        self.set_timer(deadline_at, id, Timer::Cancel);
+        *self.gates.entry(ORDER_GATE.to_owned()).or_default() += 1;
+        Did::Told
+    }
+
+    fn pause(&mut self, now: Time, id: JobId, by: &By) -> Did {
+        let state = self.state(id);
+        if state.is_final() {
+            return said::cannot("pause", state);
+        }
+        if self.asked.contains_key(&id) {
+            return said::being_cancelled();
+        }
+        if let Some(pause) = self.pauses.get(&id) {
+            return Did::Already(format!("it was paused by {} before", pause.author));
+        }
+        let pause = Pause { at: now, author: by.author.clone(), note: by.note.clone() };
+        self.pauses.insert(id, pause);
+        let row = &self.jobs[&id];
+        let place = (row.lane(), row.rank(), id);
+        let waits = state == State::Ready;
+        if waits {
+            self.ready.remove(&place);
+            self.leave(id);
+        }
+        self.jobs.get_mut(&id).expect("looked up before").hold =
+            if waits { Hold::Aside } else { Hold::Wanted };
+        Did::Done
+    }
+
+    fn resume(&mut self, id: JobId) -> Did {
+        if self.pauses.remove(&id).is_none() {
+            return Did::Already("it is not paused".into());
+        }
+        let asked = self.asked.contains_key(&id);
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        match row.hold {
+            _ if asked => {}
+            Hold::Aside => {
+                row.hold = Hold::None;
+                self.enter(id);
+            }
+            _ => row.hold = Hold::None,
+        }
+        Did::Done
+    }
+
+    fn revive(&mut self, now: Time, id: JobId) -> Did {
+        match self.state(id) {
+            State::Done => return said::retry_done(),
+            state if !state.is_final() => return said::retry_live(state),
+            _ => {}
+        }
+        let new = self.jobs[&id].new.clone();
+        if let Some(other) = self.namesake(&new, now) {
+            return said::name_taken(other);
+        }
+        if let Some(unique) = &new.settings.unique {
+            self.scopes.insert((new.kind.kind.clone(), unique.key.clone()), id);
+        }
+        self.moved(id, Event::Revive);
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        (row.ended, row.reason, row.finished_at) = (None, None, None);
+        (row.attempts, row.deaths, row.crashes, row.suspect) = (0, 0, 0, false);
+        row.spent = Vec::new();
+        row.epoch.0 += 1;
+        (row.due_at, row.place) = (now, now);
+        let deadline = row.new.deadline_at.map(|at| now.plus(at.since(row.submitted_at)));
+        row.new.deadline_at = deadline;
+        if let Some(at) = deadline {
+            self.set_timer(at, id, Timer::Deadline);
+        }
+        self.enter(id);
+        Did::Done
+    }
+
+    fn reprioritise(&mut self, id: JobId, priority: i16) -> Did {
+        let state = self.state(id);
+        if state.is_final() {
+            return said::cannot("reorder", state);
+        }
+        let ready = self.is_ready(id);
+        let row = &self.jobs[&id];
+        if row.new.priority == priority {
+            return Did::Already(format!("its priority is {priority}"));
+        }
+        let place = (row.lane(), row.rank(), id);
+        self.ready.remove(&place);
+        self.jobs.get_mut(&id).expect("looked up before").new.priority = priority;
+        if ready {
+            self.make_ready(id);
+        }
+        Did::Done
+    }
+
+    fn rule(&mut self, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
+        let did = match rule {
+            Rule::PauseQueue(queue) => match self.queue_pauses.get(queue) {
+                Some(pause) => Did::Already(format!("it was paused by {} before", pause.author)),
+                None => {
+                    let pause = Pause { at: now, author: by.author.clone(), note: by.note.clone() };
+                    self.queues.insert(queue.clone());
+                    self.queue_pauses.insert(queue.clone(), pause);
+                    Did::Done
+                }
+            },
+            Rule::ResumeQueue(queue) => match self.queue_pauses.remove(queue) {
+                Some(_) => {
+                    *self.gates.entry(queue.clone()).or_default() += 1;
+                    Did::Done
+                }
+                None => Did::Already("it is not paused".into()),
+            },
+            Rule::Limit(limit) => {
+                let level = match self.buckets.get(&limit.name) {
+                    Some(old) => old.level.under(&old.limit, limit, now),
+                    None => Level::full(limit, now),
+                };
+                let bucket = Bucket { limit: limit.clone(), lifted: false, level };
+                self.buckets.insert(limit.name.clone(), bucket);
+                self.limit_moved(&limit.name);
+                Did::Done
+            }
+            Rule::Lift(name) => match self.buckets.get_mut(name) {
+                None => Did::Unknown,
+                Some(bucket) if bucket.lifted => Did::Already("it is lifted".into()),
+                Some(bucket) => {
+                    bucket.lifted = true;
+                    self.limit_moved(name);
+                    Did::Done
+                }
+            },
+            Rule::Slots { key, slots } => {
+                self.set_slots(key, *slots);
+                Did::Done
+            }
+        };
+        if did == Did::Done {
+            let (action, subject) = pick::rule_action(rule);
+            self.log(now, &action, &subject, by);
+        }
+        Ok(did)
+    }
+
+    /// What waits for a limit may go on: the gates of its queues move.
+    fn limit_moved(&mut self, name: &str) {
+        let of_limit = |(lane, ..): &&(Lane, i64, JobId)| lane.3.as_deref() == Some(name);
+        let queues: BTreeSet<String> =
+            self.ready.iter().filter(of_limit).map(|(lane, ..)| lane.0.clone()).collect();
+        for queue in queues {
+            *self.gates.entry(queue).or_default() += 1;
+        }
+    }
+
+    fn prune(&mut self, now: Time, prune: &Prune) -> Pruned {
+        let mut pruned = Pruned::default();
+        let after = |id: &JobId| prune.after.is_none_or(|after| *id > after);
+        let looked: Vec<JobId> = self.jobs.keys().copied().filter(after).take(prune.limit.max(1)).collect();
+        pruned.after = looked.last().copied().filter(|_| looked.len() == prune.limit.max(1));
+        for id in looked {
+            let row = &self.jobs[&id];
+            let old = row.ended == Some(prune.state)
+                && row.finished_at.is_some_and(|at| at < prune.before)
+                && prune.kind.as_ref().is_none_or(|kind| *kind == row.new.kind.kind);
+            if !old {
+                continue;
+            }
+            let parent = row.new.parent.and_then(|parent| self.jobs.get(&parent));
+            let needed = parent.is_some_and(|parent| parent.ended.is_none());
+            if needed || self.has_name(id, now) {
+                pruned.kept += 1;
+                continue;
+            }
+            self.keys.retain(|_, job| *job != id);
+            self.scopes.retain(|_, job| *job != id);
+            self.jobs.remove(&id);
+            pruned.jobs += 1;
+        }
+        pruned
+    }
+
+    /// Whether a job has its unique name still.
+    fn has_name(&self, id: JobId, now: Time) -> bool {
+        let row = &self.jobs[&id];
+        let Some(unique) = &row.new.settings.unique else { return false };
+        self.scopes.get(&(row.new.kind.kind.clone(), unique.key.clone())) == Some(&id)
+            && unique.holds(self.state(id), row.submitted_at, now)
+    }
+}
+
+impl Control for Memory {
+    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.run(now, |inner, now| {
+            check_by(by)?;
+            pick::check_act(act)?;
+            Ok(jobs.iter().map(|id| inner.act(now, *id, act, by)).collect())
+        })
+    }
+
+    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+        self.run(now, |inner, now| {
+            check_by(by)?;
+            pick::check_rule(rule)?;
+            inner.rule(now, rule, by)
+        })
+    }
+
+    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+        self.run(now, |inner, now| {
+            check_by(by)?;
+            inner.log(now, action, subject, by);
+            Ok(())
+        })
+    }
+
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        self.run(now, |inner, now| {
+            pick::check_prune(prune)?;
+            Ok(inner.prune(now, prune))
+        })
+    }
+}

@@ -1,0 +1,450 @@
+//! What people do to work that is there.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{JobId, Limit, State, Time, rank::rank, rate::Level};
+
+use super::{Postgres, conn::Guard, micros, prune, scope, serial};
+use crate::{
+    Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Rule,
+    control::{check_by, said},
+    pick::{self, ASIDE, WANTED},
+};
+
+/// A job that is locked to be acted on.
+struct Held {
+    id: Uuid,
+    lane: i32,
+    priority: i16,
+    ended: Option<State>,
+    due_at: Time,
+    suspect: bool,
+    serial: bool,
+    aside: bool,
+    settings: windlass_model::Settings,
+    kind: i32,
+    in_line: bool,
+    asleep: bool,
+    paused_by: Option<String>,
+    told: bool,
+    /// Taken out of the ready set by this transaction.
+    was_ready: bool,
+}
+
+impl Held {
+    fn state(&self) -> State {
+        match self.ended {
+            Some(state) => state,
+            None if self.was_ready || self.aside || self.in_line => State::Ready,
+            None if self.asleep => State::Scheduled,
+            None => State::Running,
+        }
+    }
+}
+
+/// Locks jobs and finds out where they are. Live ones that are meant and in the ready set are taken out of it: then
+/// nobody claims them meanwhile.
+async fn hold(
+    conn: &Guard<'_>,
+    ids: &[Uuid],
+    out: impl Fn(&Held) -> bool,
+) -> Result<HashMap<Uuid, Held>, Error> {
+    let rows = conn.query(include_str!("sql/act_jobs.sql"), &[&ids]).await?;
+    let held = |row: &Row| Held {
+        id: row.get(0),
+        lane: row.get(1),
+        priority: row.get(2),
+        ended: pick::final_state(row.get(3)),
+        due_at: Time(row.get(4)),
+        suspect: row.get(5),
+        serial: row.get::<_, Option<i64>>(6).is_some(),
+        aside: row.get::<_, Option<i16>>(8) == Some(ASIDE),
+        settings: pick::settings(row.get(12)),
+        kind: row.get(13),
+        in_line: false,
+        asleep: false,
+        paused_by: None,
+        told: false,
+        was_ready: false,
+    };
+    let mut jobs: HashMap<Uuid, Held> = rows.iter().map(|row| (row.get(0), held(row))).collect();
+    if jobs.values().any(|job| job.serial) {
+        serial::lock(conn, ids).await?;
+    }
+    let live: Vec<&Held> = jobs.values().filter(|job| job.ended.is_none() && out(job)).collect();
+    if !live.is_empty() {
+        let lanes: Vec<i32> = live.iter().map(|job| if job.suspect { -job.lane } else { job.lane }).collect();
+        let ranks: Vec<i64> = live.iter().map(|job| rank(job.due_at, job.priority)).collect();
+        let live: Vec<Uuid> = live.iter().map(|job| job.id).collect();
+        for row in conn.query(include_str!("sql/act_unready.sql"), &[&lanes, &ranks, &live]).await? {
+            jobs.get_mut(&row.get(0)).expect("asked for").was_ready = true;
+        }
+    }
+    for row in conn.query(include_str!("sql/act_places.sql"), &[&ids]).await? {
+        let Some(job) = jobs.get_mut(&row.get(0)) else { continue };
+        (job.in_line, job.asleep) = (row.get(1), row.get(2));
+        (job.paused_by, job.told) = (row.get(3), row.get(4));
+    }
+    Ok(jobs)
+}
+
+/// Cancels jobs within a transaction, and says of each what came of it, in order.
+pub(super) async fn cancel(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    jobs: &[JobId],
+    grace: Duration,
+    by: &By,
+) -> Result<Vec<Did>, Error> {
+    let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
+    let held = hold(conn, &ids, |_| true).await?;
+    let mut end: Vec<Uuid> = Vec::new();
+    let mut tell: Vec<Uuid> = Vec::new();
+    let dids = ids.iter().map(|id| match held.get(id) {
+        None => Did::Unknown,
+        Some(job) => match job.state() {
+            state if state.is_final() => said::ended(state),
+            State::Running if job.told => said::told_before(),
+            State::Running => {
+                tell.push(*id);
+                Did::Told
+            }
+            _ => {
+                end.push(*id);
+                Did::Done
+            }
+        },
+    });
+    let dids: Vec<Did> = dids.collect();
+    finish(conn, now, &end, &vec![by; end.len()]).await?;
+    if !tell.is_empty() {
+        let deadline = now.plus(grace).micros();
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&tell, &deadline, &by.author, &by.note, &conn.gate_writer];
+        conn.execute(include_str!("sql/act_tell.sql"), &params).await?;
+    }
+    store.shared.floors.lowered(i64::MIN);
+    Ok(dids)
+}
+
+/// Ends live jobs as cancelled that are locked and in no ready set; their slots are handed over.
+pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]) -> Result<(), Error> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
+    conn.execute(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
+    serial::hand_over(conn, ids).await.map(drop)
+}
+
+async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &By) -> Result<Vec<Did>, Error> {
+    let held = hold(conn, ids, |_| true).await?;
+    let (mut put_back, mut paused, mut holds): (Vec<Uuid>, Vec<Uuid>, Vec<i16>) = Default::default();
+    let mut dids = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(job) = held.get(id) else {
+            dids.push(Did::Unknown);
+            continue;
+        };
+        let state = job.state();
+        let did = if state.is_final() {
+            said::cannot("pause", state)
+        } else if job.told {
+            said::being_cancelled()
+        } else if let Some(author) = &job.paused_by {
+            Did::Already(format!("it was paused by {author} before"))
+        } else {
+            paused.push(*id);
+            holds.push(if state == State::Ready { ASIDE } else { WANTED });
+            Did::Done
+        };
+        if did != Did::Done && job.was_ready {
+            put_back.push(*id);
+        }
+        dids.push(did);
+    }
+    conn.execute(include_str!("sql/act_pause.sql"), &[&paused, &holds, &now.micros(), &by.author, &by.note])
+        .await?;
+    serial::enter(conn, &put_back).await?;
+    serial::hand_over(conn, &paused).await?;
+    Ok(dids)
+}
+
+async fn resume(conn: &Guard<'_>, ids: &[Uuid]) -> Result<Vec<Did>, Error> {
+    let held = hold(conn, ids, |_| false).await?;
+    let paused = |id: &Uuid| held.get(id).is_some_and(|job| job.paused_by.is_some() && job.ended.is_none());
+    let mine: Vec<Uuid> = ids.iter().copied().filter(paused).collect();
+    conn.execute(include_str!("sql/act_resume.sql"), &[&mine]).await?;
+    let back: Vec<Uuid> = mine.iter().copied().filter(|id| held[id].aside && !held[id].told).collect();
+    serial::enter(conn, &back).await?;
+    let did = |id: &Uuid| match held.get(id) {
+        None => Did::Unknown,
+        Some(_) if paused(id) => Did::Done,
+        Some(_) => Did::Already("it is not paused".into()),
+    };
+    Ok(ids.iter().map(did).collect())
+}
+
+async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, Error> {
+    let held = hold(conn, ids, |_| false).await?;
+    let mut back: Vec<Uuid> = Vec::new();
+    let mut dids = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(job) = held.get(id) else {
+            dids.push(Did::Unknown);
+            continue;
+        };
+        dids.push(match job.ended {
+            Some(State::Done) => said::retry_done(),
+            // Its place may be the ready set, which was left alone.
+            None => said::retry_live(live_state(conn, job).await?),
+            Some(_) => match &job.settings.unique {
+                None => {
+                    back.push(*id);
+                    Did::Done
+                }
+                // One by one: two of them may want the same name.
+                Some(unique) => match scope::retake(conn, now, job.kind, unique, JobId(*id)).await? {
+                    Some(other) => said::name_taken(other),
+                    None => {
+                        bring_back(conn, now, &[*id]).await?;
+                        back.push(*id);
+                        Did::Done
+                    }
+                },
+            },
+        });
+    }
+    let plain: Vec<Uuid> = back.iter().copied().filter(|id| held[id].settings.unique.is_none()).collect();
+    bring_back(conn, now, &plain).await?;
+    serial::settle(conn, &back).await?;
+    Ok(dids)
+}
+
+/// Makes ended jobs live and lets them enter; slots are handed over later.
+async fn bring_back(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<(), Error> {
+    let (at, end) = (now.micros(), Time::MAX.micros());
+    conn.execute(include_str!("sql/act_revive.sql"), &[&ids, &at, &end, &conn.gate_writer]).await?;
+    serial::enter_unsettled(conn, ids).await.map(drop)
+}
+
+/// Where a live job stands, without moving it.
+async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
+    let rows = conn.query(include_str!("sql/scope_holder.sql"), &[&job.id, &super::SPAN]).await?;
+    Ok(match rows.first() {
+        Some(row) if row.get(2) => State::Ready,
+        Some(row) if row.get(3) => State::Scheduled,
+        _ => State::Running,
+    })
+}
+
+async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<Did>, Error> {
+    let held = hold(conn, ids, |job| job.priority != priority).await?;
+    let did = |id: &Uuid| match held.get(id) {
+        None => Did::Unknown,
+        Some(job) if job.ended.is_some() => said::cannot("reorder", job.state()),
+        Some(job) if job.priority == priority => Did::Already(format!("its priority is {priority}")),
+        Some(_) => Did::Done,
+    };
+    let dids: Vec<Did> = ids.iter().map(did).collect();
+    let changed: Vec<Uuid> =
+        ids.iter().zip(&dids).filter(|(_, did)| **did == Did::Done).map(|(id, _)| *id).collect();
+    conn.execute(include_str!("sql/act_priority.sql"), &[&changed, &priority]).await?;
+    let back: Vec<Uuid> = held.values().filter(|job| job.was_ready).map(|job| job.id).collect();
+    serial::enter(conn, &back).await?;
+    Ok(dids)
+}
+
+async fn act(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> Result<Vec<Did>, Error> {
+    check_by(by)?;
+    pick::check_act(act)?;
+    let mut dids: Vec<Option<Did>> = vec![None; jobs.len()];
+    let mut rest: Vec<usize> = (0..jobs.len()).collect();
+    // A job that is named twice has its second turn after its first.
+    while !rest.is_empty() {
+        let mut seen = HashSet::new();
+        let (wave, later): (Vec<usize>, Vec<usize>) =
+            rest.into_iter().partition(|place| seen.insert(jobs[*place]));
+        let ids: Vec<JobId> = wave.iter().map(|place| jobs[*place]).collect();
+        for (place, did) in wave.into_iter().zip(once(store, now, &ids, act, by).await?) {
+            dids[place] = Some(did);
+        }
+        rest = later;
+    }
+    Ok(dids.into_iter().flatten().collect())
+}
+
+async fn once(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> Result<Vec<Did>, Error> {
+    let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
+    transaction(store, now, async |conn, now| {
+        let dids = match act {
+            Act::Cancel { grace } => cancel(store, conn, now, jobs, grace, by).await?,
+            Act::Pause => pause(conn, now, &ids, by).await?,
+            Act::Resume => resume(conn, &ids).await?,
+            Act::Retry => revive(conn, now, &ids).await?,
+            Act::Priority(priority) => reprioritise(conn, &ids, priority).await?,
+        };
+        let done = |(_, did): &(&JobId, &Did)| matches!(did, Did::Done | Did::Told);
+        let subjects: Vec<String> =
+            jobs.iter().zip(&dids).filter(done).map(|(id, _)| id.to_string()).collect();
+        log(conn, now, &pick::action(act), &subjects, by).await?;
+        Ok(dids)
+    })
+    .await
+}
+
+/// Runs `work` in a transaction, at one moment of the store's clock.
+pub(super) async fn transaction<T>(
+    store: &Postgres,
+    now: Now,
+    work: impl AsyncFnOnce(&Guard<'_>, Time) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let conn = store.conn().await?;
+    conn.begin().await?;
+    let answer = async {
+        let now = clock(&conn, now).await?;
+        work(&conn, now).await
+    };
+    let answer = answer.await;
+    match &answer {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    store.shared.floors.lowered(i64::MIN);
+    answer
+}
+
+/// The store's clock.
+async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
+    if let Some(now) = now {
+        return Ok(now);
+    }
+    let rows = conn.query(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
+    rows.first().map(|row| Time(row.get(0))).ok_or_else(|| Error::Fault("the clock answered nothing".into()))
+}
+
+/// Adds entries to the audit log.
+pub(super) async fn log(
+    conn: &Guard<'_>,
+    now: Time,
+    action: &str,
+    subjects: &[String],
+    by: &By,
+) -> Result<(), Error> {
+    if subjects.is_empty() {
+        return Ok(());
+    }
+    let sql = include_str!("sql/audit_write.sql");
+    conn.execute(sql, &[&now.micros(), &by.author, &action, &subjects, &by.note]).await.map(drop)
+}
+
+/// Reads a bucket as it comes.
+pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
+    let limit = Limit {
+        name: row.get(1),
+        rate: row.get::<_, i64>(2) as u32,
+        per: Duration::from_micros(row.get::<_, i64>(3) as u64),
+        burst: row.get::<_, i64>(4) as u32,
+    };
+    (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
+}
+
+async fn change(conn: &Guard<'_>, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
+    match rule {
+        Rule::PauseQueue(queue) => {
+            conn.execute(include_str!("sql/intern_queue.sql"), &[&vec![queue]]).await?;
+            let at = Some(now.micros());
+            let sql = include_str!("sql/rule_queue.sql");
+            let rows = conn.query(sql, &[queue, &at, &Some(&by.author), &by.note]).await?;
+            if rows.is_empty() {
+                let rows = conn.query(include_str!("sql/rule_paused.sql"), &[queue]).await?;
+                let author: String = rows.first().map(|row| row.get(0)).unwrap_or_default();
+                return Ok(Did::Already(format!("it was paused by {author} before")));
+            }
+            Ok(Did::Done)
+        }
+        Rule::ResumeQueue(queue) => {
+            let none: Option<String> = None;
+            let sql = include_str!("sql/rule_queue.sql");
+            let rows = conn.query(sql, &[queue, &None::<i64>, &none, &none]).await?;
+            let Some(row) = rows.first() else { return Ok(Did::Already("it is not paused".into())) };
+            let gates: Vec<i32> = vec![row.get(0)];
+            conn.execute(include_str!("sql/rule_gates.sql"), &[&gates, &conn.gate_writer]).await?;
+            Ok(Did::Done)
+        }
+        Rule::Limit(limit) => {
+            let rows = conn.query(include_str!("sql/rule_bucket_lock.sql"), &[&limit.name]).await?;
+            let level = match rows.first().map(bucket) {
+                Some((old, level, _)) => level.under(&old, limit, now),
+                None => Level::full(limit, now),
+            };
+            let (rate, per, burst) =
+                (i64::from(limit.rate), limit.per.as_micros() as i64, i64::from(limit.burst));
+            let sql = include_str!("sql/rule_bucket.sql");
+            conn.execute(sql, &[&limit.name, &rate, &per, &burst, &level.units, &level.at.micros()]).await?;
+            let sql = include_str!("sql/rule_bucket_gates.sql");
+            conn.execute(sql, &[&limit.name, &conn.gate_writer]).await?;
+            Ok(Did::Done)
+        }
+        Rule::Lift(name) => {
+            if conn.execute(include_str!("sql/rule_lift.sql"), &[name]).await? == 0 {
+                let rows = conn.query(include_str!("sql/rule_bucket_lock.sql"), &[name]).await?;
+                return Ok(match rows.is_empty() {
+                    true => Did::Unknown,
+                    false => Did::Already("it is lifted".into()),
+                });
+            }
+            conn.execute(include_str!("sql/rule_bucket_gates.sql"), &[name, &conn.gate_writer]).await?;
+            Ok(Did::Done)
+        }
+        Rule::Slots { key, slots } => {
+            let rows = conn.query(include_str!("sql/rule_slots.sql"), &[key, &(*slots as i32)]).await?;
+            if let Some(row) = rows.first() {
+                serial::settle_key(conn, row.get(0)).await?;
+            }
+            Ok(Did::Done)
+        }
+    }
+}
+
+async fn rule(store: &Postgres, now: Now, rule: &Rule, by: &By) -> Result<Did, Error> {
+    check_by(by)?;
+    pick::check_rule(rule)?;
+    transaction(store, now, async |conn, now| {
+        let did = change(conn, now, rule, by).await?;
+        if did == Did::Done {
+            let (action, subject) = pick::rule_action(rule);
+            log(conn, now, &action, &[subject], by).await?;
+        }
+        Ok(did)
+    })
+    .await
+}
+
+impl Control for Postgres {
+    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], what: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(act(self, now, jobs, what, by))
+    }
+
+    fn rule<'a>(&'a self, now: Now, what: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+        Box::pin(rule(self, now, what, by))
+    }
+
+    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+        Box::pin(async move {
+            check_by(by)?;
+            let subjects = [subject.to_owned()];
+            transaction(self, now, async |conn, now| log(conn, now, action, &subjects, by).await).await
+        })
+    }
+
+    fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
+        Box::pin(prune::prune(self, now, what))
+    }
+}

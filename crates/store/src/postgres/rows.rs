@@ -1,0 +1,81 @@
+//! A batch of jobs as the arrays that a submit sends.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+use windlass_model::{JobId, NewJob, Time, When};
+
+use super::{span, submit::Batch};
+use crate::pick;
+
+/// Jobs as columns, in the order in which they are written.
+pub(super) struct Rows<'a> {
+    /// Their places in the batch.
+    pub(super) places: Vec<usize>,
+    pub(super) place_of: HashMap<JobId, usize>,
+    pub(super) id: Vec<Uuid>,
+    pub(super) lane: Vec<i32>,
+    pub(super) kind: Vec<i32>,
+    pub(super) priority: Vec<i16>,
+    pub(super) at: Vec<Option<i64>>,
+    pub(super) delay: Vec<i64>,
+    pub(super) deadline_at: Vec<Option<i64>>,
+    pub(super) digest: Vec<&'a [u8]>,
+    pub(super) codec: Vec<i16>,
+    pub(super) input: Vec<&'a [u8]>,
+    pub(super) key: Vec<Option<&'a str>>,
+    pub(super) tags: Vec<Option<String>>,
+    pub(super) options: Vec<Option<&'a str>>,
+    pub(super) settings: Vec<Option<String>>,
+    pub(super) tag: Vec<&'a str>,
+    pub(super) tag_job: Vec<Uuid>,
+}
+
+impl<'a> Rows<'a> {
+    /// The columns of those jobs of a batch that stand at the places of a wave.
+    pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Rows<'a> {
+        let all = batch.jobs;
+        let mut places: Vec<usize> = wave.to_vec();
+        // Keys first: two batches with the same keys must meet them in the same order.
+        places.sort_by(|a, b| {
+            let order = |place: usize| {
+                let unique = all[place].settings.unique.as_ref().map(|unique| &unique.key);
+                (&all[place].kind.kind, &all[place].key, unique, all[place].id)
+            };
+            order(*a).cmp(&order(*b))
+        });
+        let jobs: Vec<&'a NewJob> = places.iter().map(|place| &all[*place]).collect();
+        let (lane, kind) = jobs.iter().map(|job| batch.lane(job)).map(|lane| (lane.id, lane.kind_id)).unzip();
+        let at = |job: &&NewJob| match job.when {
+            When::At(at) => Some(at.micros()),
+            _ => None,
+        };
+        let delay = |job: &&NewJob| match job.when {
+            When::After(delay) => span(delay),
+            _ => 0,
+        };
+        let tags = |job: &&NewJob| {
+            (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"))
+        };
+        Rows {
+            place_of: places.iter().map(|place| (all[*place].id, *place)).collect(),
+            places,
+            id: jobs.iter().map(|job| job.id.0).collect(),
+            lane,
+            kind,
+            priority: jobs.iter().map(|job| job.priority).collect(),
+            at: jobs.iter().map(at).collect(),
+            delay: jobs.iter().map(delay).collect(),
+            deadline_at: jobs.iter().map(|job| job.deadline_at.map(Time::micros)).collect(),
+            digest: jobs.iter().map(|job| job.digest.as_slice()).collect(),
+            codec: jobs.iter().map(|job| i16::from(job.input.codec)).collect(),
+            input: jobs.iter().map(|job| job.input.bytes.as_slice()).collect(),
+            key: jobs.iter().map(|job| job.key.as_deref()).collect(),
+            tags: jobs.iter().map(tags).collect(),
+            options: jobs.iter().map(|job| job.options.as_deref()).collect(),
+            settings: jobs.iter().map(|job| pick::settings_text(&job.settings)).collect(),
+            tag_job: jobs.iter().flat_map(|job| std::iter::repeat_n(job.id.0, job.tags.len())).collect(),
+            tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
+        }
+    }
+}

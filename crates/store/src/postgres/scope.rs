@@ -1,0 +1,99 @@
+//! Unique names: taken by a submit or a retry; whether the last taker has one still is seen when someone asks.
+
+use windlass_model::{Conflict, JobId, NewJob, State, Submitted, Time, Unique};
+
+use super::{Postgres, SPAN, conn::Guard, control};
+use crate::{Error, control::said, pick};
+
+/// The job that has a unique name, and where it stands.
+struct Namesake {
+    id: JobId,
+    state: State,
+    digest: Vec<u8>,
+}
+
+/// What came of taking a name for a job.
+pub(super) enum Took {
+    /// It has it; `Some` is the job that was cancelled for it.
+    It(Option<JobId>),
+    /// It has not, and this is the answer.
+    Not(Submitted),
+}
+
+/// Takes a job's unique name, within the transaction that put the job in.
+pub(super) async fn take(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    job: &NewJob,
+    kind: i32,
+) -> Result<Took, Error> {
+    let Some(unique) = &job.settings.unique else { return Ok(Took::It(None)) };
+    let Some(namesake) = ask(conn, now, kind, unique, job.id).await? else { return Ok(Took::It(None)) };
+    let id = namesake.id;
+    let same_input = namesake.digest == job.digest;
+    match unique.conflict {
+        Conflict::Keep => return Ok(Took::Not(Submitted::Existing { id, same_input })),
+        Conflict::Reject => return Ok(Took::Not(Submitted::Rejected { id })),
+        Conflict::Replace if namesake.state == State::Running => {
+            return Ok(Took::Not(Submitted::Rejected { id }));
+        }
+        Conflict::Replace | Conflict::CancelAndReplace => {
+            control::cancel(store, conn, now, &[id], pick::GRACE, &said::replaced(job.id)).await?;
+        }
+    }
+    give(conn, kind, unique, job.id).await?;
+    Ok(Took::It(Some(id)))
+}
+
+/// Takes the name of a job that comes back to life; answers who has it if another job has.
+pub(super) async fn retake(
+    conn: &Guard<'_>,
+    now: Time,
+    kind: i32,
+    unique: &Unique,
+    id: JobId,
+) -> Result<Option<JobId>, Error> {
+    Ok(ask(conn, now, kind, unique, id).await?.map(|namesake| namesake.id))
+}
+
+/// Takes the name if nobody has it; otherwise locks it and answers who has.
+async fn ask(
+    conn: &Guard<'_>,
+    now: Time,
+    kind: i32,
+    unique: &Unique,
+    id: JobId,
+) -> Result<Option<Namesake>, Error> {
+    if conn.execute(include_str!("sql/scope_take.sql"), &[&kind, &unique.key, &id.0]).await? == 1 {
+        return Ok(None);
+    }
+    // In statements of their own: the one before could not see what it waited for.
+    let rows = conn.query(include_str!("sql/scope_lock.sql"), &[&kind, &unique.key]).await?;
+    let holder = rows.first().map(|row| row.get::<_, uuid::Uuid>(0));
+    if let Some(holder) = holder.filter(|holder| *holder != id.0) {
+        let rows = conn.query(include_str!("sql/scope_holder.sql"), &[&holder, &SPAN]).await?;
+        for row in rows {
+            let state = match pick::final_state(row.get(1)) {
+                Some(state) => state,
+                None if row.get(2) => State::Ready,
+                None if row.get(3) => State::Scheduled,
+                None => State::Running,
+            };
+            let theirs = pick::settings(row.get(5)).unique;
+            if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
+                return Ok(Some(Namesake { id: JobId(row.get(0)), state, digest: row.get(6) }));
+            }
+        }
+    }
+    if holder.is_none() {
+        // Pruned between the two statements.
+        return Err(Error::Unavailable("the job with this unique name is being pruned; try again".into()));
+    }
+    give(conn, kind, unique, id).await?;
+    Ok(None)
+}
+
+async fn give(conn: &Guard<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), Error> {
+    conn.execute(include_str!("sql/scope_set.sql"), &[&kind, &unique.key, &id.0]).await.map(drop)
+}

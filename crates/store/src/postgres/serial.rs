@@ -1,0 +1,122 @@
+//! The one routine by which jobs enter the ready set or a line, and by which slots of serial keys are handed over.
+//!
+//! Whoever changes what is in a line, a slot or the ready set for a job with a serial key locks the key first
+//! ([`lock`]), changes it in later statements, and ends with [`hand_over`], all in one transaction.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+use windlass_model::NewJob;
+
+use super::{Postgres, SPAN, conn::Guard};
+use crate::Error;
+
+/// Locks the serial keys of some jobs.
+pub(super) async fn lock(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    conn.execute(include_str!("sql/serial_lock.sql"), &[&ids]).await.map(drop)
+}
+
+/// Takes jobs out of slots and lines in which they have no more business, and hands free slots to the first in line.
+/// Needs [`lock`] before.
+pub(super) async fn hand_over(conn: &Guard<'_>, ids: &[Uuid]) -> Result<usize, Error> {
+    conn.execute(include_str!("sql/serial_leave.sql"), &[&ids]).await?;
+    let promote = include_str!("sql/serial_promote.sql");
+    let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+}
+
+/// Both: for jobs that have left, or stand in line since an earlier statement of this transaction.
+pub(super) async fn settle(conn: &Guard<'_>, ids: &[Uuid]) -> Result<usize, Error> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    lock(conn, ids).await?;
+    hand_over(conn, ids).await
+}
+
+/// Lets live jobs that are due, locked and not held enter the ready set or their key's line.
+pub(super) async fn enter(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    if enter_unsettled(conn, ids).await? {
+        settle(conn, ids).await?;
+    }
+    Ok(())
+}
+
+/// The same without handing slots over; answers whether some stand in line now.
+pub(super) async fn enter_unsettled(conn: &Guard<'_>, ids: &[Uuid]) -> Result<bool, Error> {
+    if ids.is_empty() {
+        return Ok(false);
+    }
+    let rows = conn.query(include_str!("sql/enter.sql"), &[&ids, &SPAN, &conn.gate_writer]).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+/// The numbers of the serial keys of some jobs, which are made if needed; those that name their slots have them
+/// afterwards. Committed at once: what a key is does not hang on what becomes of the jobs.
+pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<String, i64>, Error> {
+    let mut slots: HashMap<&str, Option<i32>> = HashMap::new();
+    for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
+        let known = slots.entry(&serial.key).or_default();
+        *known = serial.slots.map(|slots| slots as i32).or(*known);
+    }
+    if slots.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let keys: Vec<&str> = slots.keys().copied().collect();
+    let counts: Vec<Option<i32>> = keys.iter().map(|key| slots[key]).collect();
+    let named: Vec<&str> = keys.iter().copied().filter(|key| slots[key].is_some()).collect();
+    let conn = store.conn().await?;
+    let read = async || {
+        let rows = conn.query(include_str!("sql/serial_ids.sql"), &[&keys]).await?;
+        Ok::<HashMap<String, i64>, Error>(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    };
+    let known = read().await?;
+    if known.len() == keys.len() && named.is_empty() {
+        return Ok(known);
+    }
+    conn.begin().await?;
+    let work = async {
+        conn.execute(include_str!("sql/serial_intern.sql"), &[&keys, &counts, &named]).await?;
+        // More slots than before may let someone in.
+        let ids = read().await?;
+        for key in &named {
+            settle_key(&conn, ids[*key]).await?;
+        }
+        Ok::<_, Error>(ids)
+    };
+    let ids = work.await;
+    match &ids {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    ids
+}
+
+/// Hands free slots of one key over; its row is locked by this transaction.
+pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<usize, Error> {
+    let rows = conn.query(include_str!("sql/rule_first.sql"), &[&serial]).await?;
+    match rows.first() {
+        Some(row) => settle(conn, &[row.get(0)]).await,
+        None => Ok(0),
+    }
+}
+
+/// The backstop; see [`crate::Store::sweep`].
+pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
+    let conn = store.conn().await?;
+    let mut ids: Vec<Uuid> = Vec::new();
+    for sql in [include_str!("sql/sweep_holders.sql"), include_str!("sql/sweep.sql")] {
+        ids.extend(conn.query(sql, &[]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
+    }
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    conn.begin().await?;
+    let entered = settle(&conn, &ids).await;
+    match &entered {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    store.shared.floors.lowered(i64::MIN);
+    entered
+}

@@ -1,0 +1,18 @@
+-- Ends live jobs as cancelled: whoever runs one is fenced. Their timers and whatever held them are forgotten.
+with wrote as (
+    update jobs j
+    set state = 3, trouble = 3, epoch = j.epoch + 1, failure = x.failure, finished_at = $3::int8, hold = null
+    from unnest($1::uuid[], $2::text[]) as x (id, failure)
+    where j.id = x.id and j.state = 0
+    returning j.id, j.due_at, j.deadline_at
+), unpaused as (
+    delete from pauses p using wrote w where p.job = w.id
+), untold as (
+    delete from orders o using wrote w where o.job = w.id returning o.job, o.deadline_at
+)
+delete from timers t
+where (t.due_at, t.job, t.what) in (
+    select w.due_at, w.id, 0 from wrote w
+    union all select w.deadline_at, w.id, 1 from wrote w where w.deadline_at is not null
+    union all select o.deadline_at, o.job, 2 from untold o
+)

@@ -1,0 +1,2 @@
+-- By whom jobs were told to end whose time for it is over.
+select job, author, note from orders where job = any($1::uuid[])

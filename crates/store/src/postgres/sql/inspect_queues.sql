@@ -1,0 +1,11 @@
+-- All queues, whether they are paused, and since when the oldest of their ready jobs is due.
+select q.name, q.paused_at, q.paused_by, q.paused_note,
+       (select min(j.due_at) from lanes l
+        cross join lateral (
+            (select r.job from ready r where r.lane = l.id order by r.rank, r.job limit 100)
+            union all
+            (select r.job from ready r where r.lane = -l.id order by r.rank, r.job limit 100)
+        ) h
+        join jobs j on j.id = h.job
+        where l.queue = q.id)
+from queues q order by q.name collate "C"

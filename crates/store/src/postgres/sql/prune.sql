@@ -1,0 +1,16 @@
+-- Deletes ended jobs with all that is kept of them. Passes over those that someone is reviving. Answers how many.
+with gone as (
+    delete from jobs where id = any (array(
+        select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 order by j.id for update skip locked
+    ))
+    returning id, tags
+), untagged as (
+    delete from tags t using gone g
+    where g.tags is not null and t.job = g.id and t.tag in (select jsonb_array_elements_text(g.tags::jsonb))
+), forgotten as (
+    delete from attempts a using gone g where a.job = g.id
+), unnamed as (
+    delete from scopes s using unnest($3::int4[], $4::text[], $5::uuid[]) as n (kind, key, job), gone g
+    where s.kind = n.kind and s.key = n.key and s.job = n.job and g.id = n.job
+)
+select count(*) from gone

@@ -1,0 +1,2 @@
+-- The numbers of serial keys.
+select key, id from serials where key = any($1::text[])

@@ -1,0 +1,139 @@
+//! Reads for people: what keeps jobs, and the rules that do.
+
+use std::collections::HashMap;
+
+use tokio_postgres::Row;
+use windlass_model::{JobId, Time};
+
+use super::{Postgres, SPAN, control::bucket};
+use crate::{
+    AuditEntry, AuditFilter, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold, SerialView,
+    Summary, Told,
+};
+
+/// A pause out of three columns.
+fn pause(row: &Row, first: usize) -> Option<Pause> {
+    let at = Time(row.get::<_, Option<i64>>(first)?);
+    Some(Pause { at, author: row.get(first + 1), note: row.get(first + 2) })
+}
+
+impl Postgres {
+    pub(super) async fn read_holds(&self, id: JobId) -> Result<Option<Holds>, Error> {
+        let conn = self.conn().await?;
+        let sql = include_str!("sql/inspect_holds.sql");
+        let rows = conn.query(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
+        let Some(row) = rows.first() else {
+            let rows = conn.query(include_str!("sql/arrive_waiting.sql"), &[&vec![id.0]]).await?;
+            return Ok((!rows.is_empty()).then(|| Holds { arriving: true, ..Holds::default() }));
+        };
+        let mut holds = Holds {
+            suspect: row.get(0),
+            paused: pause(row, 2),
+            queue_paused: pause(row, 5),
+            ahead: row.get::<_, i64>(20) as u64,
+            ..Holds::default()
+        };
+        holds.told = row.get::<_, Option<i64>>(8).map(|at| Told {
+            deadline_at: Time(at),
+            author: row.get(9),
+            note: row.get(10),
+        });
+        if row.get(1) {
+            let (serial, place): (i64, i64) = (row.get(13), row.get(14));
+            let line = conn.query(include_str!("sql/inspect_line.sql"), &[&serial, &place, &id.0]).await?;
+            let line = line.first().ok_or_else(|| Error::Fault("a line answered nothing".into()))?;
+            holds.serial = Some(SerialHold {
+                key: row.get::<_, Option<String>>(11).unwrap_or_default(),
+                slots: row.get::<_, Option<i32>>(12).unwrap_or(1) as u32,
+                held: row.get(15),
+                holders: line.get::<_, Vec<uuid::Uuid>>(0).into_iter().map(JobId).collect(),
+                ahead: if row.get(16) { line.get::<_, i64>(1) as u64 } else { 0 },
+            });
+        }
+        if let (number, Some(weight)) = (row.get::<_, i32>(17), row.get::<_, Option<i32>>(18)) {
+            let now = Time(row.get(21));
+            let rows = conn.query(include_str!("sql/bucket_read.sql"), &[&None::<Vec<String>>]).await?;
+            holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
+                let (limit, level, lifted) = bucket(row);
+                let weight = weight as u32;
+                let enough_at =
+                    if lifted { now } else { level.refilled(&limit, now).enough_at(&limit, weight) };
+                let name = limit.name.clone();
+                RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
+            });
+        }
+        Ok(Some(holds))
+    }
+
+    pub(super) async fn read_queues(&self) -> Result<Vec<QueueView>, Error> {
+        let rows = self.conn().await?.query(include_str!("sql/inspect_queues.sql"), &[]).await?;
+        let view = |row: &Row| QueueView {
+            name: row.get(0),
+            paused: pause(row, 1),
+            oldest_ready: row.get::<_, Option<i64>>(4).map(Time),
+        };
+        Ok(rows.iter().map(view).collect())
+    }
+
+    pub(super) async fn read_limits(&self) -> Result<Vec<LimitView>, Error> {
+        let conn = self.conn().await?;
+        let rows = conn.query(include_str!("sql/inspect_limits.sql"), &[]).await?;
+        let waiting: HashMap<String, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let clock = conn.query(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+        let now = Time(clock.first().map(|row| row.get(0)).unwrap_or_default());
+        let rows = conn.query(include_str!("sql/bucket_read.sql"), &[&None::<Vec<String>>]).await?;
+        let view = |row: &Row| {
+            let (limit, level, lifted) = bucket(row);
+            let tokens = level.refilled(&limit, now).tokens(&limit);
+            let waiting = waiting.get(&limit.name).copied().unwrap_or(0) as u64;
+            LimitView { limit, lifted, tokens, waiting }
+        };
+        Ok(rows.iter().map(view).collect())
+    }
+
+    pub(super) async fn read_serials(
+        &self,
+        key: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SerialView>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.conn().await?.query(include_str!("sql/inspect_serials.sql"), &[&key, &limit]).await?;
+        let view = |row: &Row| SerialView {
+            key: row.get(0),
+            slots: row.get::<_, i32>(1) as u32,
+            held: row.get::<_, i64>(2) as u64,
+            waiting: row.get::<_, i64>(3) as u64,
+        };
+        Ok(rows.iter().map(view).collect())
+    }
+
+    pub(super) async fn read_audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let sql = include_str!("sql/inspect_audit.sql");
+        let rows = self.conn().await?.query(sql, &[&filter.subject, &filter.before, &limit]).await?;
+        let entry = |row: &Row| AuditEntry {
+            number: row.get(0),
+            at: Time(row.get(1)),
+            author: row.get(2),
+            action: row.get(3),
+            subject: row.get(4),
+            note: row.get(5),
+        };
+        Ok(rows.iter().map(entry).collect())
+    }
+
+    pub(super) async fn read_children(
+        &self,
+        parent: JobId,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Summary>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let after = after.map(|id| id.0);
+        let conn = self.conn().await?;
+        let sql = include_str!("sql/inspect_children.sql");
+        let rows = conn.query(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
+        self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        rows.iter().map(|row| self.summary(row)).collect()
+    }
+}

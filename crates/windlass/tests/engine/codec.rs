@@ -1,0 +1,218 @@
+//! Payloads behind codecs, on both stores.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use windlass::{Codec, Error, Reason, codec, codec::Deflate, prelude::*, store::Job};
+
+crate::on_both_stores!(
+    what_is_kept_is_encoded_and_what_is_seen_is_plain,
+    a_key_is_changed_without_touching_a_row,
+    without_the_codec_a_job_is_undecodable_and_says_so,
+    a_repeat_is_recognised_whatever_the_nonce,
+    large_payloads_are_packed_and_the_limit_is_of_what_is_kept,
+    a_codec_that_fails_is_told_of,
+    codecs_that_clash_are_refused,
+);
+
+/// A toy cipher: a nonce that is new each time, then the key, then the text, both shifted.
+struct Sealed {
+    id: u8,
+    key: u8,
+}
+
+static NONCE: AtomicU8 = AtomicU8::new(1);
+
+impl Codec for Sealed {
+    fn id(&self) -> u8 {
+        self.id
+    }
+
+    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        if plain.windows(6).any(|word| word == b"secret") {
+            return Err("there are things one does not write down".into());
+        }
+        let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
+        let shift = |byte: &u8| byte.wrapping_add(nonce).wrapping_add(self.key);
+        Ok(Some([nonce].into_iter().chain([self.key].iter().chain(plain).map(shift)).collect()))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let (nonce, text) = bytes.split_first().ok_or("it is empty")?;
+        let text: Vec<u8> =
+            text.iter().map(|byte| byte.wrapping_sub(*nonce).wrapping_sub(self.key)).collect();
+        match text.split_first() {
+            Some((key, plain)) if *key == self.key => Ok(plain.to_vec()),
+            _ => Err("it was sealed with another key".into()),
+        }
+    }
+}
+
+/// Says what it was told, as often as it was told to.
+#[derive(Serialize, Deserialize, Clone)]
+struct Say {
+    text: String,
+    times: usize,
+}
+
+impl Task for Say {
+    const KIND: &'static str = "say";
+    type Output = String;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
+        Ok(self.text.repeat(self.times))
+    }
+}
+
+fn say(text: &str) -> Say {
+    Say { text: text.into(), times: 1 }
+}
+
+async fn engine(url: &str) -> Engine {
+    Engine::open(url).await.expect("opened").task::<Say>()
+}
+
+async fn view(engine: &Engine, id: JobId) -> Job {
+    engine.inspect().job(id).await.expect("read").expect("there")
+}
+
+/// The codecs of a job's input and output.
+async fn codecs(engine: &Engine, id: JobId) -> (u8, u8) {
+    let job = view(engine, id).await;
+    (job.input.codec, job.output.expect("an output").codec)
+}
+
+async fn what_is_kept_is_encoded_and_what_is_seen_is_plain(url: &str) {
+    let engine = engine(url).await.codec(Sealed { id: 10, key: 7 }).start().await.expect("started");
+    let one = engine.submit(say("hello")).await.expect("submitted");
+    assert_eq!(one.result().await.expect("done"), "hello");
+    let many = engine.submit_all([say("a"), say("b")]).await.expect("submitted");
+    assert_eq!(engine.result::<String>(many[1].id).await.expect("done"), "b");
+    let json = serde_json::json!({"text": "by name", "times": 1});
+    let named = engine.submit_json("say", 1, json).await.expect("submitted");
+    assert_eq!(named.result().await.expect("done"), "by name");
+    for id in [one.id(), many[0].id, many[1].id, named.id()] {
+        engine.result::<String>(id).await.expect("done");
+        assert_eq!(codecs(&engine, id).await, (10, 10));
+    }
+    let kept = view(&engine, one.id()).await;
+    let output = kept.output.expect("an output");
+    for payload in [&kept.input, &output] {
+        assert!(!payload.bytes.windows(5).any(|word| word == b"hello"), "nobody reads it in the store");
+    }
+    assert_eq!(engine.decode(&output).expect("decoded"), b"\"hello\"");
+
+    let elsewhere = Engine::open(url).await.expect("opened").reads_codec(Sealed { id: 10, key: 7 });
+    assert_eq!(elsewhere.result::<String>(one.id()).await.expect("done"), "hello");
+    engine.stop().await;
+}
+
+async fn a_key_is_changed_without_touching_a_row(url: &str) {
+    let before = engine(url).await.codec(Sealed { id: 10, key: 1 });
+    let waiting = before.submit(say("old")).await.expect("submitted");
+    let plain = engine(url).await.submit(say("older still")).await.expect("submitted");
+
+    let after = engine(url).await.reads_codec(Sealed { id: 10, key: 1 }).codec(Sealed { id: 11, key: 2 });
+    let after = after.start().await.expect("started");
+    let new = after.submit(say("new")).await.expect("submitted");
+    assert_eq!(after.result::<String>(waiting.id()).await.expect("done"), "old");
+    assert_eq!(after.result::<String>(plain.id()).await.expect("done"), "older still");
+    assert_eq!(new.result().await.expect("done"), "new");
+    assert_eq!(codecs(&after, waiting.id()).await, (10, 11));
+    assert_eq!(codecs(&after, plain.id()).await, (0, 11));
+    assert_eq!(codecs(&after, new.id()).await, (11, 11));
+    after.stop().await;
+}
+
+async fn without_the_codec_a_job_is_undecodable_and_says_so(url: &str) {
+    let with = engine(url).await.codec(Sealed { id: 10, key: 1 });
+    let job = with.submit(say("hello")).await.expect("submitted");
+    let without = engine(url).await.start().await.expect("started");
+    let error = job.result().await.expect_err("failed");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
+    assert!(error.to_string().contains("written by codec 10, which this engine does not have"), "{error}");
+    assert_eq!(view(&with, job.id()).await.summary.attempts, 0, "no attempt is counted");
+    without.stop().await;
+
+    let with = with.start().await.expect("started");
+    let done = with.submit(say("hello")).await.expect("submitted");
+    done.result().await.expect("done");
+    let error = without.result::<String>(done.id()).await.expect_err("unreadable");
+    assert!(matches!(error, JobError::Unreadable { source: codec::Error::Missing(10), .. }), "{error}");
+    let wrong = Engine::open(url).await.expect("opened").reads_codec(Sealed { id: 10, key: 9 });
+    let error = wrong.result::<String>(done.id()).await.expect_err("unreadable").to_string();
+    assert!(error.contains("codec 10 could not read it (it was sealed with another key)"), "{error}");
+    with.stop().await;
+}
+
+async fn a_repeat_is_recognised_whatever_the_nonce(url: &str) {
+    let old = engine(url).await.codec(Sealed { id: 10, key: 1 });
+    let id = old.new_id();
+    assert!(old.submit(say("once")).id(id).await.expect("submitted").is_new());
+    assert!(!old.submit(say("once")).id(id).await.expect("repeated").is_new());
+    assert!(matches!(old.submit(say("twice")).id(id).await.err(), Some(Error::IdTaken(_))));
+    assert!(old.submit(say("once")).key("k").await.expect("submitted").is_new());
+
+    let new = old.clone().codec(Sealed { id: 11, key: 2 });
+    let again = new.submit(say("once")).key("k").await.expect("submitted");
+    assert!(!again.is_new() && !again.differs(), "also after the key was changed");
+    assert!(new.submit(say("other")).key("k").await.expect("submitted").differs());
+}
+
+async fn large_payloads_are_packed_and_the_limit_is_of_what_is_kept(url: &str) {
+    let engine = engine(url).await.codec(Deflate { over: 200 }).start().await.expect("started");
+    let small = engine.submit(say("small")).await.expect("submitted");
+    let grows = Say { text: "0123456789".into(), times: 300_000 };
+    let grows = engine.submit(grows).await.expect("submitted");
+    let large = engine.submit(say(&"lots of text. ".repeat(300_000))).await.expect("4 MB fit when packed");
+    assert_eq!(small.result().await.expect("done"), "small");
+    assert_eq!(grows.result().await.expect("done").len(), 3_000_000);
+    assert_eq!(large.result().await.expect("done").len(), 14 * 300_000);
+    assert_eq!(codecs(&engine, small.id()).await, (0, 0));
+    assert_eq!(codecs(&engine, grows.id()).await, (0, 1));
+    assert_eq!(codecs(&engine, large.id()).await, (1, 1));
+    assert!(view(&engine, large.id()).await.input.bytes.len() < 100_000);
+
+    let anyone = Engine::open(url).await.expect("opened");
+    assert_eq!(anyone.result::<String>(large.id()).await.expect("done").len(), 14 * 300_000);
+    let sealed = anyone.codec(Sealed { id: 10, key: 1 });
+    let error = sealed.submit(say(&"x".repeat((1 << 20) - 30))).await.map(|_| ());
+    assert!(error.is_ok(), "{error:?}");
+    let error = sealed.submit(say(&"x".repeat(1 << 20))).await.err().expect("too large").to_string();
+    assert!(error.contains("more than the 1048576 allowed"), "{error}");
+    engine.stop().await;
+}
+
+async fn a_codec_that_fails_is_told_of(url: &str) {
+    let engine = engine(url).await.codec(Sealed { id: 10, key: 1 }).start().await.expect("started");
+    let error = engine.submit(say("a secret")).await.err().expect("refused");
+    assert!(matches!(error, Error::Codec { .. }) && !error.is_retryable());
+    let text = "the input of a \"say\" job cannot be encoded: codec 10 could not write it (there are things";
+    assert!(error.to_string().contains(text), "{error}");
+    let error = engine.submit_all([say("fine"), say("a secret")]).await.expect_err("refused");
+    assert!(matches!(error, Error::Codec { .. }), "{error}");
+
+    // Harmless as an input; said twice it holds the word.
+    let grows = Say { text: "ret sec".into(), times: 2 };
+    let error = engine.submit(grows).await.expect("submitted").result().await.expect_err("refused");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Refused, .. }), "{error}");
+    assert!(error.to_string().contains("the output cannot be written: codec 10"), "{error}");
+    engine.stop().await;
+
+    let other = Engine::open(url).await.expect("opened").codec(Sealed { id: 10, key: 2 });
+    let damaged = other.submit(say("hello")).await.expect("submitted");
+    let engine = engine.start().await.expect("started again");
+    let error = engine.result::<String>(damaged.id()).await.expect_err("another key");
+    assert!(matches!(error, JobError::Failed { reason: Reason::Undecodable, .. }), "{error}");
+    assert_eq!(view(&engine, damaged.id()).await.summary.attempts, 0);
+    engine.stop().await;
+}
+
+async fn codecs_that_clash_are_refused(url: &str) {
+    let clash = engine(url).await.codec(Sealed { id: 10, key: 1 }).reads_codec(Sealed { id: 10, key: 2 });
+    let error = clash.submit(say("x")).await.err().expect("refused").to_string();
+    assert!(error.contains("two codecs have the number 10"), "{error}");
+    assert!(matches!(clash.start().await.err(), Some(Error::Setup(_))));
+    let own = engine(url).await.codec(Sealed { id: 1, key: 1 }).start().await.err().expect("refused");
+    assert!(own.to_string().contains("choose one from 10 to 255"), "{own}");
+}
