@@ -14,6 +14,7 @@
 //! - [`rank`]: the order in which ready jobs are claimed
 //! - [`crash`]: what becomes of a job whose worker died under it
 //! - [`limits`]: how large things may be and which names are taken
+//! - [`trace`]: the trace that a job is part of
 //! - [`time`]: moments and spans
 
 pub mod change;
@@ -26,6 +27,7 @@ pub mod rank;
 pub mod retry;
 pub mod state;
 pub mod time;
+pub mod trace;
 
 pub use change::{Change, Outcome, Verdict};
 pub use failure::{Failure, Reason};

@@ -234,6 +234,8 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
             spent: Vec::new(),
             deaths: 0,
             key: job.key.clone(),
+            // Due as it was submitted, by this process's clock: nobody compares it with the store's.
+            due_at: core.config.env.now(),
             deadline_at: job.deadline_at,
             settings: job.settings.clone(),
             input: job.input.clone(),

@@ -27,7 +27,7 @@ pub mod conformance;
 
 pub use error::Error;
 pub use id_source::IdSource;
-pub use inspect::{Attempt, Census, Filter, Inspect, Job, Summary, WorkerView};
+pub use inspect::{Attempt, Backlog, Census, Filter, Inspect, Job, Summary, WorkerView};
 pub use schema::{Migration, SchemaState};
 pub use store::{
     Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, Reaped, Renewal, Store, Sweep, TIMER_GATE,

@@ -81,6 +81,7 @@ fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
         attempts: row.get::<_, i32>(8) as u32,
         deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
+        due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),
         spent: pick::spent(row.get(12)),
         settings: pick::settings(row.get(13)),
