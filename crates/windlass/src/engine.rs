@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
 use windlass_model::{JobId, KindVersion, WorkerId, limits::check_name};
-use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Waiters, Worker};
+use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Telemetry, Waiters, Worker};
 use windlass_store::{IdSource, Inspect, Store};
 
 use crate::{Error, JobError, Kind, Submit, SubmitAll, SubmitJson, Task, handle::output, task::TaskHandler};
@@ -26,8 +26,7 @@ struct Shared {
     waiters: Arc<Waiters>,
     flights: usize,
     worker: tokio::sync::Mutex<Option<Worker>>,
-    /// Of the worker that started last.
-    stats: std::sync::Mutex<Option<Arc<windlass_runtime::Stats>>>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// What is to be served once started.
@@ -58,13 +57,13 @@ impl Engine {
         tokio::spawn(Arc::clone(&waiters).run());
         let shared = Shared {
             url: url.to_owned(),
+            telemetry: Telemetry::new(Arc::clone(&store)),
             store,
             ids: IdSource::new(),
             submitter,
             waiters,
             flights,
             worker: Default::default(),
-            stats: Default::default(),
         };
         Engine { shared: Arc::new(shared), setup: Setup::default() }
     }
@@ -134,7 +133,7 @@ impl Engine {
             setup.config,
         )
         .await?;
-        *shared.stats.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::clone(worker.stats()));
+        shared.telemetry.attach(&worker);
         *running = Some(worker);
         drop(running);
         Ok(self)
@@ -219,13 +218,16 @@ impl Engine {
 
     /// What this engine's worker has done so far.
     pub fn counts(&self) -> Counts {
-        let stats = self.shared.stats.lock().unwrap_or_else(|e| e.into_inner());
-        stats.as_ref().map(|stats| stats.counts()).unwrap_or_default()
+        self.shared.telemetry.counts()
     }
 
     /// The queue of a kind's jobs.
     pub(crate) fn home(&self, kind: &str) -> &'static str {
         self.setup.homes.get(kind).copied().unwrap_or("default")
+    }
+
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.shared.telemetry
     }
 
     pub(crate) fn submitter(&self) -> &Arc<Submitter> {

@@ -38,6 +38,7 @@ mod error;
 mod handle;
 mod submit;
 mod task;
+mod telemetry;
 
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};

@@ -2,4 +2,6 @@
 
 mod common;
 mod outage;
+mod spans;
+mod telemetry;
 mod work;
