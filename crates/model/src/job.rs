@@ -43,7 +43,7 @@ pub enum When {
     At(Time),
 }
 
-/// Policies given with one job, which win over those of its kind.
+/// What was given with one job: policies that win over those of its kind, and its trace.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     /// When to try again.
@@ -64,6 +64,9 @@ pub struct Settings {
     /// The tick of the schedule that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<Time>,
+    /// The trace it is part of, as a W3C `traceparent`; see [`crate::trace`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl Settings {
@@ -204,6 +207,8 @@ pub struct Claimed {
     pub deaths: u16,
     /// The caller's name for it.
     pub key: Option<String>,
+    /// When it became due.
+    pub due_at: Time,
     /// When it fails if it has not ended.
     pub deadline_at: Option<Time>,
     /// Policies of this job alone.

@@ -16,6 +16,7 @@
 //! - [`crash`]: what becomes of a job whose worker died under it
 //! - [`calendar`]: when the ticks of a schedule are, and what becomes of missed ones
 //! - [`limits`]: how large things may be and which names are taken
+//! - [`trace`]: the trace that a job is part of
 //! - [`time`]: moments and spans
 
 pub mod calendar;
@@ -31,6 +32,7 @@ pub mod retry;
 pub mod serial;
 pub mod state;
 pub mod time;
+pub mod trace;
 pub mod unique;
 
 pub use calendar::Calendar;

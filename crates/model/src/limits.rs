@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{NewJob, Time, When, rank::MAX_PRIORITY, serial::MAX_SLOTS};
+use crate::{NewJob, Time, When, rank::MAX_PRIORITY, serial::MAX_SLOTS, trace};
 
 /// What may be submitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,6 +158,12 @@ impl Limits {
         if job.settings.timeout.is_some_and(|t| t.is_zero()) {
             return Err(invalid("the timeout", "is zero", "leave it out for none, or give the attempt time"));
         }
+        if let Some(parent) = &job.settings.trace
+            && trace::parse(parent).is_none()
+        {
+            let hint = format!("pass the W3C header as it came, like {}", trace::EXAMPLE);
+            return Err(invalid(format!("the trace {}", shown(parent)), "is not a traceparent", hint));
+        }
         check_flow(job)?;
         self.check_payload("input", &job.input.bytes)
     }
@@ -254,7 +260,7 @@ mod tests {
     #[test]
     fn each_fault_is_named_with_what_to_do() {
         type Spoil = fn(&mut NewJob);
-        let cases: [(Spoil, &str); 20] = [
+        let cases: [(Spoil, &str); 21] = [
             (|j| j.kind.kind = String::new(), "the kind is empty"),
             (|j| j.kind.kind = "windlass.poll".into(), "reserved for the engine"),
             (|j| j.kind.kind = "a$b".into(), "contains '$'"),
@@ -268,6 +274,7 @@ mod tests {
             (|j| j.when = When::At(Time(i64::MAX)), "after the year 9999"),
             (|j| j.tags = vec!["t".into(); 33], "more than the 32"),
             (|j| j.options = Some("{".into()), "not JSON"),
+            (|j| j.settings.trace = Some("00-ab-cd-01".into()), "is not a traceparent; pass the W3C header"),
             (|j| j.input.bytes = vec![0; (1 << 20) + 1], "more than the 1048576 allowed"),
             (|j| j.settings.unique = scope("", crate::States::LIVE), "the unique key is empty"),
             (|j| j.settings.unique = scope("a", crate::States::of([])), "has no states"),

@@ -6,14 +6,14 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
 use windlass_model::{Change, ClaimNo, Failure, Outcome, Reason, Verdict, failure::class};
-use windlass_store::{Error, Store};
+use windlass_store::Error;
 
-use crate::{pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
+use crate::{metrics::Verb, pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
 
 /// The most changes in one transaction: the gain per change is gone well before, and a larger one delays its first.
 const BATCH: usize = 1_000;
@@ -164,7 +164,7 @@ impl Committer {
     async fn commit(&self, core: &Core, batch: Vec<Item>) {
         let (changes, rest): (Vec<Change>, Vec<(ClaimNo, Arc<QueuePool>)>) =
             batch.into_iter().map(|item| (item.change, (item.number, item.pool))).unzip();
-        let verdicts = until_answered(&*core.store, &changes).await;
+        let verdicts = until_answered(core, &changes).await;
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
@@ -204,15 +204,18 @@ fn refusal(change: Change, why: &str) -> Change {
 
 /// Commits until the store has answered for all. Every call is a blind repeat of the one before, which `Store::commit`
 /// allows. After a failure half as many are sent, in case the whole was too much for a database that is slow.
-async fn until_answered(store: &dyn Store, changes: &[Change]) -> Vec<Verdict> {
+async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
     let mut backoff = Backoff::new("committing");
     let mut verdicts = Vec::with_capacity(changes.len());
     let mut size = changes.len();
     loop {
         let rest = &changes[verdicts.len()..];
-        match store.commit(None, &rest[..size.min(rest.len())]).await {
+        let asked = Instant::now();
+        match core.store.commit(None, &rest[..size.min(rest.len())]).await {
             Ok(answers) => {
                 backoff.reset();
+                core.metrics.commit_size.note(answers.len() as u64);
+                core.metrics.commit_seconds.note_span(asked.elapsed());
                 verdicts.extend(answers);
                 if verdicts.len() == changes.len() {
                     return verdicts;
@@ -220,6 +223,7 @@ async fn until_answered(store: &dyn Store, changes: &[Change]) -> Vec<Verdict> {
                 size = size.saturating_mul(2);
             }
             Err(error) => {
+                core.metrics.failed(Verb::Commit);
                 size = (size / 2).max(1);
                 backoff.wait(&error).await;
                 if !matches!(error, Error::Unavailable(_)) {

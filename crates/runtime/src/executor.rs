@@ -15,6 +15,7 @@ use windlass_store::Store;
 
 use crate::{
     Attempt, Policy,
+    metrics::Verb,
     pool::{Job, QueuePool},
     stats::add,
     worker::Core,
@@ -66,7 +67,7 @@ impl Core {
             finished = seat.is_some();
             let Some(seat) = seat else { continue };
             // A panic that is not caught within (in a destructor of a future that is given up) must not end the slot.
-            let attempt = AssertUnwindSafe(self.attempt(job, &watch)).catch_unwind().await;
+            let attempt = AssertUnwindSafe(self.attempt(job, &pool, &watch)).catch_unwind().await;
             drop(seat);
             if let Ok(Some(change)) = attempt {
                 self.committer.push(&self, change, number, &pool).await;
@@ -91,8 +92,8 @@ impl Core {
         }
     }
 
-    /// Runs one attempt to its end. `None` if it was given up: then the job is, or will be, someone else's.
-    pub(crate) async fn attempt(&self, job: Job, watch: &Watch) -> Option<Change> {
+    /// Runs one attempt to its end. `None` if it was given up.
+    pub(crate) async fn run(&self, job: Job, watch: &Watch) -> Option<Change> {
         let Some(handler) = self.registry.get(&job.claimed.kind) else {
             unreachable!("only kinds that are served are claimed");
         };
@@ -186,6 +187,7 @@ impl Core {
                 }
             }
             Err(error) => {
+                self.metrics.failed(Verb::Commit);
                 tracing::warn!(%error, "what follows from a blocked attempt could not be committed yet")
             }
         }
@@ -206,6 +208,11 @@ impl Watch {
     /// Notes that the attempt has ended; `false` if it was given up before.
     fn ended(&self) -> bool {
         !matches!(std::mem::take(&mut *self.lock()), State::GivenUp)
+    }
+
+    /// Whether the attempt was given up and has not returned.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(*self.lock(), State::GivenUp)
     }
 
     /// Takes the attempt, if it should have ended.

@@ -6,6 +6,7 @@ use windlass_model::Claimed;
 use windlass_store::{Ask, Error, Haul};
 
 use crate::{
+    metrics::Verb,
     pool::{HOARD, Job, QueuePool},
     retrying::Backoff,
     stats::add,
@@ -71,9 +72,13 @@ pub(crate) async fn claim(
     };
     let mut backoff = Backoff::new("claiming");
     loop {
+        let asked = Instant::now();
         match core.store.claim(None, &ask).await {
             Ok(mut haul) => {
                 backoff.reset();
+                core.metrics.claim_seconds.note_span(asked.elapsed());
+                pool.waits.note_spans(haul.jobs.iter().map(|job| haul.now.since(job.due_at)));
+                add(&core.stats.claims, 1);
                 add(&core.stats.claimed, haul.jobs.len());
                 core.ledger.open(number, haul.jobs.len());
                 let (claimed_at, now) = (Instant::now(), haul.now);
@@ -91,6 +96,7 @@ pub(crate) async fn claim(
                 return None;
             }
             Err(error) => {
+                core.metrics.failed(Verb::Claim);
                 // The claim may have been recorded: it is repeated under its number until the answer comes, or
                 // the worker retires and hands back what it does not know of.
                 backoff.wait(&error).await;

@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::Notify;
 use windlass_store::TIMER_GATE;
 
-use crate::worker::Core;
+use crate::{metrics::Verb, worker::Core};
 
 #[derive(Default)]
 pub(crate) struct Gatekeeper {
@@ -59,6 +59,7 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
     let now = match core.store.gate(queues).await {
         Ok(now) => now,
         Err(error) => {
+            core.metrics.failed(Verb::Gate);
             tracing::debug!(%error, "the gate cannot be read; all queues are looked into");
             core.pools.iter().for_each(|pool| pool.wake());
             return false;

@@ -5,6 +5,8 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Durat
 use tokio::sync::watch;
 use windlass_model::{Claimed, Failure, KindVersion, Payload, Retry, Time, WorkerId};
 
+use crate::trace;
+
 /// One try at a job, as its handler sees it.
 #[derive(Clone)]
 pub struct Attempt {
@@ -21,6 +23,11 @@ impl Attempt {
     /// Whether the attempt should end: the worker is stopping and its patience is over, or it lost its lease.
     pub fn is_cancelled(&self) -> bool {
         *self.cancelled.borrow()
+    }
+
+    /// The trace that this attempt is part of, as a W3C `traceparent` to be passed on.
+    pub fn traceparent(&self) -> Option<String> {
+        trace::current().or_else(|| self.job.settings.trace.clone())
     }
 
     /// Returns when the attempt should end.

@@ -4,7 +4,8 @@
 //! [`pool`](Pool) runs it in the executor, which turns whatever happens (a value, an error, a panic, a timeout)
 //! into an outcome; the committer writes the outcomes of all slots together. Beside them, the renewer keeps the
 //! worker's lease on a thread of its own and reaps the jobs of lost workers, the timekeeper fires due timers,
-//! and the gatekeeper looks whether an idle queue has changed.
+//! and the gatekeeper looks whether an idle queue has changed. Who watches sees each attempt in a span (`trace`) and
+//! the numbers of all loops on a page (`metrics`, `page`, `scrape`).
 //!
 //! What always holds:
 //! - A job that was claimed is committed, handed back, or left to the reaper: never forgotten.
@@ -17,17 +18,27 @@ mod company;
 mod config;
 mod env;
 mod executor;
+mod exposition;
 mod feeder;
 mod gatekeeper;
 mod handler;
+mod histogram;
 mod ledger;
+mod lookout;
+mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
+mod page;
 mod pool;
 mod renewer;
 mod retrying;
+mod scrape;
 mod stats;
 mod submitter;
 mod suspects;
+mod telemetry;
 mod timekeeper;
+mod trace;
 mod waiters;
 mod worker;
 
@@ -36,5 +47,6 @@ pub use env::Env;
 pub use handler::{Attempt, Handler, Policy, Registry, Running};
 pub use stats::{Counts, Stats};
 pub use submitter::Submitter;
+pub use telemetry::Telemetry;
 pub use waiters::Waiters;
 pub use worker::Worker;

@@ -12,7 +12,12 @@ use std::{
 use tokio::sync::Notify;
 use windlass_model::{ClaimNo, Claimed, KindVersion, WorkerId};
 
-use crate::{Pool, executor::Watch, worker::Core};
+use crate::{
+    Pool,
+    executor::Watch,
+    histogram::{Histogram, WORK},
+    worker::Core,
+};
 
 /// A claimed job on its way to a slot.
 pub(crate) struct Job {
@@ -29,6 +34,8 @@ pub(crate) struct QueuePool {
     pub(crate) queue: String,
     pub(crate) config: Pool,
     pub(crate) kinds: Arc<[KindVersion]>,
+    /// How long jobs had been due when they were claimed.
+    pub(crate) waits: Histogram,
     state: Mutex<State>,
     /// Told when the feeder should look.
     pub(crate) feed: Notify,
@@ -85,6 +92,7 @@ impl QueuePool {
             queue,
             config,
             kinds,
+            waits: Histogram::new(WORK),
             state: Mutex::new(state),
             feed: Notify::new(),
             ended: Notify::new(),
@@ -201,6 +209,16 @@ impl QueuePool {
     /// Whether jobs wait for a slot.
     pub(crate) fn waits(&self) -> bool {
         !self.lock().buffer.is_empty()
+    }
+
+    /// How many jobs wait for a slot.
+    pub(crate) fn buffered(&self) -> usize {
+        self.lock().buffer.len()
+    }
+
+    /// How many slots are held by attempts that were given up and have not returned.
+    pub(crate) fn lost(&self) -> usize {
+        self.watches().iter().filter(|watch| watch.is_given_up()).count()
     }
 
     pub(crate) fn running(&self) -> usize {

@@ -12,7 +12,7 @@ use std::{
 use windlass_model::{ClaimNo, WorkerId};
 use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
 
-use crate::{beacon, stats::add, worker::Core};
+use crate::{beacon, metrics::Verb, stats::add, worker::Core};
 
 /// How often beacons and blocked attempts are looked at; neither costs a statement.
 const TICK: Duration = Duration::from_secs(1);
@@ -106,6 +106,7 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
             Instant::now() + Duration::from_millis(200)
         }
         Err(error) => {
+            core.metrics.failed(Verb::Renew);
             tracing::warn!(%error, "the lease could not be renewed");
             core.ledger.untold(beat.settled);
             Instant::now() + (config.beat / 5).max(Duration::from_millis(50))
@@ -124,7 +125,10 @@ async fn disown(core: &Core, store: &dyn Store, worker: WorkerId, claims: &[Clai
             tracing::warn!(released, "claims whose answers were lost are handed back");
             add(&core.stats.released, released);
         }
-        Err(error) => tracing::warn!(%error, "claims whose answers were lost could not be handed back yet"),
+        Err(error) => {
+            core.metrics.failed(Verb::Disown);
+            tracing::warn!(%error, "claims whose answers were lost could not be handed back yet");
+        }
     }
 }
 
@@ -165,6 +169,7 @@ async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool)
                 }
             }
             Err(error) => {
+                core.metrics.failed(Verb::Reap);
                 tracing::warn!(%error, "lost workers could not be reaped yet");
                 return false;
             }

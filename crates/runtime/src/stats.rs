@@ -1,19 +1,23 @@
 //! What a worker has done, in numbers.
+//!
+//! Each line of `counts!` below is a field of [`Counts`] and a counter of `/metrics` (`windlass_<name>_total`, its words
+//! the help text): whoever counts something new, such as contention on keys or waits for a rate limit, adds a line here
+//! and calls [`add`] where it happens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Numbers that only grow.
         #[derive(Debug, Default)]
         pub struct Stats {
-            $($(#[$doc])* pub $name: AtomicU64,)*
+            $($(#[doc = $doc])* pub $name: AtomicU64,)*
         }
 
         /// The numbers at one moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Stats {
@@ -22,10 +26,19 @@ macro_rules! counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }
+
+        impl Counts {
+            /// Each number with its name and its meaning.
+            pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), concat!($($doc),*).trim_ascii(), self.$name)),*].into_iter()
+            }
+        }
     };
 }
 
 counts! {
+    /// Claims that the store answered, those that found nothing included.
+    claims,
     /// Jobs claimed, born-claimed ones included.
     claimed,
     /// Attempts started.

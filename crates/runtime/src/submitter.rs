@@ -16,9 +16,11 @@ use windlass_model::{Claimed, NewJob, Rev, Submitted, When};
 use windlass_store::{Born, Error, Store};
 
 use crate::{
+    metrics::Verb,
     pool::{Job, QueuePool},
     retrying::Backoff,
     stats::add,
+    trace,
     worker::Core,
 };
 
@@ -64,13 +66,18 @@ impl Submitter {
         *self.worker.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(core);
     }
 
+    fn core(&self) -> Option<Arc<Core>> {
+        self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Puts jobs in and says of each what became of it. All of them are in, or none is, when this fails with
     /// [`Error::Invalid`]; after [`Error::Unavailable`] call again with the same jobs.
-    pub async fn submit(self: &Arc<Self>, jobs: Vec<NewJob>) -> Answer {
+    pub async fn submit(self: &Arc<Self>, mut jobs: Vec<NewJob>) -> Answer {
+        trace::stamp(&mut jobs);
         jobs.iter().try_for_each(|job| self.store.limits().check(job))?;
         if jobs.is_empty() {
             return Ok(Vec::new());
@@ -115,7 +122,7 @@ impl Submitter {
     }
 
     async fn send(&self, group: Vec<Item>) {
-        let core = self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
+        let core = self.core();
         let (born, plain): (Vec<Item>, Vec<Item>) = match &core {
             Some(core) => group.into_iter().partition(|item| reserve(core, item)),
             None => (Vec::new(), group),
@@ -145,6 +152,9 @@ impl Submitter {
             match self.store.submit(None, &jobs, born).await {
                 Ok(answers) => break answers,
                 Err(error) => {
+                    if let Some(core) = self.core() {
+                        core.metrics.failed(Verb::Submit);
+                    }
                     let final_error = !error.is_retryable();
                     let mut waiting = false;
                     for (_, since, reply) in &mut replies {
@@ -225,6 +235,7 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
     }
     for job in claimed {
         let pool = pool_of(core, &job.queue).expect("reserved there");
+        pool.waits.note(0);
         let claimed = Claimed {
             id: job.id,
             kind: job.kind.clone(),
@@ -234,6 +245,8 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
             spent: Vec::new(),
             deaths: 0,
             key: job.key.clone(),
+            // Due as it was submitted, by this process's clock: nobody compares it with the store's.
+            due_at: core.config.env.now(),
             deadline_at: job.deadline_at,
             settings: job.settings.clone(),
             input: job.input.clone(),

@@ -80,7 +80,7 @@ async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bo
     let (watch, number) = (Arc::new(Watch::default()), job.number);
     pool.watch(Arc::clone(&watch));
     let seat = if in_company { Some(core.company.join().await) } else { None };
-    let ended = AssertUnwindSafe(core.attempt(job, &watch)).catch_unwind().await;
+    let ended = AssertUnwindSafe(core.attempt(job, &pool, &watch)).catch_unwind().await;
     drop(seat);
     pool.unwatch(&watch);
     if let Ok(Some(change)) = ended {

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{retrying::Backoff, worker::Core};
+use crate::{metrics::Verb, retrying::Backoff, worker::Core};
 
 /// How many timers are fired in one transaction.
 const BATCH: usize = 1_000;
@@ -81,6 +81,7 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
             }
         }
         Err(error) => {
+            core.metrics.failed(Verb::Due);
             backoff.wait(&error).await;
             core.timekeeper.look();
         }

@@ -20,6 +20,7 @@ use crate::{
     feeder,
     gatekeeper::{self, Gatekeeper},
     ledger::Ledger,
+    metrics::{Metrics, Verb},
     pool::QueuePool,
     renewer,
     retrying::Backoff,
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) timekeeper: Timekeeper,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) stats: Arc<Stats>,
+    pub(crate) metrics: Metrics,
     /// The runtime that this worker's tasks run on, whoever's call starts them.
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
@@ -85,6 +87,11 @@ impl Core {
 
     pub(crate) fn set_lease(&self, until: Instant) {
         self.lease_until.store((until - self.started).as_micros() as u64, Ordering::Release);
+    }
+
+    /// Whether this worker works and its lease is known to hold.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.lease_holds() && *self.stop.borrow() < Stop::Stopped
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -161,7 +168,10 @@ impl Core {
         while !self.is_stopping() {
             match self.enlist(store).await {
                 Ok(()) => break,
-                Err(error) => backoff.wait(&error).await,
+                Err(error) => {
+                    self.metrics.failed(Verb::Enlist);
+                    backoff.wait(&error).await;
+                }
             }
         }
         self.reviving.store(false, Ordering::Release);
@@ -204,7 +214,10 @@ impl Core {
                 self.ledger.settle(jobs.iter().map(|job| job.number));
             }
             // They stay in the claims, which retiring hands back, or the reaper does.
-            Err(error) => tracing::warn!(%error, "jobs could not be handed back yet"),
+            Err(error) => {
+                self.metrics.failed(Verb::Release);
+                tracing::warn!(%error, "jobs could not be handed back yet");
+            }
         }
     }
 }
@@ -234,6 +247,7 @@ impl Worker {
             .into_iter()
             .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds))))
             .collect();
+        let metrics = Metrics::new(&kinds);
         let core = Arc::new(Core {
             config,
             store,
@@ -246,6 +260,7 @@ impl Worker {
             timekeeper: Timekeeper::default(),
             waiters,
             stats: Arc::new(Stats::default()),
+            metrics,
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
             alone: AtomicUsize::new(0),
@@ -285,6 +300,10 @@ impl Worker {
         self.core.worker()
     }
 
+    pub(crate) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.core)
+    }
+
     /// What it has done.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.core.stats
@@ -321,7 +340,10 @@ impl Worker {
             tokio::time::timeout(Duration::from_secs(5), core.store.retire(None, core.worker())).await;
         match retired {
             Ok(Ok(released)) => add(&core.stats.released, released),
-            Ok(Err(error)) => tracing::warn!(%error, "the worker could not retire; its lease will run out"),
+            Ok(Err(error)) => {
+                core.metrics.failed(Verb::Retire);
+                tracing::warn!(%error, "the worker could not retire; its lease will run out");
+            }
             Err(_) => tracing::warn!("the worker could not retire in time; its lease will run out"),
         }
         core.stop.send_replace(Stop::Stopped);

@@ -20,6 +20,10 @@ pub trait Inspect: Send + Sync {
     /// How many jobs are in each state, per queue and kind, each count capped at `cap`.
     fn census(&self, cap: u64) -> Fut<'_, Vec<Census>>;
 
+    /// What waits and runs in each queue that has anything, by queue. For watching: each backend looks at `cap` rows of
+    /// a kind (ready set, timers, claims) at most, however many there are, and at none of jobs that have ended.
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>>;
+
     /// Workers that serve or were lost lately.
     fn workers(&self) -> Fut<'_, Vec<WorkerView>>;
 
@@ -184,6 +188,21 @@ pub struct Census {
     pub state: State,
     /// How many, or the cap.
     pub jobs: u64,
+}
+
+/// What waits and runs in one queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Backlog {
+    /// The queue.
+    pub queue: String,
+    /// Jobs that wait for a worker, or the cap.
+    pub ready: u64,
+    /// Jobs that are due later, or how many of the next timers are theirs.
+    pub scheduled: u64,
+    /// Jobs that a worker has, or the cap.
+    pub running: u64,
+    /// When the first in line became due: the earliest, if several kinds have a first.
+    pub oldest_at: Option<Time>,
 }
 
 /// A worker as people see it.

@@ -31,8 +31,8 @@ pub use control::{Act, By, Control, Did, Prune, Pruned, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Census, Filter, Holds, Inspect, Job, LimitView, Pause, QueueView,
-    RateHold, SerialHold, SerialView, Summary, Told, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Holds, Inspect, Job, LimitView, Pause,
+    QueueView, RateHold, SerialHold, SerialView, Summary, Told, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{

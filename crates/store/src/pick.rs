@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Epoch, Failure, Invalid, JobId, NewJob, Reason, Settings, State, Submitted, limits::clean_message,
+    Epoch, Failure, Invalid, JobId, NewJob, Reason, Settings, State, Submitted, Time, limits::clean_message,
 };
 
-use crate::{Act, Census, Error, Prune, Rule, intern::Lane};
+use crate::{Act, Backlog, Census, Error, Prune, Rule, intern::Lane};
 
 /// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
 /// live states it is in.
@@ -157,6 +157,28 @@ pub(crate) fn census(
     }
     let census = |((queue, kind, state), jobs)| Census { queue, kind, state, jobs };
     Ok(sums.into_iter().filter(|(_, jobs)| *jobs > 0).map(census).collect())
+}
+
+/// Puts a backlog together from counts per lane: what is counted ('ready', 'scheduled' or 'running'), how many, and
+/// since when the first of them waits.
+pub(crate) fn backlog(
+    counts: impl IntoIterator<Item = (i32, String, u64, Option<i64>)>,
+    cap: u64,
+    name: impl Fn(i32) -> Result<Lane, Error>,
+) -> Result<Vec<Backlog>, Error> {
+    let mut queues: BTreeMap<String, Backlog> = BTreeMap::new();
+    for (lane, place, jobs, oldest) in counts.into_iter().filter(|(.., jobs, _)| *jobs > 0) {
+        let queue = name(lane)?.queue;
+        let sum = queues.entry(queue.clone()).or_insert_with(|| Backlog { queue, ..Backlog::default() });
+        let count = match place.as_str() {
+            "ready" => &mut sum.ready,
+            "scheduled" => &mut sum.scheduled,
+            _ => &mut sum.running,
+        };
+        *count = (*count + jobs).min(cap);
+        sum.oldest_at = [sum.oldest_at, oldest.map(Time)].into_iter().flatten().min();
+    }
+    Ok(queues.into_values().collect())
 }
 
 /// A job's own policies as text; nothing when none were given.

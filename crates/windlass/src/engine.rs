@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
 use windlass_model::{JobId, KindVersion, Payload, WorkerId, limits::check_name};
-use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Waiters, Worker};
+use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Telemetry, Waiters, Worker};
 use windlass_store::{IdSource, Inspect, Store};
 
 use crate::{
@@ -31,8 +31,7 @@ struct Shared {
     waiters: Arc<Waiters>,
     flights: usize,
     worker: tokio::sync::Mutex<Option<Worker>>,
-    /// Of the worker that started last.
-    stats: std::sync::Mutex<Option<Arc<windlass_runtime::Stats>>>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// What is to be served once started.
@@ -64,13 +63,13 @@ impl Engine {
         tokio::spawn(Arc::clone(&waiters).run());
         let shared = Shared {
             url: url.to_owned(),
+            telemetry: Telemetry::new(Arc::clone(&store)),
             store,
             ids: IdSource::new(),
             submitter,
             waiters,
             flights,
             worker: Default::default(),
-            stats: Default::default(),
         };
         Engine { shared: Arc::new(shared), setup: Setup::default() }
     }
@@ -154,7 +153,7 @@ impl Engine {
             setup.config,
         )
         .await?;
-        *shared.stats.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::clone(worker.stats()));
+        shared.telemetry.attach(&worker);
         *running = Some(worker);
         drop(running);
         Ok(self)
@@ -244,8 +243,7 @@ impl Engine {
 
     /// What this engine's worker has done so far.
     pub fn counts(&self) -> Counts {
-        let stats = self.shared.stats.lock().unwrap_or_else(|e| e.into_inner());
-        stats.as_ref().map(|stats| stats.counts()).unwrap_or_default()
+        self.shared.telemetry.counts()
     }
 
     /// The queue of a kind's jobs.
@@ -255,6 +253,10 @@ impl Engine {
 
     pub(crate) fn codecs(&self) -> &Codecs {
         &self.setup.codecs
+    }
+
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.shared.telemetry
     }
 
     pub(crate) fn submitter(&self) -> &Arc<Submitter> {

@@ -39,6 +39,7 @@ mod error;
 mod handle;
 mod submit;
 mod task;
+mod telemetry;
 
 pub use codec::Codec;
 pub use engine::Engine;

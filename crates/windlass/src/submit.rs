@@ -124,6 +124,13 @@ macro_rules! settings {
             self.spec.settings.timeout = Some(timeout);
             self
         }
+
+        /// As part of this trace, a W3C `traceparent`. What is submitted while a task runs is part of that task's
+        /// trace without being told.
+        pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+            self.spec.settings.trace = Some(traceparent.into());
+            self
+        }
     };
 }
 

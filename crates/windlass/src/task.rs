@@ -64,6 +64,13 @@ impl TaskCx {
         self.attempt.job.epoch.0
     }
 
+    /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
+    /// Jobs that the task submits are part of it without being told, unless they are submitted from a spawned task:
+    /// then pass it to [`Submit::trace`](crate::Submit::trace).
+    pub fn traceparent(&self) -> Option<String> {
+        self.attempt.traceparent()
+    }
+
     /// Whether the worker is stopping and has waited long enough: end soon, or the attempt is given up and runs again
     /// elsewhere.
     pub fn is_cancelled(&self) -> bool {

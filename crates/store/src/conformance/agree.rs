@@ -260,6 +260,7 @@ impl Pair {
                 spent: Vec::new(),
                 deaths: 0,
                 key: job.key.clone(),
+                due_at: self.now,
                 deadline_at: job.deadline_at,
                 settings: job.settings.clone(),
                 input: job.input.clone(),

@@ -1,6 +1,8 @@
 //! Taking ready jobs: order, limits, repeats, and who may not.
 
-use windlass_model::{ClaimNo, Epoch, NewJob, Retry, Rev, Settings, State, Verdict, WorkerId};
+use windlass_model::{
+    ClaimNo, Epoch, NewJob, Retry, Rev, Settings, State, Verdict, WorkerId, trace::EXAMPLE as TRACE,
+};
 
 use super::kit::*;
 use crate::{Ask, Error};
@@ -85,7 +87,12 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
     let mut new = job(1);
     new.key = Some("k".into());
     new.deadline_at = Some(t(900));
-    new.settings = Settings { retry: Some(Retry::never()), timeout: Some(secs(2)), ..Settings::default() };
+    new.settings = Settings {
+        retry: Some(Retry::never()),
+        timeout: Some(secs(2)),
+        trace: Some(TRACE.into()),
+        ..Settings::default()
+    };
     new.input.codec = 3;
     submit(&store, &[new.clone()]).await;
     let first = claim_one(&store, 0, worker, 1).await;
@@ -95,11 +102,11 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
         (new.key, new.deadline_at, new.settings)
     );
     assert_eq!((first.epoch, first.rev, first.attempts, first.deaths), (Epoch(0), Rev(0), 0, 0));
-    assert!(first.spent.is_empty());
+    assert_eq!((first.due_at, first.spent.len()), (t(0), 0));
     commit(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
     assert_eq!((second.epoch, second.rev, second.attempts), (Epoch(1), Rev(1), 1));
-    assert_eq!(second.spent, [0, 2]);
+    assert_eq!((second.due_at, second.spent), (t(1), vec![0, 2]));
     reap(&store, 2, worker).await;
     let next = super::kit::worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(next, 1)).await;

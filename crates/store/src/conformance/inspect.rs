@@ -1,9 +1,9 @@
 //! Reads for people: filters, pages, counts.
 
-use windlass_model::{Failure, NewJob, Reason, State, Time, When};
+use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
-use crate::{Census, Ended, Filter, NewWorker, SchemaState};
+use crate::{Backlog, Census, Ended, Filter, NewWorker, SchemaState};
 
 /// Twelve jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
 /// `aside`; the first of each pair is tagged `first`.
@@ -111,6 +111,32 @@ pub async fn the_census_adds_up_and_is_capped(store: Handle) {
     capped.sort();
     expected.iter_mut().for_each(|count| count.jobs = count.jobs.min(10));
     assert_eq!(capped, expected);
+}
+
+pub async fn the_backlog_says_what_waits_and_since_when(store: Handle) {
+    two_in_each_state(&store).await;
+    let backlog = async |cap| store.inspect().backlog(cap).await.expect("backlog");
+    let of = |queue: &str, ready: u64| Backlog {
+        queue: queue.into(),
+        ready,
+        scheduled: 1,
+        running: 1,
+        oldest_at: Some(t(0)),
+    };
+    assert_eq!(backlog(100).await, [of("aside", 1), of(QUEUE, 1)]);
+    // What is more urgent is first in line, and its age is told; other kinds have a first of their own.
+    let urgent = NewJob { priority: -100, ..job(100) };
+    let newer = NewJob { kind: kind(KIND, 2), ..job(101) };
+    store.submit(at(7), &[urgent], None).await.expect("submit");
+    let first = |seconds| Backlog { oldest_at: Some(t(seconds)), ..of(QUEUE, 2) };
+    assert_eq!(backlog(100).await[1], first(7));
+    store.submit(at(5), &[newer], None).await.expect("submit");
+    assert_eq!(backlog(100).await[1], Backlog { ready: 3, ..first(5) });
+    // Suspects wait too.
+    reap(&store, 8, WorkerId(1)).await;
+    assert_eq!(backlog(100).await[1], Backlog { ready: 4, running: 0, ..first(0) });
+    submit(&store, &jobs(200, 30)).await;
+    assert_eq!(backlog(10).await[1].ready, 10);
 }
 
 pub async fn workers_are_shown(store: Handle) {

@@ -147,6 +147,7 @@ macro_rules! conformance {
                 every_filter_selects
                 pages_are_keyset_pages_newest_first
                 the_census_adds_up_and_is_capped
+                the_backlog_says_what_waits_and_since_when
                 workers_are_shown
                 the_end_is_told
                 unknown_jobs_are_none

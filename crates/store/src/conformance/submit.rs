@@ -1,6 +1,8 @@
 //! Putting jobs in: what is new, what was there, what waits, what is born claimed.
 
-use windlass_model::{Epoch, NewJob, Retry, Rev, State, Submitted, Time, When, WorkerId, limits};
+use windlass_model::{
+    Epoch, NewJob, Retry, Rev, State, Submitted, Time, When, WorkerId, limits, trace::EXAMPLE as TRACE,
+};
 
 use super::kit::*;
 
@@ -21,6 +23,7 @@ pub async fn a_new_job_is_ready_and_all_of_it_is_kept(store: Handle) {
     new.options = Some(r#"{"b": 1, "a": [null]}"#.into());
     new.settings.retry = Some(Retry::times(4).on("busy", 2));
     new.settings.timeout = Some(secs(9));
+    new.settings.trace = Some(TRACE.into());
     assert_eq!(put(&store, &[new.clone()]).await, [NEW]);
     let kept = view(&store, id(1)).await;
     assert_eq!(kept.summary.state, State::Ready);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    AuditFilter, Census, Filter, Holds, Job, LimitView, QueueView, RateHold, SchemaState, SerialHold,
-    SerialView, Summary, Told, WorkerView,
+    AuditFilter, Backlog, Census, Filter, Holds, Job, LimitView, QueueView, RateHold, SchemaState,
+    SerialHold, SerialView, Summary, Told, WorkerView,
 };
 
 impl Inner {
@@ -70,6 +70,28 @@ impl Inner {
             *count = (*count + 1).min(cap);
         }
         counts.into_iter().map(|((queue, kind, state), jobs)| Census { queue, kind, state, jobs }).collect()
+    }
+
+    fn backlog(&self, cap: u64) -> Vec<Backlog> {
+        let mut queues: BTreeMap<String, Backlog> = BTreeMap::new();
+        for (id, row) in self.jobs.iter().filter(|(_, row)| row.ended.is_none()) {
+            let queue = queues.entry(row.new.queue.clone()).or_default();
+            let count = match self.state(*id) {
+                State::Ready => &mut queue.ready,
+                State::Scheduled => &mut queue.scheduled,
+                _ => &mut queue.running,
+            };
+            *count = (*count + 1).min(cap);
+        }
+        let mut last = None;
+        for (lane, _, id) in &self.ready {
+            // The first of each lane.
+            if last.replace(lane) != Some(lane) {
+                let (due_at, queue) = (self.jobs[id].due_at, queues.entry(lane.0.clone()).or_default());
+                queue.oldest_at = Some(queue.oldest_at.map_or(due_at, |at| at.min(due_at)));
+            }
+        }
+        queues.into_iter().map(|(queue, backlog)| Backlog { queue, ..backlog }).collect()
     }
 
     fn workers(&self) -> Vec<WorkerView> {
@@ -191,6 +213,10 @@ impl Inspect for Memory {
 
     fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
         self.run(None, |inner, _| Ok(inner.census(cap)))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        self.run(None, |inner, _| Ok(inner.backlog(cap)))
     }
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {

@@ -181,6 +181,7 @@ impl Inner {
             spent: row.spent.clone(),
             deaths: row.deaths,
             key: row.new.key.clone(),
+            due_at: row.due_at,
             deadline_at: row.new.deadline_at,
             settings: row.new.settings.clone(),
             input: row.new.input.clone(),

@@ -53,7 +53,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));
-    let (newest, dry) = (first.get::<_, Option<i32>>(19), dry(first.get(20))?);
+    let (newest, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
     if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
@@ -138,6 +138,7 @@ fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
         attempts: row.get::<_, i32>(8) as u32,
         deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
+        due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),
         spent: pick::spent(row.get(12)),
         settings: pick::settings(row.get(13)),

@@ -7,8 +7,8 @@ use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId};
 
 use super::{Postgres, SPAN, migrate};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Census, Ended, Error, Filter, Fut, Holds, Inspect, Job, LimitView,
-    QueueView, SchemaState, SerialView, Summary, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Fut, Holds, Inspect, Job,
+    LimitView, QueueView, SchemaState, SerialView, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -124,6 +124,15 @@ impl Postgres {
             rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
         pick::census(counts, cap, |lane| self.lane(lane))
     }
+
+    async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
+        let conn = self.conn().await?;
+        let cap_rows = i64::try_from(cap).unwrap_or(i64::MAX);
+        let rows = conn.query(include_str!("sql/inspect_backlog.sql"), &[&cap_rows]).await?;
+        self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
+        let count = |row: &Row| (row.get(0), row.get(1), row.get::<_, i64>(2) as u64, row.get(3));
+        pick::backlog(rows.iter().map(count), cap, |lane| self.lane(lane))
+    }
 }
 
 impl Inspect for Postgres {
@@ -151,6 +160,10 @@ impl Inspect for Postgres {
 
     fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
         Box::pin(self.count_jobs(cap))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        Box::pin(self.read_backlog(cap))
     }
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {

@@ -64,7 +64,7 @@ fn repeated(tx: &Tx<'_>, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
         let found = tx.one(include_str!("sql/claim_job.sql"), params![id.as_bytes(), epoch.0], |row| {
-            Ok((read(row)?, row.get::<_, i32>(12)?))
+            Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
             jobs.push(raw.claimed(&tx.store.lane(tx, lane)?.kind)?);
@@ -134,6 +134,7 @@ struct Raw {
     attempts: u32,
     deaths: u16,
     key: Option<String>,
+    due_at: i64,
     deadline_at: Option<i64>,
     spent: Option<String>,
     settings: Option<String>,
@@ -148,6 +149,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
         attempts: row.get(3)?,
         deaths: row.get(4)?,
         key: row.get(5)?,
+        due_at: row.get(12)?,
         deadline_at: row.get(6)?,
         spent: row.get(7)?,
         settings: row.get(8)?,
@@ -166,6 +168,7 @@ impl Raw {
             spent: pick::spent(self.spent.as_deref()),
             deaths: self.deaths,
             key: self.key,
+            due_at: Time(self.due_at),
             deadline_at: self.deadline_at.map(Time),
             settings: pick::settings(self.settings.as_deref()),
             input: self.input,

@@ -7,7 +7,7 @@ use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId, rank::AG
 
 use super::{Sqlite, Tx, job_id, migrate, unpack};
 use crate::{
-    Attempt, Census, Ended, Error, Filter, Fut, Inspect, Job, SchemaState, Summary, WorkerView,
+    Attempt, Backlog, Census, Ended, Error, Filter, Fut, Inspect, Job, SchemaState, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -156,6 +156,29 @@ fn census(tx: &Tx<'_>, cap: u64) -> Result<Vec<Census>, Error> {
     pick::census(counts, cap, |lane| tx.store.lane(tx, lane))
 }
 
+fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
+    let mut statement = tx.prepare(include_str!("sql/inspect_backlog.sql"))?;
+    let mut rows = statement.query([i64::try_from(cap).unwrap_or(i64::MAX)])?;
+    let mut counts = Vec::new();
+    while let Some(row) = rows.next()? {
+        counts.push((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)? as u64, row.get(3)?));
+    }
+    let mut claims = tx.prepare(include_str!("sql/inspect_claim.sql"))?;
+    let mut rows = claims.query([])?;
+    let mut left = usize::try_from(cap).unwrap_or(usize::MAX);
+    while left > 0
+        && let Some(row) = rows.next()?
+    {
+        for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
+            left -= 1;
+            let sql = include_str!("sql/inspect_running.sql");
+            let lane = tx.one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
+            counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
+        }
+    }
+    pick::backlog(counts, cap, |lane| tx.store.lane(tx, lane))
+}
+
 fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
     let mut statement = tx.prepare(include_str!("sql/inspect_workers.sql"))?;
     let rows = statement.query_map([], |row| {
@@ -187,6 +210,10 @@ impl Inspect for Sqlite {
 
     fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
         Box::pin(std::future::ready(self.read(|tx| census(tx, cap))))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        Box::pin(std::future::ready(self.read(|tx| backlog(tx, cap))))
     }
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {

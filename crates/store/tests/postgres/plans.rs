@@ -81,6 +81,22 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
             assert!(pages < 2_500, "{name}: a claim of 100 touched {pages} pages");
         }
     }
+    a_look_at_the_backlog_costs_its_cap(&client).await;
+}
+
+async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
+    let sql = include_str!("../../src/postgres/sql/inspect_backlog.sql");
+    client.batch_execute(&format!("prepare backlog (int8) as {sql}")).await.expect("prepared");
+    let explained = client.query_one("explain (analyze, format json) execute backlog (500)", &[]).await;
+    let plan: serde_json::Value = explained.expect("explained").get(0);
+    let mut all = Vec::new();
+    nodes(&plan[0]["Plan"], &mut all);
+    for node in all.iter().filter(|node| node["Relation Name"].is_string()) {
+        let rows =
+            |what: &str| node[what].as_f64().unwrap_or(0.0) * node["Actual Loops"].as_f64().unwrap_or(0.0);
+        let read = rows("Actual Rows") + rows("Rows Removed by Filter");
+        assert!(read <= 1_500.0, "reads {read} rows of {}: {node:#}", node["Relation Name"]);
+    }
 }
 
 #[tokio::test]

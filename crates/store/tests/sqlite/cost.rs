@@ -97,3 +97,15 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         assert!(!scans, "{name} walks a whole table:\n{plan}");
     }
 }
+
+#[tokio::test]
+async fn a_look_at_the_backlog_walks_keys_and_no_ended_jobs() {
+    let (_folder, path) = path();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    submit(&store, &jobs(0, 1_000)).await;
+    let conn = Connection::open(&path).expect("open");
+    for (name, sql) in sql!["inspect_backlog", "inspect_running"] {
+        let plan = plan(&conn, sql);
+        assert!(!plan.contains("SCAN j") && !plan.contains("SCAN r"), "{name} walks a whole table:\n{plan}");
+    }
+}

@@ -3,4 +3,6 @@
 mod codec;
 mod common;
 mod outage;
+mod spans;
+mod telemetry;
 mod work;

@@ -35,7 +35,7 @@ with clock as materialized (
     delete from ready where ctid = any (array(select ctid from locked)) returning rank, job
 ), got as materialized (
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
-           j.codec, j.input
+           j.codec, j.input, j.due_at
     from taken t join jobs j on j.id = t.job
     order by t.rank, j.id
 ), recorded as (
@@ -51,5 +51,6 @@ select exists (select from me), exists (select from me where holds), exists (sel
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
-       (select now from clock), (select count(*) from heads) > (select count(*) from locked), (select max(id) from lanes), null::text
+       (select now from clock), (select count(*) from heads) > (select count(*) from locked),
+       got.due_at, (select max(id) from lanes), null::text
 from (select 1) as always left join got on true

@@ -47,7 +47,7 @@ with clock as materialized (
     delete from ready where ctid = any (array(select ctid from locked)) returning rank, job
 ), got as materialized (
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
-           j.codec, j.input
+           j.codec, j.input, j.due_at
     from taken t join jobs j on j.id = t.job
     order by t.rank, j.id
 ), recorded as (
@@ -65,7 +65,8 @@ select exists (select from me), exists (select from me where holds), exists (sel
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
-       (select now from clock), (select count(*) from fit) > (select count(*) from locked), (select max(id) from lanes),
+       (select now from clock), (select count(*) from fit) > (select count(*) from locked), got.due_at,
+       (select max(id) from lanes),
        (select json_agg(json_build_array(d.rank, d.job, d.weight, p.rate, p.per, p.burst,
                                          p.level - coalesce(bill.cost, 0), p.at))::text
         from dry d join pots p on p.id = d.bucket left join bill on bill.bucket = d.bucket)

@@ -1,0 +1,73 @@
+//! An engine as those who watch it see it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use windlass_store::Store;
+
+use crate::{Counts, Worker, lookout::Lookout, page::page, scrape::Server, worker::Core};
+
+/// What is seen of an engine from outside: the numbers of the worker that started last, and the store.
+pub struct Telemetry {
+    store: Arc<dyn Store>,
+    lookout: Lookout,
+    /// The worker that started last; its numbers stay when it has stopped.
+    core: Mutex<Option<Arc<Core>>>,
+    /// They end with this.
+    servers: Mutex<Vec<Server>>,
+}
+
+impl Telemetry {
+    /// No worker yet.
+    pub fn new(store: Arc<dyn Store>) -> Arc<Telemetry> {
+        let lookout = Lookout::new(Arc::clone(&store));
+        Arc::new(Telemetry { store, lookout, core: Mutex::default(), servers: Mutex::default() })
+    }
+
+    /// From now on, the numbers are those of this worker.
+    pub fn attach(&self, worker: &Worker) {
+        *self.lock() = Some(worker.core());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Core>>> {
+        self.core.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What the worker has done.
+    pub fn counts(&self) -> Counts {
+        self.lock().as_ref().map(|core| core.stats.counts()).unwrap_or_default()
+    }
+
+    /// Whether a worker works and its lease is known to hold.
+    pub fn is_healthy(&self) -> bool {
+        self.lock().as_ref().is_some_and(|core| core.is_healthy())
+    }
+
+    /// All metrics, in the text format of Prometheus. A store that does not answer is waited for two seconds, and
+    /// what it would have told is left out.
+    pub async fn metrics(&self) -> String {
+        self.page(&self.lookout).await
+    }
+
+    /// Serves `/metrics` and `/healthz` at `addr` (`HOST:PORT`) for as long as anybody holds this. Answers where that
+    /// is: port 0 takes any that is free.
+    pub fn serve(self: &Arc<Self>, addr: &str) -> io::Result<SocketAddr> {
+        let (server, bound) = Server::start(addr, self)?;
+        self.servers.lock().unwrap_or_else(|e| e.into_inner()).push(server);
+        Ok(bound)
+    }
+
+    /// One more way to look at the store.
+    pub(crate) fn lookout(&self) -> Lookout {
+        Lookout::new(Arc::clone(&self.store))
+    }
+
+    pub(crate) async fn page(&self, lookout: &Lookout) -> String {
+        let core = self.lock().clone();
+        let view = lookout.view().await;
+        page(core.as_deref(), view.as_deref())
+    }
+}
