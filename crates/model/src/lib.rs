@@ -15,6 +15,7 @@
 //! - [`unique`], [`serial`], [`rate`]: what keeps a job out, or back
 //! - [`crash`]: what becomes of a job whose worker died under it
 //! - [`calendar`]: when the ticks of a schedule are, and what becomes of missed ones
+//! - [`schedule`]: what is submitted by the calendar
 //! - [`limits`]: how large things may be and which names are taken
 //! - [`trace`]: the trace that a job is part of
 //! - [`time`]: moments and spans
@@ -29,6 +30,7 @@ pub mod limits;
 pub mod rank;
 pub mod rate;
 pub mod retry;
+pub mod schedule;
 pub mod serial;
 pub mod state;
 pub mod time;
@@ -43,6 +45,7 @@ pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
 pub use limits::{Invalid, Limits};
 pub use rate::{Charge, Limit};
 pub use retry::Retry;
+pub use schedule::Schedule;
 pub use serial::Serial;
 pub use state::{Event, State};
 pub use time::Time;

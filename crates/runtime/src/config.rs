@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::crash;
+use windlass_model::{State, crash};
 
 use crate::Env;
 
@@ -24,8 +24,44 @@ pub struct Config {
     pub crashes: u16,
     /// How often an idle queue is looked into though nothing said that it changed.
     pub safety: Duration,
+    /// How long ended jobs are kept.
+    pub retention: Retention,
     /// The outside world.
     pub env: Env,
+}
+
+/// How long ended jobs are kept, by how they ended; `None` is for good.
+///
+/// A job's key is free again once it is pruned. What a parent has not finished with and what still has its unique name
+/// is kept longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// Those that are done.
+    pub done: Option<Duration>,
+    /// Those that failed.
+    pub failed: Option<Duration>,
+    /// Those that were cancelled.
+    pub cancelled: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        // Long enough for last month's accounts; failures, which someone may want to retry, for a quarter.
+        Retention { done: days(30), failed: days(90), cancelled: days(30) }
+    }
+}
+
+impl Retention {
+    /// Keeps everything.
+    pub const FOREVER: Retention = Retention { done: None, failed: None, cancelled: None };
+
+    /// The states with the time they are kept.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (State, Duration)> {
+        let all =
+            [(State::Done, self.done), (State::Failed, self.failed), (State::Cancelled, self.cancelled)];
+        all.into_iter().filter_map(|(state, kept)| Some((state, kept?)))
+    }
 }
 
 impl Default for Config {
@@ -37,6 +73,7 @@ impl Default for Config {
             drain: Duration::from_secs(30),
             crashes: crash::DEFAULT_CRASHES,
             safety: Duration::from_secs(120),
+            retention: Retention::default(),
             env: Env::default(),
         }
     }

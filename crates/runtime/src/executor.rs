@@ -33,7 +33,7 @@ pub(crate) struct Watch {
 
 #[derive(Default)]
 enum State {
-    /// Nothing that has a time limit.
+    /// Nothing.
     #[default]
     Idle,
     Running(Watched),
@@ -44,7 +44,8 @@ enum State {
 struct Watched {
     attempt: Arc<Attempt>,
     number: ClaimNo,
-    ends_by: Instant,
+    /// `None` for as long as it likes.
+    ends_by: Option<Instant>,
 }
 
 /// An attempt that was given up, until what follows from it is committed.
@@ -104,8 +105,8 @@ impl Core {
         // Whichever comes first ends the attempt: its time limit, or the job's deadline.
         let expiring = left.is_some_and(|left| limit.is_none_or(|limit| left <= limit));
         let limit = if expiring { left } else { limit };
-        let cancelled = self.cancelled();
-        let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled });
+        let (cancelled, told) = (self.cancelled(), Arc::default());
+        let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled, told });
         if expiring && limit.is_some_and(|left| left.is_zero()) {
             return Some(change(&attempt, expired(&attempt)));
         }
@@ -117,6 +118,8 @@ impl Core {
             biased;
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
             _ = aborted.changed() => None,
+            // Ended from outside: what it would have returned is not waited for.
+            () = attempt.told.over() => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
         };
         if !watch.ended() {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
@@ -129,7 +132,11 @@ impl Core {
             Ok(Err(())) => Err(timed_out(limit)),
             Err(panic) => Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)),
         };
-        let outcome = outcome.unwrap_or_else(|failure| self.decide(&attempt.job, handler.policy(), failure));
+        let outcome = outcome.unwrap_or_else(|failure| match attempt.told.by() {
+            // Whatever it says: it is not tried again.
+            Some(by) => Outcome::Cancelled(by.failure()),
+            None => self.decide(&attempt.job, handler.policy(), failure),
+        });
         Some(change(&attempt, outcome))
     }
 
@@ -153,6 +160,11 @@ impl Core {
             Decision::Fail(reason) => Outcome::Failed { reason, failure },
             Decision::Cancel => Outcome::Cancelled(failure),
         }
+    }
+
+    /// The attempts that run here.
+    pub(crate) fn attempts(&self) -> Vec<Arc<Attempt>> {
+        self.pools.iter().flat_map(|pool| pool.watches()).filter_map(|watch| watch.attempt()).collect()
     }
 
     /// Gives up attempts that block their thread past their timeout: what follows is committed from here, their own
@@ -200,9 +212,15 @@ impl Watch {
     }
 
     fn set(&self, attempt: &Arc<Attempt>, number: ClaimNo, limit: Option<Duration>) {
-        let Some(limit) = limit else { return };
-        let Some(ends_by) = Instant::now().checked_add(limit.saturating_add(GRACE)) else { return };
+        let ends_by = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(GRACE)));
         *self.lock() = State::Running(Watched { attempt: Arc::clone(attempt), number, ends_by });
+    }
+
+    fn attempt(&self) -> Option<Arc<Attempt>> {
+        match &*self.lock() {
+            State::Running(watched) => Some(Arc::clone(&watched.attempt)),
+            _ => None,
+        }
     }
 
     /// Notes that the attempt has ended; `false` if it was given up before.
@@ -219,7 +237,7 @@ impl Watch {
     fn give_up(&self) -> Option<Watched> {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::GivenUp) {
-            State::Running(watched) if watched.ends_by < Instant::now() => Some(watched),
+            State::Running(watched) if watched.ends_by.is_some_and(|at| at < Instant::now()) => Some(watched),
             other => {
                 *state = other;
                 None
@@ -245,8 +263,8 @@ fn expired(attempt: &Attempt) -> Outcome {
 fn change(attempt: &Attempt, outcome: Outcome) -> Change {
     let job = &attempt.job;
     let (worker, started_at) = (attempt.worker, attempt.started_at);
-    let deadline_at = job.deadline_at;
-    Change { job: job.id, epoch: job.epoch, rev: job.rev, worker, started_at, deadline_at, outcome }
+    let (deadline_at, tied) = (job.deadline_at, job.settings.ties());
+    Change { job: job.id, epoch: job.epoch, rev: job.rev, worker, started_at, deadline_at, tied, outcome }
 }
 
 fn timed_out(limit: Option<Duration>) -> Failure {

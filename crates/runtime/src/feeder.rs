@@ -26,6 +26,7 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
             None => tokio::select! {
                 () = feed => {}
                 () = tokio::time::sleep(HOARD), if pool.waits() => core.release(pool.surplus()).await,
+                () = until(pool.refill()) => pool.wake(),
                 _ = safety.tick() => pool.wake(),
                 () = core.stopping() => return,
             },
@@ -33,6 +34,16 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
         if core.is_stopping() {
             return;
         }
+    }
+}
+
+/// Further away than this is looked for at the safety interval.
+const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -46,7 +57,8 @@ pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) 
         if !jobs.is_empty() {
             core.gatekeeper.active();
         }
-        pool.set_more(haul.more);
+        let refill = haul.refill_at.map(|at| Instant::now() + at.since(haul.now).min(FAR));
+        pool.set_more(haul.more, refill);
         pool.accept(core, jobs);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_store::TIMER_GATE;
+use windlass_store::{ORDER_GATE, TIMER_GATE};
 
 use crate::{metrics::Verb, worker::Core};
 
@@ -35,6 +35,7 @@ impl Gatekeeper {
 pub(crate) async fn run(core: Arc<Core>) {
     let mut queues: Vec<String> = core.pools.iter().map(|pool| pool.queue.clone()).collect();
     queues.push(TIMER_GATE.to_owned());
+    queues.push(ORDER_GATE.to_owned());
     let shortest = core.pools.iter().map(|pool| pool.config.poll).min().unwrap_or(Duration::from_millis(100));
     let longest = core.pools.iter().map(|pool| pool.config.max_poll).min().unwrap_or(Duration::from_secs(2));
     let mut last: Option<Vec<u64>> = None;
@@ -73,6 +74,9 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
     }
     if moved(core.pools.len()) {
         core.timekeeper.look();
+    }
+    if moved(core.pools.len() + 1) {
+        core.orders.notify_one();
     }
     let changed = last.as_ref() != Some(&now);
     *last = Some(now);

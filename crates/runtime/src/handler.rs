@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Durat
 use tokio::sync::watch;
 use windlass_model::{Claimed, Failure, KindVersion, Payload, Retry, Time, WorkerId};
 
-use crate::trace;
+use crate::{orders::Told, trace};
 
 /// One try at a job, as its handler sees it.
 #[derive(Clone)]
@@ -17,12 +17,14 @@ pub struct Attempt {
     /// When it started, by the worker's clock.
     pub started_at: Time,
     pub(crate) cancelled: watch::Receiver<bool>,
+    pub(crate) told: Arc<Told>,
 }
 
 impl Attempt {
-    /// Whether the attempt should end: the worker is stopping and its patience is over, or it lost its lease.
+    /// Whether the attempt should end: someone cancelled the job, the worker is stopping and its patience is over, or
+    /// it lost its lease.
     pub fn is_cancelled(&self) -> bool {
-        *self.cancelled.borrow()
+        self.told.is_told() || *self.cancelled.borrow()
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be passed on.
@@ -33,8 +35,11 @@ impl Attempt {
     /// Returns when the attempt should end.
     pub async fn cancelled(&self) {
         let mut cancelled = self.cancelled.clone();
-        // The sender lives as long as the worker; if it is gone, so is the reason to go on.
-        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+        tokio::select! {
+            // The sender lives as long as the worker; if it is gone, so is the reason to go on.
+            _ = cancelled.wait_for(|cancelled| *cancelled) => {}
+            () = self.told.told() => {}
+        }
     }
 }
 

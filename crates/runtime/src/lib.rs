@@ -4,7 +4,8 @@
 //! [`pool`](Pool) runs it in the executor, which turns whatever happens (a value, an error, a panic, a timeout)
 //! into an outcome; the committer writes the outcomes of all slots together. Beside them, the renewer keeps the
 //! worker's lease on a thread of its own and reaps the jobs of lost workers, the timekeeper fires due timers,
-//! and the gatekeeper looks whether an idle queue has changed. Who watches sees each attempt in a span (`trace`) and
+//! the gatekeeper looks whether an idle queue has changed, orders reach the attempts they are for, and the pruner deletes
+//! what has been kept long enough. Who watches sees each attempt in a span (`trace`) and
 //! the numbers of all loops on a page (`metrics`, `page`, `scrape`).
 //!
 //! What always holds:
@@ -26,10 +27,12 @@ mod histogram;
 mod ledger;
 mod lookout;
 mod metrics;
+mod orders;
 #[cfg(feature = "otel")]
 mod otel;
 mod page;
 mod pool;
+mod pruner;
 mod renewer;
 mod retrying;
 mod scrape;
@@ -42,7 +45,7 @@ mod trace;
 mod waiters;
 mod worker;
 
-pub use config::{Config, Pool};
+pub use config::{Config, Pool, Retention};
 pub use env::Env;
 pub use handler::{Attempt, Handler, Policy, Registry, Running};
 pub use stats::{Counts, Stats};

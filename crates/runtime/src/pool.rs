@@ -54,6 +54,8 @@ struct State {
     more: bool,
     /// Whether something said that the queue changed.
     look: bool,
+    /// When there is something in a bucket again for jobs that wait for it.
+    refill: Option<Instant>,
     open: bool,
     finished: u64,
     rate: Rate,
@@ -83,6 +85,7 @@ impl QueuePool {
             reserved: 0,
             more: false,
             look: true,
+            refill: None,
             open: true,
             finished: 0,
             rate: Rate { per_second: 0.0, since: Instant::now(), finished: 0 },
@@ -118,12 +121,19 @@ impl QueuePool {
             return None;
         }
         state.look = false;
+        state.refill = None;
         Some(demand)
     }
 
-    /// Notes whether the last claim said that there may be more.
-    pub(crate) fn set_more(&self, more: bool) {
-        self.lock().more = more;
+    /// Notes whether the last claim said that there may be more, and when there will be for a rate limit.
+    pub(crate) fn set_more(&self, more: bool, refill: Option<Instant>) {
+        let mut state = self.lock();
+        (state.more, state.refill) = (more, refill);
+    }
+
+    /// When to look again for jobs that wait for a rate limit.
+    pub(crate) fn refill(&self) -> Option<Instant> {
+        self.lock().refill
     }
 
     /// Takes claimed jobs, and starts slots for them.

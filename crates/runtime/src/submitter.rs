@@ -70,6 +70,16 @@ impl Submitter {
         self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade()
     }
 
+    /// Has this process's worker look whether there is something to do.
+    pub fn look(&self) {
+        let core = self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
+        if let Some(core) = core {
+            core.pools.iter().for_each(|pool| pool.wake());
+            core.timekeeper.look();
+            core.orders.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -214,6 +224,7 @@ fn reserve(core: &Core, item: &Item) -> bool {
     let [job] = item.jobs.as_slice() else { return false };
     // A deadline is judged by the store's clock, which only a claim tells.
     job.when == When::Now
+        && !job.is_special()
         && job.deadline_at.is_none()
         && !core.is_stopping()
         && core.lease_holds()
@@ -260,7 +271,8 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
 /// Tells the loops here of jobs that were put in.
 fn wake(core: Option<&Core>, jobs: &[NewJob], answers: &[Submitted]) {
     let Some(core) = core else { return };
-    let new = jobs.iter().zip(answers).filter(|(_, answer)| matches!(answer, Submitted::New { .. }));
+    let is_new = |answer: &Submitted| matches!(answer, Submitted::New { .. } | Submitted::Replaced { .. });
+    let new = jobs.iter().zip(answers).filter(|(_, answer)| is_new(answer));
     new.for_each(|(job, _)| wake_one(core, job));
 }
 

@@ -46,6 +46,7 @@ impl Timekeeper {
 pub(crate) async fn run(core: Arc<Core>) {
     core.timekeeper.look();
     let mut backoff = Backoff::new("firing timers");
+    let mut swept = Instant::now();
     loop {
         let changed = core.timekeeper.changed.notified();
         let safety = Instant::now() + core.config.safety;
@@ -59,9 +60,25 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
         }
         tick(&core, &mut backoff).await;
+        if swept.elapsed() >= core.config.safety {
+            swept = Instant::now();
+            sweep(&core).await;
+        }
         if core.is_stopping() {
             return;
         }
+    }
+}
+
+/// Hands over slots of serial keys that were left free. There should be none.
+async fn sweep(core: &Core) {
+    match core.store.sweep(None).await {
+        Ok(0) => {}
+        Ok(entered) => {
+            tracing::warn!(entered, "jobs waited for slots that were free; they have them now");
+            core.pools.iter().for_each(|pool| pool.wake());
+        }
+        Err(error) => tracing::debug!(%error, "serial keys could not be looked after; they are next time"),
     }
 }
 
@@ -71,12 +88,15 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
     match core.store.due(None, BATCH).await {
         Ok(due) => {
             backoff.reset();
-            if due.woken > 0 {
+            if due.woken + due.admitted + due.fired > 0 {
                 core.pools.iter().for_each(|pool| pool.wake());
+            }
+            if due.admitted == BATCH {
+                core.timekeeper.look();
             }
             if let Some(at) = due.next_at {
                 // Nothing fired though something is due: another process is at it. Look again, but not at once.
-                let idle = due.woken + due.expired == 0;
+                let idle = due.woken + due.expired + due.cancelled + due.fired == 0;
                 core.timekeeper.set(at.since(due.now).max(if idle { AGAIN } else { Duration::ZERO }));
             }
         }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, WorkerId};
-use windlass_store::{Ended, Error, IdSource, NewWorker, Store};
+use windlass_store::{Ended, Error, IdSource, NewWorker, Serves, Store};
 
 use crate::{
     Config, Pool, Registry, Stats, Submitter, Waiters,
@@ -21,8 +21,9 @@ use crate::{
     gatekeeper::{self, Gatekeeper},
     ledger::Ledger,
     metrics::{Metrics, Verb},
+    orders,
     pool::QueuePool,
-    renewer,
+    pruner, renewer,
     retrying::Backoff,
     stats::add,
     suspects,
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
     pub(crate) suspects: Notify,
+    /// Told when there may be orders for attempts that run here.
+    pub(crate) orders: Notify,
     /// How many suspects are being run.
     pub(crate) alone: AtomicUsize,
     /// Told when the lease is to be renewed now.
@@ -136,6 +139,10 @@ impl Core {
 
     /// What follows from a committed change: who waits is told, timers and feeders here are moved.
     pub(crate) fn committed(&self, change: Change, pool: &Arc<QueuePool>) {
+        if change.tied {
+            // A slot of its serial key may have been handed over, to a job of whichever queue.
+            self.pools.iter().for_each(|pool| pool.wake());
+        }
         match change.outcome {
             Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
@@ -191,8 +198,18 @@ impl Core {
             });
             let path = beacon.as_ref().map(|beacon| beacon.path().display().to_string());
             let started = Instant::now();
-            let new =
-                NewWorker { id, name: self.config.name.clone(), beacon: path, lease: self.config.lease };
+            let serves = |pool: &Arc<QueuePool>| Serves {
+                queue: pool.queue.clone(),
+                slots: pool.config.slots,
+                kinds: pool.kinds.to_vec(),
+            };
+            let new = NewWorker {
+                id,
+                name: self.config.name.clone(),
+                beacon: path,
+                lease: self.config.lease,
+                serves: self.pools.iter().map(serves).collect(),
+            };
             if store.enlist(None, &new).await? {
                 *self.beacon.lock().unwrap_or_else(|e| e.into_inner()) = beacon;
                 self.id.store(id.0, Ordering::Release);
@@ -263,6 +280,7 @@ impl Worker {
             metrics,
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
+            orders: Notify::new(),
             alone: AtomicUsize::new(0),
             renew: Notify::new(),
             renewed: Notify::new(),
@@ -289,6 +307,8 @@ impl Worker {
         tasks.push(tokio::spawn(gatekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(orders::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(pruner::run(Arc::clone(&core))));
         let renewer =
             renewer::spawn(Arc::clone(&core)).map_err(|e| Error::Fault(format!("no thread: {e}")))?;
         submitter.attach(&core);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{Failure, JobId, Limit, Time, failure::class};
+use windlass_model::{Failure, JobId, Limit, Schedule, Time, failure::class};
 
 use crate::{Fut, Now};
 
@@ -78,7 +78,7 @@ impl Act {
 }
 
 /// A rule that holds for many jobs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Rule {
     /// Claim nothing from a queue until it is resumed.
     PauseQueue(String),
@@ -95,6 +95,16 @@ pub enum Rule {
         /// How many.
         slots: u32,
     },
+    /// Make or change a schedule. Its ticks are those after now, unless only other things than its calendar changed.
+    Schedule(Box<Schedule>),
+    /// Forget a schedule; its jobs stay.
+    DropSchedule(String),
+    /// Let a schedule rest.
+    PauseSchedule(String),
+    /// Take that back; what would have fired meanwhile does not.
+    ResumeSchedule(String),
+    /// Submit the job of a schedule now, whatever its calendar says.
+    Trigger(String),
 }
 
 /// What came of an act.
@@ -105,6 +115,8 @@ pub enum Did {
     Done,
     /// A running job was told; it ends soon.
     Told,
+    /// This job was submitted.
+    Made(JobId),
     /// It was so already; the text says how.
     Already(String),
     /// It cannot be done; the text says why and what to do instead.
@@ -161,6 +173,20 @@ pub(crate) mod said {
         Did::Already("it was told to end before, and has not ended yet".into())
     }
 
+    pub(crate) fn still_runs(job: JobId) -> Did {
+        Did::Refused(format!(
+            "its last job {job} has not ended, and its overlap policy is skip; cancel that one first"
+        ))
+    }
+
+    pub(crate) fn overlapped() -> &'static str {
+        "the job before had not ended"
+    }
+
+    pub(crate) fn nobody_there() -> &'static str {
+        "nobody was there"
+    }
+
     pub(crate) fn cannot(verb: &str, state: State) -> Did {
         Did::Refused(match state {
             State::Failed | State::Cancelled => format!("it is {state}; retry it first to {verb} it"),
@@ -182,6 +208,10 @@ pub(crate) mod said {
 
     pub(crate) fn name_taken(id: JobId) -> Did {
         Did::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
+    }
+
+    pub(crate) fn next_tick(name: &str) -> By {
+        By::new(format!("the next tick of schedule {name}"))
     }
 
     pub(crate) fn replaced(by: JobId) -> By {

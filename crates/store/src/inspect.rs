@@ -1,7 +1,10 @@
 //! The second door: reads for people.
 
 use serde::Serialize;
-use windlass_model::{Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Settings, State, Time, WorkerId};
+use windlass_model::{
+    Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, State, Time, WorkerId,
+    calendar::Missed,
+};
 
 use crate::{Fut, SchemaState, Serves};
 
@@ -44,6 +47,15 @@ pub trait Inspect: Send + Sync {
 
     /// What was done through the third door, newest first: entries before number `before`, at most `limit`.
     fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>>;
+
+    /// All schedules, by name.
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>>;
+
+    /// What a schedule fired, newest first, at most `limit`.
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>>;
+
+    /// What a schedule missed, newest first, at most `limit` summaries.
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>>;
 
     /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
@@ -341,6 +353,43 @@ pub struct SerialView {
     pub held: u64,
     /// How many wait in line, up to 10,000.
     pub waiting: u64,
+}
+
+/// A schedule as people see it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ScheduleView {
+    /// The schedule.
+    #[serde(flatten)]
+    pub schedule: Schedule,
+    /// When it fires next, unless it is paused.
+    pub next_at: Option<Time>,
+    /// Whether it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// The job it submitted last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_job: Option<JobId>,
+}
+
+/// That a schedule submitted a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Firing {
+    /// The tick, or when it was triggered.
+    pub tick: Time,
+    /// The job.
+    pub job: JobId,
+}
+
+/// Ticks that a schedule missed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Miss {
+    /// When that was first seen.
+    pub at: Time,
+    /// The ticks.
+    #[serde(flatten)]
+    pub missed: Missed,
+    /// Why.
+    pub why: String,
 }
 
 /// Which entries of the audit log to list.

@@ -31,14 +31,17 @@ pub use control::{Act, By, Control, Did, Prune, Pruned, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Holds, Inspect, Job, LimitView, Pause,
-    QueueView, RateHold, SerialHold, SerialView, Summary, Told, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Firing, Holds, Inspect, Job, LimitView, Miss,
+    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, Summary, Told, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{
     Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Reaped, Renewal, Serves,
     Store, Sweep, TIMER_GATE,
 };
+
+pub use rusqlite;
+pub use tokio_postgres;
 
 use std::sync::Arc;
 

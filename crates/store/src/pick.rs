@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Epoch, Failure, Invalid, JobId, NewJob, Reason, Settings, State, Submitted, Time, limits::clean_message,
+    Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings, State, Submitted,
+    Time,
+    calendar::{Missed, Overlap, plan},
+    limits::clean_message,
 };
 
-use crate::{Act, Backlog, Census, Error, Prune, Rule, intern::Lane};
+use crate::{Act, Backlog, Census, Error, Prune, Rule, control::said, intern::Lane};
 
 /// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
 /// live states it is in.
@@ -227,6 +230,11 @@ pub(crate) fn rule_action(rule: &Rule) -> (String, String) {
         }
         Rule::Lift(name) => ("lift limit".into(), name.clone()),
         Rule::Slots { key, slots } => (format!("slots {slots}"), key.clone()),
+        Rule::Schedule(schedule) => (format!("schedule {}", schedule.calendar), schedule.name.clone()),
+        Rule::DropSchedule(name) => ("drop schedule".into(), name.clone()),
+        Rule::PauseSchedule(name) => ("pause schedule".into(), name.clone()),
+        Rule::ResumeSchedule(name) => ("resume schedule".into(), name.clone()),
+        Rule::Trigger(name) => ("trigger schedule".into(), name.clone()),
     }
 }
 
@@ -251,7 +259,7 @@ pub(crate) fn check_act(act: Act) -> Result<(), Error> {
 }
 
 /// Refuses a rule that cannot be.
-pub(crate) fn check_rule(rule: &Rule) -> Result<(), Error> {
+pub(crate) fn check_rule(rule: &Rule, limits: &Limits) -> Result<(), Error> {
     use windlass_model::limits::{check_given, check_name, check_slots};
     match rule {
         Rule::PauseQueue(queue) | Rule::ResumeQueue(queue) => check_name("queue", queue)?,
@@ -261,6 +269,11 @@ pub(crate) fn check_rule(rule: &Rule) -> Result<(), Error> {
             check_given("serial key", key)?;
             check_slots(key, Some(*slots))?;
         }
+        Rule::Schedule(schedule) => schedule.check(limits)?,
+        Rule::DropSchedule(name)
+        | Rule::PauseSchedule(name)
+        | Rule::ResumeSchedule(name)
+        | Rule::Trigger(name) => check_name("schedule", name)?,
     }
     Ok(())
 }
@@ -280,4 +293,43 @@ pub(crate) fn check_prune(prune: &Prune) -> Result<(), Error> {
 /// What a worker serves, read back.
 pub(crate) fn serves(text: &str) -> Vec<crate::Serves> {
     serde_json::from_str(text).unwrap_or_default()
+}
+
+/// How many ticks of one schedule fire in one transaction.
+pub(crate) const TICKS: usize = 100;
+
+/// A schedule as it is kept, but for its input.
+pub(crate) fn schedule_text(schedule: &Schedule) -> String {
+    serde_json::to_string(schedule).expect("a schedule is plain data")
+}
+
+/// A schedule read back.
+pub(crate) fn schedule(text: &str, input: Payload) -> Result<Schedule, Error> {
+    let schedule: Schedule = serde_json::from_str(text)
+        .map_err(|error| Error::Fault(format!("a schedule cannot be read: {error}")))?;
+    Ok(Schedule { input, ..schedule })
+}
+
+/// What a schedule is to do now: which ticks fire, and what is noted as missed.
+pub(crate) struct Tick {
+    pub(crate) fire: Vec<Time>,
+    pub(crate) missed: Vec<(Missed, &'static str)>,
+    pub(crate) next_at: Option<Time>,
+}
+
+/// Decides what becomes of the due ticks of a schedule; `busy` says whether its last job has not ended.
+pub(crate) fn tick(schedule: &Schedule, next_at: Time, now: Time, busy: bool) -> Tick {
+    let plan = plan(&schedule.calendar, schedule.catch_up, next_at, now, TICKS);
+    let mut missed: Vec<(Missed, &'static str)> =
+        plan.missed.into_iter().map(|missed| (missed, said::nobody_there())).collect();
+    let mut fire = plan.fire;
+    if schedule.overlap == Overlap::Skip {
+        // The first that fires is in the way of those behind it.
+        let skipped = fire.split_off(usize::from(!busy).min(fire.len()));
+        if let (Some(from), Some(to)) = (skipped.first(), skipped.last()) {
+            let count = skipped.len() as u64;
+            missed.push((Missed { from: *from, to: *to, count, at_least: false }, said::overlapped()));
+        }
+    }
+    Tick { fire, missed, next_at: plan.next_at }
 }

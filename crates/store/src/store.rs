@@ -93,7 +93,8 @@ pub trait Store: Send + Sync + 'static {
     fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
 
     /// Fires up to `limit` due timers: scheduled jobs become ready, jobs past their deadline fail, jobs that were told
-    /// to end and did not are ended. Also puts in up to `limit` jobs that were submitted in transactions of others.
+    /// to end and did not are ended. Also puts in up to `limit` jobs that were submitted in transactions of others, and
+    /// fires schedules: a tick's job is submitted, and the schedule moved on, in one transaction.
     fn due(&self, now: Now, limit: usize) -> Fut<'_, Due>;
 
     /// Which of a worker's attempts were told to end.
@@ -279,6 +280,8 @@ pub struct Due {
     pub cancelled: usize,
     /// Jobs put in that were submitted in transactions of others.
     pub admitted: usize,
+    /// Jobs submitted by schedules.
+    pub fired: usize,
     /// When the next timer is due; in the past if the limit cut this call short.
     pub next_at: Option<Time>,
     /// The store's clock at this call.

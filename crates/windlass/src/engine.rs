@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
-use windlass_model::{JobId, KindVersion, Payload, WorkerId, limits::check_name};
+use windlass_model::{Calendar, JobId, KindVersion, Payload, WorkerId, limits::check_name};
 use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Telemetry, Waiters, Worker};
 use windlass_store::{IdSource, Inspect, Store};
 
 use crate::{
-    Codec, Error, JobError, Kind, Submit, SubmitAll, SubmitJson, Task,
+    Codec, Control, Error, JobError, Kind, Scheduling, Submit, SubmitAll, SubmitJson, Task,
     codec::{self, Codecs, coded},
     handle::output,
     task::TaskHandler,
@@ -189,6 +189,22 @@ impl Engine {
     /// Puts a job of a kind in that this program knows by name only.
     pub fn submit_json(&self, kind: &str, version: i32, input: serde_json::Value) -> SubmitJson<'_> {
         SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
+    }
+
+    /// Submits a job by the calendar; see [`Scheduling`].
+    pub fn schedule<J: Kind<M>, M>(&self, name: &str, calendar: Calendar, job: J) -> Scheduling<'_> {
+        Scheduling::new(self, name, calendar, &job)
+    }
+
+    /// Does things to jobs, queues, limits and schedules in someone's name.
+    pub fn control(&self, author: impl Into<String>) -> Control<'_> {
+        Control::new(self, author.into())
+    }
+
+    /// Has the worker of this engine look at once whether there is something to do, e.g. after a transaction of your
+    /// own that submitted jobs has committed. Others look by themselves within two seconds.
+    pub fn look(&self) {
+        self.shared.submitter.look();
     }
 
     /// Waits for a job to end, in whichever process it runs, and returns its output.

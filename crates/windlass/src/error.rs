@@ -29,6 +29,11 @@ pub enum Error {
     /// The id given with the submit belongs to another job.
     #[error("job {0} is there already with another input; leave the id out, or repeat the same input")]
     IdTaken(JobId),
+    /// Another job has the unique name, and the submit said to reject it then, or to replace what runs.
+    #[error(
+        "job {0} has this unique name; wait for it, cancel it, or submit with another answer to the conflict"
+    )]
+    Rejected(JobId),
     /// The engine was set up wrongly.
     #[error("{0}")]
     Setup(String),

@@ -28,7 +28,15 @@ impl<O: DeserializeOwned> Handle<O> {
 
     /// Whether this submit put the job in; `false` if it was there before.
     pub fn is_new(&self) -> bool {
-        matches!(self.submitted, Submitted::New { .. })
+        matches!(self.submitted, Submitted::New { .. } | Submitted::Replaced { .. })
+    }
+
+    /// The job that was cancelled because this one took its unique name.
+    pub fn replaced(&self) -> Option<JobId> {
+        match self.submitted {
+            Submitted::Replaced { id } => Some(id),
+            _ => None,
+        }
     }
 
     /// Whether the job was there before under this key, with another input. The job there is untouched.

@@ -31,30 +31,48 @@
 //! ```
 //!
 //! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
-//! [`Handle`] is what you hold of it. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in `docs/guarantees.md`.
+//! [`Handle`] is what you hold of it. [`Control`] is what people do to work that is there, and [`why`] tells them why a
+//! job is where it is. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in `docs/guarantees.md`.
 
+mod bulk;
 pub mod codec;
+mod control;
 mod engine;
 mod error;
 mod handle;
+mod schedule;
 mod submit;
 mod task;
 mod telemetry;
+pub mod why;
+mod within;
 
+pub use bulk::{Bulk, Preview, Tally, describe};
 pub use codec::Codec;
+pub use control::{Control, GRACE};
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};
 pub use handle::Handle;
+pub use schedule::Scheduling;
 pub use submit::{Put, Submit, SubmitAll, SubmitJson};
 pub use task::{AsTask, Kind, Task, TaskCx};
+pub use why::Why;
 pub use windlass_model as model;
-pub use windlass_model::{Failure, JobId, Payload, Reason, Retry, State, Time, failure::Follow};
-pub use windlass_runtime::{Attempt, Config, Counts, Env, Handler, Policy, Pool, Running};
+pub use windlass_model::{
+    Calendar, Charge, Failure, JobId, Limit, Payload, Reason, Retry, Serial, State, States, Time, Unique,
+    calendar::{CatchUp, Overlap, Unit},
+    failure::Follow,
+};
+pub use windlass_runtime::{Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running};
 pub use windlass_store as store;
+pub use windlass_store::{Act, Did};
 
 /// What most programs need.
 pub mod prelude {
-    pub use crate::{AnyError, Engine, Failure, Handle, JobError, JobId, Pool, Retry, Task, TaskCx};
+    pub use crate::{
+        AnyError, Calendar, Charge, Engine, Failure, Handle, JobError, JobId, Limit, Pool, Retry, Serial,
+        Task, TaskCx, Unique,
+    };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use windlass_model::{JobId, KindVersion, NewJob, Payload, Retry, Submitted, Time, When};
+use windlass_model::{
+    Charge, JobId, KindVersion, NewJob, Payload, Retry, Serial, Submitted, Time, Unique, When,
+};
 
 use crate::{Engine, Error, Handle, Kind};
 
@@ -27,6 +29,7 @@ struct Spec {
     tags: Vec<String>,
     options: Option<String>,
     settings: windlass_model::Settings,
+    parent: Option<JobId>,
 }
 
 impl Default for Spec {
@@ -41,6 +44,7 @@ impl Default for Spec {
             tags: Vec::new(),
             options: None,
             settings: Default::default(),
+            parent: None,
         }
     }
 }
@@ -57,6 +61,7 @@ impl Spec {
             priority: self.priority,
             when: self.when,
             deadline_at: self.deadline_at,
+            parent: self.parent,
             tags: self.tags.clone(),
             options: self.options.clone(),
             settings: self.settings.clone(),
@@ -125,6 +130,31 @@ macro_rules! settings {
             self
         }
 
+        /// Under a name that only one job of its kind may have at a time, until it ends (or as [`Unique`] says). If
+        /// another job has it, the submit answers that job and puts nothing in.
+        pub fn unique(mut self, unique: impl Into<Unique>) -> Self {
+            self.spec.settings.unique = Some(Box::new(unique.into()));
+            self
+        }
+
+        /// One after the other with all jobs of this key, first come first served; see [`Serial`] for more at once.
+        pub fn serial(mut self, serial: impl Into<Serial>) -> Self {
+            self.spec.settings.serial = Some(Box::new(serial.into()));
+            self
+        }
+
+        /// Started no faster than the named rate limit allows; see [`Charge`] for jobs that weigh more than one.
+        pub fn rate(mut self, charge: impl Into<Charge>) -> Self {
+            self.spec.settings.rate = Some(Box::new(charge.into()));
+            self
+        }
+
+        /// As a child of this job: it is not pruned before that one has ended, and can be cancelled with it.
+        pub fn parent(mut self, parent: JobId) -> Self {
+            self.spec.parent = Some(parent);
+            self
+        }
+
         /// As part of this trace, a W3C `traceparent`. What is submitted while a task runs is part of that task's
         /// trace without being told.
         pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
@@ -161,6 +191,18 @@ impl<'a, J: Kind<M>, M> Submit<'a, J, M> {
     pub fn id(mut self, id: JobId) -> Self {
         self.spec.id = Some(id);
         self
+    }
+}
+
+impl<J: Kind<M>, M> Submit<'_, J, M> {
+    /// The job as it is to be kept.
+    pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
+        let input =
+            serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source })?;
+        let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
+        let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
+        let job = self.engine.codecs().encoded(self.spec.job(id, kind, J::QUEUE, input))?;
+        Ok((self.engine.clone(), job))
     }
 }
 
@@ -209,6 +251,16 @@ impl<'a> SubmitJson<'a> {
     }
 }
 
+impl SubmitJson<'_> {
+    /// The job as it is to be kept.
+    pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
+        let home = self.engine.home(&self.kind.kind);
+        let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
+        let job = self.spec.job(id, self.kind, home, self.input.to_string().into_bytes());
+        Ok((self.engine.clone(), self.engine.codecs().encoded(job)?))
+    }
+}
+
 impl<'a> IntoFuture for SubmitJson<'a> {
     type Output = Result<Handle<serde_json::Value>, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
@@ -238,10 +290,11 @@ async fn put(
         let submitted = engine.submitter().submit(vec![job]).await?.remove(0);
         let id = match submitted {
             Submitted::Existing { id, .. } => id,
+            Submitted::Rejected { id } => return Err(Error::Rejected(id)),
             Submitted::IdTaken if spec.id.is_some() => return Err(Error::IdTaken(id)),
             // A collision of drawn ids: as good as impossible, and harmless.
             Submitted::IdTaken => continue,
-            Submitted::New { .. } | Submitted::Repeated => id,
+            Submitted::New { .. } | Submitted::Replaced { .. } | Submitted::Repeated => id,
         };
         return Ok((engine.clone(), id, submitted));
     }
@@ -268,6 +321,7 @@ pub struct SubmitAll<'a, I, J, M> {
     jobs: I,
     spec: Spec,
     key: Option<MakeKey<'a, J>>,
+    serial: Option<MakeKey<'a, J>>,
     marker: PhantomData<fn() -> M>,
 }
 
@@ -277,10 +331,16 @@ where
     J: Kind<M>,
 {
     pub(crate) fn new(engine: &'a Engine, jobs: I) -> SubmitAll<'a, I, J, M> {
-        SubmitAll { engine, jobs, spec: Spec::default(), key: None, marker: PhantomData }
+        SubmitAll { engine, jobs, spec: Spec::default(), key: None, serial: None, marker: PhantomData }
     }
 
     settings!();
+
+    /// Each under a serial key of its own, made from it.
+    pub fn serial_by(mut self, key: impl Fn(&J) -> String + Send + 'a) -> Self {
+        self.serial = Some(Box::new(key));
+        self
+    }
 
     /// Each under a name of its own, made from it.
     pub fn key(mut self, key: impl Fn(&J) -> String + Send + 'a) -> Self {
@@ -302,12 +362,15 @@ where
     /// Streams the jobs in chunks, each a transaction; the order of answers is that of the jobs. If a chunk fails, those
     /// before it are in: repeat with keys to have each once.
     fn into_future(self) -> Self::IntoFuture {
-        let SubmitAll { engine, jobs, mut spec, key, .. } = self;
+        let SubmitAll { engine, jobs, mut spec, key, serial, .. } = self;
         let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
         let encode = move |job: J| {
             let input =
                 serde_json::to_vec(&job).map_err(|source| Error::Encode { kind: J::KIND.into(), source })?;
             spec.key = key.as_ref().map(|key| key(&job));
+            if let Some(serial) = &serial {
+                spec.settings.serial = Some(Box::new(Serial::new(serial(&job))));
+            }
             engine.codecs().encoded(spec.job(engine.new_id(), kind.clone(), J::QUEUE, input))
         };
         let mut jobs = jobs.into_iter().map(encode);
@@ -331,7 +394,8 @@ where
 
 fn put_of(id: JobId, submitted: Submitted) -> Put {
     match submitted {
-        Submitted::New { .. } => Put { id, is_new: true, differs: false },
+        Submitted::New { .. } | Submitted::Replaced { .. } => Put { id, is_new: true, differs: false },
+        Submitted::Rejected { id } => Put { id, is_new: false, differs: false },
         Submitted::Existing { id, same_input } => Put { id, is_new: false, differs: !same_input },
         Submitted::Repeated | Submitted::IdTaken => Put { id, is_new: false, differs: false },
     }

@@ -3,7 +3,7 @@
 use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, JobId, Payload, Retry, failure::class};
+use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy};
 
 /// A plain job: one `run`, errors retried by policy.
@@ -53,6 +53,11 @@ impl TaskCx {
         self.attempt.job.key.as_deref()
     }
 
+    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    pub fn tick(&self) -> Option<Time> {
+        self.attempt.job.settings.tick
+    }
+
     /// Which attempt this is, from 1. Deaths of workers do not count.
     pub fn attempt(&self) -> u32 {
         self.attempt.job.attempts + 1
@@ -71,8 +76,8 @@ impl TaskCx {
         self.attempt.traceparent()
     }
 
-    /// Whether the worker is stopping and has waited long enough: end soon, or the attempt is given up and runs again
-    /// elsewhere.
+    /// Whether the attempt should end soon: someone cancelled the job, and it is ended from outside before long; or the
+    /// worker is stopping and has waited long enough, and the job runs again elsewhere.
     pub fn is_cancelled(&self) -> bool {
         self.attempt.is_cancelled()
     }

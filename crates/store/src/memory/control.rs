@@ -190,8 +190,19 @@ impl Inner {
                 self.set_slots(key, *slots);
                 Did::Done
             }
+            Rule::Schedule(schedule) => {
+                self.check_rate(&schedule.job(now))?;
+                self.put_schedule(now, schedule)
+            }
+            Rule::DropSchedule(name) => match self.schedules.remove(name) {
+                Some(_) => Did::Done,
+                None => Did::Unknown,
+            },
+            Rule::PauseSchedule(name) => self.pause_schedule(now, name, Some(by)),
+            Rule::ResumeSchedule(name) => self.pause_schedule(now, name, None),
+            Rule::Trigger(name) => self.trigger(now, name),
         };
-        if did == Did::Done {
+        if matches!(did, Did::Done | Did::Made(_)) {
             let (action, subject) = pick::rule_action(rule);
             self.log(now, &action, &subject, by);
         }
@@ -210,6 +221,12 @@ impl Inner {
 
     fn prune(&mut self, now: Time, prune: &Prune) -> Pruned {
         let mut pruned = Pruned::default();
+        if prune.state == State::Done {
+            for kept in self.schedules.values_mut() {
+                kept.firings.retain(|tick, _| *tick >= prune.before);
+                kept.misses.retain(|miss| miss.at >= prune.before || miss.missed.to >= prune.before);
+            }
+        }
         let after = |id: &JobId| prune.after.is_none_or(|after| *id > after);
         let looked: Vec<JobId> = self.jobs.keys().copied().filter(after).take(prune.limit.max(1)).collect();
         pruned.after = looked.last().copied().filter(|_| looked.len() == prune.limit.max(1));
@@ -256,7 +273,7 @@ impl Control for Memory {
     fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
         self.run(now, |inner, now| {
             check_by(by)?;
-            pick::check_rule(rule)?;
+            pick::check_rule(rule, &self.limits)?;
             inner.rule(now, rule, by)
         })
     }

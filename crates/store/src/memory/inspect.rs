@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Census, Filter, Holds, Job, LimitView, QueueView, RateHold, SchemaState,
-    SerialHold, SerialView, Summary, Told, WorkerView,
+    AuditFilter, Backlog, Census, Filter, Firing, Holds, Job, LimitView, Miss, QueueView, RateHold,
+    ScheduleView, SchemaState, SerialHold, SerialView, Summary, Told, WorkerView,
 };
 
 impl Inner {
@@ -246,6 +246,33 @@ impl Inspect for Memory {
                     && filter.before.is_none_or(|before| entry.number < before)
             };
             Ok(inner.audit.iter().rev().filter(meant).take(filter.limit).cloned().collect())
+        })
+    }
+
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        self.run(None, |inner, _| {
+            let view = |kept: &schedule::Kept| ScheduleView {
+                schedule: kept.schedule.clone(),
+                next_at: kept.next_at.filter(|_| kept.paused.is_none()),
+                paused: kept.paused.clone(),
+                last_job: kept.last_job,
+            };
+            Ok(inner.schedules.values().map(view).collect())
+        })
+    }
+
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        self.run(None, |inner, _| {
+            let kept = inner.schedules.get(schedule);
+            let all = kept.into_iter().flat_map(|kept| kept.firings.iter().rev());
+            Ok(all.take(limit).map(|(tick, job)| Firing { tick: *tick, job: *job }).collect())
+        })
+    }
+
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        self.run(None, |inner, _| {
+            let kept = inner.schedules.get(schedule);
+            Ok(kept.into_iter().flat_map(|kept| kept.misses.iter().rev()).take(limit).cloned().collect())
         })
     }
 

@@ -6,6 +6,7 @@
 mod control;
 mod flow;
 mod inspect;
+mod schedule;
 mod verbs;
 
 pub(crate) use verbs::{expired, lease_ran_out, lost};
@@ -92,6 +93,7 @@ struct Inner {
     queue_pauses: BTreeMap<String, Pause>,
     asked: BTreeMap<JobId, Asked>,
     audit: Vec<AuditEntry>,
+    schedules: BTreeMap<String, schedule::Kept>,
 }
 
 struct Row {

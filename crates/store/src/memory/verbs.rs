@@ -393,7 +393,10 @@ impl Inner {
                 }
             }
         }
-        due.next_at = self.timers.first().map(|(at, ..)| *at);
+        due.fired = self.fire(now);
+        let timer = self.timers.first().map(|(at, ..)| *at);
+        let waiting = self.schedules.values().filter(|kept| kept.paused.is_none());
+        due.next_at = waiting.filter_map(|kept| kept.next_at).chain(timer).min();
         due
     }
 

@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{JobId, Limit, State, Time, rank::rank, rate::Level};
 
-use super::{Postgres, conn::Guard, micros, prune, scope, serial};
+use super::{Postgres, conn::Guard, micros, prune, schedule, scope, serial};
 use crate::{
     Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Rule,
     control::{check_by, said},
@@ -355,8 +355,13 @@ pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
     (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
 }
 
-async fn change(conn: &Guard<'_>, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
+async fn change(store: &Postgres, conn: &Guard<'_>, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
     match rule {
+        Rule::Schedule(what) => schedule::put(store, conn, now, what).await,
+        Rule::DropSchedule(name) => schedule::drop(conn, name).await,
+        Rule::PauseSchedule(name) => schedule::pause(conn, now, name, Some(by)).await,
+        Rule::ResumeSchedule(name) => schedule::pause(conn, now, name, None).await,
+        Rule::Trigger(name) => schedule::trigger(store, conn, now, name).await,
         Rule::PauseQueue(queue) => {
             conn.execute(include_str!("sql/intern_queue.sql"), &[&vec![queue]]).await?;
             let at = Some(now.micros());
@@ -415,10 +420,10 @@ async fn change(conn: &Guard<'_>, now: Time, rule: &Rule, by: &By) -> Result<Did
 
 async fn rule(store: &Postgres, now: Now, rule: &Rule, by: &By) -> Result<Did, Error> {
     check_by(by)?;
-    pick::check_rule(rule)?;
+    pick::check_rule(rule, &store.shared.options.limits)?;
     transaction(store, now, async |conn, now| {
-        let did = change(conn, now, rule, by).await?;
-        if did == Did::Done {
+        let did = change(store, conn, now, rule, by).await?;
+        if matches!(did, Did::Done | Did::Made(_)) {
             let (action, subject) = pick::rule_action(rule);
             log(conn, now, &action, &[subject], by).await?;
         }

@@ -7,8 +7,8 @@ use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId};
 
 use super::{Postgres, SPAN, migrate};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Fut, Holds, Inspect, Job,
-    LimitView, QueueView, SchemaState, SerialView, Summary, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
+    Job, LimitView, Miss, QueueView, ScheduleView, SchemaState, SerialView, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -200,6 +200,18 @@ impl Inspect for Postgres {
 
     fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
         Box::pin(self.read_audit(filter))
+    }
+
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        Box::pin(self.read_schedules())
+    }
+
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        Box::pin(self.read_firings(schedule, limit))
+    }
+
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        Box::pin(self.read_misses(schedule, limit))
     }
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {

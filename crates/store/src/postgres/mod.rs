@@ -19,6 +19,7 @@ mod migrate;
 mod prune;
 mod reap;
 mod rows;
+mod schedule;
 mod scope;
 mod serial;
 mod submit;
@@ -92,6 +93,11 @@ impl Options {
         }
         self.schema = schema.to_owned();
         Ok(self)
+    }
+
+    /// The name of the PostgreSQL schema that holds the tables.
+    pub fn schema_name(&self) -> &str {
+        &self.schema
     }
 
     /// Whether to bring the schema up to date.

@@ -50,6 +50,9 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         let sql = include_str!("sql/prune.sql");
         let rows = conn.query(sql, &[&gone, &state, &names.0, &names.1, &names.2]).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
+        if prune.state == State::Done {
+            conn.execute(include_str!("sql/prune_firings.sql"), &[&prune.before.micros()]).await?;
+        }
         Ok(Pruned { jobs, kept, after: last })
     })
     .await

@@ -46,6 +46,16 @@ pub(super) struct Names {
 impl Names {
     /// Looks names up and makes those that are missing; a rate limit must be there and pay for what is asked.
     pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
+        Names::read(store, jobs, true).await
+    }
+
+    /// The same for jobs whose weight was checked when it was given; a burst that was lowered since is no reason to
+    /// refuse them.
+    pub(super) async fn unchecked(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
+        Names::read(store, jobs, false).await
+    }
+
+    async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, Error> {
         let mut names = Names { serials: HashMap::new(), buckets: HashMap::new() };
         if jobs.iter().any(NewJob::is_special) {
             let wanted: BTreeSet<&str> =
@@ -59,7 +69,7 @@ impl Names {
                 for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
                     let (id, (limit, _, lifted)) =
                         limits.get(&charge.limit).ok_or_else(|| pick::no_limit(&charge.limit))?;
-                    if !lifted {
+                    if check && !lifted {
                         limit.check_weight(charge.weight)?;
                     }
                     names.buckets.insert(charge.limit.clone(), *id);

@@ -9,7 +9,7 @@ use windlass_model::{JobId, Reason, Time, rank::rank};
 use super::{
     Postgres, arrive,
     conn::{Conn, Guard},
-    control, micros, serial,
+    control, micros, schedule, serial,
 };
 use crate::{
     By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
@@ -39,7 +39,7 @@ impl Fired {
 /// Fires what is due, and puts in what waits. Looks first: most calls find nothing to do.
 pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due, Error> {
     let conn = store.conn().await?;
-    let (at, next_at, arrivals) = next(&conn, now).await?;
+    let Next { now: at, next_at, arrivals, ticks } = next(&conn, now).await?;
     let mut due = Due { now: at, next_at, ..Due::default() };
     if next_at.is_some_and(|next_at| next_at <= at) {
         conn.begin().await?;
@@ -50,20 +50,33 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
         }
         store.shared.floors.lowered(i64::MIN);
         fired?;
-        due.next_at = next(&conn, Some(at)).await?.1;
     }
     drop(conn);
     if arrivals {
         due.admitted = arrive::admit(store, now, limit).await?;
-        due.next_at = next(&*store.conn().await?, Some(at)).await?.1;
+    }
+    if ticks {
+        due.fired = schedule::fire(store, now).await?;
+    }
+    if due != (Due { now: at, next_at, ..Due::default() }) || ticks {
+        due.next_at = next(&*store.conn().await?, Some(at)).await?.next_at;
     }
     Ok(due)
 }
 
-async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>, bool), Error> {
+/// What there is to do, and when there is more.
+struct Next {
+    now: Time,
+    next_at: Option<Time>,
+    arrivals: bool,
+    ticks: bool,
+}
+
+async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
     let rows = conn.query(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
-    Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time), row.get(2)))
+    let next_at = row.get::<_, Option<i64>>(1).map(Time);
+    Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
 }
 
 async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Result<(), Error> {

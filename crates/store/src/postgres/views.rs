@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use tokio_postgres::Row;
-use windlass_model::{JobId, Time};
+use windlass_model::{JobId, Payload, Time, calendar::Missed};
 
 use super::{Postgres, SPAN, control::bucket};
 use crate::{
-    AuditEntry, AuditFilter, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold, SerialView,
-    Summary, Told,
+    AuditEntry, AuditFilter, Error, Firing, Holds, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView,
+    SerialHold, SerialView, Summary, Told, pick,
 };
 
 /// A pause out of three columns.
@@ -120,6 +120,39 @@ impl Postgres {
             note: row.get(5),
         };
         Ok(rows.iter().map(entry).collect())
+    }
+
+    pub(super) async fn read_schedules(&self) -> Result<Vec<ScheduleView>, Error> {
+        let rows = self.conn().await?.query(include_str!("sql/inspect_schedules.sql"), &[]).await?;
+        let view = |row: &Row| {
+            let input = Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) };
+            let paused = pause(row, 4);
+            Ok(ScheduleView {
+                schedule: pick::schedule(row.get(0), input)?,
+                next_at: row.get::<_, Option<i64>>(3).filter(|_| paused.is_none()).map(Time),
+                paused,
+                last_job: row.get::<_, Option<uuid::Uuid>>(7).map(JobId),
+            })
+        };
+        rows.iter().map(view).collect()
+    }
+
+    pub(super) async fn read_firings(&self, name: &str, limit: usize) -> Result<Vec<Firing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows =
+            self.conn().await?.query(include_str!("sql/inspect_firings.sql"), &[&name, &limit]).await?;
+        Ok(rows.iter().map(|row| Firing { tick: Time(row.get(0)), job: JobId(row.get(1)) }).collect())
+    }
+
+    pub(super) async fn read_misses(&self, name: &str, limit: usize) -> Result<Vec<Miss>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.conn().await?.query(include_str!("sql/inspect_misses.sql"), &[&name, &limit]).await?;
+        let miss = |row: &Row| {
+            let (from, to) = (Time(row.get(1)), Time(row.get(2)));
+            let missed = Missed { from, to, count: row.get::<_, i64>(3) as u64, at_least: row.get(4) };
+            Miss { at: Time(row.get(0)), missed, why: row.get(5) }
+        };
+        Ok(rows.iter().map(miss).collect())
     }
 
     pub(super) async fn read_children(

@@ -240,6 +240,18 @@ impl Inspect for Sqlite {
         stub()
     }
 
+    fn schedules(&self) -> Fut<'_, Vec<crate::ScheduleView>> {
+        stub()
+    }
+
+    fn firings<'a>(&'a self, _schedule: &'a str, _limit: usize) -> Fut<'a, Vec<crate::Firing>> {
+        stub()
+    }
+
+    fn misses<'a>(&'a self, _schedule: &'a str, _limit: usize) -> Fut<'a, Vec<crate::Miss>> {
+        stub()
+    }
+
     fn children(&self, _parent: JobId, _after: Option<JobId>, _limit: usize) -> Fut<'_, Vec<Summary>> {
         stub()
     }

@@ -1,3 +1,7 @@
--- When the next timer is due, the store's clock, and whether jobs wait to be put in.
-select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8), (select min(due_at) from timers),
-       exists (select from arrivals)
+-- When the next timer or tick is due, the store's clock, whether jobs wait to be put in, and whether a tick is due.
+select c.now,
+       least((select min(due_at) from timers),
+             (select min(next_at) from schedules where next_at is not null and paused_at is null)),
+       exists (select from arrivals),
+       exists (select from schedules where next_at <= c.now and next_at is not null and paused_at is null)
+from (select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now) c

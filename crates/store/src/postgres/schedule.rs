@@ -1,0 +1,227 @@
+//! Schedules: what is submitted by the calendar.
+
+use std::collections::HashSet;
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{
+    JobId, NewJob, Payload, Schedule, Time,
+    calendar::{Missed, Overlap},
+};
+
+use super::{
+    Postgres,
+    conn::Guard,
+    control::{self, transaction},
+    submit::{Batch, Names},
+};
+use crate::{By, Did, Error, Now, control::said, pick};
+
+/// How many schedules fire in one transaction.
+const BATCH: i64 = 1_000;
+
+/// A schedule that is locked.
+struct Kept {
+    id: i32,
+    schedule: Schedule,
+    next_at: Option<Time>,
+    last_job: Option<Uuid>,
+}
+
+fn kept(row: &Row) -> Result<Kept, Error> {
+    let input = Payload { codec: row.get::<_, i16>(2) as u8, bytes: row.get(3) };
+    Ok(Kept {
+        id: row.get(0),
+        schedule: pick::schedule(row.get(1), input)?,
+        next_at: row.get::<_, Option<i64>>(4).map(Time),
+        last_job: row.get(5),
+    })
+}
+
+/// Fires schedules that are due; answers how many jobs were submitted.
+pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
+    transaction(store, now, async |conn, now| {
+        let rows = conn.query(include_str!("sql/schedule_due.sql"), &[&now.micros(), &BATCH]).await?;
+        let due = rows.iter().map(kept).collect::<Result<Vec<Kept>, _>>()?;
+        let busy = busy(conn, &due).await?;
+        let mut firing = Firing::default();
+        for kept in &due {
+            let is_busy = kept.last_job.is_some_and(|id| busy.contains(&id));
+            let next_at = kept.next_at.expect("is due");
+            let tick = pick::tick(&kept.schedule, next_at, now, is_busy);
+            let last = firing.add(store, conn, now, kept, &tick.fire, is_busy).await?;
+            firing.next.push((kept.id, tick.next_at, last));
+            for (missed, why) in tick.missed {
+                miss(conn, kept.id, now, missed, why).await?;
+            }
+        }
+        firing.write(store, conn, now).await
+    })
+    .await
+}
+
+async fn busy(conn: &Guard<'_>, due: &[Kept]) -> Result<HashSet<Uuid>, Error> {
+    let asks = |kept: &&Kept| matches!(kept.schedule.overlap, Overlap::Skip | Overlap::CancelPrevious);
+    let last: Vec<Uuid> = due.iter().filter(asks).filter_map(|kept| kept.last_job).collect();
+    if last.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let rows = conn.query(include_str!("sql/schedule_busy.sql"), &[&last]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Jobs to be submitted by schedules, and how those move on.
+#[derive(Default)]
+struct Firing {
+    jobs: Vec<NewJob>,
+    fired: Vec<(i32, Time)>,
+    next: Vec<(i32, Option<Time>, Option<Uuid>)>,
+    /// How many jobs were submitted so far.
+    made: usize,
+}
+
+impl Firing {
+    /// Adds the ticks of one schedule; answers its last job.
+    async fn add(
+        &mut self,
+        store: &Postgres,
+        conn: &Guard<'_>,
+        now: Time,
+        kept: &Kept,
+        ticks: &[Time],
+        busy: bool,
+    ) -> Result<Option<Uuid>, Error> {
+        let schedule = &kept.schedule;
+        let mut last = kept.last_job.filter(|_| busy).map(JobId);
+        for tick in ticks {
+            let job = schedule.job(*tick);
+            if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
+                // One that this call submits must be in before it can be cancelled.
+                self.write_jobs(store, conn, now).await?;
+                let by = said::next_tick(&schedule.name);
+                control::cancel(store, conn, now, &[last], pick::GRACE, &by).await?;
+            }
+            last = Some(job.id);
+            self.fired.push((kept.id, *tick));
+            self.jobs.push(job);
+        }
+        Ok(if ticks.is_empty() { None } else { last.map(|id| id.0) })
+    }
+
+    async fn write_jobs(&mut self, store: &Postgres, conn: &Guard<'_>, now: Time) -> Result<(), Error> {
+        let (jobs, fired) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.fired));
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let names = Names::unchecked(store, &jobs).await?;
+        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: &names, born: None };
+        batch.put_within().await?;
+        let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
+        let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
+        conn.execute(include_str!("sql/schedule_fired.sql"), &[&ids, &ticks, &made]).await?;
+        self.made += jobs.len();
+        Ok(())
+    }
+
+    /// Writes everything; answers how many jobs were submitted.
+    async fn write(mut self, store: &Postgres, conn: &Guard<'_>, now: Time) -> Result<usize, Error> {
+        self.write_jobs(store, conn, now).await?;
+        let ids: Vec<i32> = self.next.iter().map(|(id, ..)| *id).collect();
+        let next: Vec<Option<i64>> = self.next.iter().map(|(_, at, _)| at.map(Time::micros)).collect();
+        let last: Vec<Option<Uuid>> = self.next.iter().map(|(.., last)| *last).collect();
+        conn.execute(include_str!("sql/schedule_next.sql"), &[&ids, &next, &last]).await?;
+        Ok(self.made)
+    }
+}
+
+async fn miss(conn: &Guard<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
+    let Missed { from, to, count, at_least } = missed;
+    let (to, count) = (to.micros(), count as i64);
+    let sql = include_str!("sql/schedule_miss.sql");
+    if conn.execute(sql, &[&id, &why, &to, &count, &at_least]).await? == 0 {
+        let sql = include_str!("sql/schedule_missed.sql");
+        conn.execute(sql, &[&id, &now.micros(), &from.micros(), &to, &count, &at_least, &why]).await?;
+    }
+    Ok(())
+}
+
+async fn lock(conn: &Guard<'_>, name: &str) -> Result<Option<(Kept, Option<String>)>, Error> {
+    let rows = conn.query(include_str!("sql/schedule_lock.sql"), &[&name]).await?;
+    rows.first().map(|row| Ok((kept(row)?, row.get(6)))).transpose()
+}
+
+/// Makes or changes a schedule.
+pub(super) async fn put(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    schedule: &Schedule,
+) -> Result<Did, Error> {
+    Names::of(store, &[schedule.job(now)]).await?;
+    gate(conn).await?;
+    let mut next_at = schedule.calendar.next_after(now);
+    if let Some((kept, _)) = lock(conn, &schedule.name).await? {
+        if kept.schedule == *schedule {
+            return Ok(Did::Already("it is so already".into()));
+        }
+        if kept.schedule.calendar == schedule.calendar {
+            next_at = kept.next_at;
+        }
+    }
+    let (spec, codec) = (pick::schedule_text(schedule), i16::from(schedule.input.codec));
+    let (bytes, next) = (&schedule.input.bytes, next_at.map(Time::micros));
+    let sql = include_str!("sql/schedule_put.sql");
+    conn.execute(sql, &[&schedule.name, &spec, &codec, bytes, &next]).await?;
+    Ok(Did::Done)
+}
+
+/// Lets a schedule rest, or takes that back.
+pub(super) async fn pause(conn: &Guard<'_>, now: Time, name: &str, by: Option<&By>) -> Result<Did, Error> {
+    let Some((kept, paused_by)) = lock(conn, name).await? else { return Ok(Did::Unknown) };
+    match (by, paused_by) {
+        (Some(_), Some(author)) => return Ok(Did::Already(format!("it was paused by {author} before"))),
+        (None, None) => return Ok(Did::Already("it is not paused".into())),
+        _ => {}
+    }
+    let at = by.map(|_| now.micros());
+    let (author, note) = (by.map(|by| &by.author), by.and_then(|by| by.note.as_ref()));
+    let next = match by {
+        Some(_) => None,
+        None => kept.schedule.calendar.next_after(now).map(Time::micros),
+    };
+    conn.execute(include_str!("sql/schedule_pause.sql"), &[&kept.id, &at, &author, &note, &next]).await?;
+    if by.is_none() {
+        gate(conn).await?;
+    }
+    Ok(Did::Done)
+}
+
+/// Forgets a schedule.
+pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<Did, Error> {
+    let rows = conn.query(include_str!("sql/schedule_drop.sql"), &[&name]).await?;
+    Ok(match rows.first().map(|row| row.get::<_, i64>(0)) {
+        Some(1) => Did::Done,
+        _ => Did::Unknown,
+    })
+}
+
+/// Submits the job of a schedule now.
+pub(super) async fn trigger(store: &Postgres, conn: &Guard<'_>, now: Time, name: &str) -> Result<Did, Error> {
+    let Some((kept, _)) = lock(conn, name).await? else { return Ok(Did::Unknown) };
+    let due = [kept];
+    let is_busy = !busy(conn, &due).await?.is_empty();
+    let [kept] = due;
+    if let (true, Overlap::Skip, Some(job)) = (is_busy, kept.schedule.overlap, kept.last_job) {
+        return Ok(said::still_runs(JobId(job)));
+    }
+    let mut firing = Firing::default();
+    let last = firing.add(store, conn, now, &kept, &[now], is_busy).await?;
+    firing.next.push((kept.id, kept.next_at, last));
+    firing.write(store, conn, now).await?;
+    Ok(Did::Made(JobId(last.expect("it was made"))))
+}
+
+async fn gate(conn: &Guard<'_>) -> Result<(), Error> {
+    let sql = include_str!("sql/rule_gates.sql");
+    conn.execute(sql, &[&vec![0i32], &conn.gate_writer]).await.map(std::mem::drop)
+}

@@ -1,0 +1,154 @@
+//! One thing done to every job that matches a filter: with a preview first, at a bounded rate, and with an account.
+
+use std::time::Duration;
+
+use windlass_model::JobId;
+use windlass_store::{Act, By, Did, Filter, Summary};
+
+use crate::{Engine, Error};
+
+/// How many jobs are done in one transaction.
+const BATCH: usize = 100;
+/// Up to how many matching jobs a preview counts.
+const COUNTED: usize = 100_000;
+
+/// Something to be done to many jobs. Nothing is done until [`Bulk::run`].
+///
+/// Jobs that are submitted after it was made are left alone.
+#[must_use = "a bulk operation does nothing until it is run"]
+pub struct Bulk<'a> {
+    engine: &'a Engine,
+    filter: Filter,
+    act: Act,
+    by: By,
+    per_second: Option<u32>,
+}
+
+/// What a bulk operation would do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Preview {
+    /// How many jobs match.
+    pub matching: usize,
+    /// Whether there may be more than were counted.
+    pub at_least: bool,
+    /// Some of them, newest first.
+    pub sample: Vec<Summary>,
+}
+
+/// What a bulk operation has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Jobs looked at.
+    pub seen: usize,
+    /// Jobs to which it was done.
+    pub done: usize,
+    /// Running jobs that were told to end.
+    pub told: usize,
+    /// Jobs for which it was so already.
+    pub already: usize,
+    /// Jobs to which it cannot be done, or that are gone.
+    pub refused: usize,
+    /// Whether it was ended before all were done.
+    pub cut_short: bool,
+}
+
+impl<'a> Bulk<'a> {
+    pub(crate) fn new(engine: &'a Engine, filter: Filter, act: Act, by: By) -> Bulk<'a> {
+        let newest = engine.new_id();
+        let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
+        Bulk { engine, filter: Filter { before, ..filter }, act, by, per_second: None }
+    }
+
+    /// At most so many jobs a second.
+    pub fn per_second(mut self, jobs: u32) -> Bulk<'a> {
+        self.per_second = Some(jobs.max(1));
+        self
+    }
+
+    /// Counts what matches, and shows some of it. Does nothing.
+    pub async fn preview(&self) -> Result<Preview, Error> {
+        let mut filter = Filter { limit: 1_000, ..self.filter.clone() };
+        let mut preview = Preview { matching: 0, at_least: false, sample: Vec::new() };
+        loop {
+            let mut page = self.engine.inspect().jobs(&filter).await?;
+            preview.matching += page.len();
+            filter.before = page.last().map(|job| job.id);
+            let last = page.len() < filter.limit;
+            if preview.sample.is_empty() {
+                page.truncate(10);
+                preview.sample = page;
+            }
+            preview.at_least = !last;
+            if last || preview.matching >= COUNTED {
+                return Ok(preview);
+            }
+        }
+    }
+
+    /// Does it, batch by batch. `seen` is told how far it is after every batch, and may end it by answering `false`;
+    /// what was done stays done.
+    pub async fn run(self, mut seen: impl FnMut(&Tally) -> bool) -> Result<Tally, Error> {
+        let control = self.engine.store().control();
+        let (action, subject) = (format!("bulk {}", self.act.name()), describe(&self.filter));
+        control.note(None, &action, &subject, &self.by).await?;
+        let batch = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
+        let mut filter = Filter { limit: batch, ..self.filter.clone() };
+        let mut tally = Tally::default();
+        let started = tokio::time::Instant::now();
+        loop {
+            let page = self.engine.inspect().jobs(&filter).await?;
+            filter.before = page.last().map(|job| job.id);
+            let ids: Vec<JobId> = page.iter().map(|job| job.id).collect();
+            if !ids.is_empty() {
+                tally.add(&control.act(None, &ids, self.act, &self.by).await?);
+                self.engine.look();
+            }
+            if page.len() < batch {
+                seen(&tally);
+                break;
+            }
+            if !seen(&tally) {
+                tally.cut_short = true;
+                break;
+            }
+            if let Some(rate) = self.per_second {
+                let due = Duration::from_secs_f64(tally.seen as f64 / f64::from(rate));
+                tokio::time::sleep_until(started + due).await;
+            }
+        }
+        let ended =
+            format!("{action} ended: {} done, {} told, {} not", tally.done, tally.told, tally.refused);
+        control.note(None, &ended, &subject, &self.by).await?;
+        Ok(tally)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, dids: &[Did]) {
+        self.seen += dids.len();
+        for did in dids {
+            match did {
+                Did::Done | Did::Made(_) => self.done += 1,
+                Did::Told => self.told += 1,
+                Did::Already(_) => self.already += 1,
+                Did::Refused(_) | Did::Unknown => self.refused += 1,
+            }
+        }
+    }
+}
+
+/// A filter in words, for the audit log.
+pub fn describe(filter: &Filter) -> String {
+    let mut words = Vec::new();
+    let mut say = |what: &str, value: &Option<String>| {
+        if let Some(value) = value {
+            words.push(format!("{what}={value}"));
+        }
+    };
+    say("state", &filter.state.map(|state| state.to_string()));
+    say("kind", &filter.kind);
+    say("queue", &filter.queue);
+    say("tag", &filter.tag);
+    say("key", &filter.key);
+    if words.is_empty() { "all jobs".into() } else { words.join(" ") }
+}

@@ -1,0 +1,187 @@
+//! What people do to work that is there. Everything done here is in the audit log, under the name of whoever did it.
+
+use std::time::Duration;
+
+use windlass_model::{JobId, Limit, Schedule, State};
+use windlass_store::{Act, By, Did, Prune, Pruned, Rule};
+
+use crate::{Bulk, Engine, Error};
+
+/// How long a running attempt is given to end when nothing else is said.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// Acts in someone's name; made by [`Engine::control`].
+#[derive(Clone)]
+pub struct Control<'a> {
+    engine: &'a Engine,
+    by: By,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(engine: &'a Engine, author: String) -> Control<'a> {
+        Control { engine, by: By::new(author) }
+    }
+
+    /// The same with a reason, kept in the audit log and shown by `why`.
+    pub fn note(mut self, note: impl Into<String>) -> Control<'a> {
+        self.by.note = Some(note.into());
+        self
+    }
+
+    /// Ends a job as cancelled. One that runs is told (its context says so), and is ended from outside if it has not
+    /// ended after ten seconds.
+    pub async fn cancel(&self, job: JobId) -> Result<Did, Error> {
+        self.cancel_within(job, GRACE).await
+    }
+
+    /// The same with another time for a running attempt to end.
+    pub async fn cancel_within(&self, job: JobId, grace: Duration) -> Result<Did, Error> {
+        self.act(job, Act::Cancel { grace }).await
+    }
+
+    /// Cancels a job and everything that it, and its children, submitted. Answers how many jobs were cancelled or told.
+    pub async fn cancel_with_children(&self, job: JobId, grace: Duration) -> Result<usize, Error> {
+        let mut cancelled = 0;
+        let mut parents = vec![job];
+        let act = Act::Cancel { grace };
+        cancelled += usize::from(matches!(self.act(job, act).await?, Did::Done | Did::Told));
+        while let Some(parent) = parents.pop() {
+            let mut after = None;
+            loop {
+                let page = self.engine.inspect().children(parent, after, 500).await?;
+                let Some(last) = page.last() else { break };
+                after = Some(last.id);
+                parents.extend(page.iter().map(|child| child.id));
+                let live: Vec<JobId> =
+                    page.iter().filter(|child| !child.state.is_final()).map(|child| child.id).collect();
+                let dids = self.act_on(&live, act).await?;
+                cancelled += dids.iter().filter(|did| matches!(did, Did::Done | Did::Told)).count();
+            }
+        }
+        Ok(cancelled)
+    }
+
+    /// Keeps a job from being claimed until it is resumed. One that runs runs on.
+    pub async fn pause(&self, job: JobId) -> Result<Did, Error> {
+        self.act(job, Act::Pause).await
+    }
+
+    /// Takes a pause back.
+    pub async fn resume(&self, job: JobId) -> Result<Did, Error> {
+        self.act(job, Act::Resume).await
+    }
+
+    /// Tries a failed or cancelled job again, with its counters reset.
+    pub async fn retry(&self, job: JobId) -> Result<Did, Error> {
+        self.act(job, Act::Retry).await
+    }
+
+    /// Gives a job another priority.
+    pub async fn priority(&self, job: JobId, priority: i16) -> Result<Did, Error> {
+        self.act(job, Act::Priority(priority)).await
+    }
+
+    /// Does one thing to one job.
+    pub async fn act(&self, job: JobId, act: Act) -> Result<Did, Error> {
+        Ok(self.act_on(&[job], act).await?.remove(0))
+    }
+
+    /// Does one thing to some jobs, in one transaction.
+    pub async fn act_on(&self, jobs: &[JobId], act: Act) -> Result<Vec<Did>, Error> {
+        let dids = self.engine.store().control().act(None, jobs, act, &self.by).await?;
+        self.engine.look();
+        Ok(dids)
+    }
+
+    /// Does one thing to every job that matches a filter; see [`Bulk`].
+    pub fn bulk(&self, filter: windlass_store::Filter, act: Act) -> Bulk<'a> {
+        Bulk::new(self.engine, filter, act, self.by.clone())
+    }
+
+    /// Claims nothing from a queue until it is resumed.
+    pub async fn pause_queue(&self, queue: &str) -> Result<Did, Error> {
+        self.rule(&Rule::PauseQueue(queue.to_owned())).await
+    }
+
+    /// Takes that back.
+    pub async fn resume_queue(&self, queue: &str) -> Result<Did, Error> {
+        self.rule(&Rule::ResumeQueue(queue.to_owned())).await
+    }
+
+    /// Makes a rate limit, or changes one while jobs wait for it.
+    pub async fn set_limit(&self, limit: Limit) -> Result<Did, Error> {
+        self.rule(&Rule::Limit(limit)).await
+    }
+
+    /// Lets the jobs under a rate limit pass.
+    pub async fn lift_limit(&self, name: &str) -> Result<Did, Error> {
+        self.rule(&Rule::Lift(name.to_owned())).await
+    }
+
+    /// How many jobs of a serial key run at once.
+    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<Did, Error> {
+        self.rule(&Rule::Slots { key: key.to_owned(), slots }).await
+    }
+
+    /// Makes or changes a schedule; [`Engine::schedule`] makes one from a task.
+    pub async fn set_schedule(&self, schedule: Schedule) -> Result<Did, Error> {
+        self.rule(&Rule::Schedule(Box::new(schedule))).await
+    }
+
+    /// Forgets a schedule; its jobs stay.
+    pub async fn drop_schedule(&self, name: &str) -> Result<Did, Error> {
+        self.rule(&Rule::DropSchedule(name.to_owned())).await
+    }
+
+    /// Lets a schedule rest.
+    pub async fn pause_schedule(&self, name: &str) -> Result<Did, Error> {
+        self.rule(&Rule::PauseSchedule(name.to_owned())).await
+    }
+
+    /// Takes that back; what would have fired meanwhile does not.
+    pub async fn resume_schedule(&self, name: &str) -> Result<Did, Error> {
+        self.rule(&Rule::ResumeSchedule(name.to_owned())).await
+    }
+
+    /// Submits the job of a schedule now, whatever its calendar says.
+    pub async fn trigger(&self, name: &str) -> Result<Did, Error> {
+        self.rule(&Rule::Trigger(name.to_owned())).await
+    }
+
+    /// Changes a rule that holds for many jobs.
+    pub async fn rule(&self, rule: &Rule) -> Result<Did, Error> {
+        let did = self.engine.store().control().rule(None, rule, &self.by).await?;
+        self.engine.look();
+        Ok(did)
+    }
+
+    /// Deletes jobs that ended in `state` longer than `age` ago. `seen` is told how far it is after every batch, and
+    /// may end it by answering `false`.
+    pub async fn prune(
+        &self,
+        state: State,
+        age: Duration,
+        kind: Option<&str>,
+        mut seen: impl FnMut(&Pruned) -> bool,
+    ) -> Result<Pruned, Error> {
+        let now = self.engine.inspect().clock().await?;
+        let kind = kind.map(str::to_owned);
+        let mut prune = Prune { state, before: now.minus(age), kind, after: None, limit: 1_000 };
+        let mut total = Pruned::default();
+        loop {
+            let done = self.engine.store().control().prune(None, &prune).await?;
+            total.jobs += done.jobs;
+            total.kept += done.kept;
+            total.after = done.after;
+            if !seen(&total) || done.after.is_none() {
+                break;
+            }
+            prune.after = done.after;
+        }
+        if total.jobs > 0 {
+            let action = format!("prune {} jobs that were {state} for {age:?}", total.jobs);
+            self.engine.store().control().note(None, &action, "jobs", &self.by).await?;
+        }
+        Ok(total)
+    }
+}

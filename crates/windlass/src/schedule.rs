@@ -1,0 +1,102 @@
+//! Making schedules from tasks.
+
+use std::{
+    future::{Future, IntoFuture},
+    pin::Pin,
+};
+
+use windlass_model::{
+    Calendar, KindVersion, NewJob, Payload, Schedule,
+    calendar::{CatchUp, Overlap},
+    job::digest,
+};
+use windlass_store::Did;
+
+use crate::{Engine, Error, Kind};
+
+/// A schedule that is being described; `.await` makes it, or changes the one of that name. Call it at every start of
+/// your program: what is so already is left alone.
+#[must_use = "a schedule does nothing until it is awaited"]
+pub struct Scheduling<'a> {
+    engine: &'a Engine,
+    schedule: Result<Schedule, Error>,
+    author: String,
+}
+
+impl<'a> Scheduling<'a> {
+    pub(crate) fn new<J: Kind<M>, M>(
+        engine: &'a Engine,
+        name: &str,
+        calendar: Calendar,
+        job: &J,
+    ) -> Scheduling<'a> {
+        let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
+        let schedule = serde_json::to_vec(job)
+            .map_err(|source| Error::Encode { kind: J::KIND.into(), source })
+            .map(|input| {
+                let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input));
+                schedule.queue = J::QUEUE.into();
+                schedule
+            });
+        Scheduling { engine, schedule, author: "the program".into() }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Schedule)) -> Scheduling<'a> {
+        if let Ok(schedule) = &mut self.schedule {
+            change(schedule);
+        }
+        self
+    }
+
+    /// What becomes of a tick while the job of the one before has not ended.
+    pub fn overlap(self, overlap: Overlap) -> Scheduling<'a> {
+        self.with(|schedule| schedule.overlap = overlap)
+    }
+
+    /// What becomes of ticks that nobody was there for.
+    pub fn catch_up(self, catch_up: CatchUp) -> Scheduling<'a> {
+        self.with(|schedule| schedule.catch_up = catch_up)
+    }
+
+    /// Into this queue.
+    pub fn queue(self, queue: impl Into<String>) -> Scheduling<'a> {
+        self.with(|schedule| schedule.queue = queue.into())
+    }
+
+    /// With this priority.
+    pub fn priority(self, priority: i16) -> Scheduling<'a> {
+        self.with(|schedule| schedule.priority = priority)
+    }
+
+    /// With a word that people can search by; call it again for more.
+    pub fn tag(self, tag: impl Into<String>) -> Scheduling<'a> {
+        self.with(|schedule| schedule.tags.push(tag.into()))
+    }
+
+    /// With policies: retries, time limit, serial key, rate limit.
+    pub fn settings(self, change: impl FnOnce(&mut windlass_model::Settings)) -> Scheduling<'a> {
+        self.with(|schedule| change(&mut schedule.settings))
+    }
+
+    /// In whose name it is made; the program's otherwise.
+    pub fn by(mut self, author: impl Into<String>) -> Scheduling<'a> {
+        self.author = author.into();
+        self
+    }
+}
+
+impl<'a> IntoFuture for Scheduling<'a> {
+    type Output = Result<Did, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut schedule = self.schedule?;
+            let plain =
+                NewJob::new(self.engine.new_id(), &schedule.kind.kind, &schedule.queue, schedule.input);
+            debug_assert_eq!(plain.digest, digest(&schedule.kind.kind, &plain.input));
+            schedule.input = self.engine.codecs().encoded(plain)?.input;
+            self.engine.control(self.author).set_schedule(schedule).await
+        })
+    }
+}
