@@ -323,7 +323,8 @@ pub struct QueueView {
     /// Whether it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// When the job that has been ready longest became due.
+    /// When the longest-waiting of the jobs that are claimed next became due. One that its priority keeps behind others
+    /// of its kind may wait longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_ready: Option<Time>,
 }

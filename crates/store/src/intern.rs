@@ -1,4 +1,4 @@
-//! Names kept as numbers: a lane stands for a queue, a kind, a version and, if its jobs are under a rate limit, a bucket.
+//! Names kept as numbers: a lane stands for a queue, a kind, a version and, if there is one, a rate limit.
 //!
 //! Lanes are never renumbered or removed, so what was read once holds for good. They are cached only after
 //! they are committed.
@@ -13,7 +13,7 @@ pub(crate) struct Lane {
     pub(crate) id: i32,
     pub(crate) queue_id: i32,
     pub(crate) kind_id: i32,
-    /// The rate limit of its jobs; 0 is none.
+    /// The number of its jobs' rate limit; 0 is none.
     pub(crate) bucket: i32,
     pub(crate) queue: String,
     pub(crate) kind: KindVersion,
@@ -27,35 +27,42 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Maps {
     by_id: HashMap<i32, Lane>,
-    /// queue → kind → version → lanes, the one without a bucket first: looked up without building a key.
-    by_name: HashMap<String, HashMap<String, HashMap<i32, Vec<Lane>>>>,
+    /// queue → kind → version → lane, of those without a limit: looked up without building a key.
+    by_name: HashMap<String, HashMap<String, HashMap<i32, Lane>>>,
+    /// queue → its lanes with a limit.
+    throttled: HashMap<String, Vec<Lane>>,
     queues: HashMap<String, i32>,
+    /// Lanes up to this number are known.
     newest: i32,
-}
-
-impl Maps {
-    fn of(&self, queue: &str, kind: &KindVersion) -> &[Lane] {
-        let lanes = || self.by_name.get(queue)?.get(&kind.kind)?.get(&kind.version);
-        lanes().map(Vec::as_slice).unwrap_or_default()
-    }
 }
 
 impl Lanes {
     /// The lane of jobs without a rate limit.
     pub(crate) fn get(&self, queue: &str, kind: &KindVersion) -> Option<Lane> {
-        self.get_in(queue, kind, 0)
+        let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
+        maps.by_name.get(queue)?.get(&kind.kind)?.get(&kind.version).cloned()
     }
 
     /// The lane of jobs under a rate limit; bucket 0 is none.
     pub(crate) fn get_in(&self, queue: &str, kind: &KindVersion, bucket: i32) -> Option<Lane> {
+        if bucket == 0 {
+            return self.get(queue, kind);
+        }
         let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
-        maps.of(queue, kind).iter().find(|lane| lane.bucket == bucket).cloned()
+        maps.throttled.get(queue)?.iter().find(|lane| lane.bucket == bucket && lane.kind == *kind).cloned()
     }
 
-    /// All lanes of some kinds in a queue.
-    pub(crate) fn all(&self, queue: &str, kinds: &[KindVersion]) -> Vec<Lane> {
+    /// The lanes of these kinds that have a rate limit.
+    pub(crate) fn throttled(&self, queue: &str, kinds: &[KindVersion]) -> Vec<Lane> {
         let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
-        kinds.iter().flat_map(|kind| maps.of(queue, kind)).cloned().collect()
+        let Some(lanes) = maps.throttled.get(queue) else { return Vec::new() };
+        lanes.iter().filter(|lane| kinds.contains(&lane.kind)).cloned().collect()
+    }
+
+    /// All lanes of these kinds, with a rate limit or without.
+    pub(crate) fn all(&self, queue: &str, kinds: &[KindVersion]) -> Vec<Lane> {
+        let plain = kinds.iter().filter_map(|kind| self.get(queue, kind));
+        plain.chain(self.throttled(queue, kinds)).collect()
     }
 
     pub(crate) fn by_id(&self, id: i32) -> Option<Lane> {
@@ -66,22 +73,32 @@ impl Lanes {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).queues.get(queue).copied()
     }
 
-    /// The largest number known; a larger one in the store is a lane that another process made.
+    /// The number of a lane's queue.
+    pub(crate) fn queue_of(&self, id: i32) -> Option<i32> {
+        self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.get(&id).map(|lane| lane.queue_id)
+    }
+
+    /// Up to which number all lanes are known: a higher one was made by another process.
     pub(crate) fn newest(&self) -> i32 {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).newest
     }
 
     pub(crate) fn add(&self, lane: Lane) {
         let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
-        maps.newest = maps.newest.max(lane.id);
         maps.queues.insert(lane.queue.clone(), lane.queue_id);
-        if maps.by_id.insert(lane.id, lane.clone()).is_some() {
-            return;
+        let known = maps.by_id.insert(lane.id, lane.clone()).is_some();
+        if lane.bucket == 0 {
+            let kinds = maps.by_name.entry(lane.queue.clone()).or_default();
+            kinds.entry(lane.kind.kind.clone()).or_default().insert(lane.kind.version, lane);
+        } else if !known {
+            maps.throttled.entry(lane.queue.clone()).or_default().push(lane);
         }
-        let kinds = maps.by_name.entry(lane.queue.clone()).or_default();
-        let lanes = kinds.entry(lane.kind.kind.clone()).or_default().entry(lane.kind.version).or_default();
-        lanes.push(lane);
-        lanes.sort_by_key(|lane| lane.bucket);
+    }
+
+    /// Says that all lanes up to this number were added.
+    pub(crate) fn known_to(&self, newest: i32) {
+        let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
+        maps.newest = maps.newest.max(newest);
     }
 
     pub(crate) fn add_queue(&self, name: &str, id: i32) {

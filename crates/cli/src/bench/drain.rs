@@ -59,7 +59,13 @@ async fn measure_floor(place: &Place, n: usize) -> anyhow::Result<(f64, u64)> {
 
 /// One connection's work: claim a batch, commit it, until there is none.
 async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::WorkerId) -> anyhow::Result<usize> {
-    let new = NewWorker { id: worker, name: "floor".into(), beacon: None, lease: Duration::from_secs(600) };
+    let new = NewWorker {
+        id: worker,
+        name: "floor".into(),
+        beacon: None,
+        lease: Duration::from_secs(600),
+        serves: Vec::new(),
+    };
     anyhow::ensure!(store.enlist(None, &new).await?, "the worker's name is taken");
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: "bench.noop".into(), version: 1 }].into();
     let mut committed = 0;
@@ -86,6 +92,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             worker,
             started_at: now,
             deadline_at: job.deadline_at,
+            tied: false,
             outcome: Outcome::Done(Payload::json(b"12345".to_vec())),
         };
         let changes: Vec<Change> = haul.jobs.into_iter().map(change).collect();

@@ -258,6 +258,7 @@ mod tests {
             worker: None,
             started_at: None,
             deadline_at: None,
+            parent: None,
             tags: Vec::new(),
             options: None,
             settings: Default::default(),

@@ -11,7 +11,10 @@ use tokio::sync::watch;
 use windlass::{
     JobId, Time,
     model::{Change, ClaimNo, Epoch, Limits, NewJob, Submitted, Verdict, WorkerId},
-    store::{Ask, Beat, Born, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep},
+    store::{
+        Ask, Beat, Born, Control, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
+        Store, Sweep,
+    },
 };
 
 use super::record::Record;
@@ -180,6 +183,18 @@ impl Store for Watched {
 
     fn inspect(&self) -> &dyn Inspect {
         self.store.inspect()
+    }
+
+    fn control(&self) -> &dyn Control {
+        self.store.control()
+    }
+
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+        behind!(self, orders(worker))
+    }
+
+    fn sweep(&self, now: Option<Time>) -> Fut<'_, usize> {
+        behind!(self, sweep(now))
     }
 
     fn limits(&self) -> &Limits {

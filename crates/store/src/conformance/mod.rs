@@ -26,6 +26,7 @@ pub mod lease;
 pub mod ops;
 pub mod races;
 pub mod reap;
+pub mod schedule;
 pub mod submit;
 pub mod table;
 pub mod timers;
@@ -154,6 +155,18 @@ macro_rules! conformance {
                 a_running_job_shows_its_holder
                 schema_clock_and_size_answer
             }
+            schedule {
+                a_tick_fires_once_and_the_next_is_told
+                missed_ticks_are_caught_up_as_the_policy_says
+                skip_leaves_out_ticks_while_the_last_job_lives
+                queue_runs_them_one_after_the_other
+                cancel_previous_ends_the_one_before
+                a_paused_schedule_rests_and_catches_nothing_up
+                a_trigger_fires_now_and_moves_nothing
+                a_changed_schedule_keeps_its_pace_unless_the_calendar_changed
+                bad_schedules_are_refused_with_a_reason
+                eight_processes_fire_each_tick_once
+            }
             table { every_pair_of_state_and_event }
             bad_input {
                 every_limit_is_an_error_that_says_so
@@ -222,6 +235,7 @@ mod tests {
             include_str!("bad_input.rs"),
             include_str!("duels.rs"),
             include_str!("races.rs"),
+            include_str!("schedule.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

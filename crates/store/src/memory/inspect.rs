@@ -151,15 +151,19 @@ impl Inner {
     }
 
     fn queue_views(&self) -> Vec<QueueView> {
+        // The set is sorted: the first place of each lane is the one that is claimed next.
+        let mut first: BTreeMap<&Lane, JobId> = BTreeMap::new();
+        for (lane, _, id) in &self.ready {
+            first.entry(lane).or_insert(*id);
+        }
+        let oldest = |name: &String| {
+            let of_queue = first.iter().filter(|(lane, _)| lane.0 == *name);
+            of_queue.map(|(_, id)| self.jobs[id].due_at).min()
+        };
         let view = |name: &String| QueueView {
             name: name.clone(),
             paused: self.queue_pauses.get(name).cloned(),
-            oldest_ready: self
-                .ready
-                .iter()
-                .filter(|(lane, ..)| lane.0 == *name)
-                .map(|(.., id)| self.jobs[id].due_at)
-                .min(),
+            oldest_ready: oldest(name),
         };
         self.queues.iter().map(view).collect()
     }

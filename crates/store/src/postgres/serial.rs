@@ -47,7 +47,7 @@ pub(super) async fn enter_unsettled(conn: &Guard<'_>, ids: &[Uuid]) -> Result<bo
     if ids.is_empty() {
         return Ok(false);
     }
-    let rows = conn.query(include_str!("sql/enter.sql"), &[&ids, &SPAN, &conn.gate_writer]).await?;
+    let rows = conn.query(include_str!("sql/serial_enter.sql"), &[&ids, &SPAN, &conn.gate_writer]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 

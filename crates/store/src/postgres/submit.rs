@@ -62,8 +62,11 @@ impl Names {
                 jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
             if !wanted.is_empty() {
                 let wanted: Vec<&str> = wanted.into_iter().collect();
-                let rows =
-                    store.conn().await?.query(include_str!("sql/bucket_read.sql"), &[&Some(&wanted)]).await?;
+                let rows = store
+                    .conn()
+                    .await?
+                    .query(include_str!("sql/rule_buckets.sql"), &[&Some(&wanted)])
+                    .await?;
                 let limits: HashMap<String, _> =
                     rows.iter().map(|row| (row.get(1), (row.get(0), bucket(row)))).collect();
                 for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {

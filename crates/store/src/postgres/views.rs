@@ -52,7 +52,7 @@ impl Postgres {
         }
         if let (number, Some(weight)) = (row.get::<_, i32>(17), row.get::<_, Option<i32>>(18)) {
             let now = Time(row.get(21));
-            let rows = conn.query(include_str!("sql/bucket_read.sql"), &[&None::<Vec<String>>]).await?;
+            let rows = conn.query(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
             holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
                 let (limit, level, lifted) = bucket(row);
                 let weight = weight as u32;
@@ -81,7 +81,7 @@ impl Postgres {
         let waiting: HashMap<String, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let clock = conn.query(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
         let now = Time(clock.first().map(|row| row.get(0)).unwrap_or_default());
-        let rows = conn.query(include_str!("sql/bucket_read.sql"), &[&None::<Vec<String>>]).await?;
+        let rows = conn.query(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
         let view = |row: &Row| {
             let (limit, level, lifted) = bucket(row);
             let tokens = level.refilled(&limit, now).tokens(&limit);

@@ -3,7 +3,10 @@
 use rusqlite::{Row, params};
 use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId};
 
-use super::{Tx, job_id, pack, unpack};
+use super::{
+    rate::{self, Shares},
+    tx::{Tx, job_id, pack, unpack},
+};
 use crate::{
     Ask, Error, Haul, Now,
     intern::Lane,
@@ -13,40 +16,77 @@ use crate::{
 
 pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let now = tx.now(now);
-    let worker = tx.one(include_str!("sql/claim_worker.sql"), [ask.worker.0], |row| {
-        Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
+    let queue = tx.store.shared.lanes.queue(&ask.queue);
+    let found = tx.one(include_str!("sql/claim_worker.sql"), params![ask.worker.0, queue], |row| {
+        let worker = (row.get::<_, i16>(0)?, row.get::<_, i64>(1)?);
+        Ok((worker, row.get::<_, i32>(2)?, row.get::<_, bool>(3)?))
     })?;
+    let Some((worker, newest, paused)) = found else { return Err(Error::Dead) };
     match worker {
-        Some((ALIVE, lease_until)) if lease_until > now.micros() => {}
-        Some((ALIVE, _)) => return Err(lease_ran_out()),
+        (ALIVE, lease_until) if lease_until > now.micros() => {}
+        (ALIVE, _) => return Err(lease_ran_out()),
         _ => return Err(Error::Dead),
+    }
+    if newest > tx.store.shared.lanes.newest() {
+        tx.learn_lanes()?;
     }
     for number in &ask.settled {
         tx.run(include_str!("sql/claim_settle.sql"), [ask.worker.0, number.0])?;
     }
-    let lanes: Vec<Lane> =
-        ask.kinds.iter().filter_map(|kind| tx.store.shared.lanes.get(&ask.queue, kind)).collect();
-    let jobs = match read_claim(tx, ask.worker, ask.number)? {
-        Some(pairs) => repeated(tx, &pairs)?,
-        None => take(tx, now, ask, &lanes)?,
-    };
-    let mut suspects = false;
-    for lane in &lanes {
-        suspects = suspects
+    let lanes = lanes(tx, ask);
+    let mut haul = Haul { now, ..Haul::default() };
+    match read_claim(tx, ask.worker, ask.number)? {
+        Some(pairs) => haul.jobs = repeated(tx, &pairs)?,
+        None if paused => {}
+        None => (haul.jobs, haul.refill_at) = take(tx, now, ask, &lanes)?,
+    }
+    for lane in lanes.iter().filter(|_| !paused) {
+        haul.suspects = haul.suspects
             || tx.one(include_str!("sql/claim_suspects.sql"), [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
     let limit = if ask.alone { 1 } else { ask.limit };
-    Ok(Haul { more: limit > 0 && jobs.len() >= limit, jobs, suspects, refill_at: None, now })
+    haul.more = limit > 0 && haul.jobs.len() >= limit;
+    Ok(haul)
 }
 
-/// Looks, without the write lock, whether a claim would find anything; most looks into an idle queue do not.
-pub(super) fn is_empty(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<bool, Error> {
-    let known = ask.kinds.iter().filter_map(|kind| tx.store.shared.lanes.get(&ask.queue, kind));
-    let lanes: Vec<i32> = known.flat_map(|lane| [lane.id, -lane.id]).collect();
-    let lanes = serde_json::to_string(&lanes).expect("numbers are plain data");
-    let params = params![ask.worker.0, ask.number.0, lanes, tx.now(now).micros()];
-    let empty = tx.one(include_str!("sql/claim_peek.sql"), params, |row| row.get(0))?;
-    Ok(empty.unwrap_or(false) && ask.settled.is_empty())
+/// The lanes that are asked for: those without a rate limit, then those with one.
+fn lanes(tx: &Tx<'_>, ask: &Ask) -> Vec<Lane> {
+    let known = &tx.store.shared.lanes;
+    let mut lanes: Vec<Lane> = ask.kinds.iter().filter_map(|kind| known.get(&ask.queue, kind)).collect();
+    lanes.extend(known.throttled(&ask.queue, &ask.kinds));
+    lanes
+}
+
+/// Looks, without the write lock, whether a claim would find anything; most looks into an idle queue do not. Answers
+/// what such a claim answers.
+pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Option<Haul>, Error> {
+    if !ask.settled.is_empty() {
+        return Ok(None);
+    }
+    let now = tx.now(now);
+    let lanes = lanes(tx, ask);
+    // Of lanes with a rate limit only the suspects: whether the others can be paid for is seen below.
+    let numbers =
+        lanes.iter().flat_map(|lane| [lane.id, -lane.id].into_iter().skip((lane.bucket != 0).into()));
+    let numbers = serde_json::to_string(&numbers.collect::<Vec<_>>()).expect("numbers are plain data");
+    let queue = tx.store.shared.lanes.queue(&ask.queue);
+    let params = params![ask.worker.0, ask.number.0, numbers, now.micros(), queue];
+    let found = tx.one(include_str!("sql/claim_peek.sql"), params, |row| {
+        Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?, row.get::<_, i32>(3)?))
+    })?;
+    let Some((fit, paused, empty, newest)) = found else { return Ok(None) };
+    let nothing = Haul { now, ..Haul::default() };
+    if !fit || paused {
+        return Ok(fit.then_some(nothing));
+    }
+    if !empty || newest > tx.store.shared.lanes.newest() {
+        return Ok(None);
+    }
+    if ask.alone || lanes.iter().all(|lane| lane.bucket == 0) {
+        return Ok(Some(nothing));
+    }
+    let shares = rate::shares(tx, now, &lanes, |lane| lane.id, ask.limit)?;
+    Ok(shares.is_empty().then_some(Haul { refill_at: shares.refill_at, ..nothing }))
 }
 
 /// What an earlier send of the same claim took, if there was one.
@@ -73,17 +113,17 @@ fn repeated(tx: &Tx<'_>, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error
     Ok(jobs)
 }
 
-fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<Vec<Claimed>, Error> {
+fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claimed>, Option<Time>), Error> {
     let limit = if ask.alone { 1 } else { ask.limit };
     let number = |lane: &Lane| if ask.alone { -lane.id } else { lane.id };
     let shares = match lanes {
-        [_] => vec![limit],
-        lanes => shares(tx, lanes.iter().map(number), limit)?,
+        [Lane { bucket: 0, .. }] => Shares::one_lane(limit),
+        lanes => rate::shares(tx, now, lanes, number, limit)?,
     };
     let mut taken: Vec<(i64, Claimed)> = Vec::with_capacity(limit.min(1024));
-    for (lane, share) in lanes.iter().zip(shares).filter(|(_, share)| *share > 0) {
+    for (lane, share) in lanes.iter().zip(&shares.each).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(include_str!("sql/claim_jobs.sql"))?;
-        let mut rows = statement.query(params![number(lane), share as i64])?;
+        let mut rows = statement.query(params![number(lane), *share as i64])?;
         let mut last = None;
         while let Some(row) = rows.next()? {
             let (raw, rank) = (read(row)?, row.get::<_, i64>(11)?);
@@ -98,32 +138,13 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<Vec<Claimed
     if lanes.len() > 1 {
         taken.sort_by_key(|(rank, job)| (*rank, job.id));
     }
+    shares.charge(tx)?;
     if !taken.is_empty() {
         let pairs: Vec<_> = taken.iter().map(|(_, job)| (job.id, job.epoch)).collect();
         let params = params![ask.worker.0, ask.number.0, ask.alone, now.micros(), pack(&pairs)];
         tx.run(include_str!("sql/claim_record.sql"), params)?;
     }
-    Ok(taken.into_iter().map(|(_, job)| job).collect())
-}
-
-/// How many of the first `limit` places, by rank over all lanes, each lane has.
-fn shares(tx: &Tx<'_>, lanes: impl Iterator<Item = i32>, limit: usize) -> Result<Vec<usize>, Error> {
-    let mut heads = Vec::new();
-    let mut count = 0;
-    for (index, lane) in lanes.enumerate() {
-        let mut statement = tx.prepare(include_str!("sql/claim_heads.sql"))?;
-        let mut rows = statement.query(params![lane, limit as i64])?;
-        while let Some(row) = rows.next()? {
-            heads.push((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?, index));
-        }
-        count = index + 1;
-    }
-    heads.sort_unstable();
-    let mut shares = vec![0; count];
-    for (.., index) in heads.into_iter().take(limit) {
-        shares[index] += 1;
-    }
-    Ok(shares)
+    Ok((taken.into_iter().map(|(_, job)| job).collect(), shares.refill_at))
 }
 
 /// A job's columns as they come.

@@ -1,9 +1,14 @@
 //! Writing what attempts ask for.
 
 use rusqlite::params;
-use windlass_model::{Change, Failure, Limits, Outcome, Time, Verdict, rank::rank};
+use windlass_model::{Change, Failure, Limits, Outcome, Payload, Time, Verdict};
 
-use super::{Sqlite, Tx};
+use super::{
+    Sqlite,
+    flow::Spot,
+    submit::{NEAR, OUTPUT},
+    tx::Tx,
+};
 use crate::{
     Error, Now,
     pick::{self, CANCELLED, DEADLINE, FAILED, WAKE},
@@ -42,29 +47,48 @@ fn one_by_one(tx: &Tx<'_>, now: Now, changes: &[Change], limits: &Limits) -> Res
     Ok(verdicts)
 }
 
+/// Applies one change. Most jobs have nothing hanging on them: the statements that end a job pass over those that are
+/// held or have a serial key, and only when nothing was written is it looked why.
 fn apply(tx: &Tx<'_>, now: Time, change: &Change, limits: &Limits) -> Result<Verdict, Error> {
-    let applied = match &change.outcome {
-        Outcome::Done(output) => {
-            if let Err(invalid) = limits.check_payload("output", &output.bytes) {
-                return Ok(Verdict::Refused(invalid.to_string()));
-            }
-            done(tx, now, change, output.codec, &output.bytes)?
-        }
-        Outcome::Failed { reason, failure } => {
-            ended(tx, now, change, FAILED, Some(pick::reason_number(*reason)), failure)?
-        }
-        Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure)?,
-        Outcome::Retry { after, spent, failure } => retry(tx, now, change, now.plus(*after), spent, failure)?,
-    };
-    if applied {
+    if let Outcome::Done(output) = &change.outcome
+        && let Err(invalid) = limits.check_payload("output", &output.bytes)
+    {
+        return Ok(Verdict::Refused(invalid.to_string()));
+    }
+    if write(tx, now, change, false)? {
         return Ok(Verdict::Committed);
     }
     let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0];
-    let seen = tx.one(include_str!("sql/commit_seen.sql"), params, |row| row.get(0))?.unwrap_or(false);
-    Ok(if seen { Verdict::Committed } else { Verdict::Fenced })
+    let seen = tx.one(include_str!("sql/commit_seen.sql"), params, |row| {
+        Ok((row.get(0)?, row.get(1)?, Spot::read(change.job, row, 2)?))
+    })?;
+    match seen {
+        Some((true, ..)) => Ok(Verdict::Committed),
+        Some((_, true, spot)) => {
+            write(tx, now, change, true)?;
+            tx.clear(&spot)?;
+            Ok(Verdict::Committed)
+        }
+        _ => Ok(Verdict::Fenced),
+    }
 }
 
-fn done(tx: &Tx<'_>, now: Time, change: &Change, codec: u8, output: &[u8]) -> Result<bool, Error> {
+/// Writes a change if epoch and rev are its own. A change that ends the job is written only if nothing hangs on the
+/// job, unless whatever does `is_cleared` by the caller.
+fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    match &change.outcome {
+        Outcome::Done(output) => done(tx, now, change, output, is_cleared),
+        Outcome::Failed { reason, failure } => {
+            let reason = Some(pick::reason_number(*reason));
+            ended(tx, now, change, FAILED, reason, failure, is_cleared)
+        }
+        Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
+        Outcome::Retry { after, spent, failure } => retry(tx, now, change, now.plus(*after), spent, failure),
+    }
+}
+
+fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
+    let far = output.bytes.len() > NEAR;
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -72,10 +96,16 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, codec: u8, output: &[u8]) -> Re
         change.worker.0,
         change.started_at.micros(),
         now.micros(),
-        codec,
-        output,
+        output.codec,
+        if far { &[] } else { output.bytes.as_slice() },
+        far,
+        is_cleared,
     ];
     let applied = tx.run(include_str!("sql/commit_done.sql"), params)? == 1;
+    if applied && far {
+        let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
+        tx.run(include_str!("sql/submit_payload.sql"), params)?;
+    }
     forget_deadline(tx, change, applied)
 }
 
@@ -86,6 +116,7 @@ fn ended(
     state: i16,
     reason: Option<i16>,
     failure: &Failure,
+    is_cleared: bool,
 ) -> Result<bool, Error> {
     let text = pick::failure_text(failure);
     let params = params![
@@ -99,6 +130,7 @@ fn ended(
         reason,
         text,
         change.outcome.counts(),
+        is_cleared,
     ];
     let applied = tx.run(include_str!("sql/commit_failed.sql"), params)? == 1;
     if applied {
@@ -127,14 +159,17 @@ fn retry(
         text,
     ];
     let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
-        Ok((row.get::<_, i32>(0)?, row.get::<_, i16>(1)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(8)?))
     })?;
-    let Some((lane, priority)) = row else { return Ok(false) };
+    let Some((spot, keeps)) = row else { return Ok(false) };
     note(tx, now, change, &text)?;
-    if due_at > now {
-        tx.set_timer(due_at, change.job, WAKE)?;
-    } else {
-        tx.make_ready(&tx.store.lane(tx, lane)?, false, rank(due_at, priority), change.job)?;
+    if due_at <= now {
+        tx.enter(&spot)?;
+        return Ok(true);
+    }
+    tx.set_timer(due_at, change.job, WAKE)?;
+    if keeps != Some(true) {
+        tx.leave(&spot)?;
     }
     Ok(true)
 }
@@ -155,10 +190,7 @@ fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Er
 /// Takes a deadline's timer back when the job has ended.
 fn forget_deadline(tx: &Tx<'_>, change: &Change, applied: bool) -> Result<bool, Error> {
     if let Some(at) = change.deadline_at.filter(|_| applied) {
-        tx.run(
-            include_str!("sql/commit_untimer.sql"),
-            params![at.micros(), change.job.as_bytes(), DEADLINE],
-        )?;
+        tx.unset_timer(at, change.job, DEADLINE)?;
     }
     Ok(applied)
 }

@@ -1,28 +1,42 @@
-//! What people do to work that is there.
+//! The third door.
 
 use windlass_model::JobId;
 
-use super::Sqlite;
-use crate::{Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Rule};
-
-fn stub<'a, T: Send + 'a>() -> Fut<'a, T> {
-    Box::pin(std::future::ready(Err(Error::Fault("not there yet".into()))))
-}
+use super::{Sqlite, act, prune, rules};
+use crate::{Act, By, Control, Did, Fut, Now, Prune, Pruned, Rule, control::check_by, pick};
 
 impl Control for Sqlite {
-    fn act<'a>(&'a self, _now: Now, _jobs: &'a [JobId], _act: Act, _by: &'a By) -> Fut<'a, Vec<Did>> {
-        stub()
+    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(async move {
+            check_by(by)?;
+            pick::check_act(act)?;
+            self.write(jobs.len() * 4, |tx| {
+                let now = tx.now(now);
+                jobs.iter().map(|id| act::act(tx, now, *id, act, by)).collect()
+            })
+            .await
+        })
     }
 
-    fn rule<'a>(&'a self, _now: Now, _rule: &'a Rule, _by: &'a By) -> Fut<'a, Did> {
-        stub()
+    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+        Box::pin(async move {
+            check_by(by)?;
+            pick::check_rule(rule, &self.shared.options.limits)?;
+            self.write(1, |tx| rules::rule(tx, tx.now(now), rule, by)).await
+        })
     }
 
-    fn note<'a>(&'a self, _now: Now, _action: &'a str, _subject: &'a str, _by: &'a By) -> Fut<'a, ()> {
-        stub()
+    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+        Box::pin(async move {
+            check_by(by)?;
+            self.write(1, |tx| rules::log(tx, tx.now(now), action, subject, by)).await
+        })
     }
 
-    fn prune<'a>(&'a self, _now: Now, _prune: &'a Prune) -> Fut<'a, Pruned> {
-        stub()
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        Box::pin(async move {
+            pick::check_prune(prune)?;
+            prune::prune(self, now, prune).await
+        })
     }
 }

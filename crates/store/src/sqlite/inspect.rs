@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Row, params};
 use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId, rank::AGEING_SPAN};
 
-use super::{Sqlite, Tx, job_id, migrate, unpack};
+use super::{
+    Sqlite, arrive, migrate, schedule,
+    tx::{Tx, id_of, unpack},
+    views,
+};
 use crate::{
-    Attempt, Backlog, Census, Ended, Error, Filter, Fut, Inspect, Job, SchemaState, Summary, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
+    Job, LimitView, Miss, QueueView, ScheduleView, SchemaState, SerialView, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
-const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
+pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
 pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
     let mut answers = Vec::with_capacity(ids.len());
@@ -22,6 +27,7 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Er
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
         })?;
         answers.push(match row {
+            None if arrive::is_arriving(tx, *id)? => None,
             None => Some(Ended::Gone),
             Some((state, reason, failure, output)) => pick::final_state(state).and_then(|state| {
                 Ended::from_parts(state, pick::reason(reason), pick::failure(failure.as_deref()), output)
@@ -31,7 +37,7 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Er
     Ok(answers)
 }
 
-fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
+pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
     let state = match pick::final_state(row.get(3)?) {
         Some(state) => state,
@@ -40,7 +46,7 @@ fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
         None => State::Running,
     };
     Ok(Summary {
-        id: job_id(&row.get::<_, [u8; 16]>(0)?)?,
+        id: id_of(row, 0)?,
         kind: lane.kind.kind,
         version: lane.kind.version,
         queue: lane.queue,
@@ -56,9 +62,9 @@ fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
 }
 
 /// Which worker has each running job, and since when.
-type Holders = HashMap<(JobId, Epoch), (WorkerId, Time)>;
+pub(super) type Holders = HashMap<(JobId, Epoch), (WorkerId, Time)>;
 
-fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
+pub(super) fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
     let mut statement = tx.prepare(include_str!("sql/inspect_claim.sql"))?;
     let mut rows = statement.query([])?;
     let mut holders = HashMap::new();
@@ -90,7 +96,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         worker: holder.map(|(worker, _)| worker).or(row.get::<_, Option<i64>>(16)?.map(WorkerId)),
         started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(17)?.map(Time)),
         deadline_at: row.get::<_, Option<i64>>(18)?.map(Time),
-        parent: None,
+        parent: row.get::<_, Option<[u8; 16]>>(28)?.map(JobId::from_bytes),
         tags: pick::tags(row.get::<_, Option<String>>(19)?.as_deref()),
         options: row.get(20)?,
         settings: pick::settings(row.get::<_, Option<String>>(21)?.as_deref()),
@@ -189,7 +195,7 @@ fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
             alive: row.get::<_, i16>(3)? == ALIVE,
             lease_until: Time(row.get(4)?),
             claims: row.get::<_, i64>(5)? as u64,
-            serves: Vec::new(),
+            serves: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -220,40 +226,40 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(workers)))
     }
 
-    fn holds(&self, _id: JobId) -> Fut<'_, Option<crate::Holds>> {
-        stub()
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        Box::pin(std::future::ready(self.read(|tx| views::holds(tx, id))))
     }
 
-    fn queues(&self) -> Fut<'_, Vec<crate::QueueView>> {
-        stub()
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        Box::pin(std::future::ready(self.read(views::queues)))
     }
 
-    fn rate_limits(&self) -> Fut<'_, Vec<crate::LimitView>> {
-        stub()
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        Box::pin(std::future::ready(self.read(views::rate_limits)))
     }
 
-    fn serial_keys<'a>(&'a self, _key: Option<&'a str>, _limit: usize) -> Fut<'a, Vec<crate::SerialView>> {
-        stub()
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        Box::pin(std::future::ready(self.read(|tx| views::serial_keys(tx, key, limit))))
     }
 
-    fn audit<'a>(&'a self, _filter: &'a crate::AuditFilter) -> Fut<'a, Vec<crate::AuditEntry>> {
-        stub()
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        Box::pin(std::future::ready(self.read(|tx| views::audit(tx, filter))))
     }
 
-    fn schedules(&self) -> Fut<'_, Vec<crate::ScheduleView>> {
-        stub()
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        Box::pin(std::future::ready(self.read(schedule::schedules)))
     }
 
-    fn firings<'a>(&'a self, _schedule: &'a str, _limit: usize) -> Fut<'a, Vec<crate::Firing>> {
-        stub()
+    fn firings<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        Box::pin(std::future::ready(self.read(|tx| schedule::firings(tx, name, limit))))
     }
 
-    fn misses<'a>(&'a self, _schedule: &'a str, _limit: usize) -> Fut<'a, Vec<crate::Miss>> {
-        stub()
+    fn misses<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        Box::pin(std::future::ready(self.read(|tx| schedule::misses(tx, name, limit))))
     }
 
-    fn children(&self, _parent: JobId, _after: Option<JobId>, _limit: usize) -> Fut<'_, Vec<Summary>> {
-        stub()
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(std::future::ready(self.read(|tx| views::children(tx, parent, after, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
@@ -271,8 +277,4 @@ impl Inspect for Sqlite {
     fn clock(&self) -> Fut<'_, Time> {
         Box::pin(std::future::ready(self.read(|tx| Ok(tx.now(None)))))
     }
-}
-
-fn stub<'a, T: Send + 'a>() -> Fut<'a, T> {
-    Box::pin(std::future::ready(Err(Error::Fault("not there yet".into()))))
 }

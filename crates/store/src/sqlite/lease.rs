@@ -1,16 +1,20 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
 use rusqlite::params;
-use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId, rank::rank};
+use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
-use super::{Tx, unpack};
-use crate::{Beat, Error, NewWorker, Now, Renewal};
+use super::{
+    flow::Spot,
+    tx::{Tx, id_of, unpack},
+};
+use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
 
 pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let now = tx.now(now);
     tx.run(include_str!("sql/enlist_forget.sql"), params![now.micros(), worker.id.0])?;
     let lease_until = now.plus(worker.lease).micros();
-    let params = params![worker.id.0, worker.name, worker.beacon, lease_until];
+    let serves = serde_json::to_string(&worker.serves).expect("names and numbers are plain data");
+    let params = params![worker.id.0, worker.name, worker.beacon, lease_until, serves];
     Ok(tx.run(include_str!("sql/enlist.sql"), params)? == 1)
 }
 
@@ -33,11 +37,11 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error
 pub(super) fn release(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
     let mut released = 0;
     for (id, epoch) in jobs {
-        let row = tx.one(include_str!("sql/release.sql"), params![id.as_bytes(), epoch.0], |row| {
-            Ok((row.get::<_, i32>(0)?, row.get::<_, i16>(1)?, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
+        let spot = tx.one(include_str!("sql/release.sql"), params![id.as_bytes(), epoch.0], |row| {
+            Spot::read(*id, row, 0)
         })?;
-        if let Some((lane, priority, due_at, suspect)) = row {
-            tx.make_ready(&tx.store.lane(tx, lane)?, suspect, rank(Time(due_at), priority), *id)?;
+        if let Some(spot) = spot {
+            tx.enter(&spot)?;
             released += 1;
         }
     }
@@ -63,4 +67,12 @@ pub(super) fn disown(tx: &Tx<'_>, worker: WorkerId, meant: impl Fn(ClaimNo) -> b
         tx.run(include_str!("sql/claim_settle.sql"), [worker.0, number])?;
     }
     Ok(released)
+}
+
+/// Which of a worker's attempts were told to end.
+pub(super) fn orders(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Order>, Error> {
+    tx.all(include_str!("sql/orders.sql"), [worker.0], |row| {
+        let by = By { author: row.get(3)?, note: row.get(4)? };
+        Ok(Order { job: id_of(row, 0)?, epoch: Epoch(row.get(1)?), deadline_at: Time(row.get(2)?), by })
+    })
 }

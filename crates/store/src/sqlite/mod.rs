@@ -7,35 +7,46 @@
 //!
 //! Durable: WAL with `synchronous=FULL`. A network file system is refused, as its locks cannot be trusted.
 
+mod act;
+mod arrive;
 mod claim;
 mod commit;
 mod control;
 mod file;
+mod flow;
 mod inspect;
+mod lanes;
 mod lease;
 mod migrate;
+mod prune;
+mod rate;
 mod reap;
+mod rules;
+mod schedule;
+mod scope;
 mod submit;
 mod timers;
+mod tx;
+mod views;
+
+pub use arrive::submit_in;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use rusqlite::{CachedStatement, Connection, ErrorCode};
-use windlass_model::{
-    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId,
-};
+use rusqlite::Connection;
+use windlass_model::{Change, ClaimNo, Epoch, JobId, Limits, NewJob, Submitted, Verdict, WorkerId};
 
+use self::tx::{BUSY, Tx};
 use crate::{
-    Ask, Beat, Born, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep,
-    intern::{Lane, Lanes},
+    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
+    Store, Sweep, intern::Lanes,
 };
 
 /// How to open a file.
@@ -96,9 +107,6 @@ struct Shared {
 
 /// A batch with more writes than this is run with its thread marked as blocking: some 100 µs of work.
 const SMALL: usize = 16;
-
-/// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
-const BUSY: &str = "another process is writing to the file";
 
 impl Sqlite {
     /// Opens a file, making it and its schema if needed.
@@ -196,7 +204,7 @@ impl Sqlite {
             }
             tx.run("begin immediate", [])?;
             let answer = verb(tx).and_then(|answer| {
-                tx.bump_gates()?;
+                tx.finish()?;
                 tx.run("commit", [])?;
                 Ok(answer)
             });
@@ -209,68 +217,6 @@ impl Sqlite {
         let answer = run(&tx, verb);
         self.count(tx.statements.get());
         answer
-    }
-
-    /// Numbers for the lanes of some jobs; new names are committed before they are cached.
-    async fn intern<'a>(&self, names: impl Iterator<Item = (&'a str, &'a KindVersion)>) -> Result<(), Error> {
-        let unknown: BTreeSet<_> = names.filter(|(q, k)| self.shared.lanes.get(q, k).is_none()).collect();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        self.write(1, |tx| {
-            for (queue, kind) in &unknown {
-                tx.run(include_str!("sql/intern_queue.sql"), [queue])?;
-                tx.run(include_str!("sql/intern_kind.sql"), [&kind.kind])?;
-                tx.run(
-                    include_str!("sql/intern_lane.sql"),
-                    rusqlite::params![queue, kind.kind, kind.version],
-                )?;
-            }
-            Ok(())
-        })
-        .await?;
-        self.read_lanes()
-    }
-
-    fn read_lanes(&self) -> Result<(), Error> {
-        self.read(|tx| {
-            let mut statement = tx.prepare(include_str!("sql/intern_read.sql"))?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                let kind = KindVersion { kind: row.get(4)?, version: row.get(5)? };
-                let (id, queue_id, kind_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket: 0, queue: row.get(3)?, kind });
-            }
-            let mut statement = tx.prepare(include_str!("sql/intern_queues.sql"))?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                self.shared.lanes.add_queue(&row.get::<_, String>(1)?, row.get(0)?);
-            }
-            Ok(())
-        })
-    }
-
-    /// What a lane's number stands for, though another process may have made it.
-    fn lane(&self, tx: &Tx<'_>, id: i32) -> Result<Lane, Error> {
-        if let Some(lane) = self.shared.lanes.by_id(id) {
-            return Ok(lane);
-        }
-        let mut statement = tx.prepare(include_str!("sql/intern_read.sql"))?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            if row.get::<_, i32>(0)? == id {
-                let kind = KindVersion { kind: row.get(4)?, version: row.get(5)? };
-                return Ok(Lane {
-                    id,
-                    queue_id: row.get(1)?,
-                    kind_id: row.get(2)?,
-                    bucket: 0,
-                    queue: row.get(3)?,
-                    kind,
-                });
-            }
-        }
-        Err(Error::Fault(format!("a job is in lane {id}, which is not in the lanes table")))
     }
 }
 
@@ -285,138 +231,20 @@ fn blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// One transaction's view of a connection: counts statements and collects the gates to move.
-struct Tx<'a> {
-    conn: &'a Connection,
-    store: &'a Sqlite,
-    statements: std::cell::Cell<u64>,
-    gates: std::cell::RefCell<BTreeMap<i32, ()>>,
-}
-
-impl<'a> Tx<'a> {
-    fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
-        Tx { conn, store, statements: Default::default(), gates: Default::default() }
-    }
-
-    fn now(&self, now: Now) -> Time {
-        // All processes that share the file are on one machine, so its clock is the store's clock.
-        now.unwrap_or_else(|| Time::from_system(SystemTime::now()))
-    }
-
-    /// A prepared statement, counted as run once.
-    fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Error> {
-        self.statements.set(self.statements.get() + 1);
-        Ok(self.conn.prepare_cached(sql)?)
-    }
-
-    /// Runs a statement that returns nothing; answers how many rows it changed.
-    fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, Error> {
-        Ok(self.prepare(sql)?.execute(params)?)
-    }
-
-    /// Runs a statement that returns at most one row.
-    fn one<T>(
-        &self,
-        sql: &str,
-        params: impl rusqlite::Params,
-        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, Error> {
-        let mut statement = self.prepare(sql)?;
-        let mut rows = statement.query(params)?;
-        let answer = rows.next()?.map(read).transpose()?;
-        // Statements that write and return rows do their work as they are stepped: walk to the end.
-        while rows.next()?.is_some() {}
-        Ok(answer)
-    }
-
-    /// Puts a job into the ready set and notes that its queue's gate moves.
-    fn make_ready(&self, lane: &Lane, suspect: bool, rank: i64, job: JobId) -> Result<(), Error> {
-        let number = if suspect { -lane.id } else { lane.id };
-        self.run(include_str!("sql/submit_ready.sql"), rusqlite::params![number, rank, job.as_bytes()])?;
-        self.gates.borrow_mut().insert(lane.queue_id, ());
-        Ok(())
-    }
-
-    /// Sets a timer and notes that the timers' gate moves.
-    fn set_timer(&self, at: Time, job: JobId, what: i16) -> Result<(), Error> {
-        self.run(include_str!("sql/submit_timer.sql"), rusqlite::params![at.micros(), job.as_bytes(), what])?;
-        self.gates.borrow_mut().insert(0, ());
-        Ok(())
-    }
-
-    fn bump_gates(&self) -> Result<(), Error> {
-        for queue in self.gates.take().into_keys() {
-            let params = rusqlite::params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
-            self.run(include_str!("sql/gate_bump.sql"), params)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reads a job id from a column.
-fn job_id(bytes: &[u8]) -> Result<JobId, Error> {
-    let bytes = bytes.try_into().map_err(|_| Error::Fault(format!("a job id of {} bytes", bytes.len())))?;
-    Ok(JobId::from_bytes(bytes))
-}
-
-/// A claim's jobs as they are kept: 20 bytes each.
-fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pairs.len() * 20);
-    for (id, epoch) in pairs {
-        bytes.extend_from_slice(id.as_bytes());
-        bytes.extend_from_slice(&epoch.0.to_be_bytes());
-    }
-    bytes
-}
-
-fn unpack(bytes: &[u8]) -> Result<Vec<(JobId, Epoch)>, Error> {
-    if !bytes.len().is_multiple_of(20) {
-        return Err(Error::Fault(format!("a claim of {} bytes", bytes.len())));
-    }
-    let pair = |chunk: &[u8]| {
-        let epoch = i32::from_be_bytes(chunk[16..].try_into().expect("chunks are 20 bytes"));
-        Ok((job_id(&chunk[..16])?, Epoch(epoch)))
-    };
-    bytes.chunks_exact(20).map(pair).collect()
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Unavailable(BUSY.into()),
-            Some(ErrorCode::DiskFull) => Error::Unavailable("the disk is full; free some space".into()),
-            Some(ErrorCode::ReadOnly) => Error::Unavailable(
-                "the file or its folder is read-only; allow this user to write there".into(),
-            ),
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory) => {
-                Error::Unavailable(error.to_string())
-            }
-            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
-                Error::Refused(error.to_string())
-            }
-            _ => Error::Fault(error.to_string()),
-        }
-    }
-}
-
 impl Store for Sqlite {
     fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(self.write(1, move |tx| lease::enlist(tx, now, worker)))
     }
 
     fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
-        Box::pin(async move {
-            jobs.iter().try_for_each(|job| self.shared.options.limits.check(job))?;
-            self.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind))).await?;
-            self.write(jobs.len(), |tx| submit::submit(tx, now, jobs, born)).await
-        })
+        Box::pin(submit::submit(self, now, jobs, born))
     }
 
     fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
         Box::pin(async move {
-            self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind))).await?;
-            if self.read(|tx| claim::is_empty(tx, now, ask))? {
-                return Ok(Haul { now: self.read(|tx| Ok(tx.now(now)))?, ..Haul::default() });
+            self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
+            if let Some(nothing) = self.read(|tx| claim::idle(tx, now, ask))? {
+                return Ok(nothing);
             }
             self.write(ask.limit, |tx| claim::claim(tx, now, ask)).await
         })
@@ -460,6 +288,14 @@ impl Store for Sqlite {
         Box::pin(timers::due(self, now, limit))
     }
 
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+        Box::pin(std::future::ready(self.read(|tx| lease::orders(tx, worker))))
+    }
+
+    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
+        Box::pin(flow::sweep(self))
+    }
+
     fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(std::future::ready(timers::gate(self, queues)))
     }
@@ -480,15 +316,7 @@ impl Store for Sqlite {
         self
     }
 
-    fn orders(&self, _worker: WorkerId) -> Fut<'_, Vec<crate::Order>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
-        Box::pin(std::future::ready(Ok(0)))
-    }
-
-    fn control(&self) -> &dyn crate::Control {
+    fn control(&self) -> &dyn Control {
         self
     }
 

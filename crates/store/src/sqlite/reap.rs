@@ -4,15 +4,13 @@ use rusqlite::params;
 use windlass_model::{
     Epoch, JobId, Reason, Time, WorkerId,
     crash::{Fate, after_death},
-    rank::rank,
 };
 
-use super::{Tx, unpack};
-use crate::{
-    Error, Now, Reaped, Sweep,
-    memory::lost,
-    pick::{self, DEADLINE},
+use super::{
+    flow::Spot,
+    tx::{Tx, unpack},
 };
+use crate::{Error, Now, Reaped, Sweep, memory::lost, pick};
 
 /// One recorded claim of a dead worker.
 struct Claim {
@@ -73,10 +71,9 @@ fn return_job(
     reaped: &mut Reaped,
 ) -> Result<(), Error> {
     let row = tx.one(include_str!("sql/reap_job.sql"), params![id.as_bytes(), epoch.0], |row| {
-        let place = (row.get::<_, i32>(0)?, row.get::<_, i16>(1)?, row.get::<_, i64>(2)?);
-        Ok((place, row.get::<_, u16>(3)?, row.get::<_, u16>(4)?, row.get::<_, Option<i64>>(5)?))
+        Ok((Spot::read(id, row, 0)?, row.get::<_, u16>(8)?, row.get::<_, u16>(9)?))
     })?;
-    let Some(((lane, priority, due_at), deaths, crashes, deadline)) = row else { return Ok(()) };
+    let Some((spot, deaths, crashes)) = row else { return Ok(()) };
     let failure = pick::failure_text(&lost(claim.worker, claim.alone));
     let (worker, started_at) = (claim.worker.0, claim.claimed_at.micros());
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
@@ -84,16 +81,14 @@ fn return_job(
     match after_death(deaths, crashes, claim.alone, cap) {
         Fate::Suspect { deaths, crashes } => {
             tx.run(include_str!("sql/reap_return.sql"), params![id.as_bytes(), deaths, crashes, failure])?;
-            tx.make_ready(&tx.store.lane(tx, lane)?, true, rank(Time(due_at), priority), id)?;
+            tx.enter(&Spot { suspect: true, ..spot })?;
             reaped.returned += 1;
         }
         Fate::Poison { deaths, crashes } => {
             let reason = pick::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
             tx.run(include_str!("sql/reap_poison.sql"), params)?;
-            if let Some(at) = deadline {
-                tx.run(include_str!("sql/commit_untimer.sql"), params![at, id.as_bytes(), DEADLINE])?;
-            }
+            tx.clear(&spot)?;
             reaped.poisoned += 1;
         }
     }

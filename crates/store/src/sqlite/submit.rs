@@ -1,77 +1,99 @@
 //! Putting jobs in.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use rusqlite::params;
-use windlass_model::{JobId, NewJob, Submitted, Time, When, rank::rank};
+use rusqlite::{CachedStatement, params};
+use windlass_model::{Epoch, JobId, NewJob, Submitted, Time, When, rank::rank};
 
-use super::{Tx, claim::read_claim, job_id, pack};
+use super::{
+    Sqlite,
+    claim::read_claim,
+    flow::Spot,
+    rate::{self, Buckets},
+    scope,
+    tx::{Tx, id_of, pack},
+};
 use crate::{
     Born, Error, Now,
+    intern::Lane,
     pick::{self, ALIVE, DEADLINE, Found, WAKE, Wrote},
 };
 
-pub(super) fn submit(
-    tx: &Tx<'_>,
+/// Payloads up to this size stay in the job's row, which is written at every step: some eight pages.
+pub(super) const NEAR: usize = 32 << 10;
+/// Bits of the `far` column, and what the payloads are called in their own table.
+pub(super) const INPUT: i16 = 1;
+pub(super) const OUTPUT: i16 = 2;
+
+pub(super) async fn submit(
+    store: &Sqlite,
     now: Now,
     jobs: &[NewJob],
     born: Option<Born>,
 ) -> Result<Vec<Submitted>, Error> {
-    let now = tx.now(now);
-    let asked = born;
-    let born = match born {
+    jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
+    let buckets = rate::check(store, jobs)?;
+    let names = jobs.iter().map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, &buckets)));
+    store.intern(names).await?;
+    store.write(jobs.len(), |tx| put(tx, tx.now(now), jobs, &buckets, born)).await
+}
+
+/// Puts jobs in whose lanes have numbers, and says of each what became of it.
+pub(super) fn put(
+    tx: &Tx<'_>,
+    now: Time,
+    jobs: &[NewJob],
+    buckets: &Buckets,
+    asked: Option<Born>,
+) -> Result<Vec<Submitted>, Error> {
+    let born = match asked {
         Some(born) if serves(tx, born, now)? => Some(born),
         _ => None,
     };
+    let serials = serials(tx, jobs)?;
     let mut wrote = Vec::with_capacity(jobs.len());
     let mut taken = Vec::new();
+    let mut told: HashMap<usize, Submitted> = HashMap::new();
     {
         let mut insert = tx.prepare(include_str!("sql/submit.sql"))?;
         let mut ready = tx.prepare(include_str!("sql/submit_ready.sql"))?;
-        for job in jobs {
-            let lane = tx.store.shared.lanes.get(&job.queue, &job.kind).expect("interned before");
-            let due_at = match job.when {
-                When::Now => now,
-                When::After(delay) => now.plus(delay),
-                When::At(at) => at.max(now),
-            };
-            let settings = pick::settings_text(&job.settings);
-            let tags =
-                (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"));
-            let new = insert.execute(params![
-                job.id.as_bytes(),
-                lane.id,
-                lane.kind_id,
-                job.priority,
-                now.micros(),
-                due_at.micros(),
-                job.deadline_at.map(Time::micros),
-                &job.digest,
-                job.input.codec,
-                &job.input.bytes,
-                job.key,
-                tags,
-                job.options,
-                settings,
-            ])?;
-            if new == 0 {
+        for (index, job) in jobs.iter().enumerate() {
+            let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
+            let special = job.is_special();
+            if job.settings.unique.is_some() {
+                if is_there(tx, &lane, job)? {
+                    wrote.push(None);
+                    continue;
+                }
+                match scope::claim(tx, now, lane.kind_id, job)? {
+                    Ok(None) => {}
+                    Ok(Some(id)) => _ = told.insert(index, Submitted::Replaced { id }),
+                    Err(answer) => {
+                        told.insert(index, answer);
+                        wrote.push(None);
+                        continue;
+                    }
+                }
+            }
+            let row = Row { lane: &lane, due_at: due_at(job, now), serial: serial_of(job, &serials) };
+            if !row.insert(tx, &mut insert, now, job)? {
                 wrote.push(None);
                 continue;
             }
-            wrote.push(Some(Wrote { claimed: born.is_some() && due_at <= now }));
-            for tag in &job.tags {
-                tx.run(include_str!("sql/submit_tag.sql"), params![tag, job.id.as_bytes()])?;
-            }
+            let claimed = born.is_some() && !special && row.due_at <= now;
+            wrote.push(Some(Wrote { claimed }));
             if let Some(at) = job.deadline_at {
                 tx.set_timer(at, job.id, DEADLINE)?;
             }
-            if due_at > now {
-                tx.set_timer(due_at, job.id, WAKE)?;
-            } else if born.is_some() {
-                taken.push((job.id, windlass_model::Epoch(0)));
+            if row.due_at > now {
+                tx.set_timer(row.due_at, job.id, WAKE)?;
+            } else if claimed {
+                taken.push((job.id, Epoch(0)));
+            } else if special {
+                tx.enter(&row.spot(job))?;
             } else {
-                ready.execute(params![lane.id, rank(due_at, job.priority), job.id.as_bytes()])?;
-                tx.gates.borrow_mut().insert(lane.queue_id, ());
+                ready.execute(params![lane.id, rank(row.due_at, job.priority), job.id.as_bytes()])?;
+                tx.move_gate(lane.queue_id);
             }
         }
     }
@@ -81,25 +103,138 @@ pub(super) fn submit(
     }
     let found = match wrote.iter().all(Option::is_some) {
         true => Found::default(),
-        false => find(tx, jobs, &wrote, asked)?,
+        false => find(tx, jobs, buckets, &wrote, asked)?,
     };
-    let answers = pick::answers(jobs, &wrote, &found);
+    let answers = pick::answers(jobs, &wrote, &found).into_iter().enumerate();
     answers
-        .into_iter()
+        .map(|(index, answer)| told.remove(&index).or(answer))
         .map(|answer| answer.ok_or_else(|| Error::Fault("a job was neither inserted nor found".into())))
         .collect()
 }
 
+/// When a job is due that is submitted now.
+pub(super) fn due_at(job: &NewJob, now: Time) -> Time {
+    match job.when {
+        When::Now => now,
+        When::After(delay) => now.plus(delay),
+        When::At(at) => at.max(now),
+    }
+}
+
+/// The numbers of the jobs' serial keys, made with the slots they name, whatever becomes of the jobs.
+pub(super) fn serials(tx: &Tx<'_>, jobs: &[NewJob]) -> Result<HashMap<String, i64>, Error> {
+    let mut serials = HashMap::new();
+    for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
+        if serial.slots.is_some() || !serials.contains_key(&serial.key) {
+            serials.insert(serial.key.clone(), tx.serial(&serial.key, serial.slots)?);
+        }
+    }
+    Ok(serials)
+}
+
+pub(super) fn serial_of(job: &NewJob, serials: &HashMap<String, i64>) -> Option<i64> {
+    job.settings.serial.as_ref().and_then(|serial| serials.get(&serial.key)).copied()
+}
+
+/// A job's row as far as it does not stand in the job itself.
+pub(super) struct Row<'a> {
+    pub(super) lane: &'a Lane,
+    pub(super) due_at: Time,
+    pub(super) serial: Option<i64>,
+}
+
+impl Row<'_> {
+    /// Writes the job, its tags and its input; answers whether neither its id nor its key was there.
+    pub(super) fn insert(
+        &self,
+        tx: &Tx<'_>,
+        insert: &mut CachedStatement<'_>,
+        now: Time,
+        job: &NewJob,
+    ) -> Result<bool, Error> {
+        let tags =
+            (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"));
+        let far = job.input.bytes.len() > NEAR;
+        let settings = &job.settings;
+        let new = insert.execute(params![
+            job.id.as_bytes(),
+            self.lane.id,
+            self.lane.kind_id,
+            job.priority,
+            now.micros(),
+            self.due_at.micros(),
+            job.deadline_at.map(Time::micros),
+            &job.digest,
+            job.input.codec,
+            if far { &[] } else { job.input.bytes.as_slice() },
+            job.key,
+            tags,
+            job.options,
+            pick::settings_text(settings),
+            job.parent.as_ref().map(JobId::as_bytes),
+            self.serial,
+            self.serial.map(|_| self.due_at.micros()),
+            settings.rate.as_ref().map(|charge| charge.weight),
+            settings.serial.as_ref().is_some_and(|serial| serial.hold).then_some(true),
+            far.then_some(INPUT),
+        ])?;
+        if new == 0 {
+            return Ok(false);
+        }
+        if far {
+            let params = params![job.id.as_bytes(), INPUT, job.input.bytes];
+            tx.run(include_str!("sql/submit_payload.sql"), params)?;
+        }
+        for tag in &job.tags {
+            tx.run(include_str!("sql/submit_tag.sql"), params![tag, job.id.as_bytes()])?;
+        }
+        Ok(true)
+    }
+
+    fn spot(&self, job: &NewJob) -> Spot {
+        Spot {
+            id: job.id,
+            lane: self.lane.id,
+            priority: job.priority,
+            due_at: self.due_at,
+            suspect: false,
+            deadline_at: job.deadline_at,
+            hold: None,
+            serial: self.serial,
+            place: self.due_at,
+        }
+    }
+}
+
+/// Whether a job's id or key is there: then nobody's unique name is touched for it.
+fn is_there(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
+    let by_id = tx.one(include_str!("sql/submit_by_id.sql"), [job.id.as_bytes()], |_| Ok(()))?;
+    let by_key = match &job.key {
+        Some(key) if by_id.is_none() => {
+            tx.one(include_str!("sql/submit_by_key.sql"), params![lane.kind_id, key], |_| Ok(()))?
+        }
+        _ => None,
+    };
+    Ok(by_id.or(by_key).is_some())
+}
+
 /// Whether the worker may have jobs born claimed.
 fn serves(tx: &Tx<'_>, born: Born, now: Time) -> Result<bool, Error> {
-    let worker = tx.one(include_str!("sql/claim_worker.sql"), [born.worker.0], |row| {
-        Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
-    })?;
+    let worker =
+        tx.one(include_str!("sql/claim_worker.sql"), params![born.worker.0, None::<i32>], |row| {
+            Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
+        })?;
     Ok(worker.is_some_and(|(life, lease_until)| life == ALIVE && lease_until > now.micros()))
 }
 
 /// Looks up what stood in the way of those that were not inserted.
-fn find(tx: &Tx<'_>, jobs: &[NewJob], wrote: &[Option<Wrote>], born: Option<Born>) -> Result<Found, Error> {
+fn find(
+    tx: &Tx<'_>,
+    jobs: &[NewJob],
+    buckets: &Buckets,
+    wrote: &[Option<Wrote>],
+    born: Option<Born>,
+) -> Result<Found, Error> {
     let mut found = Found::default();
     for (job, _) in jobs.iter().zip(wrote).filter(|(_, wrote)| wrote.is_none()) {
         let digest = |row: &rusqlite::Row<'_>, column| row.get::<_, [u8; 16]>(column);
@@ -109,12 +244,13 @@ fn find(tx: &Tx<'_>, jobs: &[NewJob], wrote: &[Option<Wrote>], born: Option<Born
         if let Some(digest) = by_id {
             found.ids.insert(job.id, digest);
         } else if let Some(key) = &job.key {
-            let kind = tx.store.shared.lanes.get(&job.queue, &job.kind).expect("interned before").kind_id;
-            let by_key = tx.one(include_str!("sql/submit_by_key.sql"), params![kind, key], |row| {
-                Ok((row.get::<_, [u8; 16]>(0)?, digest(row, 1)?))
+            let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
+            let params = params![lane.kind_id, key];
+            let by_key = tx.one(include_str!("sql/submit_by_key.sql"), params, |row| {
+                Ok((id_of(row, 0)?, digest(row, 1)?))
             })?;
-            if let Some((id, digest)) = by_key {
-                found.keys.insert((job.kind.kind.clone(), key.clone()), (job_id(&id)?, digest));
+            if let Some(found_by_key) = by_key {
+                found.keys.insert((job.kind.kind.clone(), key.clone()), found_by_key);
             }
         }
     }

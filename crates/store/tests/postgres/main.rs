@@ -1,5 +1,6 @@
 //! The suite on PostgreSQL, and what only a server can suffer. A machine without PostgreSQL fails it.
 
+mod arrive;
 mod plans;
 mod trouble;
 

@@ -233,7 +233,13 @@ async fn a_lost_worker_is_counted(url: &str) {
     engine.submit(Do(Act::Return)).await.expect("submitted");
     // A worker that claims and is not heard of again.
     let id = IdSource::new().worker();
-    let lost = NewWorker { id, name: "lost".into(), beacon: None, lease: Duration::from_secs(1) };
+    let lost = NewWorker {
+        id,
+        name: "lost".into(),
+        beacon: None,
+        lease: Duration::from_secs(1),
+        serves: Vec::new(),
+    };
     assert!(engine.store().enlist(None, &lost).await.expect("enlisted"));
     let kinds = engine.kinds().into();
     let (number, queue) = (ClaimNo(1), "default".into());

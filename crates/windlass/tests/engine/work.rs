@@ -379,7 +379,8 @@ async fn a_predecessor_that_died_leaves_nothing_waiting(url: &str) {
     let store = engine.store();
     let dead = IdSource::new().worker();
     let hour = Duration::from_secs(3_600);
-    let new = NewWorker { id: dead, name: "predecessor".into(), beacon: None, lease: hour };
+    let new =
+        NewWorker { id: dead, name: "predecessor".into(), beacon: None, lease: hour, serves: Vec::new() };
     assert!(store.enlist(None, &new).await.expect("enlisted"));
     let dir = store.beacon_dir().expect("both have one");
     std::fs::create_dir_all(&dir).expect("made");
@@ -575,7 +576,13 @@ async fn lose(engine: &Engine, kind: &str, jobs: usize) {
     };
     let store = engine.store();
     let id = IdSource::new().worker();
-    let new = NewWorker { id, name: "dies".into(), beacon: None, lease: Duration::from_secs(60) };
+    let new = NewWorker {
+        id,
+        name: "dies".into(),
+        beacon: None,
+        lease: Duration::from_secs(60),
+        serves: Vec::new(),
+    };
     assert!(store.enlist(None, &new).await.expect("enlisted"));
     let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1), "default".into());

@@ -23,6 +23,7 @@ select case when j.suspect then -j.lane else j.lane end, j.due_at + j.priority *
 from jobs j where j.state = 0 and (j.hold = 2 or exists (select from line l where l.serial = j.serial and l.job = j.id));
 
 delete from timers where what = 2;
+drop function submit;
 drop table misses, firings, schedules, arrivals, audit, orders, pauses, scopes, line, holders, serials;
 drop index jobs_parent;
 alter table jobs drop column parent, drop column serial, drop column place, drop column weight, drop column hold,

@@ -121,6 +121,82 @@ create table arrivals (
     digest        bytea                 -- null: made from kind and input
 );
 
+-- Submits a job from SQL, in the transaction of whoever calls it; answers its id. What it cannot know (the payload limit,
+-- whether the rate limit is there, whether the key is taken) is seen when the job is put in: it fails, or is cancelled,
+-- with the reason.
+create function submit(
+    kind          text,
+    input         jsonb default 'null',
+    queue         text default 'default',
+    key           text default null,
+    priority      int4 default 0,
+    at            timestamptz default null,
+    delay         interval default null,
+    deadline      timestamptz default null,
+    tags          text[] default null,
+    options       jsonb default null,
+    serial        text default null,    -- a serial key
+    unique_key    text default null,    -- a name that one job has until it ends; the job that has it is kept
+    rate          text default null,    -- a rate limit
+    weight        int4 default 1,
+    version       int4 default 1,
+    settings      jsonb default null,   -- all other policies, as the engine writes them
+    id            uuid default null     -- made if it is not given; give one to be able to repeat the call
+) returns uuid language plpgsql security definer set search_path from current as $$
+declare
+    named    text;
+    part     text;
+    policies jsonb := coalesce(settings, '{}');
+    made     uuid := id;
+    bytes    bytea;
+begin
+    foreach part in array array['kind', 'queue'] loop
+        named := case part when 'kind' then kind else queue end;
+        if named is null or named = '' then
+            raise exception 'the % is empty; give it a name', part using errcode = '22023';
+        elsif octet_length(named) > 128 then
+            raise exception 'the % % is longer than 128 bytes; choose a shorter name', part, left(named, 40) using errcode = '22023';
+        elsif named ~ '[[:space:][:cntrl:]$]' then
+            raise exception 'the % "%" contains a space, a control character or $; choose another name', part, named using errcode = '22023';
+        elsif starts_with(named, 'windlass.') then
+            raise exception 'the % "%" begins with "windlass.", which is reserved for the engine; choose another name', part, named using errcode = '22023';
+        end if;
+    end loop;
+    if priority not between -100 and 100 then
+        raise exception 'priority % is out of range; use one from -100 (urgent) to 100 (least urgent)', priority using errcode = '22023';
+    elsif version < 1 then
+        raise exception 'version % is not positive; count versions from 1', version using errcode = '22023';
+    elsif key = '' or octet_length(key) > 512 then
+        raise exception 'the key is empty or longer than 512 bytes; leave it out, or use a hash of it' using errcode = '22023';
+    elsif delay < interval '0' then
+        raise exception 'the delay % is negative; leave it out to have the job run at once', delay using errcode = '22023';
+    elsif weight < 1 then
+        raise exception 'the weight % is not positive; give it one from 1 to the limit''s burst', weight using errcode = '22023';
+    end if;
+    if made is null then
+        bytes := overlay(uuid_send(gen_random_uuid())
+                         placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::int8) from 3)
+                         from 1 for 6);
+        bytes := set_byte(bytes, 6, (get_byte(bytes, 6) & 15) | 112);
+        made := encode(bytes, 'hex')::uuid;
+    end if;
+    if serial is not null then
+        policies := policies || jsonb_build_object('serial', jsonb_build_object('key', serial));
+    end if;
+    if unique_key is not null then
+        policies := policies || jsonb_build_object('unique', jsonb_build_object(
+            'key', unique_key, 'scope', jsonb_build_array('scheduled', 'ready', 'running')));
+    end if;
+    if rate is not null then
+        policies := policies || jsonb_build_object('rate', jsonb_build_object('limit', rate, 'weight', weight));
+    end if;
+    insert into arrivals (id, kind, version, queue, key, priority, at, delay, deadline_at, tags, options, settings, input)
+    values (made, kind, version, queue, key, priority, (extract(epoch from at) * 1000000)::int8,
+            coalesce((extract(epoch from delay) * 1000000)::int8, 0), (extract(epoch from deadline) * 1000000)::int8,
+            to_jsonb(tags)::text, options::text, nullif(policies, '{}')::text, convert_to(coalesce(input, 'null')::text, 'UTF8'));
+    return made;
+end $$;
+
 create table schedules (
     id            int4 generated always as identity primary key,
     name          text not null unique,

@@ -1,5 +1,6 @@
 -- The first jobs of one lane, by rank, with all that a worker needs. Walks the primary key of ready, then of jobs.
-select j.id, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings, j.codec, j.input,
+select j.id, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings, j.codec,
+       case when j.far & 1 then (select p.bytes from payloads p where p.job = j.id and p.what = 1) else j.input end,
        r.rank, j.due_at
 from ready r join jobs j on j.id = r.job
 where r.lane = ?1

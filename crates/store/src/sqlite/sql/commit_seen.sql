@@ -1,2 +1,5 @@
--- Whether a change that did not apply was applied before: then this epoch wrote the rev after it.
-select exists (select 1 from jobs where id = ?1 and rev = ?3 + 1 and rev_epoch = ?2)
+-- Why a change was not written: whether it was before (then this epoch wrote the rev after it), and whether it is only
+-- that something hangs on the job.
+select rev = ?3 + 1 and rev_epoch = ?2, rev = ?3 and epoch = ?2 and state = 0,
+       lane, priority, due_at, suspect, deadline_at, hold, serial, place
+from jobs where id = ?1

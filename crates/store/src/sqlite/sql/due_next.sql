@@ -1,2 +1,5 @@
--- When the next timer is due.
-select min(due_at) from timers
+-- When the next timer or tick is due, and whether jobs wait to be put in.
+select (select min(at) from (
+            select min(due_at) as at from timers
+            union all select min(next_at) from schedules where next_at is not null and paused_at is null)),
+       exists (select 1 from arrivals)

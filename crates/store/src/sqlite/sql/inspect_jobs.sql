@@ -1,7 +1,9 @@
 -- Jobs that match, newest first. Walks the primary key backwards; a live state is told by where the job is.
 select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, j.due_at, j.finished_at, j.key,
-       exists (select 1 from ready r
-               where r.lane in (j.lane, -j.lane) and r.rank = j.due_at + j.priority * ?1 and r.job = j.id) as is_ready,
+       coalesce(j.hold, 0) = 2
+       or exists (select 1 from ready r
+                  where r.lane in (j.lane, -j.lane) and r.rank = j.due_at + j.priority * ?1 and r.job = j.id)
+       or exists (select 1 from line l where l.serial = j.serial and l.place = j.place and l.job = j.id) as is_ready,
        exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0) as is_scheduled
 from jobs j
 where (?2 is null or j.id < ?2)

@@ -1,0 +1,223 @@
+//! Schedules: ticks fire once, by the calendar, as the policies say.
+
+use std::time::Duration;
+
+use windlass_model::{
+    Calendar, JobId, KindVersion, Limit, Schedule, State, Time,
+    calendar::{CatchUp, Overlap, Unit},
+};
+
+use super::kit::*;
+use crate::{Act, By, Did, Rule};
+
+/// A schedule that fires every ten seconds of the kit's clock.
+fn every_ten(name: &str) -> Schedule {
+    let calendar = Calendar::every(10, Unit::Seconds).expect("a calendar");
+    let kind = KindVersion { kind: KIND.into(), version: 1 };
+    let mut schedule = Schedule::new(name, calendar, kind, payload("7"));
+    schedule.queue = QUEUE.into();
+    schedule.overlap = Overlap::Allow;
+    schedule
+}
+
+async fn rule(store: &Handle, now: u64, rule: Rule) -> Did {
+    store.control().rule(at(now), &rule, &By::new("someone")).await.expect("rule")
+}
+
+async fn set(store: &Handle, now: u64, schedule: Schedule) -> Did {
+    rule(store, now, Rule::Schedule(Box::new(schedule))).await
+}
+
+async fn fired(store: &Handle, now: u64) -> usize {
+    store.due(at(now), 1_000).await.expect("due").fired
+}
+
+/// The ticks that fired, oldest first, in seconds after the beginning, with their jobs.
+async fn firings(store: &Handle, name: &str) -> Vec<(u64, JobId)> {
+    let mut firings = store.inspect().firings(name, 1_000).await.expect("firings");
+    firings.reverse();
+    firings.into_iter().map(|firing| (firing.tick.since(BEGIN).as_secs(), firing.job)).collect()
+}
+
+async fn ticks(store: &Handle, name: &str) -> Vec<u64> {
+    firings(store, name).await.into_iter().map(|(tick, _)| tick).collect()
+}
+
+pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
+    assert_eq!(set(&store, 1, every_ten("a")).await, Did::Done);
+    let due = store.due(at(9), 10).await.expect("due");
+    assert_eq!((due.fired, due.next_at), (0, Some(t(10))));
+    let due = store.due(at(10), 10).await.expect("due");
+    assert_eq!((due.fired, due.next_at), (1, Some(t(20))));
+    assert_eq!(fired(&store, 10).await, 0, "not again");
+    assert_eq!(fired(&store, 21).await, 1);
+    assert_eq!(ticks(&store, "a").await, [10, 20]);
+    let (_, id) = firings(&store, "a").await[0];
+    let job = view(&store, id).await;
+    assert_eq!((job.summary.state, job.settings.tick), (State::Ready, Some(t(10))));
+    assert_eq!(job.input, payload("7"));
+    let view = &store.inspect().schedules().await.expect("schedules")[0];
+    assert_eq!((view.next_at, view.last_job), (Some(t(30)), Some(firings(&store, "a").await[1].1)));
+}
+
+pub async fn missed_ticks_are_caught_up_as_the_policy_says(store: Handle) {
+    let with = |name: &str, catch_up| Schedule { catch_up, ..every_ten(name) };
+    let window = |seconds| CatchUp::All { window: Duration::from_secs(seconds) };
+    set(&store, 0, with("all", window(3_600))).await;
+    set(&store, 0, with("some", window(100))).await;
+    set(&store, 0, with("one", CatchUp::One)).await;
+    set(&store, 0, with("skip", CatchUp::Skip)).await;
+    assert_eq!(fired(&store, 305).await, 30 + 10 + 1 + 6);
+    assert_eq!(ticks(&store, "all").await.len(), 30);
+    assert_eq!(ticks(&store, "some").await, (21..=30).map(|n| n * 10).collect::<Vec<_>>());
+    assert_eq!(ticks(&store, "one").await, [300]);
+    assert_eq!(ticks(&store, "skip").await, [250, 260, 270, 280, 290, 300]);
+    let missed = store.inspect().misses("one", 10).await.expect("misses");
+    assert_eq!(missed.len(), 1, "one summary for all");
+    assert_eq!((missed[0].missed.from, missed[0].missed.to, missed[0].missed.count), (t(10), t(290), 29));
+    assert!(store.inspect().misses("all", 10).await.expect("misses").is_empty());
+    // After a year of absence it is done at once, in one summary.
+    let year = 365 * 86_400;
+    assert_eq!(fired(&store, year).await, 100 + 11 + 1 + 7, "a bounded number of all, and the rest");
+    assert_eq!(store.inspect().misses("one", 10).await.expect("misses").len(), 2);
+}
+
+pub async fn skip_leaves_out_ticks_while_the_last_job_lives(store: Handle) {
+    let holder = worker(&store, 1).await;
+    set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
+    assert_eq!(fired(&store, 10).await, 1);
+    assert_eq!((fired(&store, 20).await, fired(&store, 30).await), (0, 0));
+    let missed = store.inspect().misses("a", 10).await.expect("misses");
+    assert_eq!(missed.len(), 1, "both in one summary");
+    assert_eq!((missed[0].missed.from, missed[0].missed.to, missed[0].missed.count), (t(20), t(30), 2));
+    assert!(missed[0].why.contains("had not ended"));
+    let job = claim_one(&store, 31, holder, 1).await;
+    commit(&store, 32, change(holder, &job, done("x"))).await;
+    assert_eq!(fired(&store, 40).await, 1);
+    assert_eq!(fired(&store, 50).await, 0);
+    assert_eq!(
+        store.inspect().misses("a", 10).await.expect("misses").len(),
+        2,
+        "another gap, another summary"
+    );
+    assert_eq!(ticks(&store, "a").await, [10, 40]);
+}
+
+pub async fn queue_runs_them_one_after_the_other(store: Handle) {
+    let holder = worker(&store, 1).await;
+    set(&store, 0, Schedule { overlap: Overlap::Queue, ..every_ten("a") }).await;
+    for now in [10, 20, 30] {
+        assert_eq!(fired(&store, now).await, 1);
+    }
+    let mut order = Vec::new();
+    for number in 1..=3 {
+        let jobs = claim(&store, at(40), &ask(holder, number, 9)).await;
+        assert_eq!(jobs.len(), 1, "one at a time");
+        order.push(jobs[0].settings.tick.expect("a tick"));
+        commit(&store, 41, change(holder, &jobs[0], done("x"))).await;
+    }
+    assert_eq!(order, [t(10), t(20), t(30)]);
+}
+
+pub async fn cancel_previous_ends_the_one_before(store: Handle) {
+    let holder = worker(&store, 1).await;
+    set(&store, 0, Schedule { overlap: Overlap::CancelPrevious, ..every_ten("a") }).await;
+    fired(&store, 10).await;
+    fired(&store, 20).await;
+    let jobs = firings(&store, "a").await;
+    assert_eq!(state(&store, jobs[0].1).await, State::Cancelled);
+    assert_eq!(claim_one(&store, 21, holder, 1).await.id, jobs[1].1);
+    fired(&store, 30).await;
+    assert_eq!(state(&store, jobs[1].1).await, State::Running, "it is told, and given time");
+    assert_eq!(store.orders(holder).await.expect("orders").len(), 1);
+    let due = store.due(at(41), 10).await.expect("due");
+    assert_eq!(due.cancelled, 1);
+    assert_eq!(state(&store, jobs[1].1).await, State::Cancelled);
+}
+
+pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
+    set(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") }).await;
+    assert_eq!(rule(&store, 5, Rule::PauseSchedule("a".into())).await, Did::Done);
+    assert!(matches!(rule(&store, 6, Rule::PauseSchedule("a".into())).await, Did::Already(_)));
+    let due = store.due(at(50), 10).await.expect("due");
+    assert_eq!((due.fired, due.next_at), (0, None));
+    let view = store.inspect().schedules().await.expect("schedules").remove(0);
+    assert_eq!((view.next_at, view.paused.expect("paused").author.as_str()), (None, "someone"));
+    assert_eq!(rule(&store, 55, Rule::ResumeSchedule("a".into())).await, Did::Done);
+    assert!(matches!(rule(&store, 55, Rule::ResumeSchedule("a".into())).await, Did::Already(_)));
+    assert_eq!(fired(&store, 59).await, 0);
+    assert_eq!(fired(&store, 60).await, 1);
+    assert_eq!(ticks(&store, "a").await, [60]);
+}
+
+pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
+    set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
+    let Did::Made(id) = rule(&store, 3, Rule::Trigger("a".into())).await else { panic!("it is made") };
+    assert_eq!(state(&store, id).await, State::Ready);
+    let Did::Refused(why) = rule(&store, 4, Rule::Trigger("a".into())).await else { panic!("it lives") };
+    assert!(why.contains(&id.to_string()), "{why}");
+    store.control().act(at(5), &[id], Act::Cancel { grace: secs(0) }, &By::new("x")).await.expect("act");
+    assert_eq!(fired(&store, 10).await, 1, "the tick comes as if nothing was");
+    assert_eq!(rule(&store, 11, Rule::Trigger("none".into())).await, Did::Unknown);
+    let audit =
+        store.inspect().audit(&crate::AuditFilter { limit: 9, ..Default::default() }).await.expect("audit");
+    assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));
+}
+
+pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store: Handle) {
+    set(&store, 0, every_ten("a")).await;
+    assert!(matches!(set(&store, 1, every_ten("a")).await, Did::Already(_)));
+    let next = async || store.inspect().schedules().await.expect("schedules")[0].next_at;
+    assert_eq!(set(&store, 15, Schedule { priority: 3, ..every_ten("a") }).await, Did::Done);
+    assert_eq!(next().await, Some(t(10)), "a tick that is due is not forgotten");
+    let calendar = Calendar::every(60, Unit::Seconds).expect("a calendar");
+    assert_eq!(set(&store, 15, Schedule { calendar, ..every_ten("a") }).await, Did::Done);
+    assert_eq!(next().await, Some(t(60)));
+    assert_eq!(rule(&store, 16, Rule::DropSchedule("a".into())).await, Did::Done);
+    assert_eq!(rule(&store, 16, Rule::DropSchedule("a".into())).await, Did::Unknown);
+    assert_eq!(fired(&store, 100).await, 0);
+}
+
+pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
+    let refuse = async |schedule: Schedule, text: &str| {
+        let rule = Rule::Schedule(Box::new(schedule));
+        let error = store.control().rule(at(0), &rule, &By::new("x")).await.expect_err(text).to_string();
+        assert!(error.contains(text), "{error:?} lacks {text:?}");
+    };
+    refuse(Schedule { name: "a b".into(), ..every_ten("a") }, "schedule").await;
+    refuse(Schedule { queue: String::new(), ..every_ten("a") }, "queue is empty").await;
+    let mut limited = every_ten("a");
+    limited.settings.rate = Some(Box::new(windlass_model::Charge::new("none")));
+    refuse(limited.clone(), "does not exist").await;
+    let limit = Limit::per_second("none", 1);
+    assert_eq!(rule(&store, 0, Rule::Limit(limit)).await, Did::Done);
+    assert_eq!(set(&store, 0, limited).await, Did::Done);
+}
+
+pub async fn eight_processes_fire_each_tick_once(store: Handle) {
+    for n in 0..20 {
+        let schedule =
+            Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten(&format!("s{n}")) };
+        set(&store, 0, schedule).await;
+    }
+    for round in 1..=5 {
+        let now = round * 20;
+        let mut looks = Vec::new();
+        for _ in 0..8 {
+            let store = store.sibling().await.expect("a handle");
+            looks.push(tokio::spawn(async move { store.due(at(now), 1_000).await.expect("due").fired }));
+        }
+        let mut sum = 0;
+        for look in looks {
+            sum += look.await.expect("joined");
+        }
+        // What one passed over because another had it is fired by the other.
+        assert_eq!(sum, 40, "round {round}");
+    }
+    for n in 0..20 {
+        assert_eq!(ticks(&store, &format!("s{n}")).await, (1..=10).map(|n| n * 10).collect::<Vec<_>>());
+    }
+    let jobs: Vec<Time> =
+        store.inspect().jobs(&all()).await.expect("jobs").iter().map(|job| job.due_at).collect();
+    assert_eq!(jobs.len(), 200);
+}

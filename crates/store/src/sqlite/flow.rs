@@ -1,0 +1,179 @@
+//! Where live jobs wait: in the ready set, in the line of a serial key, or set aside. One routine for all doors.
+//!
+//! Slots of serial keys are handed over at the end of each transaction, to the first in line, once all that the verb
+//! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
+
+use rusqlite::{Row, params};
+use windlass_model::{JobId, Time, rank::rank};
+
+use super::{
+    Sqlite,
+    tx::{Tx, id_of},
+};
+use crate::{
+    By, Error,
+    pick::{CANCEL, DEADLINE, WAKE, WANTED},
+};
+
+/// A live job as far as its place goes.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) id: JobId,
+    pub(super) lane: i32,
+    pub(super) priority: i16,
+    pub(super) due_at: Time,
+    pub(super) suspect: bool,
+    pub(super) deadline_at: Option<Time>,
+    /// Set while it is paused or told to end.
+    pub(super) hold: Option<i16>,
+    pub(super) serial: Option<i64>,
+    /// Its place in the line of its key.
+    pub(super) place: Time,
+}
+
+impl Spot {
+    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial and place, from this column on.
+    pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Spot> {
+        Ok(Spot {
+            id,
+            lane: row.get(from)?,
+            priority: row.get(from + 1)?,
+            due_at: Time(row.get(from + 2)?),
+            suspect: row.get(from + 3)?,
+            deadline_at: row.get::<_, Option<i64>>(from + 4)?.map(Time),
+            hold: row.get(from + 5)?,
+            serial: row.get(from + 6)?,
+            place: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
+        })
+    }
+
+    /// The number of its lane in the ready set.
+    pub(super) fn number(&self) -> i32 {
+        if self.suspect { -self.lane } else { self.lane }
+    }
+
+    pub(super) fn rank(&self) -> i64 {
+        rank(self.due_at, self.priority)
+    }
+}
+
+impl Tx<'_> {
+    /// A job that is due enters the ready set, the line of its key, or is set aside.
+    pub(super) fn enter(&self, spot: &Spot) -> Result<(), Error> {
+        if spot.hold == Some(WANTED) {
+            self.run(include_str!("sql/act_aside.sql"), [spot.id.as_bytes()])?;
+            return self.leave(spot);
+        }
+        let Some(serial) = spot.serial else { return self.make_ready(spot) };
+        let params = params![serial, spot.id.as_bytes()];
+        if self.one(include_str!("sql/serial_held.sql"), params, |row| row.get(0))?.unwrap_or(false) {
+            return self.make_ready(spot);
+        }
+        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+        self.run(include_str!("sql/serial_wait.sql"), params)?;
+        self.unsettled.borrow_mut().insert(serial);
+        Ok(())
+    }
+
+    /// Puts a job into the ready set; its queue's gate moves.
+    pub(super) fn make_ready(&self, spot: &Spot) -> Result<(), Error> {
+        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
+        self.run(include_str!("sql/submit_ready.sql"), params)?;
+        self.move_gate(self.queue_of(spot.lane)?);
+        Ok(())
+    }
+
+    /// A job gives up its slot or its place in line.
+    pub(super) fn leave(&self, spot: &Spot) -> Result<(), Error> {
+        let Some(serial) = spot.serial else { return Ok(()) };
+        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+        self.run(include_str!("sql/serial_unwait.sql"), params)?;
+        self.run(include_str!("sql/serial_free.sql"), params![serial, spot.id.as_bytes()])?;
+        self.unsettled.borrow_mut().insert(serial);
+        Ok(())
+    }
+
+    /// Takes a job out of the ready set and its wake out of the timers, whichever it is in.
+    pub(super) fn unplace(&self, spot: &Spot) -> Result<(), Error> {
+        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
+        self.run(include_str!("sql/due_unready.sql"), params)?;
+        self.unset_timer(spot.due_at, spot.id, WAKE)?;
+        Ok(())
+    }
+
+    /// Forgets all that hangs on a job while it lives, but for its place: it has ended.
+    pub(super) fn clear(&self, spot: &Spot) -> Result<(), Error> {
+        if let Some(at) = spot.deadline_at {
+            self.unset_timer(at, spot.id, DEADLINE)?;
+        }
+        if spot.hold.is_some() {
+            self.run(include_str!("sql/act_resume.sql"), [spot.id.as_bytes()])?;
+            self.take_order(spot.id)?;
+        }
+        self.leave(spot)
+    }
+
+    /// Forgets that a job was told to end; answers who told it.
+    pub(super) fn take_order(&self, id: JobId) -> Result<Option<By>, Error> {
+        let order = self.one(include_str!("sql/orders_forget.sql"), [id.as_bytes()], |row| {
+            Ok((Time(row.get(0)?), By { author: row.get(1)?, note: row.get(2)? }))
+        })?;
+        let Some((at, by)) = order else { return Ok(None) };
+        self.unset_timer(at, id, CANCEL)?;
+        Ok(Some(by))
+    }
+
+    /// Hands the free slots of all keys that were touched to the first in their lines; answers how many jobs that were.
+    pub(super) fn settle_all(&self) -> Result<usize, Error> {
+        let mut entered = 0;
+        for serial in self.unsettled.take() {
+            let first = self.all(include_str!("sql/serial_first.sql"), [serial], |row| {
+                Spot::read(id_of(row, 0)?, row, 1)
+            })?;
+            for spot in &first {
+                let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+                self.run(include_str!("sql/serial_unwait.sql"), params)?;
+                self.run(include_str!("sql/serial_hold.sql"), params![serial, spot.id.as_bytes()])?;
+                self.make_ready(spot)?;
+            }
+            entered += first.len();
+        }
+        Ok(entered)
+    }
+
+    /// The number of a serial key, made if it is new, with so many slots from now on if that is said.
+    pub(super) fn serial(&self, key: &str, slots: Option<u32>) -> Result<i64, Error> {
+        if slots.is_none()
+            && let Some(serial) = self.one(include_str!("sql/serial_find.sql"), [key], |row| row.get(0))?
+        {
+            return Ok(serial);
+        }
+        let serial = self.one(include_str!("sql/serial_make.sql"), params![key, slots], |row| row.get(0))?;
+        let serial = serial.ok_or_else(|| Error::Fault("a serial key was not made".into()))?;
+        if slots.is_some() {
+            self.unsettled.borrow_mut().insert(serial);
+        }
+        Ok(serial)
+    }
+}
+
+/// Hands over slots that nobody handed over. Looks without the write lock first: there should be none.
+pub(super) async fn sweep(store: &Sqlite) -> Result<usize, Error> {
+    let stale = |tx: &Tx<'_>| {
+        tx.all(include_str!("sql/sweep_stale.sql"), [], |row| Ok((row.get::<_, i64>(0)?, id_of(row, 1)?)))
+    };
+    let free = |tx: &Tx<'_>| tx.all(include_str!("sql/sweep.sql"), [], |row| row.get::<_, i64>(0));
+    if store.read(|tx| Ok(stale(tx)?.is_empty() && free(tx)?.is_empty()))? {
+        return Ok(0);
+    }
+    store
+        .write(super::SMALL + 1, |tx| {
+            for (serial, job) in stale(tx)? {
+                tracing::warn!(%job, "a slot of a serial key was held by a job that has no use for it");
+                tx.run(include_str!("sql/serial_free.sql"), params![serial, job.as_bytes()])?;
+            }
+            tx.unsettled.borrow_mut().extend(free(tx)?);
+            tx.settle_all()
+        })
+        .await
+}

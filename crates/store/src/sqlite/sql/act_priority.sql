@@ -1,0 +1,2 @@
+-- Gives a job another priority.
+update jobs set priority = ?2 where id = ?1

@@ -1,0 +1,2 @@
+-- Forgets that a job is paused.
+delete from pauses where job = ?1

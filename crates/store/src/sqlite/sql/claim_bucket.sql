@@ -1,0 +1,2 @@
+-- A rate limit and what is in its bucket, by number.
+select id, name, rate, per, burst, level, at, lifted from buckets where id = ?1

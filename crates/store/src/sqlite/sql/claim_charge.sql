@@ -1,0 +1,2 @@
+-- Writes what is left in a bucket.
+update buckets set level = ?2, at = ?3 where id = ?1

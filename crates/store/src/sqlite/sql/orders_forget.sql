@@ -1,0 +1,3 @@
+-- Forgets that a job was told to end.
+delete from orders where job = ?1
+returning deadline_at, author, note

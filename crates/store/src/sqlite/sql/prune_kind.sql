@@ -1,0 +1,2 @@
+-- The number of a kind.
+select id from kinds where name = ?1

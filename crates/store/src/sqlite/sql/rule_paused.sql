@@ -1,0 +1,2 @@
+-- Who paused a queue.
+select paused_by from queues where name = ?1 and paused_at is not null

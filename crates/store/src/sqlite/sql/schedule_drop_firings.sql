@@ -1,0 +1,2 @@
+-- Forgets what a schedule fired.
+delete from firings where schedule = ?1

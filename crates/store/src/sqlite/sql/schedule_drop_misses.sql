@@ -1,0 +1,2 @@
+-- Forgets what a schedule missed.
+delete from misses where schedule = ?1

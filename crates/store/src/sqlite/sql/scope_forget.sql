@@ -1,0 +1,2 @@
+-- Forgets that a job took a unique name.
+delete from scopes where kind = ?1 and key = ?2 and job = ?3

@@ -1,0 +1,155 @@
+//! One transaction's view of a connection.
+
+use std::{cell::RefCell, collections::BTreeSet, time::SystemTime};
+
+use rusqlite::{CachedStatement, Connection, ErrorCode, params};
+use windlass_model::{Epoch, JobId, Time};
+
+use super::Sqlite;
+use crate::{Error, Now};
+
+/// The gate of the timers, and that of what workers are told.
+pub(super) const TIMERS: i32 = 0;
+pub(super) const ORDERS: i32 = -1;
+
+/// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
+pub(super) const BUSY: &str = "another process is writing to the file";
+
+/// One transaction: counts statements, and collects the gates to move and the serial keys to settle at its end.
+pub(super) struct Tx<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) store: &'a Sqlite,
+    pub(super) statements: std::cell::Cell<u64>,
+    pub(super) gates: RefCell<BTreeSet<i32>>,
+    /// Keys whose slots or line were changed.
+    pub(super) unsettled: RefCell<BTreeSet<i64>>,
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
+        let (gates, unsettled) = (RefCell::default(), RefCell::default());
+        Tx { conn, store, statements: Default::default(), gates, unsettled }
+    }
+
+    pub(super) fn now(&self, now: Now) -> Time {
+        // All processes that share the file are on one machine, so its clock is the store's clock.
+        now.unwrap_or_else(|| Time::from_system(SystemTime::now()))
+    }
+
+    /// A prepared statement, counted as run once.
+    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Error> {
+        self.statements.set(self.statements.get() + 1);
+        Ok(self.conn.prepare_cached(sql)?)
+    }
+
+    /// Runs a statement that returns nothing; answers how many rows it changed.
+    pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, Error> {
+        Ok(self.prepare(sql)?.execute(params)?)
+    }
+
+    /// Runs a statement that returns at most one row.
+    pub(super) fn one<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut statement = self.prepare(sql)?;
+        let mut rows = statement.query(params)?;
+        let answer = rows.next()?.map(read).transpose()?;
+        // Statements that write and return rows do their work as they are stepped: walk to the end.
+        while rows.next()?.is_some() {}
+        Ok(answer)
+    }
+
+    /// Runs a statement and reads all its rows.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        let mut statement = self.prepare(sql)?;
+        let rows = statement.query_map(params, read)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Notes that a gate moves when the transaction commits.
+    pub(super) fn move_gate(&self, queue: i32) {
+        self.gates.borrow_mut().insert(queue);
+    }
+
+    /// Sets a timer; the timers' gate moves.
+    pub(super) fn set_timer(&self, at: Time, job: JobId, what: i16) -> Result<(), Error> {
+        self.run(include_str!("sql/submit_timer.sql"), params![at.micros(), job.as_bytes(), what])?;
+        self.move_gate(TIMERS);
+        Ok(())
+    }
+
+    /// Forgets a timer; answers whether it was there.
+    pub(super) fn unset_timer(&self, at: Time, job: JobId, what: i16) -> Result<bool, Error> {
+        let params = params![at.micros(), job.as_bytes(), what];
+        Ok(self.run(include_str!("sql/commit_untimer.sql"), params)? == 1)
+    }
+
+    /// The end of every verb: free slots are handed over, then the gates move.
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        self.settle_all()?;
+        for queue in self.gates.take() {
+            let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
+            self.run(include_str!("sql/gate_bump.sql"), params)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a job id from a column.
+pub(super) fn job_id(bytes: &[u8]) -> Result<JobId, Error> {
+    let bytes = bytes.try_into().map_err(|_| Error::Fault(format!("a job id of {} bytes", bytes.len())))?;
+    Ok(JobId::from_bytes(bytes))
+}
+
+/// The same where the column is known to hold one.
+pub(super) fn id_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    Ok(JobId::from_bytes(row.get(column)?))
+}
+
+/// A claim's jobs as they are kept: 20 bytes each.
+pub(super) fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pairs.len() * 20);
+    for (id, epoch) in pairs {
+        bytes.extend_from_slice(id.as_bytes());
+        bytes.extend_from_slice(&epoch.0.to_be_bytes());
+    }
+    bytes
+}
+
+pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<(JobId, Epoch)>, Error> {
+    if !bytes.len().is_multiple_of(20) {
+        return Err(Error::Fault(format!("a claim of {} bytes", bytes.len())));
+    }
+    let pair = |chunk: &[u8]| {
+        let epoch = i32::from_be_bytes(chunk[16..].try_into().expect("chunks are 20 bytes"));
+        Ok((job_id(&chunk[..16])?, Epoch(epoch)))
+    };
+    bytes.chunks_exact(20).map(pair).collect()
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Error {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Unavailable(BUSY.into()),
+            Some(ErrorCode::DiskFull) => Error::Unavailable("the disk is full; free some space".into()),
+            Some(ErrorCode::ReadOnly) => Error::Unavailable(
+                "the file or its folder is read-only; allow this user to write there".into(),
+            ),
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory) => {
+                Error::Unavailable(error.to_string())
+            }
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+                Error::Refused(error.to_string())
+            }
+            _ => Error::Fault(error.to_string()),
+        }
+    }
+}

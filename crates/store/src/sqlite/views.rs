@@ -1,0 +1,140 @@
+//! Reads for people: what keeps jobs, and what was done about it.
+
+use rusqlite::params;
+use windlass_model::{JobId, Time};
+
+use super::{
+    act::{self, Seen},
+    arrive,
+    inspect::{SPAN, summary},
+    rate::Bucket,
+    tx::{Tx, id_of},
+};
+use crate::{
+    AuditEntry, AuditFilter, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold, SerialView,
+    Summary, Told,
+};
+
+/// A number of rows as SQLite takes it.
+fn most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A pause from three columns: when, by whom, and why.
+pub(super) fn pause(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Option<Pause>> {
+    let Some(at) = row.get::<_, Option<i64>>(from)? else { return Ok(None) };
+    let author = row.get::<_, Option<String>>(from + 1)?.unwrap_or_default();
+    Ok(Some(Pause { at: Time(at), author, note: row.get(from + 2)? }))
+}
+
+pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
+    let Some(seen) = act::look(tx, id)? else {
+        let arriving = arrive::is_arriving(tx, id)?;
+        return Ok(arriving.then(|| Holds { arriving, ..Holds::default() }));
+    };
+    if seen.state.is_final() {
+        return Ok(None);
+    }
+    let spot = &seen.spot;
+    let params = params![id.as_bytes(), spot.lane];
+    let found = tx.one(include_str!("sql/inspect_holds.sql"), params, |row| {
+        let told = match row.get::<_, Option<i64>>(3)? {
+            Some(at) => Some(Told { deadline_at: Time(at), author: row.get(4)?, note: row.get(5)? }),
+            None => None,
+        };
+        Ok((pause(row, 0)?, told, pause(row, 6)?))
+    })?;
+    let (paused, told, queue_paused) = found.unwrap_or_default();
+    let ahead = match seen.placed {
+        true => {
+            let params = params![spot.number(), spot.rank(), id.as_bytes()];
+            tx.one(include_str!("sql/inspect_ahead.sql"), params, |row| row.get::<_, i64>(0))?
+        }
+        false => None,
+    };
+    Ok(Some(Holds {
+        arriving: false,
+        paused,
+        queue_paused,
+        told,
+        serial: serial_hold(tx, &seen)?,
+        rate: rate_hold(tx, &seen)?,
+        suspect: spot.suspect,
+        ahead: ahead.unwrap_or(0) as u64,
+    }))
+}
+
+fn serial_hold(tx: &Tx<'_>, seen: &Seen) -> Result<Option<SerialHold>, Error> {
+    let Some(serial) = seen.spot.serial else { return Ok(None) };
+    let params = params![serial, seen.spot.id.as_bytes(), seen.spot.place.micros()];
+    let hold = tx.one(include_str!("sql/inspect_serial.sql"), params, |row| {
+        let (key, slots, held) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(SerialHold { key, slots, held, holders: Vec::new(), ahead: row.get::<_, i64>(3)? as u64 })
+    })?;
+    let Some(hold) = hold else { return Ok(None) };
+    let holders = tx.all(include_str!("sql/inspect_holders.sql"), [serial], |row| id_of(row, 0))?;
+    Ok(Some(SerialHold { holders, ..hold }))
+}
+
+fn rate_hold(tx: &Tx<'_>, seen: &Seen) -> Result<Option<RateHold>, Error> {
+    let Some(charge) = &seen.settings.rate else { return Ok(None) };
+    let Some(bucket) = Bucket::named(tx, &charge.limit)? else { return Ok(None) };
+    let now = tx.now(None);
+    let level = bucket.level.refilled(&bucket.limit, now);
+    let enough_at = if bucket.lifted { now } else { level.enough_at(&bucket.limit, charge.weight) };
+    let limit = (!bucket.lifted).then_some(bucket.limit);
+    Ok(Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at }))
+}
+
+pub(super) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueView>, Error> {
+    tx.all(include_str!("sql/inspect_queues.sql"), [], |row| {
+        let oldest_ready = row.get::<_, Option<i64>>(4)?.map(Time);
+        Ok(QueueView { name: row.get(0)?, paused: pause(row, 1)?, oldest_ready })
+    })
+}
+
+pub(super) fn rate_limits(tx: &Tx<'_>) -> Result<Vec<LimitView>, Error> {
+    let now = tx.now(None);
+    tx.all(include_str!("sql/inspect_limits.sql"), [], |row| {
+        let Bucket { limit, level, lifted, .. } = Bucket::read(row)?;
+        let tokens = level.refilled(&limit, now).tokens(&limit);
+        Ok(LimitView { limit, lifted, tokens, waiting: row.get::<_, i64>(8)? as u64 })
+    })
+}
+
+pub(super) fn serial_keys(tx: &Tx<'_>, key: Option<&str>, limit: usize) -> Result<Vec<SerialView>, Error> {
+    tx.all(include_str!("sql/inspect_serials.sql"), params![key, most(limit)], |row| {
+        let (held, waiting) = (row.get::<_, i64>(2)? as u64, row.get::<_, i64>(3)? as u64);
+        Ok(SerialView { key: row.get(0)?, slots: row.get(1)?, held, waiting })
+    })
+}
+
+pub(super) fn audit(tx: &Tx<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
+    let params = params![filter.subject, filter.before, most(filter.limit)];
+    tx.all(include_str!("sql/inspect_audit.sql"), params, |row| {
+        Ok(AuditEntry {
+            number: row.get(0)?,
+            at: Time(row.get(1)?),
+            author: row.get(2)?,
+            action: row.get(3)?,
+            subject: row.get(4)?,
+            note: row.get(5)?,
+        })
+    })
+}
+
+pub(super) fn children(
+    tx: &Tx<'_>,
+    parent: JobId,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<Summary>, Error> {
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(include_str!("sql/inspect_children.sql"))?;
+    let mut rows = statement.query(params![SPAN, parent.as_bytes(), after, most(limit)])?;
+    let mut children = Vec::new();
+    while let Some(row) = rows.next()? {
+        children.push(summary(tx, row)?);
+    }
+    Ok(children)
+}

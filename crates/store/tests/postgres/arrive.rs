@@ -1,0 +1,151 @@
+//! Submitting in transactions of others: by the library, by the SQL function, by hand.
+
+use std::time::Duration;
+
+use windlass_model::{JobId, Limits, NewJob, Payload, Reason, State};
+use windlass_store::{
+    Ended, Store,
+    conformance::kit::{self, job},
+    postgres::{Options, Postgres, submit_in},
+};
+
+async fn open() -> (Options, Postgres, tokio_postgres::Client) {
+    let options = super::fresh();
+    let store = Postgres::open(options.clone()).await.expect("open");
+    let client = Postgres::client(&options).await.expect("connect");
+    (options, store, client)
+}
+
+async fn state(store: &Postgres, id: JobId) -> Option<State> {
+    use windlass_store::Inspect;
+    store.job(id).await.expect("job").map(|job| job.summary.state)
+}
+
+async fn admit(store: &Postgres) -> usize {
+    store.due(None, 100).await.expect("due").admitted
+}
+
+#[tokio::test]
+async fn a_job_is_in_if_and_only_if_the_callers_transaction_commits() {
+    let (options, store, mut client) = open().await;
+    let limits = Limits::default();
+    client.batch_execute("create table orders_of_mine (id int4)").await.expect("made");
+    let tx = client.transaction().await.expect("begin");
+    tx.execute("insert into orders_of_mine values (1)", &[]).await.expect("inserted");
+    submit_in(&tx, options.schema_name(), &limits, &job(1)).await.expect("submitted");
+    assert_eq!(admit(&store).await, 0, "nobody sees it before the commit");
+    tx.rollback().await.expect("rolled back");
+    assert_eq!(admit(&store).await, 0);
+    assert_eq!(
+        store.ended(&[kit::id(1)]).await.expect("ended"),
+        [Some(Ended::Gone)],
+        "nothing is left of it"
+    );
+
+    let tx = client.transaction().await.expect("begin");
+    submit_in(&tx, options.schema_name(), &limits, &job(2)).await.expect("submitted");
+    tx.commit().await.expect("committed");
+    assert_eq!(store.ended(&[kit::id(2)]).await.expect("ended"), [None], "it is on its way");
+    assert!(store.inspect().holds(kit::id(2)).await.expect("holds").expect("there").arriving);
+    assert_eq!(admit(&store).await, 1);
+    assert_eq!(state(&store, kit::id(2)).await, Some(State::Ready));
+    assert_eq!(admit(&store).await, 0, "once");
+}
+
+#[tokio::test]
+async fn a_long_transaction_holds_up_nobody() {
+    let (options, store, mut client) = open().await;
+    let tx = client.transaction().await.expect("begin");
+    let mut keyed = job(1);
+    keyed.key = Some("k".into());
+    submit_in(&tx, options.schema_name(), &Limits::default(), &keyed).await.expect("submitted");
+    // The same key, the same queue, claims, commits, timers: all go on while it is open.
+    let other = NewJob { key: Some("k".into()), ..job(2) };
+    let submitted = tokio::time::timeout(Duration::from_secs(5), store.submit(None, &[other], None)).await;
+    assert!(submitted.expect("not held up").is_ok());
+    let handle: std::sync::Arc<dyn Store> = std::sync::Arc::new(store.clone());
+    let new = windlass_store::NewWorker { lease: Duration::from_secs(60), ..kit::new_worker(1) };
+    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    assert_eq!(kit::claim(&handle, None, &kit::ask(new.id, 1, 10)).await.len(), 1);
+    assert_eq!(admit(&store).await, 0);
+    tx.commit().await.expect("committed");
+    assert_eq!(admit(&store).await, 1);
+    use windlass_store::Inspect;
+    let late = store.job(kit::id(1)).await.expect("job").expect("there");
+    assert_eq!(late.summary.state, State::Cancelled, "the key was taken meanwhile");
+    let failure = late.failure.expect("a reason");
+    assert_eq!((&*failure.class, failure.message.contains(&kit::id(2).to_string())), ("duplicate", true));
+}
+
+#[tokio::test]
+async fn the_sql_function_submits_and_refuses() {
+    let (options, store, client) = open().await;
+    // From another search path, as an application has it.
+    client.batch_execute("set search_path = public").await.expect("set");
+    let schema = options.schema_name();
+    let call = format!(
+        "select \"{schema}\".submit('resize', '{{\"image\": 7}}', queue => 'images', key => 'k', priority => 5, \
+         tags => array['a','b'], serial => 's', unique_key => 'u', delay => interval '0 seconds')"
+    );
+    let id = JobId(client.query_one(&call, &[]).await.expect("submitted").get(0));
+    assert_eq!(admit(&store).await, 1);
+    use windlass_store::Inspect;
+    let job = store.job(id).await.expect("job").expect("there");
+    assert_eq!((job.summary.kind.as_str(), job.summary.queue.as_str()), ("resize", "images"));
+    assert_eq!((job.summary.state, job.summary.priority), (State::Ready, 5));
+    assert_eq!(job.input, Payload::json(br#"{"image": 7}"#.to_vec()));
+    assert_eq!(job.tags, ["a", "b"]);
+    assert_eq!(job.settings.serial.expect("serial").key, "s");
+    assert_eq!(job.settings.unique.expect("unique").key, "u");
+    assert_eq!(id.0.get_version_num(), 7, "ids sort by time");
+    for (arguments, text) in [
+        ("''", "the kind is empty"),
+        ("'windlass.poll'", "reserved for the engine"),
+        ("'a b'", "contains a space"),
+        ("'a', queue => 'x$y'", "control character or $"),
+        ("'a', priority => 101", "out of range"),
+        ("'a', version => 0", "not positive"),
+        ("'a', key => ''", "key is empty"),
+        ("'a', delay => interval '-1 second'", "negative"),
+        ("'a', rate => 'r', weight => 0", "not positive"),
+    ] {
+        let error = client.query_one(&format!("select \"{schema}\".submit({arguments})"), &[]).await;
+        let error = error.expect_err(text);
+        let said = error.as_db_error().expect("from the server").message().to_owned();
+        assert!(said.contains(text), "{said:?} lacks {text:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_written_by_hand_are_checked_and_never_in_the_way() {
+    let (options, store, client) = open().await;
+    let schema = options.schema_name();
+    let insert = |columns: &str, values: &str| {
+        format!(
+            "insert into \"{schema}\".arrivals (id, kind, input{columns}) values (gen_random_uuid(), {values})"
+        )
+    };
+    for (columns, values) in [
+        ("", "'windlass.x', '1'"),
+        (", settings", "'a', '1', '{'"),
+        (", settings", "'a', '1', '{\"rate\": {\"limit\": \"none\"}}'"),
+        (", tags", "'a', '1', '7'"),
+        (", digest", "'a', '1', 'short'"),
+        (", delay", "'a', '1', -5"),
+        (", codec", "'a', '1', 300"),
+    ] {
+        client.execute(&insert(columns, values), &[]).await.unwrap_or_else(|e| panic!("{values}: {e:?}"));
+    }
+    client.execute(&insert("", "'good', '1'"), &[]).await.expect("inserted");
+    assert_eq!(admit(&store).await, 8);
+    use windlass_store::{Filter, Inspect};
+    let jobs = store.jobs(&Filter { limit: 100, ..Filter::default() }).await.expect("jobs");
+    assert_eq!(jobs.len(), 8);
+    for job in jobs {
+        match job.kind.as_str() {
+            "good" => assert_eq!(job.state, State::Ready),
+            _ => assert_eq!((job.state, job.reason), (State::Failed, Some(Reason::Refused)), "{}", job.kind),
+        }
+    }
+    assert_eq!(admit(&store).await, 0);
+}
