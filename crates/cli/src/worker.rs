@@ -2,10 +2,15 @@
 
 use std::process::ExitCode;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use windlass::Pool;
 
-use crate::{config::Settings, out, place::Place, span};
+use crate::{
+    config::Settings,
+    out,
+    place::Place,
+    span,
+    stop::{self, Stop},
+};
 
 /// Work off jobs until told to stop (SIGINT or SIGTERM).
 ///
@@ -57,7 +62,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         () = stop.told() => {
             out::note("told twice: exiting at once; other workers take over what ran here");
             // What runs may block its thread, so nothing is waited for.
-            std::process::exit(130)
+            std::process::exit(stop::INTERRUPTED.into())
         }
     }
 }
@@ -79,23 +84,4 @@ async fn started(engine: &windlass::Engine, place: &Place) -> String {
         queues.join(", "),
         kinds.join(", ")
     )
-}
-
-/// The signals that end a worker.
-struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stop {
-    fn listen() -> std::io::Result<Stop> {
-        Ok(Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn told(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
