@@ -23,12 +23,7 @@ pub(crate) struct Target {
     /// The jobs; or say which by filters
     #[arg(value_name = "JOB")]
     jobs: Vec<JobId>,
-    #[command(flatten, next_help_heading = "Filters, instead of jobs")]
-    which: Which,
-    /// Every job there is
-    #[arg(long)]
-    all: bool,
-    #[command(flatten, next_help_heading = "Options")]
+    #[command(flatten)]
     author: Author,
     /// With filters: only show which jobs it would be done to
     #[arg(long)]
@@ -42,6 +37,11 @@ pub(crate) struct Target {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Filters, instead of jobs")]
+    which: Which,
+    /// Every job there is
+    #[arg(long)]
+    all: bool,
 }
 
 /// An act in words.

@@ -17,14 +17,14 @@ use crate::{
 /// --grace; whatever it still writes then is refused.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    target: Target,
     /// How long a running attempt is given to end by itself
     #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "10s")]
     grace: Duration,
     /// Also what the jobs submitted, and what that submitted, and so on
     #[arg(long)]
     children: bool,
+    #[command(flatten)]
+    target: Target,
 }
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {

@@ -2,8 +2,8 @@
 //!
 //! In reading order: `config` says which settings there are and where they come from, `place` finds the store and opens
 //! it as the command needs it, `kinds` are those that the stock binary serves itself. Then there is one file per
-//! command. What several share: `which` jobs are meant and by what `author`, `act` on jobs and `rule` for many, `flow`
-//! and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak to a person.
+//! command. What several share: `which` jobs are meant and by what `author`, `act` on jobs and `rule` for many, `flow`,
+//! `unique` name and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak to a person.
 //!
 //! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error;
 //! the exit code is 0 only if what was asked for came true.
@@ -41,6 +41,7 @@ mod span;
 mod stop;
 mod submit;
 mod table;
+mod unique;
 mod which;
 mod why;
 mod worker;

@@ -56,16 +56,14 @@ fn page(job: &Job, holds: &Holds, history: &[Attempt], now: Time) -> String {
     if let Some(pause) = &holds.paused {
         line("paused", rule::paused(pause, now));
     }
-    if let Some(pause) = &holds.queue_paused {
-        line("queue", format!("paused {}", rule::paused(pause, now)));
-    }
     if let Some(told) = &holds.told {
         line("told", self::told(told, now));
     }
     line("kind", format!("{}, version {}", out::plain(&summary.kind), summary.version));
     let priority =
         if summary.priority == 0 { String::new() } else { format!(", priority {}", summary.priority) };
-    line("queue", out::plain(&summary.queue) + &priority);
+    let paused = holds.queue_paused.as_ref().map(|pause| format!(", paused {}", rule::paused(pause, now)));
+    line("queue", out::plain(&summary.queue) + &priority + &paused.unwrap_or_default());
     if let Some(key) = &summary.key {
         line("key", out::plain(key));
     }
@@ -168,6 +166,8 @@ fn standing(holds: &Holds, now: Time) -> String {
         };
         let place = match serial.held {
             true => "it has its turn".to_owned(),
+            false if holds.paused.is_some() => "it has left the line while it is paused".to_owned(),
+            false if serial.ahead == 0 => "it is next in line".to_owned(),
             false => format!("{} before it in line", out::jobs(serial.ahead)),
         };
         lines += &format!("  {:<11}{place}, {slots}\n", "turn");

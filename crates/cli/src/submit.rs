@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
-use windlass::{Engine, Handle, JobError, JobId, Retry, States, SubmitJson, Time, Unique, model::Conflict};
+use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time};
 
 use crate::{
     flow::Flow,
@@ -16,6 +16,7 @@ use crate::{
     out,
     place::Place,
     span,
+    unique::Name,
 };
 
 /// Put a job in, and print its id.
@@ -65,32 +66,19 @@ pub(crate) struct Args {
     /// Submit so many alike
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// A name that only one job of its kind has at a time: while one has it, a submit is answered as --on-conflict says
-    #[arg(long, value_name = "NAME", help_heading = "One at a time")]
-    unique: Option<String>,
-    /// What if another job has the unique name: keep that one, reject this submit, replace that one unless it runs, or
-    /// cancel-and-replace it even if it runs [default: keep]
-    #[arg(long, value_name = "WHAT", requires = "unique", help_heading = "One at a time",
-          value_parser = conflict)]
-    on_conflict: Option<Conflict>,
-    /// How long a job has its unique name: while it is live (has not ended), waiting (has not started) or kept (not
-    /// deleted) [default: live]
-    #[arg(long, value_name = "STATES", requires = "unique", help_heading = "One at a time", value_parser = states)]
-    unique_while: Option<States>,
-    /// A job has its unique name for so long after its submit at most
-    #[arg(long, value_name = "SPAN", requires = "unique", help_heading = "One at a time", value_parser = span::parse)]
-    unique_within: Option<Duration>,
-    #[command(flatten, next_help_heading = "One at a time")]
-    flow: Flow,
     /// The job that this one belongs to: it is cancelled with it by `cancel --children`, and kept while that is live
-    #[arg(long, value_name = "JOB", help_heading = "Options")]
+    #[arg(long, value_name = "JOB")]
     parent: Option<JobId>,
     /// Wait for it to end and print its output; exit code 1 if it failed
-    #[arg(long, conflicts_with = "count", help_heading = "Options")]
+    #[arg(long, conflicts_with = "count")]
     wait: bool,
     /// Print JSON
-    #[arg(long, help_heading = "Options")]
+    #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Together with other jobs")]
+    name: Name,
+    #[command(flatten)]
+    flow: Flow,
 }
 
 /// How many submits wait at once: they go in together, a thousand to a transaction.
@@ -151,7 +139,7 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
     if let Some(timeout) = args.timeout {
         submit = submit.timeout(timeout);
     }
-    if let Some(unique) = unique(args) {
+    if let Some(unique) = args.name.unique() {
         submit = submit.unique(unique);
     }
     if let Some(serial) = args.flow.serial() {
@@ -164,35 +152,6 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
         submit = submit.parent(parent);
     }
     submit
-}
-
-fn unique(args: &Args) -> Option<Unique> {
-    let unique = Unique::new(args.unique.clone()?);
-    Some(Unique {
-        conflict: args.on_conflict.unwrap_or_default(),
-        scope: args.unique_while.unwrap_or(unique.scope),
-        within: args.unique_within,
-        ..unique
-    })
-}
-
-fn conflict(text: &str) -> Result<Conflict, String> {
-    Ok(match text.replace('_', "-").as_str() {
-        "keep" => Conflict::Keep,
-        "reject" => Conflict::Reject,
-        "replace" => Conflict::Replace,
-        "cancel-and-replace" => Conflict::CancelAndReplace,
-        _ => return Err("use keep, reject, replace or cancel-and-replace".to_owned()),
-    })
-}
-
-fn states(text: &str) -> Result<States, String> {
-    Ok(match text {
-        "live" => States::LIVE,
-        "waiting" => States::WAITING,
-        "kept" => States::KEPT,
-        _ => return Err("use live, waiting or kept".to_owned()),
-    })
 }
 
 fn line(job: &Handle<Value>) -> String {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use windlass::Pool;
 
 use crate::{
-    config::Settings,
+    config::{Keep, RetentionSettings, Settings},
     out,
     place::Place,
     span,
@@ -37,12 +37,23 @@ pub(crate) struct Args {
     /// How many deaths of a worker that ran it alone make a job fail as poison [env: WINDLASS_CRASHES] [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     crashes: Option<u16>,
+    /// How long jobs that are done are kept: a span, or forever [env: WINDLASS_KEEP_DONE] [default: 30d]
+    #[arg(long, value_name = "SPAN")]
+    keep_done: Option<Keep>,
+    /// How long jobs that failed are kept [env: WINDLASS_KEEP_FAILED] [default: 90d]
+    #[arg(long, value_name = "SPAN")]
+    keep_failed: Option<Keep>,
+    /// How long jobs that were cancelled are kept [env: WINDLASS_KEEP_CANCELLED] [default: 30d]
+    #[arg(long, value_name = "SPAN")]
+    keep_cancelled: Option<Keep>,
 }
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let mut flags = Settings { name: args.name, lease: args.lease, beat: args.beat, ..Settings::default() };
     flags.drain = args.drain;
     flags.crashes = args.crashes;
+    flags.retention =
+        RetentionSettings { done: args.keep_done, failed: args.keep_failed, cancelled: args.keep_cancelled };
     for queue in &args.queue {
         flags.serve(queue)?;
     }

@@ -8,7 +8,8 @@ use toml::{Table, Value};
 use super::{PoolSettings, Settings, nearest};
 use crate::span;
 
-const KEYS: [&str; 8] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "queues"];
+const KEYS: [&str; 9] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "queues", "retention"];
+const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
 pub(super) fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -31,6 +32,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "drain" => settings.drain = Some(time(key, value)?),
             "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
             "queues" => queues(&mut settings, value)?,
+            "retention" => retention(&mut settings, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -65,6 +67,29 @@ fn pool_settings(queue: &str, pool: &Table) -> anyhow::Result<PoolSettings> {
         }
     }
     Ok(settings)
+}
+
+fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
+    let Value::Table(table) = value else {
+        bail!("`retention` is a table; write it as [retention] with done = \"30d\" below");
+    };
+    for (key, value) in table {
+        let path = format!("retention.{key}");
+        let kept = match key.as_str() {
+            "done" => &mut settings.retention.done,
+            "failed" => &mut settings.retention.failed,
+            "cancelled" => &mut settings.retention.cancelled,
+            _ => return Err(unknown(&path, &RETENTION_KEYS)),
+        };
+        let Value::String(text) = value else {
+            bail!(
+                "`{path}` is {}, and must be a span of time in quotes, like \"30d\", or \"forever\"",
+                shown(value)
+            )
+        };
+        *kept = Some(text.parse().map_err(|why| anyhow!("`{path}`: {why}"))?);
+    }
+    Ok(())
 }
 
 fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
@@ -126,5 +151,8 @@ mod tests {
         assert!(error("[queues.'windlass.x']\nslots = 1").contains("reserved"));
         assert!(error("queues = 3").contains("[queues.default]"));
         assert!(error("store = ").contains("line 1"));
+        assert!(error("[retention]\nfail = '1d'").contains("did you mean `failed`?"));
+        assert!(error("[retention]\nfailed = 30").contains("\"30d\", or \"forever\""));
+        assert!(error("retention = '30d'").contains("[retention]"));
     }
 }
