@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     if args.json {
         out::print_json(&json!({ "pruned": pruned.jobs, "kept": pruned.kept, "cut_short": cut_short }))?;
     } else {
-        out::print(&account(&pruned, &what))?;
+        out::print(&account(&pruned))?;
     }
     if cut_short {
         out::note("ended on the way; repeat it for the rest");
@@ -79,16 +79,13 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn account(pruned: &Pruned, what: &str) -> String {
-    let mut text = match pruned {
-        Pruned { jobs: 0, kept: 0, .. } => format!("there were no {what}\n"),
-        Pruned { jobs, .. } => format!("deleted {} {what}\n", out::thousands(*jobs as u64)),
-    };
-    if pruned.kept > 0 {
-        text += &format!(
-            "kept {}: their parent has not ended, or they have their unique name still\n",
-            out::thousands(pruned.kept as u64)
-        );
+fn account(pruned: &Pruned) -> String {
+    let deleted = out::thousands(pruned.jobs as u64);
+    match pruned.kept {
+        0 => format!("{deleted} deleted\n"),
+        kept => format!(
+            "{deleted} deleted, {} kept: their parent has not ended, or they have their unique name still\n",
+            out::thousands(kept as u64)
+        ),
     }
-    text
 }

@@ -45,6 +45,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 pub(crate) fn show(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
+        0 if span.is_zero() => "0s".to_owned(),
         0 if span.as_millis() == 0 => format!("{}us", span.as_micros()),
         0 => format!("{}ms", span.as_millis()),
         1..10 if span.subsec_millis() >= 50 => format!("{:.1}s", span.as_secs_f64()),

@@ -7,12 +7,33 @@ use common::Place;
 #[test]
 fn help_names_every_command_and_says_where_to_start() {
     let help = Place::new().ok(&["--help"]);
-    for command in ["worker", "submit", "jobs", "show", "migrate", "doctor", "demo", "bench"] {
+    let commands = [
+        "worker",
+        "submit",
+        "jobs",
+        "show",
+        "why",
+        "cancel",
+        "retry",
+        "pause",
+        "resume",
+        "priority",
+        "queues",
+        "limits",
+        "serial",
+        "schedules",
+        "audit",
+        "prune",
+        "migrate",
+        "doctor",
+        "demo",
+    ];
+    for command in commands.into_iter().chain(["bench"]) {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}\n{help}");
     }
     assert!(help.contains("windlass demo") && help.contains("windlass.toml"), "{help}");
     assert!(!help.contains("demo-worker"), "{help}");
-    for command in ["worker", "submit", "jobs", "show", "migrate", "doctor", "demo"] {
+    for command in commands {
         let short = Place::new().ok(&[command, "-h"]);
         assert!(short.contains("Usage: windlass ") && short.contains("--config"), "{short}");
         assert!(short.lines().all(|line| line.chars().count() <= 100), "{short}");
@@ -188,9 +209,9 @@ fn the_schema_is_made_looked_at_and_removed() {
     let place = Place::new();
     assert_eq!(place.run(&["migrate", "--status"]).code, 1);
     assert!(!place.path("windlass.db").exists(), "a look makes no store");
-    assert!(place.ok(&["migrate"]).contains("migrated from no schema to version 1"));
-    assert!(place.ok(&["migrate"]).contains("version 1; as this binary wants it"));
-    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], 1);
+    assert!(place.ok(&["migrate"]).contains("migrated from no schema to version 2"));
+    assert!(place.ok(&["migrate"]).contains("version 2; as this binary wants it"));
+    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], 2);
     assert!(place.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
     assert!(place.bad(&["jobs"]).contains("windlass migrate"));
 }

@@ -108,7 +108,7 @@ fn the_doctor_sees_what_waits_and_who_works() {
         "ok    durability  journal in WAL",
         "ok    write",
         "ok    disk",
-        "ok    schema      version 1",
+        "ok    schema      version 2",
         "ok    clock",
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
@@ -143,6 +143,14 @@ fn a_program_with_kinds_of_its_own_has_the_same_commands() {
     assert_eq!((ended.code, ended.out.as_str()), (0, "\"HELLO\"\n"), "{ended:?}");
     assert!(run(&["jobs"]).out.contains("shout  voices"));
     assert!(run(&["doctor"]).out.contains("1 alive"));
+    drop(worker);
+    let id = run(&["submit", "shout", r#"{"text": "hello"}"#, "--delay", "1h"]).out;
+    let why = run(&["why", id.trim()]).out;
+    assert!(why.contains(&format!("`commands cancel {}`", id.trim())), "{why}");
+    let ended =
+        run(&["schedules", "set", "hourly", "@hourly", "--kind", "shout", "--input", r#"{"text": "a"}"#]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(run(&["schedules", "show", "hourly"]).out.contains("queue      voices"));
 }
 
 /// An example of this package, which a test of everything has built already.

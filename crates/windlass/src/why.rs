@@ -222,7 +222,7 @@ fn in_line(serial: &SerialHold) -> Cause {
         Some(holder) => {
             format!("Wait, or see what keeps the one that has the turn: `windlass why {holder}`.")
         }
-        None => "Wait: workers look after this every minute. If it stays so: `windlass doctor`.".into(),
+        None => "Wait: workers look after this every few minutes. If it stays so: `windlass doctor`.".into(),
     };
     Cause("serial", because, hint)
 }

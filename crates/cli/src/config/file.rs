@@ -151,7 +151,7 @@ mod tests {
         assert!(error("[queues.'windlass.x']\nslots = 1").contains("reserved"));
         assert!(error("queues = 3").contains("[queues.default]"));
         assert!(error("store = ").contains("line 1"));
-        assert!(error("[retention]\nfail = '1d'").contains("did you mean `failed`?"));
+        assert!(error("[retention]\nfaild = '1d'").contains("did you mean `failed`?"));
         assert!(error("[retention]\nfailed = 30").contains("\"30d\", or \"forever\""));
         assert!(error("retention = '30d'").contains("[retention]"));
     }

@@ -57,8 +57,8 @@ fn page(view: &ScheduleView, firings: &[Firing], misses: &[Miss], now: Time) -> 
         Some(at) if view.paused.is_none() => {
             line("next", format!("{}  ({})", next::local(&schedule.calendar, at), super::next(view, now)));
         }
-        Some(_) => {}
-        None => line("next", "never".to_owned()),
+        None if view.paused.is_none() => line("next", "never".to_owned()),
+        _ => {}
     }
     line("overlap", format!("{}: {}", schedule.overlap, overlap(view)));
     line("catch-up", schedule.catch_up.to_string());
