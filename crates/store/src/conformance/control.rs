@@ -1,7 +1,8 @@
 //! What people do to jobs and queues, and what is written down of it.
 
 use windlass_model::{
-    Claimed, Epoch, Failure, Limit, NewJob, Reason, State, Time, Verdict, When, WorkerId, failure::class,
+    Claimed, Epoch, Failure, Limit, NewJob, Reason, State, Submitted, Time, Verdict, When, WorkerId,
+    failure::class,
 };
 
 use super::kit::*;
@@ -377,4 +378,16 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
     let audit = AuditFilter { limit: 9, ..AuditFilter::default() };
     assert!(store.inspect().audit(&audit).await.expect("audit").is_empty());
     assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+pub async fn nothing_is_born_claimed_in_a_paused_queue(store: Handle) {
+    let me = worker(&store, 1).await;
+    let rule = Rule::PauseQueue(QUEUE.into());
+    store.control().rule(at(0), &rule, &By::new("ops")).await.expect("rule");
+    let batch = [job(1), job_in(2, KIND, "open")];
+    let answers = store.submit(at(1), &batch, born(me, 1)).await.expect("submit");
+    let claimed = |answer: &Submitted| matches!(answer, Submitted::New { claimed: Some(_) });
+    assert_eq!(answers.iter().map(claimed).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+    assert_eq!(state(&store, id(2)).await, State::Running);
 }

@@ -253,6 +253,7 @@ macro_rules! conformance {
                 priority_moves_a_ready_job_and_is_kept_of_others
                 whatever_is_done_is_in_the_audit_log
                 what_cannot_be_is_refused_before_anything_is_done
+                nothing_is_born_claimed_in_a_paused_queue
             }
             prune {
                 jobs_go_by_state_and_age
