@@ -32,6 +32,8 @@
 //!
 //! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
 //! [`Handle`] is what you hold of it. What is promised, and what is not, is in `docs/guarantees.md`.
+//!
+//! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
 mod engine;
 mod error;
