@@ -32,7 +32,10 @@
 //!
 //! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
 //! [`Handle`] is what you hold of it. [`Control`] is what people do to work that is there, and [`why`] tells them why a
-//! job is where it is. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in `docs/guarantees.md`.
+//! job is where it is. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is
+//! not, is in `docs/guarantees.md`.
+//!
+//! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
 mod bulk;
 pub mod codec;
