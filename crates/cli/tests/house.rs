@@ -19,6 +19,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("runtime", vec!["model", "store"]),
         ("windlass", vec!["model", "store", "runtime"]),
         ("cli", vec!["windlass", "cluster"]),
+        ("recipes", vec![]),
     ])
 }
 

@@ -5,4 +5,5 @@ mod common;
 mod outage;
 mod spans;
 mod telemetry;
+mod transactions;
 mod work;
