@@ -76,6 +76,9 @@ fn page(job: &Job, history: &[Attempt], now: Time) -> String {
     if let Some(timeout) = job.settings.timeout {
         line("timeout", format!("{} per attempt", span::show(timeout)));
     }
+    if let Some(trace) = &job.settings.trace {
+        line("trace", out::plain(trace));
+    }
     for rule in job.settings.retry.iter().flat_map(|retry| retry.as_rules()) {
         let class = rule.class.as_deref().unwrap_or("any error");
         line(

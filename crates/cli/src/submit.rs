@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
-use windlass::{Engine, Handle, JobError, Retry, SubmitJson, Time};
+use windlass::{Engine, Handle, JobError, Retry, SubmitJson, Time, model::trace};
 
 use crate::{out, place::Place, span};
 
@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// How long one attempt may run [default: the kind's]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     timeout: Option<Duration>,
+    /// The trace it is part of, a W3C traceparent [env: TRACEPARENT]
+    #[arg(long, value_name = "TRACEPARENT")]
+    trace: Option<String>,
     /// Which version of the kind [default: the newest that this program serves]
     #[arg(long, value_name = "N")]
     kind_version: Option<i32>,
@@ -170,6 +173,11 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
     }
     if let Some(timeout) = args.timeout {
         submit = submit.timeout(timeout);
+    }
+    // What stands in the environment may be anyone's, and is taken only if it is one.
+    let inherited = || std::env::var("TRACEPARENT").ok().filter(|text| trace::parse(text).is_some());
+    if let Some(trace) = args.trace.clone().or_else(inherited) {
+        submit = submit.trace(trace);
     }
     submit
 }

@@ -5,6 +5,9 @@ mod common;
 use common::Place;
 use windlass_cluster::Cluster;
 
+/// The schema version of this build.
+const NEWEST: i32 = windlass::store::SchemaState::CURRENT.version;
+
 #[test]
 fn submit_work_and_look_on_postgres() {
     let cluster = Cluster::start().expect("PostgreSQL");
@@ -12,7 +15,7 @@ fn submit_work_and_look_on_postgres() {
     place.write("windlass.toml", &format!("store = '{}?schema=jobs'\n", cluster.url()));
     assert_eq!(place.run(&["migrate", "--status"]).code, 1);
     place.ok(&["submit", "noop", "--key", "a"]);
-    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], 1);
+    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], NEWEST);
     let said = place.ok(&["doctor"]);
     for part in [
         "durability  fsync on, full_page_writes on, synchronous_commit on",

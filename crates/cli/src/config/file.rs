@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::{PoolSettings, Settings, nearest};
 use crate::span;
 
-const KEYS: [&str; 8] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "queues"];
+const KEYS: [&str; 9] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
 pub(super) fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -30,6 +30,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "beat" => settings.beat = Some(time(key, value)?),
             "drain" => settings.drain = Some(time(key, value)?),
             "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
+            "metrics" => settings.metrics = Some(word(key, value)?),
             "queues" => queues(&mut settings, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }

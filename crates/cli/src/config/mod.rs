@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) beat: Option<Duration>,
     pub(crate) drain: Option<Duration>,
     pub(crate) crashes: Option<u16>,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<String>,
     /// Which queues are served; empty if this layer does not say.
     pub(crate) serve: Vec<String>,
     /// What is known of each queue's pool.
@@ -56,7 +58,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, besides `RUST_LOG`.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 10] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_LOG",
@@ -65,6 +67,7 @@ const VARIABLES: [&str; 9] = [
     "WINDLASS_BEAT",
     "WINDLASS_DRAIN",
     "WINDLASS_CRASHES",
+    "WINDLASS_METRICS",
     "WINDLASS_QUEUES",
 ];
 
@@ -96,6 +99,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         beat: time("WINDLASS_BEAT")?,
         drain: time("WINDLASS_DRAIN")?,
         crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
+        metrics: env("WINDLASS_METRICS"),
         ..Settings::default()
     };
     for queue in env("WINDLASS_QUEUES").iter().flat_map(|text| text.split(',')) {
@@ -120,6 +124,7 @@ impl Settings {
             beat: self.beat.or(below.beat),
             drain: self.drain.or(below.drain),
             crashes: self.crashes.or(below.crashes),
+            metrics: self.metrics.or(below.metrics),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,
         }
