@@ -1,5 +1,7 @@
 //! Submitting in a transaction of diesel.
 
+#![allow(missing_docs, reason = "of what the macro makes")]
+
 mod common;
 
 use common::{ORDERS, is_gone, result, start};
@@ -13,7 +15,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 diesel::table! {
-    orders (id) {
+    shop_orders (id) {
         id -> Integer,
         goods -> Text,
     }
@@ -28,8 +30,8 @@ struct Submitted {
 
 /// Takes an order: its row and the job that confirms it.
 async fn take(connection: &mut AsyncPgConnection, order: i32, goods: &str) -> QueryResult<Uuid> {
-    diesel::insert_into(orders::table)
-        .values((orders::id.eq(order), orders::goods.eq(goods)))
+    diesel::insert_into(shop_orders::table)
+        .values((shop_orders::id.eq(order), shop_orders::goods.eq(goods)))
         .execute(connection)
         .await?;
     let submitted: Submitted =
@@ -61,7 +63,7 @@ async fn an_order_and_its_job_are_there_together_or_not_at_all() -> QueryResult<
 
     assert_eq!(result(&engine, id).await, "order 2 is confirmed");
     assert!(is_gone(&engine, never.expect("it was called")).await);
-    assert_eq!(orders::table.select(orders::id).load::<i32>(&mut connection).await?, [2]);
+    assert_eq!(shop_orders::table.select(shop_orders::id).load::<i32>(&mut connection).await?, [2]);
     engine.stop().await;
     Ok(())
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// Takes an order: its row and the job that confirms it.
 async fn take(tx: &mut Transaction<'_, Postgres>, order: i32, goods: &str) -> sqlx::Result<Uuid> {
-    sqlx::query("insert into orders (id, goods) values ($1, $2)")
+    sqlx::query("insert into shop_orders (id, goods) values ($1, $2)")
         .bind(order)
         .bind(goods)
         .execute(&mut **tx)
@@ -38,7 +38,8 @@ async fn an_order_and_its_job_are_there_together_or_not_at_all() -> sqlx::Result
 
     assert_eq!(result(&engine, id).await, "order 2 is confirmed");
     assert!(is_gone(&engine, never).await);
-    let orders: Vec<i32> = sqlx::query_scalar("select id from orders").fetch_all(&mut connection).await?;
+    let orders: Vec<i32> =
+        sqlx::query_scalar("select id from shop_orders").fetch_all(&mut connection).await?;
     assert_eq!(orders, [2]);
     engine.stop().await;
     Ok(())

@@ -19,7 +19,7 @@ impl Task for Confirm {
 }
 
 /// The application's own table, in the database that holds the schema `windlass`.
-pub(crate) const ORDERS: &str = "create table orders (id int4 primary key, goods text not null)";
+pub(crate) const ORDERS: &str = "create table shop_orders (id int4 primary key, goods text not null)";
 
 /// A private server, and an engine that works on it in the schema `windlass`.
 pub(crate) async fn start() -> (Cluster, Engine) {

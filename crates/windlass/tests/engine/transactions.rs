@@ -36,7 +36,7 @@ async fn sqlite() -> (Place, Engine, rusqlite::Connection) {
     let path = place.url.strip_prefix("sqlite://").expect("a SQLite store");
     let connection = rusqlite::Connection::open(path).expect("open");
     connection.busy_timeout(Duration::from_secs(10)).expect("set");
-    connection.execute_batch("create table orders (id integer primary key)").expect("made");
+    connection.execute_batch("create table shop_orders (id integer primary key)").expect("made");
     (place, engine, connection)
 }
 
@@ -46,7 +46,7 @@ async fn postgres() -> (Place, Engine, tokio_postgres::Client) {
     let engine = start(&place.url).await;
     let options = postgres::Options::parse(&place.url).expect("an address");
     let client = postgres::Postgres::client(&options).await.expect("connected");
-    client.batch_execute("create table orders (id int8 primary key)").await.expect("made");
+    client.batch_execute("create table shop_orders (id int8 primary key)").await.expect("made");
     (place, engine, client)
 }
 
@@ -56,12 +56,12 @@ async fn a_sqlite_transaction_brings_its_job_or_nothing() {
     let immediate = rusqlite::TransactionBehavior::Immediate;
 
     let tx = connection.transaction_with_behavior(immediate).expect("begin");
-    tx.execute("insert into orders (id) values (1)", []).expect("inserted");
+    tx.execute("insert into shop_orders (id) values (1)", []).expect("inserted");
     let never = engine.submit(Confirm { order: 1 }).in_sqlite(&tx).expect("submitted");
     tx.rollback().expect("rolled back");
 
     let tx = connection.transaction_with_behavior(immediate).expect("begin");
-    tx.execute("insert into orders (id) values (2)", []).expect("inserted");
+    tx.execute("insert into shop_orders (id) values (2)", []).expect("inserted");
     let job = engine.submit(Confirm { order: 2 }).key("order-2").in_sqlite(&tx).expect("submitted");
     let json = engine.submit_json("confirm", 1, serde_json::json!({"order": 3}));
     let json = json.in_sqlite(&tx).expect("submitted");
@@ -72,7 +72,7 @@ async fn a_sqlite_transaction_brings_its_job_or_nothing() {
     assert_eq!(json.result().await.expect("done"), 3);
     assert!(matches!(never.result().await, Err(JobError::Gone(_))));
     let orders: i64 =
-        connection.query_row("select sum(id) from orders", [], |row| row.get(0)).expect("counted");
+        connection.query_row("select sum(id) from shop_orders", [], |row| row.get(0)).expect("counted");
     assert_eq!(orders, 2);
     engine.stop().await;
 }
@@ -82,12 +82,12 @@ async fn a_postgres_transaction_brings_its_job_or_nothing() {
     let (_place, engine, mut client) = postgres().await;
 
     let tx = client.transaction().await.expect("begin");
-    tx.execute("insert into orders values (1)", &[]).await.expect("inserted");
+    tx.execute("insert into shop_orders values (1)", &[]).await.expect("inserted");
     let never = engine.submit(Confirm { order: 1 }).in_postgres(&tx).await.expect("submitted");
     tx.rollback().await.expect("rolled back");
 
     let tx = client.transaction().await.expect("begin");
-    tx.execute("insert into orders values (2)", &[]).await.expect("inserted");
+    tx.execute("insert into shop_orders values (2)", &[]).await.expect("inserted");
     let job = engine.submit(Confirm { order: 2 }).key("order-2").in_postgres(&tx).await.expect("submitted");
     let json = engine.submit_json("confirm", 1, serde_json::json!({"order": 3}));
     let json = json.in_postgres(&tx).await.expect("submitted");
@@ -97,7 +97,7 @@ async fn a_postgres_transaction_brings_its_job_or_nothing() {
     assert_eq!(job.result().await.expect("done"), 2);
     assert_eq!(json.result().await.expect("done"), 3);
     assert!(matches!(never.result().await, Err(JobError::Gone(_))));
-    let row = client.query_one("select sum(id)::int8 from orders", &[]).await.expect("counted");
+    let row = client.query_one("select sum(id)::int8 from shop_orders", &[]).await.expect("counted");
     assert_eq!(row.get::<_, i64>(0), 2);
     engine.stop().await;
 }
@@ -138,7 +138,7 @@ const INSERT: &str = "insert into arrivals (id, kind, input) values (?1, ?2, ?3)
 async fn the_documented_insert_submits() {
     let (_place, engine, mut connection) = sqlite().await;
     let tx = connection.transaction().expect("begin");
-    tx.execute("insert into orders (id) values (7)", []).expect("inserted");
+    tx.execute("insert into shop_orders (id) values (7)", []).expect("inserted");
     // The id as text, as most languages have it, and as 16 bytes.
     let (text, bytes) = (engine.new_id(), engine.new_id());
     tx.execute(INSERT, (text.to_string(), "confirm", r#"{"order": 7}"#)).expect("inserted");
