@@ -4,11 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass::{
-    Act, State,
-    prelude::*,
-    store::{AuditEntry, AuditFilter, Filter},
-};
+use windlass::{Act, AuditFilter, Filter, State, prelude::*, store::AuditEntry};
 
 static DISK_IS_FULL: AtomicBool = AtomicBool::new(false);
 

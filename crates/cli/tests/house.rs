@@ -59,7 +59,8 @@ fn the_program_in_the_readme_is_the_example() {
 
 /// All documents, as paths from the root.
 fn documents() -> Vec<String> {
-    let mut documents: Vec<String> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from).into();
+    let mut documents: Vec<String> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from).into();
     for folder in ["docs", "docs/decisions"] {
         for entry in std::fs::read_dir(root().join(folder)).expect("the documents") {
             let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
