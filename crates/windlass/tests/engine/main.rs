@@ -2,6 +2,7 @@
 
 mod codec;
 mod common;
+mod control;
 mod outage;
 mod spans;
 mod telemetry;
