@@ -6,4 +6,5 @@ mod control;
 mod outage;
 mod spans;
 mod telemetry;
+mod transactions;
 mod work;
