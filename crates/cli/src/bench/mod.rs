@@ -112,7 +112,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Serial => Box::pin(serial::run(&place, n.unwrap_or(100_000), args.quick)).await?,
         Workload::Rate => Box::pin(rate::run(&place, args.quick)).await?,
         Workload::Schedule => Box::pin(schedule::run(&place, n.unwrap_or(1_000), args.quick)).await?,
-        Workload::LatencySubmitter | Workload::RateWorker | Workload::ScheduleWorker => unreachable!("handled above"),
+        Workload::LatencySubmitter | Workload::RateWorker | Workload::ScheduleWorker => {
+            unreachable!("handled above")
+        }
     };
     report.print(args.json);
     Ok(if report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

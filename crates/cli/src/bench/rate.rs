@@ -141,7 +141,10 @@ async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Foun
     try_join_all(helpers.into_iter().map(Helper::dismiss)).await?;
 
     let (admitted, claims) = read(&records)?;
-    anyhow::ensure!(admitted.len() < submitted, "there were too few jobs for the limit to be what they wait for");
+    anyhow::ensure!(
+        admitted.len() < submitted,
+        "there were too few jobs for the limit to be what they wait for"
+    );
     let during = |at: &Time| *at >= begin && *at < begin.plus(times.span);
     let inside: Vec<u64> = admitted.iter().filter(|(at, _)| during(at)).map(|(_, weight)| *weight).collect();
     let weight: u64 = inside.iter().sum();
@@ -237,8 +240,11 @@ pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode>
     let (say, open) = watch::channel(true);
     let store = Arc::new(Noting { store, open, record: Arc::clone(&record) });
     let engine = Engine::on(url, store).task::<Weighed>().start().await?;
-    let code = super::helper::obey(|word| drop(say.send(word != "halt"))).await?;
-    drop(say.send(true));
+    let code = super::helper::obey(|word| {
+        say.send_replace(word != "halt");
+    })
+    .await?;
+    say.send_replace(true);
     engine.stop().await;
     record.lock().unwrap_or_else(|e| e.into_inner()).flush().context("a process's record")?;
     Ok(code)

@@ -103,7 +103,7 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
 
 /// Has processes fire the schedules for a while, and kills some; answers up to when all ticks should have fired.
 async fn watch(url: &str, engine: &Engine, span: Duration, kills: &[Duration]) -> anyhow::Result<Time> {
-    let start = || Helper::start("schedule-worker", url, Path::new(""));
+    let start = || Helper::start("schedule-worker", url, Path::new("-"));
     let mut helpers = Vec::new();
     for _ in 0..PROCESSES {
         helpers.push(start().await?);
@@ -112,7 +112,10 @@ async fn watch(url: &str, engine: &Engine, span: Duration, kills: &[Duration]) -
     for at in kills {
         tokio::time::sleep(at.saturating_sub(begun.elapsed())).await;
         helpers.remove(0).kill().await?;
-        out::note(&format!("  {:>5.1} s  a process was killed; another is started", begun.elapsed().as_secs_f64()));
+        out::note(&format!(
+            "  {:>5.1} s  a process was killed; another is started",
+            begun.elapsed().as_secs_f64()
+        ));
         helpers.push(start().await?);
     }
     tokio::time::sleep(span.saturating_sub(begun.elapsed())).await;
@@ -132,15 +135,12 @@ async fn watch(url: &str, engine: &Engine, span: Duration, kills: &[Duration]) -
 
 /// What is missing and what is there twice of one schedule. A firing whose job is not there is none; one that the
 /// calendar does not have is one too many.
-fn compare(
-    firings: &[Firing],
-    expected: &HashSet<Time>,
-    submitted: &HashMap<JobId, Time>,
-) -> Account {
+fn compare(firings: &[Firing], expected: &HashSet<Time>, submitted: &HashMap<JobId, Time>) -> Account {
     let mut seen = HashSet::new();
     let again = firings.iter().filter(|firing| !seen.insert(firing.tick)).count();
     let (first, last) = (expected.iter().min(), expected.iter().max());
-    let inside = |tick: &Time| first.is_some_and(|first| tick >= first) && last.is_some_and(|last| tick <= last);
+    let inside =
+        |tick: &Time| first.is_some_and(|first| tick >= first) && last.is_some_and(|last| tick <= last);
     let strange = seen.iter().filter(|tick| inside(tick) && !expected.contains(tick)).count();
     let there: HashSet<Time> = firings
         .iter()

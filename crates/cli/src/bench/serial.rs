@@ -286,7 +286,7 @@ impl Stand {
             worker: holders.worker,
             started_at: now,
             deadline_at: job.deadline_at,
-            tied: false,
+            tied: true,
             outcome: Outcome::Done(Payload::json(b"0".to_vec())),
         };
         let changes: Vec<Change> = holders.jobs.iter().map(change).collect();
