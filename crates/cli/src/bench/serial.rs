@@ -116,7 +116,7 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
         let order = if round % 2 == 1 { [false, true] } else { [true, false] };
         for waiting in order {
             let stand = Stand::make(place, n, if waiting { n } else { 0 }).await?;
-            let rate = n as f64 / stand.drain_free(place).await?;
+            let rate = n as f64 / stand.drain_free().await?;
             let beside = if waiting { "beside blocked ones" } else { "alone" };
             out::note(&format!("  round {round} of {rounds}: {rate:.0} free jobs a second {beside}"));
             if waiting { &mut blocked } else { &mut plain }.push(rate);
@@ -262,7 +262,7 @@ impl Stand {
     }
 
     /// Drains the free jobs; answers how many seconds that took.
-    async fn drain_free(&self, _place: &Place) -> anyhow::Result<f64> {
+    async fn drain_free(&self) -> anyhow::Result<f64> {
         let (engine, seconds) = self.drain(self.free).await?;
         engine.stop().await;
         let account = account(noted().context("tasks have run")?, 0..self.free);

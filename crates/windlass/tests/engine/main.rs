@@ -2,6 +2,7 @@
 
 mod codec;
 mod common;
+mod crowd;
 mod outage;
 mod spans;
 mod telemetry;
