@@ -22,6 +22,7 @@ mod jobs;
 mod kind;
 mod kinds;
 mod limits;
+mod log;
 mod migrate;
 mod out;
 mod pause;
@@ -48,7 +49,6 @@ mod worker;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::Settings;
 use place::Place;
@@ -154,8 +154,15 @@ impl Command {
         }
     }
 
-    fn log_level(&self) -> &'static str {
-        if matches!(self, Command::Worker(_)) { "info" } else { "warn" }
+    /// Begins to log: a worker tells what it does, the others only what goes wrong.
+    fn log(&self, settings: &Settings) -> anyhow::Result<log::Log> {
+        match self {
+            #[cfg(feature = "otel")]
+            Command::Worker(args) => log::start_with_spans(settings, "info", args.otlp.as_deref()),
+            #[cfg(not(feature = "otel"))]
+            Command::Worker(_) => log::start(settings, "info"),
+            _ => log::start(settings, "warn"),
+        }
     }
 }
 
@@ -174,7 +181,7 @@ pub fn stock() -> ExitCode {
             StockCommand::Shared(command) => {
                 let flags = Settings { store: stock.store, log: stock.common.log, ..Settings::default() };
                 let settings = config::read(stock.common.config.as_deref(), flags)?;
-                start_log(&settings, command.log_level())?;
+                let _log = command.log(&settings)?;
                 command.run(&Place::named(settings)).await
             }
         }
@@ -211,7 +218,7 @@ pub async fn run(engine: Engine) -> ExitCode {
     let done = Box::pin(async {
         let flags = Settings { log: own.common.log, ..Settings::default() };
         let settings = config::read(own.common.config.as_deref(), flags)?;
-        start_log(&settings, own.command.log_level())?;
+        let _log = own.command.log(&settings)?;
         own.command.run(&Place::opened(engine, settings, &name)).await
     });
     done.await.unwrap_or_else(|error| failed(&error))
@@ -220,16 +227,4 @@ pub async fn run(engine: Engine) -> ExitCode {
 fn failed(error: &anyhow::Error) -> ExitCode {
     out::note(&format!("error: {error:#}"));
     ExitCode::FAILURE
-}
-
-/// Logs go to standard error, as the settings say.
-fn start_log(settings: &Settings, otherwise: &str) -> anyhow::Result<()> {
-    let wanted = settings.log.as_deref().unwrap_or(otherwise);
-    let filter: tracing_subscriber::EnvFilter = wanted.parse().with_context(|| {
-        format!("{wanted:?} is no log level; use error, warn, info, debug, trace, or a filter like windlass_store=debug")
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A program that logs already goes on as it does.
-    let _ = log.with_ansi(console::Term::stderr().is_term()).with_target(false).try_init();
-    Ok(())
 }

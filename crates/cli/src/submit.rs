@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
-use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time};
+use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
 
 use crate::{
     flow::Flow,
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// How long one attempt may run [default: the kind's]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     timeout: Option<Duration>,
+    /// The trace it is part of, a W3C traceparent [env: TRACEPARENT]
+    #[arg(long, value_name = "TRACEPARENT")]
+    trace: Option<String>,
     #[command(flatten)]
     version: Version,
     /// Submit so many alike
@@ -138,6 +141,11 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
     }
     if let Some(timeout) = args.timeout {
         submit = submit.timeout(timeout);
+    }
+    // What stands in the environment may be anyone's, and is taken only if it is one.
+    let inherited = || std::env::var("TRACEPARENT").ok().filter(|text| trace::parse(text).is_some());
+    if let Some(trace) = args.trace.clone().or_else(inherited) {
+        submit = submit.trace(trace);
     }
     if let Some(unique) = args.name.unique() {
         submit = submit.unique(unique);

@@ -37,6 +37,15 @@ pub(crate) struct Args {
     /// How many deaths of a worker that ran it alone make a job fail as poison [env: WINDLASS_CRASHES] [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     crashes: Option<u16>,
+    /// Serve /metrics for Prometheus and /healthz here, e.g. 127.0.0.1:9464; port 0 takes any that is free
+    /// [env: WINDLASS_METRICS]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Send a span of each attempt to this OpenTelemetry collector, e.g. http://127.0.0.1:4318
+    /// [env: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// How long jobs that are done are kept: a span, or forever [env: WINDLASS_KEEP_DONE] [default: 30d]
     #[arg(long, value_name = "SPAN")]
     keep_done: Option<Keep>,
@@ -52,6 +61,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let mut flags = Settings { name: args.name, lease: args.lease, beat: args.beat, ..Settings::default() };
     flags.drain = args.drain;
     flags.crashes = args.crashes;
+    flags.metrics = args.metrics;
     flags.retention =
         RetentionSettings { done: args.keep_done, failed: args.keep_failed, cancelled: args.keep_cancelled };
     for queue in &args.queue {
@@ -60,8 +70,17 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let settings = flags.over(place.settings.clone());
     // Before anything is claimed: a signal that comes now is not lost.
     let mut stop = Stop::listen()?;
-    let engine = settings.apply(place.engine().await?)?.start().await?;
-    out::print(&format!("{}\n", started(&engine, place).await))?;
+    #[cfg(not(feature = "otel"))]
+    if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some() {
+        tracing::warn!(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this build sends no spans; build with --features otel"
+        );
+    }
+    let engine = settings.apply(place.engine().await?)?;
+    let metrics = settings.metrics.as_deref().map(|addr| engine.serve_metrics(addr)).transpose()?;
+    let engine = engine.start().await?;
+    let metrics = metrics.map(|addr| format!(" · metrics http://{addr}/metrics")).unwrap_or_default();
+    out::print(&format!("{}{metrics}\n", started(&engine, place).await))?;
     stop.told().await;
     tracing::info!("stopping: finishing what runs, handing back the rest; a second signal exits at once");
     tokio::select! {

@@ -19,6 +19,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("runtime", vec!["model", "store"]),
         ("windlass", vec!["model", "store", "runtime"]),
         ("cli", vec!["windlass", "cluster"]),
+        ("recipes", vec![]),
     ])
 }
 
@@ -56,17 +57,55 @@ fn the_program_in_the_readme_is_the_example() {
     assert!(read("README.md").contains(code.trim()), "README.md lacks the program of examples/hello.rs");
 }
 
+/// All documents, as paths from the root.
+fn documents() -> Vec<String> {
+    let mut documents: Vec<String> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(String::from).into();
+    for folder in ["docs", "docs/decisions"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("the documents") {
+            let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+            if name.ends_with(".md") {
+                documents.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    documents
+}
+
+/// The file that a word in a document names, if it names one.
+fn file(word: &str) -> Option<String> {
+    let path = word.trim_end_matches(['.', ';', ':']);
+    if path.contains(['*', '<', '{']) {
+        return None;
+    }
+    if ["docs/", "examples/", "crates/", "benches/"].iter().any(|begin| path.starts_with(begin)) {
+        return Some(path.to_owned());
+    }
+    // Within the crates the first folder is left out: `store/src/pick.rs`.
+    let known = allowed().keys().any(|name| path.starts_with(&format!("{name}/src/")));
+    known.then(|| format!("crates/{path}"))
+}
+
 #[test]
 fn documents_name_files_that_are_there() {
-    for document in
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/configuration.md"]
-    {
-        for word in read(document).split(['`', '(', ')', ' ', '\n', ',']) {
-            let path = word.trim_end_matches(['.', ';', ':']);
-            let is_file =
-                path.starts_with("docs/") || path.starts_with("examples/") || path.starts_with("crates/");
-            if is_file && !path.contains(['*', '<']) {
-                assert!(root().join(path).exists(), "{document} names {path}, which is not there");
+    for document in documents() {
+        for word in read(&document).split(['`', '(', ')', ' ', '\n', ',']) {
+            if let Some(path) = file(word) {
+                assert!(root().join(&path).exists(), "{document} names {path}, which is not there");
+            }
+        }
+    }
+}
+
+#[test]
+fn documents_link_to_documents_that_are_there() {
+    for document in documents() {
+        let folder = Path::new(&document).parent().expect("a folder");
+        for link in read(&document).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !link.contains("://") {
+                let target = root().join(folder).join(path);
+                assert!(target.exists(), "{document} links to {link}, which is not there");
             }
         }
     }

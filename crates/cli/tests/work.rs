@@ -108,7 +108,7 @@ fn the_doctor_sees_what_waits_and_who_works() {
         "ok    durability  journal in WAL",
         "ok    write",
         "ok    disk",
-        "ok    schema      version 2",
+        &format!("ok    schema      version {}", windlass::store::SchemaState::CURRENT.version),
         "ok    clock",
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");

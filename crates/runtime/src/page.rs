@@ -1,6 +1,6 @@
 //! The page of `/metrics`: what the worker counts, how full it is, and what was seen in the store.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use windlass_model::State;
 use windlass_store::Backlog;
@@ -10,48 +10,49 @@ use crate::{
     lookout::View,
     metrics::{Ending, Metrics, Verb},
     pool::QueuePool,
-    worker::Core,
+    telemetry::Watched,
 };
 
 /// How many queues of the store are shown at most, those served here first: there may be any number.
 const QUEUES: usize = 100;
 
 /// Writes the page of a worker, if one has started, and of its store; no view means that the store did not answer.
-pub(crate) fn page(core: Option<&Core>, view: Option<&View>) -> String {
+pub(crate) fn page(worker: Option<&Watched>, view: Option<&View>) -> String {
     let mut page = Exposition::default();
-    if let Some(core) = core {
-        worker(&mut page, core);
-        counters(&mut page, core);
-        spreads(&mut page, &core.metrics);
-        pools(&mut page, core);
+    if let Some(worker) = worker {
+        name(&mut page, worker);
+        counters(&mut page, worker);
+        spreads(&mut page, &worker.metrics);
+        pools(&mut page, &worker.pools);
     }
-    store(&mut page, core, view);
+    store(&mut page, worker.map_or(&[], |worker| &worker.pools), view);
     page.text()
 }
 
-fn worker(page: &mut Exposition, core: &Core) {
+fn name(page: &mut Exposition, worker: &Watched) {
+    let held = u8::from(worker.is_healthy());
+    page.single("lease_held", "gauge", "Whether this worker works and its lease is known to hold.", held);
+    let Some(core) = worker.core.upgrade() else { return };
     let id = core.worker().to_string();
     let labels =
         [("worker", id.as_str()), ("name", &core.config.name), ("version", env!("CARGO_PKG_VERSION"))];
     page.family("worker_info", "gauge", "Always 1; the labels say who this worker is.").sample(&labels, 1);
-    let held = u8::from(core.is_healthy());
-    page.single("lease_held", "gauge", "Whether this worker works and its lease is known to hold.", held);
 }
 
-fn counters(page: &mut Exposition, core: &Core) {
+fn counters(page: &mut Exposition, worker: &Watched) {
     // How many slots are lost goes up and down; it is shown by queue.
-    for (name, help, count) in core.stats.counts().each().filter(|(name, ..)| *name != "lost_slots") {
+    for (name, help, count) in worker.stats.counts().each().filter(|(name, ..)| *name != "lost_slots") {
         page.single(&format!("{name}_total"), "counter", help, count);
     }
     page.family("outcomes_total", "counter", "How attempts ended, by kind.");
-    for (name, kind) in core.metrics.kinds() {
+    for (name, kind) in worker.metrics.kinds() {
         for ending in Ending::ALL {
             page.sample(&[("kind", name), ("outcome", ending.word())], kind.ended(ending));
         }
     }
     page.family("store_errors_total", "counter", "Calls that the store did not answer, by verb.");
     for verb in Verb::ALL {
-        page.sample(&[("verb", verb.word())], core.metrics.failures(verb));
+        page.sample(&[("verb", verb.word())], worker.metrics.failures(verb));
     }
 }
 
@@ -67,15 +68,15 @@ fn spreads(page: &mut Exposition, metrics: &Metrics) {
     }
 }
 
-fn pools(page: &mut Exposition, core: &Core) {
+fn pools(page: &mut Exposition, pools: &[Arc<QueuePool>]) {
     let help = "How long jobs that were claimed here had been due, by queue.";
     page.family("queue_wait_seconds", "histogram", help);
-    for pool in &core.pools {
+    for pool in pools {
         page.histogram(&[("queue", &pool.queue)], &pool.waits);
     }
     let mut gauge = |name: &str, help: &str, value: fn(&QueuePool) -> usize| {
         page.family(name, "gauge", help);
-        for pool in &core.pools {
+        for pool in pools {
             page.sample(&[("queue", &pool.queue)], value(pool));
         }
     };
@@ -85,13 +86,13 @@ fn pools(page: &mut Exposition, core: &Core) {
     gauge("buffered", "Jobs claimed that wait for a slot.", |pool| pool.buffered());
 }
 
-fn store(page: &mut Exposition, core: Option<&Core>, view: Option<&View>) {
+fn store(page: &mut Exposition, pools: &[Arc<QueuePool>], view: Option<&View>) {
     let help = "Whether the store answered when it was last looked at; without it, what follows is left out.";
     page.single("store_up", "gauge", help, u8::from(view.is_some()));
     let Some(view) = view else { return };
     let nothing = Backlog::default();
     let mut queues: BTreeMap<&str, &Backlog> =
-        core.iter().flat_map(|core| &core.pools).map(|pool| (pool.queue.as_str(), &nothing)).collect();
+        pools.iter().map(|pool| (pool.queue.as_str(), &nothing)).collect();
     for backlog in &view.queues {
         if queues.contains_key(backlog.queue.as_str()) || queues.len() < QUEUES {
             queues.insert(&backlog.queue, backlog);

@@ -3,47 +3,73 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, Weak},
 };
 
 use windlass_store::Store;
 
-use crate::{Counts, Worker, lookout::Lookout, page::page, scrape::Server, worker::Core};
+use crate::{
+    Counts, Stats, Worker, lookout::Lookout, metrics::Metrics, page::page, pool::QueuePool, scrape::Server,
+    worker::Core,
+};
 
 /// What is seen of an engine from outside: the numbers of the worker that started last, and the store.
 pub struct Telemetry {
     store: Arc<dyn Store>,
     lookout: Lookout,
-    /// The worker that started last; its numbers stay when it has stopped.
-    core: Mutex<Option<Arc<Core>>>,
+    /// The worker that started last.
+    worker: Mutex<Option<Watched>>,
     /// They end with this.
     servers: Mutex<Vec<Server>>,
+}
+
+/// What is seen of a worker. Its numbers stay when it has stopped; the worker itself, and with it the handlers and all
+/// that they hold, is not kept.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    pub(crate) core: Weak<Core>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) pools: Vec<Arc<QueuePool>>,
+}
+
+impl Watched {
+    /// Whether it works and its lease is known to hold.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.core.upgrade().is_some_and(|core| core.is_healthy())
+    }
 }
 
 impl Telemetry {
     /// No worker yet.
     pub fn new(store: Arc<dyn Store>) -> Arc<Telemetry> {
         let lookout = Lookout::new(Arc::clone(&store));
-        Arc::new(Telemetry { store, lookout, core: Mutex::default(), servers: Mutex::default() })
+        Arc::new(Telemetry { store, lookout, worker: Mutex::default(), servers: Mutex::default() })
     }
 
     /// From now on, the numbers are those of this worker.
     pub fn attach(&self, worker: &Worker) {
-        *self.lock() = Some(worker.core());
+        let core = worker.core();
+        *self.lock() = Some(Watched {
+            core: Arc::downgrade(core),
+            stats: Arc::clone(&core.stats),
+            metrics: Arc::clone(&core.metrics),
+            pools: core.pools.clone(),
+        });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Core>>> {
-        self.core.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Option<Watched>> {
+        self.worker.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// What the worker has done.
     pub fn counts(&self) -> Counts {
-        self.lock().as_ref().map(|core| core.stats.counts()).unwrap_or_default()
+        self.lock().as_ref().map(|worker| worker.stats.counts()).unwrap_or_default()
     }
 
     /// Whether a worker works and its lease is known to hold.
     pub fn is_healthy(&self) -> bool {
-        self.lock().as_ref().is_some_and(|core| core.is_healthy())
+        self.lock().as_ref().is_some_and(Watched::is_healthy)
     }
 
     /// All metrics, in the text format of Prometheus. A store that does not answer is waited for two seconds, and
@@ -66,8 +92,8 @@ impl Telemetry {
     }
 
     pub(crate) async fn page(&self, lookout: &Lookout) -> String {
-        let core = self.lock().clone();
         let view = lookout.view().await;
-        page(core.as_deref(), view.as_deref())
+        let worker = self.lock().clone();
+        page(worker.as_ref(), view.as_deref())
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) timekeeper: Timekeeper,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// The runtime that this worker's tasks run on, whoever's call starts them.
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
@@ -264,7 +264,7 @@ impl Worker {
             .into_iter()
             .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds))))
             .collect();
-        let metrics = Metrics::new(&kinds);
+        let metrics = Arc::new(Metrics::new(&kinds));
         let core = Arc::new(Core {
             config,
             store,
@@ -320,8 +320,8 @@ impl Worker {
         self.core.worker()
     }
 
-    pub(crate) fn core(&self) -> Arc<Core> {
-        Arc::clone(&self.core)
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// What it has done.

@@ -69,8 +69,8 @@ pub enum JobError {
         /// The last error; `failure.detail::<E>()` reads it back as the kind's own error type, if that was kept.
         failure: Failure,
     },
-    /// It was cancelled.
-    #[error("the job was cancelled: {0}")]
+    /// It was cancelled: by itself, by someone, or because another has its key or unique name.
+    #[error("the job was cancelled: {}", .0.message)]
     Cancelled(Failure),
     /// There is no such job: it was pruned, or never submitted.
     #[error("job {0} is not there; it was pruned, or never submitted")]

@@ -30,9 +30,13 @@
 //! # }
 //! ```
 //!
-//! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in and
-//! [`Handle`] is what you hold of it. [`Control`] is what people do to work that is there, and [`why`] tells them why a
-//! job is where it is. [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in `docs/guarantees.md`.
+//! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
+//! transaction of your own) and [`Handle`] is what you hold of it; [`Scheduling`] submits by the calendar. [`Control`] is
+//! what people do to work that is there, [`Bulk`] does it to many, and [`why`] tells them why a job is where it is.
+//! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
+//! `docs/guarantees.md`.
+//!
+//! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
 mod bulk;
 pub mod codec;
@@ -65,7 +69,7 @@ pub use windlass_model::{
 };
 pub use windlass_runtime::{Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running};
 pub use windlass_store as store;
-pub use windlass_store::{Act, Did};
+pub use windlass_store::{Act, AuditFilter, Did, Filter};
 
 /// What most programs need.
 pub mod prelude {

@@ -8,7 +8,8 @@ use toml::{Table, Value};
 use super::{PoolSettings, Settings, nearest};
 use crate::span;
 
-const KEYS: [&str; 9] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "queues", "retention"];
+const KEYS: [&str; 10] =
+    ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention"];
 const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -31,6 +32,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "beat" => settings.beat = Some(time(key, value)?),
             "drain" => settings.drain = Some(time(key, value)?),
             "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
+            "metrics" => settings.metrics = Some(word(key, value)?),
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,
             _ => return Err(unknown(key, &KEYS)),

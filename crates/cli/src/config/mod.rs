@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) beat: Option<Duration>,
     pub(crate) drain: Option<Duration>,
     pub(crate) crashes: Option<u16>,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
     /// Which queues are served; empty if this layer does not say.
     pub(crate) serve: Vec<String>,
@@ -59,7 +61,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, besides `RUST_LOG`.
-const VARIABLES: [&str; 12] = [
+const VARIABLES: [&str; 13] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_LOG",
@@ -68,6 +70,7 @@ const VARIABLES: [&str; 12] = [
     "WINDLASS_BEAT",
     "WINDLASS_DRAIN",
     "WINDLASS_CRASHES",
+    "WINDLASS_METRICS",
     "WINDLASS_QUEUES",
     "WINDLASS_KEEP_DONE",
     "WINDLASS_KEEP_FAILED",
@@ -106,6 +109,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         beat: time("WINDLASS_BEAT")?,
         drain: time("WINDLASS_DRAIN")?,
         crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
+        metrics: env("WINDLASS_METRICS"),
         retention: RetentionSettings {
             done: keep("WINDLASS_KEEP_DONE")?,
             failed: keep("WINDLASS_KEEP_FAILED")?,
@@ -135,6 +139,7 @@ impl Settings {
             beat: self.beat.or(below.beat),
             drain: self.drain.or(below.drain),
             crashes: self.crashes.or(below.crashes),
+            metrics: self.metrics.or(below.metrics),
             retention: self.retention.over(below.retention),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,

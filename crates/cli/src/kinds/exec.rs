@@ -49,6 +49,11 @@ impl Task for Exec {
 
     async fn run(self, cx: &TaskCx) -> Result<Ended, Failure> {
         let mut command = Command::new(&self.command);
+        // The trace is the job's, not the worker's.
+        match cx.traceparent() {
+            Some(trace) => command.env("TRACEPARENT", trace),
+            None => command.env_remove("TRACEPARENT"),
+        };
         command.args(&self.args).envs(&self.env).kill_on_drop(true).process_group(0);
         command.env("WINDLASS_JOB", cx.id().to_string()).env("WINDLASS_FENCE", cx.fence().to_string());
         if let Some(cwd) = &self.cwd {

@@ -46,7 +46,12 @@ impl Place {
         // Lock files of workers on PostgreSQL are in the temporary folder; each test has its own.
         command.current_dir(self.dir.path()).args(args).env("TMPDIR", self.dir.path());
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("WINDLASS_") || name == "RUST_LOG") {
+            let ours = |name: &str| {
+                name.starts_with("WINDLASS_")
+                    || name.starts_with("OTEL_")
+                    || ["RUST_LOG", "TRACEPARENT"].contains(&name)
+            };
+            if name.to_str().is_some_and(ours) {
                 command.env_remove(name);
             }
         }

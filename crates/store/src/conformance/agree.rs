@@ -10,11 +10,11 @@ use windlass_model::{
 
 use super::{
     kit::{BEGIN, Handle, all, id, kind},
-    ops::{Draft, Edit, Op, sequence},
+    ops::{Draft, Edit, IDS, Op, sequence},
 };
 use crate::{
-    Act, Ask, AuditFilter, Beat, Born, By, Error, Haul, Holds, NewWorker, ORDER_GATE, Prune, RateHold, Rule,
-    Sweep, TIMER_GATE, memory::Memory,
+    Act, Ask, AuditFilter, Beat, Born, By, Error, Haul, Holds, LimitView, NewWorker, ORDER_GATE, Prune,
+    RateHold, Rule, Sweep, TIMER_GATE, memory::Memory,
 };
 
 /// The longest random sequence.
@@ -86,6 +86,8 @@ struct Pair {
     asks: Vec<Ask>,
     commits: Vec<Vec<Change>>,
     gates: [Vec<u64>; 2],
+    /// How often each id was pruned: nobody makes an id for two, and epochs tell only claims of one job apart.
+    lives: [u32; IDS as usize],
 }
 
 /// Makes one call on both stores and compares the answers.
@@ -113,6 +115,7 @@ impl Pair {
             asks: Vec::new(),
             commits: Vec::new(),
             gates: Default::default(),
+            lives: Default::default(),
         }
     }
 
@@ -126,7 +129,9 @@ impl Pair {
                 self.submit(self.submits.len() - 1).await?;
             }
             Op::SubmitAgain { which } => {
-                if let Some(index) = newest(self.submits.len(), *which) {
+                let index = newest(self.submits.len(), *which);
+                let is_there = |job: &NewJob| (0..IDS).any(|n| self.id(n) == job.id);
+                if let Some(index) = index.filter(|index| self.submits[*index].0.iter().all(is_there)) {
                     self.submit(index).await?;
                 }
             }
@@ -211,7 +216,7 @@ impl Pair {
                 on_both!(self, |store| store.due(now, limit));
             }
             Op::Act { ids, act, amount } => {
-                let ids: Vec<JobId> = ids.iter().map(|n| id(u32::from(*n))).collect();
+                let ids: Vec<JobId> = ids.iter().map(|n| self.id(*n)).collect();
                 let grace = Duration::from_secs(u64::from(amount.unsigned_abs()));
                 let act = match act {
                     0 => Act::Cancel { grace },
@@ -240,6 +245,7 @@ impl Pair {
                 let before = self.now.minus(Duration::from_secs(u64::from(*age)));
                 let prune = Prune { state, before, kind: None, after: None, limit: 1_000 };
                 on_both!(self, |store| store.control().prune(now, &prune));
+                self.bury().await?;
             }
             Op::Pass { seconds } => self.now = self.now.plus(Duration::from_secs(u64::from(*seconds))),
         }
@@ -297,11 +303,14 @@ impl Pair {
                 on_both!(self, |store| store.inspect().job(id));
                 on_both!(self, |store| store.inspect().history(id));
                 on_both!(self, |store| holds(store, id));
+                on_both!(self, |store| store.inspect().children(id, None, 5));
             }
             let audit = AuditFilter { limit: 100, ..AuditFilter::default() };
             on_both!(self, |store| store.inspect().audit(&audit));
             on_both!(self, |store| store.inspect().queues());
             on_both!(self, |store| store.inspect().serial_keys(None, 100));
+            on_both!(self, |store| rate_limits(store));
+            on_both!(self, |store| store.sweep(Some(self.now)));
             for worker in self.workers {
                 on_both!(self, |store| store.orders(worker.0));
             }
@@ -326,6 +335,20 @@ impl Pair {
             "of the gates {queues:?} moved {:?} in the reference and {:?} in the subject",
             moved[0], moved[1]
         ))
+    }
+
+    /// The id that a number stands for now.
+    fn id(&self, n: u8) -> JobId {
+        id(u32::from(n) + u32::from(IDS) * self.lives[usize::from(n)])
+    }
+
+    /// Gives the numbers of jobs that are no longer there new ids.
+    async fn bury(&mut self) -> Result<(), String> {
+        for n in 0..IDS {
+            let there = self.stores[0].inspect().job(self.id(n)).await.map_err(|error| error.to_string())?;
+            self.lives[usize::from(n)] += u32::from(there.is_none());
+        }
+        Ok(())
     }
 
     fn worker(&self, n: u8) -> WorkerId {
@@ -356,7 +379,7 @@ impl Pair {
     fn job(&self, draft: &Draft) -> NewJob {
         let input = Payload::json(vec![b'0' + draft.input]);
         let name = ["a", "b"][usize::from(draft.kind / 2)];
-        let mut job = NewJob::new(id(u32::from(draft.id)), name, QUEUES[usize::from(draft.queue)], input);
+        let mut job = NewJob::new(self.id(draft.id), name, QUEUES[usize::from(draft.queue)], input);
         job.kind.version = i32::from(draft.kind % 2) + 1;
         job.key = draft.key.map(|key| format!("key {key}"));
         job.priority = i16::from(draft.priority);
@@ -381,7 +404,7 @@ impl Pair {
         });
         job.settings.rate =
             draft.weight.map(|weight| Box::new(Charge { limit: "api".into(), weight: u32::from(weight) }));
-        job.parent = draft.parent.filter(|parent| *parent != draft.id).map(|parent| id(u32::from(parent)));
+        job.parent = draft.parent.filter(|parent| *parent != draft.id).map(|parent| self.id(parent));
         job
     }
 
@@ -437,6 +460,13 @@ async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
         *enough_at = BEGIN;
     }
     Ok(holds)
+}
+
+/// The rate limits, but for what hangs on the real clock.
+async fn rate_limits(store: &Handle) -> Result<Vec<LimitView>, Error> {
+    let mut limits = store.inspect().rate_limits().await?;
+    limits.iter_mut().for_each(|limit| limit.tokens = 0);
+    Ok(limits)
 }
 
 /// The index of the `back`th from the end.

@@ -3,7 +3,7 @@
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
-use crate::{Backlog, Census, Ended, Filter, NewWorker, SchemaState};
+use crate::{Backlog, Census, Ended, Filter, NewWorker, SchemaState, Serves};
 
 /// Twelve jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
 /// `aside`; the first of each pair is tagged `first`.
@@ -199,4 +199,53 @@ pub async fn schema_clock_and_size_answer(store: Handle) {
     assert!(clock > Time(1_700_000_000_000_000) && clock < Time::MAX);
     submit(&store, &jobs(1, 10)).await;
     store.inspect().bytes().await.expect("bytes");
+}
+
+pub async fn children_are_listed_oldest_first(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let child = |n| NewJob { parent: Some(id(1)), ..job(n) };
+    submit(&store, &[job(1), child(5), child(3), NewJob { parent: Some(id(3)), ..job(4) }, child(6)]).await;
+    assert_eq!((view(&store, id(5)).await.parent, view(&store, id(1)).await.parent), (Some(id(1)), None));
+    let children = async |after, limit| {
+        let children = store.inspect().children(id(1), after, limit).await.expect("children");
+        children.into_iter().map(|child| child.id).collect::<Vec<_>>()
+    };
+    assert_eq!(children(None, 9).await, [3, 5, 6].map(id));
+    assert_eq!(children(Some(id(3)), 1).await, [id(5)]);
+    assert!(store.inspect().children(id(99), None, 9).await.expect("children").is_empty());
+    let born = store.submit(at(0), &[child(7)], born(worker, 1)).await.expect("submit");
+    assert_eq!(born, [windlass_model::Submitted::New { claimed: None }], "a child is not born claimed");
+    for child in store.inspect().children(id(1), None, 9).await.expect("children") {
+        assert_eq!(child, view(&store, child.id).await.summary, "lists and views agree");
+    }
+}
+
+pub async fn what_workers_serve_is_shown(store: Handle) {
+    let serves = vec![
+        Serves { queue: "main".into(), slots: 3, kinds: vec![kind("a", 1), kind("b", 2)] },
+        Serves { queue: "q \"ü\"".into(), slots: 0, kinds: Vec::new() },
+    ];
+    let new = NewWorker { serves: serves.clone(), ..new_worker(1) };
+    assert!(store.enlist(at(0), &new).await.expect("enlist"));
+    worker(&store, 2).await;
+    let shown = store.inspect().workers().await.expect("workers");
+    let of = |n: i64| shown.iter().find(|worker| worker.id.0 == n).expect("there").serves.clone();
+    assert_eq!((of(1), of(2)), (serves, Vec::new()));
+}
+
+pub async fn queues_show_what_waits_longest(store: Handle) {
+    let worker = worker(&store, 1).await;
+    assert!(store.inspect().queues().await.expect("queues").is_empty());
+    store.submit(at(7), &[job(1)], None).await.expect("submit");
+    store.submit(at(5), &[job_in(2, "other", QUEUE), job_in(3, KIND, "aside")], None).await.expect("submit");
+    let oldest = async || {
+        let queues = store.inspect().queues().await.expect("queues");
+        queues.into_iter().map(|queue| (queue.name, queue.oldest_ready)).collect::<Vec<_>>()
+    };
+    assert_eq!(oldest().await, [("aside".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
+    let others = crate::Ask { kinds: [kind("other", 1)].into(), ..ask(worker, 1, 9) };
+    claim(&store, at(8), &others).await;
+    assert_eq!(oldest().await[1].1, Some(t(7)));
+    reap(&store, 9, worker).await;
+    assert_eq!(oldest().await[1].1, Some(t(5)), "suspects wait too");
 }

@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Reason, State,
+    Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Reason, Serial, State,
     Submitted, Time, Verdict, WorkerId,
 };
 
-use crate::{Ask, Attempt, Beat, Born, Due, Filter, Job, NewWorker, Now, Reaped, Renewal, Store, Sweep};
+use crate::{
+    Act, Ask, Attempt, Beat, Born, By, Did, Due, Filter, Holds, Job, NewWorker, Now, Reaped, Renewal, Rule,
+    Store, Sweep,
+};
 
 /// The moment at which every case begins.
 pub const BEGIN: Time = Time(1_800_000_000_000_000);
@@ -56,6 +59,13 @@ pub fn jobs(from: u32, count: u32) -> Vec<NewJob> {
 /// A job of another kind or queue.
 pub fn job_in(n: u32, kind: &str, queue: &str) -> NewJob {
     NewJob::new(id(n), kind, queue, payload(&n.to_string()))
+}
+
+/// The `n`th job under a serial key.
+pub fn keyed(n: u32, key: &str) -> NewJob {
+    let mut new = job(n);
+    new.settings.serial = Some(Box::new(Serial::new(key)));
+    new
 }
 
 /// Text as a plain payload.
@@ -226,6 +236,33 @@ pub fn all() -> Filter {
 /// The ids that match, newest first.
 pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
     store.inspect().jobs(&filter).await.expect("jobs").into_iter().map(|job| job.id).collect()
+}
+
+/// Does something to one job.
+pub async fn act(store: &Handle, now: u64, n: u32, act: Act) -> Did {
+    let mut did = store.control().act(at(now), &[id(n)], act, &someone()).await.expect("act");
+    assert_eq!(did.len(), 1);
+    did.remove(0)
+}
+
+/// Who does things in the cases.
+pub fn someone() -> By {
+    By::new("someone")
+}
+
+/// A cancel that gives a running job so many seconds.
+pub fn cancel(grace: u64) -> Act {
+    Act::Cancel { grace: secs(grace) }
+}
+
+/// Changes a rule and expects that to be done.
+pub async fn rule(store: &Handle, now: u64, rule: Rule) {
+    assert_eq!(store.control().rule(at(now), &rule, &someone()).await.expect("rule"), Did::Done);
+}
+
+/// What keeps a live job.
+pub async fn holds(store: &Handle, n: u32) -> Holds {
+    store.inspect().holds(id(n)).await.expect("holds").expect("it is live")
 }
 
 /// The gates of some queues.

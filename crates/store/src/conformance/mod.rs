@@ -9,7 +9,7 @@
 //! ```
 //!
 //! and random sequences against the memory store with [`agree::random`]. Some files are special: [`table`]
-//! tries every pair of state and event of [`windlass_model::state`], and [`races`] and [`duels`] let several
+//! tries every pair of state and event of [`windlass_model::state`], and [`races`], [`duels`] and [`crowds`] let several
 //! handles at the same rows at once.
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
@@ -18,18 +18,24 @@ pub mod agree;
 pub mod bad_input;
 pub mod claim;
 pub mod commit;
+pub mod control;
+pub mod crowds;
 pub mod duels;
 pub mod gate;
 pub mod inspect;
 pub mod kit;
 pub mod lease;
 pub mod ops;
+pub mod prune;
 pub mod races;
+pub mod rate;
 pub mod reap;
 pub mod schedule;
+pub mod serial;
 pub mod submit;
 pub mod table;
 pub mod timers;
+pub mod unique;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
 /// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
@@ -145,6 +151,9 @@ macro_rules! conformance {
                 handles_move_one_gate_together
             }
             inspect {
+                children_are_listed_oldest_first
+                what_workers_serve_is_shown
+                queues_show_what_waits_longest
                 every_filter_selects
                 pages_are_keyset_pages_newest_first
                 the_census_adds_up_and_is_capped
@@ -175,6 +184,84 @@ macro_rules! conformance {
                 odd_text_and_bytes_come_back_as_they_were
                 a_claim_of_names_nobody_used_is_empty
             }
+            serial {
+                a_key_runs_one_at_a_time_first_come_first_served
+                priority_never_reorders_a_line
+                a_place_is_taken_when_a_job_is_due
+                so_many_slots_run_at_once
+                keys_do_not_hold_up_each_other_and_hold_across_queues
+                a_slot_is_handed_over_in_the_commit_that_frees_it
+                whatever_ends_or_parks_a_job_frees_its_slot
+                a_retried_job_stands_where_it_stood
+                a_retry_at_once_keeps_its_slot
+                a_job_that_holds_keeps_its_slot_while_it_waits
+                released_and_reaped_jobs_keep_their_slots
+                slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing
+                the_newest_submit_says_the_slots_whatever_becomes_of_it
+                a_job_in_line_is_ready_and_says_who_is_before_it
+                jobs_leave_a_line_when_they_end
+                a_keyed_job_is_never_born_claimed
+                a_sweep_finds_nothing_to_do
+            }
+            unique {
+                keep_answers_the_job_that_has_the_name
+                reject_writes_nothing
+                replace_cancels_what_waits_and_takes_its_place
+                replace_does_not_touch_what_runs
+                cancel_and_replace_tells_what_runs
+                a_name_belongs_to_a_kind
+                the_scope_says_in_which_states_a_job_has_its_name
+                a_name_is_had_for_its_time_at_most
+                ids_and_keys_go_before_names
+                names_within_one_call_are_taken_in_order
+                a_named_job_is_never_born_claimed
+                a_failed_job_is_not_retried_while_another_has_its_name
+                a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned
+            }
+            rate {
+                never_more_than_the_bucket_pays_for
+                jobs_go_by_rank_and_heavy_ones_are_not_overtaken
+                a_long_pause_fills_the_bucket_no_further_than_the_burst
+                refill_at_is_exact
+                others_pass_by_a_dry_bucket_in_their_order
+                a_bucket_is_shared_by_queues_and_kinds
+                a_changed_limit_holds_at_once
+                a_lifted_limit_lets_all_pass_until_it_is_made_anew
+                an_unknown_limit_and_a_weight_above_the_burst_are_refused
+                a_burst_below_the_weight_of_what_waits_lets_it_pass_when_full
+                a_repeated_claim_is_charged_once_and_every_start_again
+                suspects_are_charged_too
+                handles_learn_of_each_others_limits
+                a_throttled_job_says_what_it_waits_for
+            }
+            control {
+                a_paused_job_is_not_claimed_until_it_is_resumed
+                a_scheduled_job_is_set_aside_when_it_is_due
+                a_running_job_runs_on_and_is_set_aside_when_it_comes_back
+                a_paused_job_gives_up_its_place_in_line_and_takes_it_back
+                what_is_paused_still_expires_and_is_cancelled
+                nothing_is_claimed_from_a_paused_queue
+                a_queue_may_be_paused_before_it_is_used
+                what_waits_is_cancelled_at_once
+                what_runs_is_told_and_may_finish_in_time
+                what_was_told_and_does_not_end_is_ended
+                what_was_told_is_not_claimed_again
+                a_deadline_ends_what_was_told
+                a_retry_begins_anew
+                a_retried_job_goes_to_the_end_of_its_line
+                what_is_done_or_live_is_not_retried
+                priority_moves_a_ready_job_and_is_kept_of_others
+                whatever_is_done_is_in_the_audit_log
+                what_cannot_be_is_refused_before_anything_is_done
+                nothing_is_born_claimed_in_a_paused_queue
+            }
+            prune {
+                jobs_go_by_state_and_age
+                calls_are_bounded_and_go_on_where_the_last_stopped
+                only_the_kind_that_is_named_goes
+                nothing_is_left_of_a_pruned_job
+                a_child_of_a_live_parent_stays
+            }
             duels {
                 a_claim_against_its_reaper_leaves_nothing_stuck
                 a_birth_against_its_reaper_leaves_nothing_stuck
@@ -195,6 +282,16 @@ macro_rules! conformance {
                 the_same_commit_twice_at_once_writes_once
                 the_same_claim_twice_at_once_takes_once
                 a_storm_of_everything_loses_nothing
+            }
+            crowds {
+                eight_submitters_of_one_serial_key_never_run_two_at_once
+                eight_submitters_of_one_serial_key_are_served_by_place
+                eight_users_of_a_key_with_three_slots_run_three_at_most
+                eight_submitters_of_one_name_make_one_job
+                eight_replacers_of_one_name_leave_one_job
+                eight_claimers_share_one_bucket
+                a_commit_against_a_cancel_has_one_winner
+                a_pause_against_a_claim_leaves_the_job_in_one_place
             }
         }
     };
@@ -233,9 +330,15 @@ mod tests {
             include_str!("inspect.rs"),
             include_str!("table.rs"),
             include_str!("bad_input.rs"),
+            include_str!("serial.rs"),
+            include_str!("unique.rs"),
+            include_str!("rate.rs"),
+            include_str!("control.rs"),
+            include_str!("prune.rs"),
             include_str!("duels.rs"),
             include_str!("races.rs"),
             include_str!("schedule.rs"),
+            include_str!("crowds.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

@@ -6,6 +6,9 @@
 
 use proptest::{collection::vec, option, prelude::*};
 
+/// How many ids of jobs there are.
+pub const IDS: u8 = 14;
+
 /// One call, or a step of the clock.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -94,9 +97,9 @@ fn draft() -> impl Strategy<Value = Draft> {
         option::weighted(0.4, 0..3u8),
         option::weighted(0.3, (0..2u8, 0..4u8, 0..4u8)),
         option::weighted(0.2, 1..4u8),
-        option::weighted(0.1, 0..14u8),
+        option::weighted(0.1, 0..IDS),
     );
-    (0..14u8, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline, flow).prop_map(
+    (0..IDS, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline, flow).prop_map(
         |(id, input, queue, kind, key, priority, delay, deadline, (serial, unique, weight, parent))| Draft {
             id,
             input,
@@ -141,7 +144,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => worker().prop_map(|worker| Op::Retire { worker }),
         3 => (worker(), prop::bool::weighted(0.2)).prop_map(|(worker, again)| Op::Enlist { worker, again }),
         3 => (0..6u8).prop_map(|limit| Op::Due { limit }),
-        4 => (vec(0..14u8, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
+        4 => (vec(0..IDS, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
         2 => (0..6u8, 0..5u8).prop_map(|(rule, amount)| Op::Rule { rule, amount }),
         1 => (0..3u8, 0..60u8).prop_map(|(state, age)| Op::Prune { state, age }),
         4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),

@@ -61,7 +61,7 @@ impl Inner {
                 if let Some(key) = key {
                     self.keys.insert(key, job.id);
                 }
-                let born = born.is_some() && !job.is_special();
+                let born = born.is_some() && !job.is_special() && !self.queue_pauses.contains_key(&job.queue);
                 let claimed = self.put_in(now, job, born);
                 taken.extend(claimed.map(|epoch| (job.id, epoch)));
                 match replaced {

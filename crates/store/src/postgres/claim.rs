@@ -64,7 +64,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
         store.shared.floors.reached(lanes, raised, full && !ask.alone, last);
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
-    let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<_, _>>()?;
+    let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<Vec<_>, _>>()?;
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
     // What stands behind the last job of a full claim was not asked for.
     let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
@@ -72,6 +72,11 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let unknown = newest.is_some_and(|newest| newest > store.shared.lanes.newest());
     if unknown {
         store.read_lanes(&conn).await?;
+        if jobs.is_empty() && !repeat {
+            // Nothing was recorded, so the same claim may be made again, with the lanes that it did not know.
+            drop(conn);
+            return Box::pin(once(store, Some(now), ask)).await;
+        }
     }
     // A claim that began behind the beginning and came back short, found places locked, or did not know of a lane, has
     // passed something over.

@@ -58,7 +58,8 @@ pub(super) fn to(conn: &mut Connection, target: Option<i32>) -> Result<SchemaSta
     }
     for migration in MIGRATIONS.iter().rev().filter(|m| m.version <= before.version && m.version > target) {
         if migration.version > 1 {
-            tx.execute("update meta set version = ?1", [migration.version - 1])?;
+            // Binaries that were too old for what is undone may use it again.
+            tx.execute("update meta set version = ?1, oldest = min(oldest, ?1)", [migration.version - 1])?;
         }
         tx.execute_batch(migration.down)?;
         tracing::info!(version = migration.version, name = migration.name, "migrated the schema down");

@@ -18,6 +18,7 @@ mod inspect;
 mod lanes;
 mod lease;
 mod migrate;
+mod options;
 mod prune;
 mod rate;
 mod reap;
@@ -30,6 +31,7 @@ mod tx;
 mod views;
 
 pub use arrive::submit_in;
+pub use options::Options;
 
 use std::{
     path::{Path, PathBuf},
@@ -48,46 +50,6 @@ use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
     Store, Sweep, intern::Lanes,
 };
-
-/// How to open a file.
-#[derive(Clone, Debug)]
-pub struct Options {
-    path: PathBuf,
-    migrate: bool,
-    limits: Limits,
-    patience: Duration,
-}
-
-impl Options {
-    /// The file at `path`, made if missing.
-    pub fn new(path: impl Into<PathBuf>) -> Options {
-        Options {
-            path: path.into(),
-            migrate: true,
-            limits: Limits::default(),
-            // Longer than any batch takes, shorter than a lease.
-            patience: Duration::from_secs(5),
-        }
-    }
-
-    /// Whether to bring the schema up to date.
-    pub fn migrate(mut self, migrate: bool) -> Options {
-        self.migrate = migrate;
-        self
-    }
-
-    /// What may be submitted.
-    pub fn limits(mut self, limits: Limits) -> Options {
-        self.limits = limits;
-        self
-    }
-
-    /// How long to wait for another process's write before answering [`Error::Unavailable`].
-    pub fn patience(mut self, patience: Duration) -> Options {
-        self.patience = patience;
-        self
-    }
-}
 
 /// The store in a SQLite file; cloning shares it.
 #[derive(Clone)]

@@ -91,10 +91,10 @@ fn is_busy(tx: &Tx<'_>, kept: &Kept) -> Result<bool, Error> {
 /// Submits the job of one tick; answers whether a lane was made for it.
 fn fire_one(tx: &Tx<'_>, kept: &mut Kept, tick: Time, now: Time) -> Result<bool, Error> {
     let job = kept.schedule.job(tick);
-    if let (Overlap::CancelPrevious, Some(last)) = (kept.schedule.overlap, kept.last_job) {
-        if let Some(seen) = act::look(tx, last)? {
-            act::cancel(tx, now, &seen, pick::GRACE, &said::next_tick(&kept.schedule.name))?;
-        }
+    if let (Overlap::CancelPrevious, Some(last)) = (kept.schedule.overlap, kept.last_job)
+        && let Some(seen) = act::look(tx, last)?
+    {
+        act::cancel(tx, now, &seen, pick::GRACE, &said::next_tick(&kept.schedule.name))?;
     }
     // Its weight was checked when it was given; a burst that was lowered since is no reason to refuse it.
     let mut buckets = Buckets::new();

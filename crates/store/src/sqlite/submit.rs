@@ -50,6 +50,10 @@ pub(super) fn put(
         Some(born) if serves(tx, born, now)? => Some(born),
         _ => None,
     };
+    let shut: Vec<i32> = match born {
+        Some(_) => tx.all(include_str!("sql/submit_paused.sql"), [], |row| row.get(0))?,
+        None => Vec::new(),
+    };
     let serials = serials(tx, jobs)?;
     let mut wrote = Vec::with_capacity(jobs.len());
     let mut taken = Vec::new();
@@ -80,7 +84,7 @@ pub(super) fn put(
                 wrote.push(None);
                 continue;
             }
-            let claimed = born.is_some() && !special && row.due_at <= now;
+            let claimed = born.is_some() && !special && row.due_at <= now && !shut.contains(&lane.queue_id);
             wrote.push(Some(Wrote { claimed }));
             if let Some(at) = job.deadline_at {
                 tx.set_timer(at, job.id, DEADLINE)?;

@@ -2,7 +2,10 @@
 
 mod codec;
 mod common;
+mod control;
+mod crowd;
 mod outage;
 mod spans;
 mod telemetry;
+mod transactions;
 mod work;

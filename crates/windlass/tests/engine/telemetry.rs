@@ -175,6 +175,12 @@ async fn every_event_moves_its_number(url: &str) {
     until("it is fenced", async || engine.counts().fenced == 1).await;
     engine.stop().await;
 
+    let told = include_str!("../../../../docs/telemetry.md");
+    for name in
+        engine.metrics().await.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+    {
+        assert!(told.contains(&format!("`{name}")), "{name} is not in docs/telemetry.md");
+    }
     let end = page(&engine).await;
     let outcome = |word: &str| end.get(&format!("outcomes_total{{kind=\"do\",outcome=\"{word}\"}}"));
     assert_eq!((outcome("retry"), outcome("failed"), outcome("cancelled")), (1.0, 1.0, 1.0));

@@ -1,0 +1,238 @@
+//! Several handles at one serial key, one unique name, one bucket, one job: as [`super::races`], for what keeps jobs out
+//! and back.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use windlass_model::{
+    Charge, Conflict, JobId, Limit, NewJob, Serial, State, States, Submitted, Unique, Verdict,
+};
+
+use super::{
+    kit::*,
+    races::{ROUNDS, at_once, both, drain},
+};
+use crate::{Act, Did, Rule};
+
+pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Handle) {
+    const EACH: u32 = 20;
+    const JOBS: usize = 8 * EACH as usize;
+    let (running, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runs = at_once(&store, 10, |task, store| {
+        let (running, finished) = (running.clone(), finished.clone());
+        async move {
+            let mut order: Vec<JobId> = Vec::new();
+            if task < 8 {
+                for n in 0..EACH / 2 {
+                    let first = task as u32 * 1_000 + n * 2;
+                    submit(&store, &[keyed(first, "k"), keyed(first + 1, "k")]).await;
+                }
+                return order;
+            }
+            let me = worker(&store, task as i64).await;
+            for number in 1..2_000_000 {
+                let taken = claim(&store, at(1), &ask(me, number, 9)).await;
+                // Memory answers at once: the submitters must have their turn.
+                tokio::task::yield_now().await;
+                assert!(taken.len() <= 1, "one at a time");
+                for job in taken {
+                    assert_eq!(running.fetch_add(1, SeqCst), 0, "nobody else runs one of this key");
+                    order.push(job.id);
+                    running.fetch_sub(1, SeqCst);
+                    let verdict = commit(&store, 1, change(me, &job, done("x"))).await;
+                    assert_eq!(verdict, Verdict::Committed);
+                    finished.fetch_add(1, SeqCst);
+                }
+                if finished.load(SeqCst) == JOBS {
+                    break;
+                }
+            }
+            order
+        }
+    })
+    .await;
+    let all: BTreeSet<JobId> = runs.iter().flatten().copied().collect();
+    assert_eq!((all.len(), finished.load(SeqCst)), (JOBS, JOBS), "each ran once");
+    assert_eq!(count(&store, State::Done).await, JOBS);
+    assert_eq!(store.sweep(at(2)).await.expect("sweep"), 0);
+}
+
+pub async fn eight_submitters_of_one_serial_key_are_served_by_place(store: Handle) {
+    at_once(&store, 8, |task, store| async move {
+        for n in 0..10 {
+            let second = n * 8 + task as u64;
+            let job = keyed(task as u32 * 100 + n as u32, "k");
+            store.submit(at(second), &[job], None).await.expect("submit");
+        }
+    })
+    .await;
+    let me = worker(&store, 99).await;
+    let first = claim_one(&store, 100, me, 1).await;
+    commit(&store, 100, change(me, &first, done("x"))).await;
+    let mut places = Vec::new();
+    for number in 2..=80 {
+        let job = claim_one(&store, 100, me, number).await;
+        places.push(view(&store, job.id).await.summary.due_at);
+        commit(&store, 100, change(me, &job, done("x"))).await;
+    }
+    // Whoever came first found the slot free; all others stood in line.
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+pub async fn eight_users_of_a_key_with_three_slots_run_three_at_most(store: Handle) {
+    let mut batch: Vec<NewJob> = jobs(0, 120);
+    let serial = Serial { slots: Some(3), ..Serial::new("k") };
+    batch.iter_mut().for_each(|job| job.settings.serial = Some(Box::new(serial.clone())));
+    submit(&store, &batch).await;
+    let (running, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    at_once(&store, 8, |task, store| {
+        let (running, finished) = (running.clone(), finished.clone());
+        async move {
+            let me = worker(&store, task as i64 + 1).await;
+            for number in 1..2_000_000 {
+                let taken = claim(&store, at(1), &ask(me, number, 2)).await;
+                assert!(running.fetch_add(taken.len(), SeqCst) + taken.len() <= 3);
+                tokio::task::yield_now().await;
+                running.fetch_sub(taken.len(), SeqCst);
+                for (n, job) in taken.iter().enumerate() {
+                    if (n + number as usize).is_multiple_of(5) {
+                        store.release(at(1), &[(job.id, job.epoch)]).await.expect("release");
+                    } else {
+                        commit(&store, 1, change(me, job, done("x"))).await;
+                        finished.fetch_add(1, SeqCst);
+                    }
+                }
+                if finished.load(SeqCst) == 120 {
+                    break;
+                }
+            }
+        }
+    })
+    .await;
+    assert_eq!(count(&store, State::Done).await, 120);
+}
+
+fn named(n: u32, name: u32, conflict: Conflict) -> NewJob {
+    let unique = Unique { key: format!("name {name}"), scope: States::LIVE, within: None, conflict };
+    let mut new = job(n);
+    new.settings.unique = Some(Box::new(unique));
+    new
+}
+
+pub async fn eight_submitters_of_one_name_make_one_job(store: Handle) {
+    for round in 0..ROUNDS {
+        let answers = at_once(&store, 8, |task, store| async move {
+            let n = round * 8 + task as u32;
+            let conflict = if task % 2 == 0 { Conflict::Keep } else { Conflict::Reject };
+            (id(n), store.submit(at(0), &[named(n, round, conflict)], None).await.expect("submit").remove(0))
+        })
+        .await;
+        let new: Vec<JobId> = answers
+            .iter()
+            .filter(|(_, told)| matches!(told, Submitted::New { .. }))
+            .map(|(id, _)| *id)
+            .collect();
+        let [owner] = new[..] else { panic!("round {round}: {answers:?}") };
+        for (_, told) in answers {
+            match told {
+                Submitted::New { .. } => {}
+                Submitted::Existing { id, .. } | Submitted::Rejected { id } => assert_eq!(id, owner),
+                told => panic!("round {round}: {told:?}"),
+            }
+        }
+        assert_eq!(drain(&store, round).await.len(), 1, "round {round}");
+    }
+}
+
+pub async fn eight_replacers_of_one_name_leave_one_job(store: Handle) {
+    for round in 0..ROUNDS {
+        let answers = at_once(&store, 8, |task, store| async move {
+            let new = named(round * 8 + task as u32, round, Conflict::Replace);
+            store.submit(at(0), &[new], None).await.expect("submit").remove(0)
+        })
+        .await;
+        let new = answers.iter().filter(|told| matches!(told, Submitted::New { .. })).count();
+        let replaced: BTreeSet<JobId> = answers
+            .iter()
+            .filter_map(|told| match told {
+                Submitted::Replaced { id } => Some(*id),
+                _ => None,
+            })
+            .collect();
+        assert_eq!((new, replaced.len()), (1, 7), "round {round}: each replaces another: {answers:?}");
+        assert_eq!(count(&store, State::Cancelled).await, 7 * (round as usize + 1));
+        assert_eq!(drain(&store, round).await.len(), 1, "round {round}");
+    }
+}
+
+pub async fn eight_claimers_share_one_bucket(store: Handle) {
+    rule(&store, 0, Rule::Limit(Limit::per("api", 50, secs(10)))).await;
+    let mut batch = jobs(0, 400);
+    let charge = Charge { limit: "api".into(), weight: 1 };
+    batch.iter_mut().for_each(|job| job.settings.rate = Some(Box::new(charge.clone())));
+    submit(&store, &batch).await;
+    for second in 0..4 {
+        let taken = at_once(&store, 8, |task, store| async move {
+            let me = worker(&store, second * 10 + task as i64 + 1).await;
+            let mut taken = 0;
+            for number in 1..=12 {
+                taken += claim(&store, at(second as u64 * 10), &ask(me, number, 7)).await.len();
+            }
+            taken
+        })
+        .await;
+        assert_eq!(taken.iter().sum::<usize>(), 50, "at {second}: {taken:?}");
+    }
+}
+
+pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
+    for n in 0..ROUNDS {
+        let (worker, claimed) = running(&store, n + 1).await;
+        let change = change(worker, &claimed, done("x"));
+        let (verdict, did) = both(
+            &store,
+            |store| async move { commit(&store, 2, change).await },
+            |store| async move {
+                let did = act(&store, 2, n + 1, cancel(0)).await;
+                store.due(at(2), 9).await.expect("due");
+                did
+            },
+        )
+        .await;
+        let ended = state(&store, id(n + 1)).await;
+        match (verdict, ended) {
+            (Verdict::Committed, State::Done) => {}
+            (Verdict::Fenced, State::Cancelled) => assert_eq!(did, Did::Told),
+            other => panic!("round {n}: {other:?}, {did:?}"),
+        }
+        assert!(store.orders(worker).await.expect("orders").is_empty(), "round {n}");
+        assert_eq!(due(&store, 3, 9).await.next_at, None, "round {n}");
+    }
+}
+
+pub async fn a_pause_against_a_claim_leaves_the_job_in_one_place(store: Handle) {
+    for n in 1..=ROUNDS {
+        let me = worker(&store, i64::from(n)).await;
+        submit(&store, &[job(n)]).await;
+        let (taken, did) = both(
+            &store,
+            |store| async move { claim(&store, at(1), &ask(me, 1, 9)).await },
+            |store| async move { act(&store, 1, n, Act::Pause).await },
+        )
+        .await;
+        assert_eq!(did, Did::Done, "round {n}");
+        let expected = if taken.is_empty() { State::Ready } else { State::Running };
+        assert_eq!(state(&store, id(n)).await, expected, "round {n}");
+        if let Some(job) = taken.first() {
+            commit(&store, 2, change(me, job, retry(secs(0), &[]))).await;
+        }
+        assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty(), "round {n}: it is aside");
+        assert_eq!(act(&store, 3, n, Act::Resume).await, Did::Done);
+        assert_eq!(claim(&store, at(3), &ask(me, 3, 9)).await.len(), 1, "round {n}");
+    }
+}

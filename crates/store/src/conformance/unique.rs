@@ -1,0 +1,239 @@
+//! Unique names: one job of a kind at a time has a name, in the states of its scope.
+
+use std::time::Duration;
+
+use windlass_model::{Conflict, NewJob, Reason, State, States, Submitted, Unique, Verdict, When};
+
+use super::kit::*;
+use crate::{Act, Ask, Did, ORDER_GATE, Prune};
+
+const NEW: Submitted = Submitted::New { claimed: None };
+
+/// The `n`th job under the name of these cases.
+fn named(n: u32, scope: States, conflict: Conflict) -> NewJob {
+    let mut new = job(n);
+    new.settings.unique = Some(Box::new(Unique { key: "report".into(), scope, within: None, conflict }));
+    new
+}
+
+fn within(mut job: NewJob, within: Duration) -> NewJob {
+    job.settings.unique.as_mut().expect("it has a name").within = Some(within);
+    job
+}
+
+/// Submits one job and answers what became of it.
+async fn put(store: &Handle, now: u64, job: NewJob) -> Submitted {
+    store.submit(at(now), &[job], None).await.expect("submit").remove(0)
+}
+
+pub async fn keep_answers_the_job_that_has_the_name(store: Handle) {
+    assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
+    let other = put(&store, 1, named(2, States::LIVE, Conflict::Keep)).await;
+    assert_eq!(other, Submitted::Existing { id: id(1), same_input: false });
+    let mut same = named(3, States::LIVE, Conflict::Keep);
+    (same.input, same.digest) = (job(1).input, job(1).digest);
+    assert_eq!(put(&store, 2, same).await, Submitted::Existing { id: id(1), same_input: true });
+    let again = named(1, States::LIVE, Conflict::Keep);
+    assert_eq!(put(&store, 3, again).await, Submitted::Repeated, "its own name is in nobody's way");
+    assert_eq!(list(&store, all()).await, [id(1)]);
+}
+
+pub async fn reject_writes_nothing(store: Handle) {
+    assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
+    let answer = put(&store, 1, named(2, States::LIVE, Conflict::Reject)).await;
+    assert_eq!(answer, Submitted::Rejected { id: id(1) });
+    assert_eq!((state(&store, id(1)).await, list(&store, all()).await), (State::Ready, vec![id(1)]));
+}
+
+pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let mut waiting = [
+        named(1, States::LIVE, Conflict::Keep),
+        NewJob { when: When::After(secs(60)), ..named(2, States::LIVE, Conflict::Replace) },
+        named(3, States::LIVE, Conflict::Replace),
+        named(4, States::LIVE, Conflict::Replace),
+    ];
+    waiting[2].settings.serial = keyed(0, "line").settings.serial;
+    submit(&store, &[keyed(0, "line")]).await;
+    for (n, job) in waiting.into_iter().enumerate() {
+        let n = n as u32 + 1;
+        let expected = if n == 1 { NEW } else { Submitted::Replaced { id: id(n - 1) } };
+        assert_eq!(put(&store, 1, job).await, expected, "job {n}");
+    }
+    for n in 1..=3 {
+        let kept = view(&store, id(n)).await;
+        assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Cancelled, Some(t(1))));
+        let message = kept.failure.expect("it says why").message;
+        assert!(message.contains(&id(n + 1).to_string()), "{message}");
+    }
+    assert_eq!(ids(&claim(&store, at(2), &ask(worker, 1, 9)).await), [0, 4].map(id));
+    assert_eq!(due(&store, 90, 9).await.woken, 0, "the wake of the second went with it");
+}
+
+pub async fn replace_does_not_touch_what_runs(store: Handle) {
+    let worker = worker(&store, 1).await;
+    put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    let answer = put(&store, 1, named(2, States::LIVE, Conflict::Replace)).await;
+    assert_eq!(answer, Submitted::Rejected { id: id(1) });
+    assert!(store.orders(worker).await.expect("orders").is_empty());
+    assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, Verdict::Committed);
+}
+
+pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
+    let worker = worker(&store, 1).await;
+    put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    let before = gates(&store, &[ORDER_GATE]).await;
+    let answer = put(&store, 1, named(2, States::LIVE, Conflict::CancelAndReplace)).await;
+    assert_eq!(answer, Submitted::Replaced { id: id(1) });
+    assert_ne!(gates(&store, &[ORDER_GATE]).await, before);
+    let told = holds(&store, 1).await.told.expect("it was told");
+    assert!(told.author.contains(&id(2).to_string()), "{told:?}");
+    assert_eq!(store.orders(worker).await.expect("orders")[0].job, id(1));
+    assert_eq!(ids(&claim(&store, at(1), &ask(worker, 2, 9)).await), [id(2)], "it need not wait");
+    assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, Verdict::Committed);
+    let third = put(&store, 3, named(3, States::LIVE, Conflict::CancelAndReplace)).await;
+    assert_eq!(
+        third,
+        Submitted::Replaced { id: id(2) },
+        "the name is the second's, whatever became of the first"
+    );
+}
+
+pub async fn a_name_belongs_to_a_kind(store: Handle) {
+    put(&store, 0, named(1, States::LIVE, Conflict::Reject)).await;
+    let mut other = named(2, States::LIVE, Conflict::Reject);
+    other.kind.kind = "other".into();
+    assert_eq!(put(&store, 0, other).await, NEW);
+    let mut version = named(3, States::LIVE, Conflict::Reject);
+    (version.kind.version, version.queue) = (2, "aside".into());
+    assert_eq!(
+        put(&store, 0, version).await,
+        Submitted::Rejected { id: id(1) },
+        "of any version, in any queue"
+    );
+}
+
+/// Submits a job with a name of its own and brings it into a state.
+async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
+    let mut new = named(n, scope, Conflict::Keep);
+    new.queue = format!("queue-{n}");
+    new.settings.unique.as_mut().expect("it has a name").key = format!("name {n}");
+    if state == State::Scheduled {
+        new.when = When::At(t(500));
+    }
+    assert_eq!(put(store, 0, new.clone()).await, NEW);
+    let outcome = match state {
+        State::Scheduled | State::Ready => return new,
+        State::Running => None,
+        State::Done => Some(done("x")),
+        State::Failed => Some(failed(Reason::Stopped)),
+        State::Cancelled => Some(cancelled()),
+    };
+    let worker = worker(store, i64::from(n)).await;
+    let wanted = Ask { queue: new.queue.clone(), ..ask(worker, 1, 1) };
+    let claimed = claim(store, at(1), &wanted).await.remove(0);
+    if let Some(outcome) = outcome {
+        commit(store, 1, change(worker, &claimed, outcome)).await;
+    }
+    new
+}
+
+pub async fn the_scope_says_in_which_states_a_job_has_its_name(store: Handle) {
+    let scopes = [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
+    let mut n = 0;
+    for scope in scopes {
+        for of_job in State::ALL {
+            n += 2;
+            let first = bring(&store, n, scope, of_job).await;
+            assert_eq!(state(&store, id(n)).await, of_job);
+            let second = NewJob { id: id(n + 1), ..first };
+            let expected = match scope.contains(of_job) {
+                true => Submitted::Existing { id: id(n), same_input: true },
+                false => NEW,
+            };
+            assert_eq!(put(&store, 2, second).await, expected, "{of_job} under {scope:?}");
+        }
+    }
+}
+
+pub async fn a_name_is_had_for_its_time_at_most(store: Handle) {
+    let first = within(named(1, States::KEPT, Conflict::Reject), secs(10));
+    assert_eq!(put(&store, 5, first).await, NEW);
+    let second = |n| within(named(n, States::KEPT, Conflict::Reject), secs(1));
+    assert_eq!(put(&store, 14, second(2)).await, Submitted::Rejected { id: id(1) });
+    assert_eq!(put(&store, 15, second(3)).await, NEW, "the time of the one that has it counts");
+    assert_eq!(state(&store, id(1)).await, State::Ready, "it runs all the same");
+    assert_eq!(put(&store, 16, second(4)).await, NEW);
+}
+
+pub async fn ids_and_keys_go_before_names(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let keyed = NewJob { key: Some("k".into()), ..job(1) };
+    submit(&store, &[keyed, named(2, States::LIVE, Conflict::Keep)]).await;
+    let both = NewJob { key: Some("k".into()), ..named(3, States::LIVE, Conflict::CancelAndReplace) };
+    assert_eq!(put(&store, 1, both).await, Submitted::Existing { id: id(1), same_input: false });
+    let other_input = NewJob { digest: [9; 16], ..named(1, States::LIVE, Conflict::CancelAndReplace) };
+    assert_eq!(put(&store, 1, other_input).await, Submitted::IdTaken);
+    assert_eq!(claim(&store, at(1), &ask(worker, 1, 9)).await.len(), 2, "nothing was cancelled for them");
+}
+
+pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
+    let batch = [
+        named(1, States::LIVE, Conflict::Replace),
+        named(2, States::LIVE, Conflict::Reject),
+        job(3),
+        named(4, States::LIVE, Conflict::Replace),
+        named(4, States::LIVE, Conflict::Replace),
+        named(5, States::LIVE, Conflict::Keep),
+    ];
+    let answers = store.submit(at(0), &batch, None).await.expect("submit");
+    let expected = [
+        NEW,
+        Submitted::Rejected { id: id(1) },
+        NEW,
+        Submitted::Replaced { id: id(1) },
+        Submitted::Repeated,
+        Submitted::Existing { id: id(4), same_input: false },
+    ];
+    assert_eq!(answers, expected);
+    assert_eq!(list(&store, all()).await, [4, 3, 1].map(id));
+}
+
+pub async fn a_named_job_is_never_born_claimed(store: Handle) {
+    let worker = worker(&store, 1).await;
+    let batch = [named(1, States::LIVE, Conflict::Keep)];
+    assert_eq!(store.submit(at(0), &batch, born(worker, 1)).await.expect("submit"), [NEW]);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+pub async fn a_failed_job_is_not_retried_while_another_has_its_name(store: Handle) {
+    let worker = worker(&store, 1).await;
+    put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
+    assert_eq!(put(&store, 2, named(2, States::LIVE, Conflict::Keep)).await, NEW);
+    let Did::Refused(why) = act(&store, 3, 1, Act::Retry).await else { panic!("refused") };
+    assert!(why.contains(&id(2).to_string()), "{why}");
+    assert_eq!(state(&store, id(1)).await, State::Failed);
+    assert_eq!(act(&store, 4, 2, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 5, 1, Act::Retry).await, Did::Done);
+    let third = put(&store, 6, named(3, States::LIVE, Conflict::Reject)).await;
+    assert_eq!(third, Submitted::Rejected { id: id(1) }, "it has its name again");
+}
+
+pub async fn a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned(store: Handle) {
+    let worker = worker(&store, 1).await;
+    put(&store, 0, within(named(1, States::KEPT, Conflict::Keep), secs(100))).await;
+    let claimed = claim_one(&store, 0, worker, 1).await;
+    commit(&store, 1, change(worker, &claimed, done("x"))).await;
+    let prune = Prune { state: State::Done, before: t(50), kind: None, after: None, limit: 99 };
+    let early = store.control().prune(at(60), &prune).await.expect("prune");
+    assert_eq!((early.jobs, early.kept), (0, 1));
+    let existing = Submitted::Existing { id: id(1), same_input: false };
+    assert_eq!(put(&store, 60, named(2, States::KEPT, Conflict::Keep)).await, existing);
+    let late = store.control().prune(at(100), &prune).await.expect("prune");
+    assert_eq!((late.jobs, late.kept), (1, 0));
+    assert_eq!(put(&store, 60, named(3, States::KEPT, Conflict::Keep)).await, NEW);
+}

@@ -1,0 +1,45 @@
+//! How a file is opened.
+
+use std::{path::PathBuf, time::Duration};
+
+use windlass_model::Limits;
+
+/// How to open a file.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) path: PathBuf,
+    pub(super) migrate: bool,
+    pub(super) limits: Limits,
+    pub(super) patience: Duration,
+}
+
+impl Options {
+    /// The file at `path`, made if missing.
+    pub fn new(path: impl Into<PathBuf>) -> Options {
+        Options {
+            path: path.into(),
+            migrate: true,
+            limits: Limits::default(),
+            // Longer than any batch takes, shorter than a lease.
+            patience: Duration::from_secs(5),
+        }
+    }
+
+    /// Whether to bring the schema up to date.
+    pub fn migrate(mut self, migrate: bool) -> Options {
+        self.migrate = migrate;
+        self
+    }
+
+    /// What may be submitted.
+    pub fn limits(mut self, limits: Limits) -> Options {
+        self.limits = limits;
+        self
+    }
+
+    /// How long to wait for another process's write before answering [`Error::Unavailable`].
+    pub fn patience(mut self, patience: Duration) -> Options {
+        self.patience = patience;
+        self
+    }
+}

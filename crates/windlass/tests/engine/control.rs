@@ -1,0 +1,370 @@
+//! What people do to running work, and what keeps work back, through the engine on both stores.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        LazyLock, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use windlass::{
+    CatchUp, Did, Overlap, State, Unit,
+    prelude::*,
+    store::{AuditFilter, Filter},
+};
+
+crate::on_both_stores!(
+    a_running_job_that_listens_ends_when_it_is_told,
+    a_running_job_that_does_not_listen_is_ended_at_its_deadline,
+    a_job_that_blocks_its_thread_is_ended_by_the_store,
+    a_paused_queue_runs_nothing_until_it_is_resumed,
+    jobs_of_a_serial_key_run_in_order_and_never_two_at_once,
+    a_failed_job_of_a_serial_key_lets_the_next_one_pass,
+    a_rate_limit_holds_and_can_be_raised_while_jobs_wait,
+    schedules_fire_and_tell_their_tick,
+    a_unique_submit_is_answered_or_replaces,
+    a_failed_job_is_retried_with_its_counters_reset,
+    bulk_operations_preview_act_and_are_logged,
+    cancelling_a_parent_cancels_its_children,
+    pruning_keeps_what_is_needed,
+);
+
+static LOG: LazyLock<Mutex<HashMap<String, Vec<u64>>>> = LazyLock::new(Mutex::default);
+
+fn note(what: &str, n: u64) {
+    LOG.lock().expect("not poisoned").entry(what.to_owned()).or_default().push(n);
+}
+
+fn noted(what: &str) -> Vec<u64> {
+    LOG.lock().expect("not poisoned").get(what).cloned().unwrap_or_default()
+}
+
+#[derive(Serialize, Deserialize, Clone)]
+enum Play {
+    /// Notes its number under a name, and takes so many milliseconds.
+    Note { name: String, n: u64, millis: u64 },
+    /// Waits until it is told to end.
+    Listen,
+    /// Does not listen.
+    Sleep,
+    /// Blocks its thread for so many seconds.
+    Block(u64),
+    /// Fails until it was told not to.
+    Fail(String),
+}
+
+impl Task for Play {
+    const KIND: &'static str = "play";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, cx: &TaskCx) -> Result<u64, Failure> {
+        match self {
+            Play::Note { name, n, millis } => {
+                note(&name, cx.tick().map_or(n, |tick| tick.0 as u64));
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                note(&format!("{name} ended"), n);
+                Ok(n)
+            }
+            Play::Listen => {
+                cx.cancelled().await;
+                Err(Failure::retry("interrupted"))
+            }
+            Play::Sleep => {
+                tokio::time::sleep(Duration::from_secs(3_600)).await;
+                Ok(0)
+            }
+            Play::Block(seconds) => {
+                std::thread::sleep(Duration::from_secs(seconds));
+                Ok(0)
+            }
+            Play::Fail(name) if noted(&name).is_empty() => Err(Failure::stop("not yet")),
+            Play::Fail(_) => Ok(7),
+        }
+    }
+}
+
+async fn start(url: &str) -> Engine {
+    let engine = Engine::open(url).await.expect("opened").task::<Play>();
+    engine.queue("default", Pool::slots(16)).start().await.expect("started")
+}
+
+async fn until<F: AsyncFn() -> bool>(what: &str, holds: F) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "{what} did not come true");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn state(engine: &Engine, id: JobId) -> State {
+    engine.inspect().job(id).await.expect("job").expect("there").summary.state
+}
+
+async fn reaches(engine: &Engine, id: JobId, wanted: State) {
+    until(&format!("{id} is {wanted}"), async || state(engine, id).await == wanted).await;
+}
+
+fn name(test: &str, url: &str) -> String {
+    format!("{test} {url}")
+}
+
+async fn a_running_job_that_listens_ends_when_it_is_told(url: &str) {
+    let engine = start(url).await;
+    // Told from another process, as it were.
+    let operator = Engine::open(url).await.expect("opened");
+    let job = engine.submit(Play::Listen).await.expect("submitted");
+    until("it runs", async || engine.counts().started == 1).await;
+    let ops = operator.control("ada").note("wrong month");
+    assert_eq!(ops.cancel_within(job.id(), Duration::from_secs(600)).await.expect("cancel"), Did::Told);
+    let Err(JobError::Cancelled(failure)) = job.result().await else {
+        panic!("it is cancelled, not retried")
+    };
+    assert_eq!(failure.message, "cancelled by ada: wrong month");
+    let Did::Already(why) = ops.cancel(job.id()).await.expect("cancel") else { panic!("it was so already") };
+    assert!(why.contains("cancelled already"), "{why}");
+    engine.stop().await;
+}
+
+async fn a_running_job_that_does_not_listen_is_ended_at_its_deadline(url: &str) {
+    let engine = start(url).await;
+    let job = engine.submit(Play::Sleep).await.expect("submitted");
+    until("it runs", async || engine.counts().started == 1).await;
+    let did = engine.control("ada").cancel_within(job.id(), Duration::from_millis(200)).await;
+    assert_eq!(did.expect("cancel"), Did::Told);
+    assert!(matches!(job.result().await, Err(JobError::Cancelled(_))));
+    // Its slot is free again: nothing of it runs on.
+    assert_eq!(engine.stop().await, 0, "no attempt had to be given up");
+}
+
+async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
+    let engine = start(url).await;
+    let job = engine.submit(Play::Block(4)).await.expect("submitted");
+    until("it runs", async || engine.counts().started == 1).await;
+    let before = Instant::now();
+    engine.control("ada").cancel_within(job.id(), Duration::from_millis(300)).await.expect("cancel");
+    assert!(matches!(job.result().await, Err(JobError::Cancelled(_))));
+    assert!(before.elapsed() < Duration::from_secs(3), "not when its thread comes back");
+    engine.stop().await;
+}
+
+async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
+    let engine = start(url).await;
+    let ops = engine.control("ada").note("the printer is out of paper");
+    assert_eq!(ops.pause_queue("default").await.expect("pause"), Did::Done);
+    assert!(matches!(ops.pause_queue("default").await.expect("pause"), Did::Already(_)));
+    // Born-claimed jobs are their submitter's own; a queue that is paused is for claims.
+    let jobs: Vec<Play> = (0..20).map(|n| Play::Note { name: name("paused", url), n, millis: 0 }).collect();
+    let put = engine.submit_all(jobs).await.expect("submitted");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(noted(&name("paused", url)).is_empty(), "nothing was claimed");
+    let why = engine.why(put[3].id).await.expect("why").expect("there");
+    assert_eq!(why.cause, "queue_paused");
+    assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
+    assert_eq!(ops.resume_queue("default").await.expect("resume"), Did::Done);
+    for job in put {
+        let done: u64 = engine.result(job.id).await.expect("it runs");
+        assert!(done < 20);
+    }
+    engine.stop().await;
+}
+
+async fn jobs_of_a_serial_key_run_in_order_and_never_two_at_once(url: &str) {
+    let engine = start(url).await;
+    let log = name("serial", url);
+    let mut jobs = Vec::new();
+    for n in 0..30 {
+        let play = Play::Note { name: log.clone(), n, millis: 2 };
+        // A better priority does not help: places are taken in the order of arrival.
+        let submit = engine.submit(play).serial("customer 7").priority(-(n as i16));
+        jobs.push(submit.await.expect("submitted"));
+    }
+    for job in &jobs {
+        job.result().await.expect("done");
+    }
+    assert_eq!(noted(&log), (0..30).collect::<Vec<u64>>(), "they start in order");
+    assert_eq!(noted(&format!("{log} ended")), noted(&log), "each ends before the next starts");
+    let keys = engine.inspect().serial_keys(Some("customer 7"), 1).await.expect("keys");
+    assert_eq!((keys[0].held, keys[0].waiting), (0, 0));
+    engine.stop().await;
+}
+
+async fn a_failed_job_of_a_serial_key_lets_the_next_one_pass(url: &str) {
+    let engine = start(url).await;
+    let stuck = engine.submit(Play::Sleep).serial("k").await.expect("submitted");
+    reaches(&engine, stuck.id(), State::Running).await;
+    let next = engine.submit(Play::Note { name: name("next", url), n: 1, millis: 0 }).serial("k");
+    let next = next.await.expect("submitted");
+    let why = engine.why(next.id()).await.expect("why").expect("there");
+    assert_eq!(why.cause, "serial");
+    assert!(why.because.contains(&stuck.id().to_string()), "{}", why.because);
+    engine.control("ada").cancel_within(stuck.id(), Duration::ZERO).await.expect("cancel");
+    assert_eq!(next.result().await.expect("done"), 1);
+    engine.stop().await;
+}
+
+async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
+    let engine = start(url).await;
+    let ops = engine.control("ada");
+    let unknown = engine.submit(Play::Listen).rate("api").await.err().expect("refused").to_string();
+    assert!(unknown.contains("does not exist") && unknown.contains("limits set"), "{unknown}");
+    // One an hour, two at once: the third waits.
+    let slow = Limit::per("api", 1, Duration::from_secs(3_600)).burst(2);
+    assert_eq!(ops.set_limit(slow).await.expect("set"), Did::Done);
+    let heavy = engine.submit(Play::Listen).rate(Charge::new("api").weight(3)).await;
+    assert!(heavy.err().expect("refused").to_string().contains("burst of 2"));
+    let log = name("rate", url);
+    let mut jobs = Vec::new();
+    for n in 0..6 {
+        let play = Play::Note { name: log.clone(), n, millis: 0 };
+        jobs.push(engine.submit(play).rate("api").await.expect("submitted"));
+    }
+    until("two ran", async || noted(&log).len() == 2).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(noted(&log).len(), 2, "no more than the burst");
+    let why = engine.why(jobs[5].id()).await.expect("why").expect("there");
+    assert_eq!(why.cause, "rate", "{}", why.because);
+    assert_eq!(ops.set_limit(Limit::per_second("api", 1_000)).await.expect("set"), Did::Done);
+    for job in &jobs {
+        job.result().await.expect("done");
+    }
+    engine.stop().await;
+}
+
+async fn schedules_fire_and_tell_their_tick(url: &str) {
+    let engine = start(url).await;
+    let log = name("schedule", url);
+    let play = Play::Note { name: log.clone(), n: 0, millis: 0 };
+    let every = Calendar::every(1, Unit::Seconds).expect("a calendar");
+    let scheduling = |play: Play| {
+        let scheduling = engine.schedule("tick", every.clone(), play);
+        scheduling.overlap(Overlap::Allow).catch_up(CatchUp::All { window: Duration::from_secs(60) })
+    };
+    assert_eq!(scheduling(play.clone()).await.expect("made"), Did::Done);
+    assert!(matches!(scheduling(play).await.expect("made"), Did::Already(_)), "at every start of a program");
+    until("three ticks", async || noted(&log).len() >= 3).await;
+    let mut ticks = noted(&log);
+    assert!(ticks.iter().all(|tick| tick % 1_000_000 == 0), "on the grid: {ticks:?}");
+    ticks.dedup();
+    assert_eq!(ticks.len(), noted(&log).len(), "each once");
+    let Did::Made(now) = engine.control("ada").trigger("tick").await.expect("trigger") else {
+        panic!("it is submitted")
+    };
+    reaches(&engine, now, State::Done).await;
+    assert_eq!(engine.control("ada").drop_schedule("tick").await.expect("drop"), Did::Done);
+    engine.stop().await;
+}
+
+async fn a_unique_submit_is_answered_or_replaces(url: &str) {
+    let engine = start(url).await;
+    let first = engine.submit(Play::Listen).unique("report").await.expect("submitted");
+    let same = engine.submit(Play::Listen).unique("report").await.expect("answered");
+    assert_eq!((same.id(), same.is_new()), (first.id(), false));
+    reaches(&engine, first.id(), State::Running).await;
+    let rejected = engine.submit(Play::Listen).unique(Unique::new("report").or_replace()).await;
+    let rejected = rejected.err().expect("what runs is not replaced").to_string();
+    assert!(rejected.contains(&first.id().to_string()), "{rejected}");
+    let unique = Unique::new("report").or_cancel_and_replace();
+    let second = engine.submit(Play::Sleep).unique(unique).delay(Duration::from_secs(3_600)).await;
+    let second = second.expect("submitted");
+    assert_eq!(second.replaced(), Some(first.id()));
+    assert!(matches!(first.result().await, Err(JobError::Cancelled(_))), "it listens");
+    let third = engine.submit(Play::Note { name: name("unique", url), n: 3, millis: 0 });
+    let third = third.unique(Unique::new("report").or_replace()).await.expect("submitted");
+    assert_eq!(third.replaced(), Some(second.id()));
+    assert_eq!(state(&engine, second.id()).await, State::Cancelled);
+    assert_eq!(third.result().await.expect("done"), 3);
+    engine.stop().await;
+}
+
+async fn a_failed_job_is_retried_with_its_counters_reset(url: &str) {
+    let engine = start(url).await;
+    let mended = name("mended", url);
+    let job = engine.submit(Play::Fail(mended.clone())).await.expect("submitted");
+    assert!(matches!(job.result().await, Err(JobError::Failed { .. })));
+    note(&mended, 1);
+    let ops = engine.control("ada");
+    assert_eq!(ops.retry(job.id()).await.expect("retry"), Did::Done);
+    reaches(&engine, job.id(), State::Done).await;
+    let Did::Refused(why) = ops.retry(job.id()).await.expect("retry") else { panic!("it is done") };
+    assert!(why.contains("submit it anew"), "{why}");
+    let job = engine.inspect().job(job.id()).await.expect("job").expect("there");
+    assert_eq!(job.summary.attempts, 0, "the first life's attempts do not count");
+    engine.stop().await;
+}
+
+async fn bulk_operations_preview_act_and_are_logged(url: &str) {
+    let engine = Engine::open(url).await.expect("opened");
+    let jobs: Vec<Play> = (0..250).map(|_| Play::Listen).collect();
+    let put = engine.submit_all(jobs).tag("batch 7").await.expect("submitted");
+    let ops = engine.control("ada").note("the wrong file");
+    let filter = Filter { tag: Some("batch 7".into()), state: Some(State::Ready), ..Filter::default() };
+    let cancel = windlass::Act::Cancel { grace: Duration::ZERO };
+    let preview = ops.bulk(filter.clone(), cancel).preview().await.expect("preview");
+    assert_eq!((preview.matching, preview.at_least, preview.sample.len()), (250, false, 10));
+    assert_eq!(state(&engine, put[0].id).await, State::Ready, "a preview does nothing");
+    let later = engine.submit(Play::Listen).tag("batch 7").await.expect("submitted");
+    // Ended by hand after the first batch, then done in full.
+    let mut bulk = ops.bulk(filter.clone(), cancel);
+    let seen = AtomicUsize::new(0);
+    let tally = bulk.run(|_| seen.fetch_add(1, Ordering::Relaxed) > 0).await.expect("run");
+    assert!(tally.cut_short && tally.done == 100, "{tally:?}");
+    bulk = ops.bulk(filter, cancel).per_second(1_000);
+    let tally = bulk.run(|_| true).await.expect("run");
+    assert_eq!((tally.done, tally.refused, tally.cut_short), (151, 0, false));
+    assert_eq!(state(&engine, later.id()).await, State::Cancelled);
+    let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await;
+    let entries = entries.expect("audit");
+    assert_eq!(entries.iter().filter(|entry| entry.action == "cancel").count(), 251, "each is in the log");
+    let bulk: Vec<_> = entries.iter().filter(|entry| entry.action.starts_with("bulk cancel")).collect();
+    assert_eq!(bulk.len(), 4, "begun and ended, twice");
+    assert!(bulk.iter().all(|entry| entry.subject == "state=ready tag=batch 7" && entry.author == "ada"));
+}
+
+async fn cancelling_a_parent_cancels_its_children(url: &str) {
+    let engine = Engine::open(url).await.expect("opened");
+    let parent = engine.submit(Play::Listen).await.expect("submitted");
+    let child = engine.submit(Play::Listen).parent(parent.id()).await.expect("submitted");
+    let grandchild = engine.submit(Play::Listen).parent(child.id()).await.expect("submitted");
+    let other = engine.submit(Play::Listen).await.expect("submitted");
+    let ops = engine.control("ada");
+    assert_eq!(ops.cancel_with_children(parent.id(), Duration::ZERO).await.expect("cancel"), 3);
+    for id in [parent.id(), child.id(), grandchild.id()] {
+        assert_eq!(state(&engine, id).await, State::Cancelled);
+    }
+    assert_eq!(state(&engine, other.id()).await, State::Ready);
+}
+
+async fn pruning_keeps_what_is_needed(url: &str) {
+    let engine = start(url).await;
+    let quick = |n| Play::Note { name: name("prune", url), n, millis: 0 };
+    let parent = engine.submit(Play::Listen).await.expect("submitted");
+    let child = engine.submit(quick(1)).parent(parent.id()).await.expect("submitted");
+    let kept = windlass::States::KEPT;
+    let named = engine.submit(quick(2)).unique(Unique::new("once").scope(kept)).await.expect("submitted");
+    let plain = engine.submit(quick(3)).key("k").await.expect("submitted");
+    for job in [&child, &named, &plain] {
+        job.result().await.expect("done");
+    }
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let ops = engine.control("ada");
+    let pruned = ops.prune(State::Done, Duration::ZERO, None, |_| true).await.expect("prune");
+    assert_eq!((pruned.jobs, pruned.kept), (1, 2));
+    assert!(matches!(plain.result().await, Err(JobError::Gone(_))));
+    assert!(engine.submit(quick(4)).key("k").await.expect("submitted").is_new(), "its key is free");
+    let again = engine.submit(quick(5)).unique(Unique::new("once").scope(kept)).await.expect("answered");
+    assert_eq!(again.id(), named.id(), "a name that is still held is still held");
+    assert!(
+        ops.prune(State::Running, Duration::ZERO, None, |_| true).await.is_err(),
+        "never unfinished work"
+    );
+    ops.cancel_within(parent.id(), Duration::ZERO).await.expect("cancel");
+    reaches(&engine, parent.id(), State::Cancelled).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let pruned = ops.prune(State::Done, Duration::ZERO, None, |_| true).await.expect("prune");
+    assert!(pruned.jobs >= 1, "the child's parent has ended: {pruned:?}");
+    assert!(engine.inspect().job(child.id()).await.expect("job").is_none());
+    engine.stop().await;
+}

@@ -1,0 +1,115 @@
+//! What people do to work that is there: pause, cancel, try again, ask why, do it to many, and see who did what.
+//!
+//! Run it with `cargo run -p windlass --example control`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use windlass::{Act, AuditFilter, Filter, State, prelude::*, store::AuditEntry};
+
+static DISK_IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// Copies for as long as it is told, unless someone wants it to end.
+#[derive(Serialize, Deserialize)]
+struct Copy {
+    files: u32,
+}
+
+impl Task for Copy {
+    const KIND: &'static str = "copy";
+    type Output = u32;
+    type Error = Failure;
+
+    async fn run(self, cx: &TaskCx) -> Result<u32, Failure> {
+        if DISK_IS_FULL.load(Ordering::Relaxed) {
+            return Err(Failure::stop("the disk is full"));
+        }
+        for file in 0..self.files {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+                () = cx.cancelled() => {
+                    println!("  the task tidies up after {file} files");
+                    return Err(Failure::cancel(format!("stopped after {file} files")));
+                }
+            }
+        }
+        Ok(self.files)
+    }
+}
+
+fn copy(files: u32) -> Copy {
+    Copy { files }
+}
+
+async fn why(engine: &Engine, job: &Handle<u32>) -> Result<(), windlass::Error> {
+    if let Some(why) = engine.why(job.id()).await? {
+        println!("  why: [{}] {}\n       {}", why.cause, why.because, why.hint);
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", dir.path().join("work.db").display());
+    let engine = Engine::open(&url).await?.task::<Copy>().start().await?;
+    // Whose name this is, is up to you: a person, a program, a ticket.
+    let control = engine.control("operator");
+
+    println!("pause and resume");
+    let job = engine.submit(copy(1)).delay(Duration::from_millis(50)).await?;
+    control.clone().note("the disk is being changed").pause(job.id()).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    why(&engine, &job).await?;
+    control.resume(job.id()).await?;
+    println!("  copied {} file", job.result().await?);
+
+    println!("cancel one that runs");
+    let job = engine.submit(copy(1_000)).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    println!("  {:?}", control.cancel_within(job.id(), Duration::from_secs(5)).await?);
+    if let Err(error) = job.result().await {
+        println!("  {error}");
+    }
+
+    println!("try a failed one again");
+    DISK_IS_FULL.store(true, Ordering::Relaxed);
+    let job = engine.submit(copy(1)).await?;
+    job.result().await.expect_err("the disk is full");
+    why(&engine, &job).await?;
+    DISK_IS_FULL.store(false, Ordering::Relaxed);
+    println!("  {:?}", control.retry(job.id()).await?);
+    println!("  copied {} file", job.result().await?);
+
+    println!("cancel many, after a look");
+    for files in 1..=250 {
+        engine.submit(copy(files)).tag("tuesday").delay(Duration::from_secs(3_600)).await?;
+    }
+    let filter = Filter { tag: Some("tuesday".into()), state: Some(State::Scheduled), ..Filter::default() };
+    let bulk = control.clone().note("wrong folder").bulk(filter, Act::Cancel { grace: windlass::GRACE });
+    let preview = bulk.preview().await?;
+    println!("  {} jobs match, the newest is {}", preview.matching, preview.sample[0].id);
+    let seen = |tally: &windlass::Tally| {
+        println!("  {} done so far", tally.done);
+        true
+    };
+    let tally = bulk.per_second(500).run(seen).await?;
+    println!("  {} done, {} refused", tally.done, tally.refused);
+
+    println!("who did what, newest first");
+    let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await?;
+    // A bulk has an entry for each of its jobs, and one each for its beginning and its end.
+    let of_bulk =
+        |entry: &&AuditEntry| entry.action == "cancel" && entry.note.as_deref() == Some("wrong folder");
+    for entry in entries.iter().filter(|entry| !of_bulk(entry)) {
+        println!(
+            "  {} {}: {} {} {}",
+            entry.at,
+            entry.author,
+            entry.action,
+            entry.subject,
+            entry.note.as_deref().unwrap_or("")
+        );
+    }
+    engine.stop().await;
+    Ok(())
+}

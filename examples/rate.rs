@@ -1,0 +1,74 @@
+//! A service that takes so many requests a second: jobs start no faster, heavy ones cost more, and the limit is changed
+//! while they wait.
+//!
+//! Run it with `cargo run -p windlass --example rate`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex},
+    time::Instant,
+};
+
+use windlass::prelude::*;
+
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// What was requested in each half of a second: calls, and what they weigh.
+static SEEN: Mutex<BTreeMap<u128, (u32, u32)>> = Mutex::new(BTreeMap::new());
+
+/// A request for so many addresses.
+#[derive(Serialize, Deserialize)]
+struct Locate {
+    addresses: u32,
+}
+
+impl Task for Locate {
+    const KIND: &'static str = "locate";
+    type Output = ();
+    type Error = AnyError;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), AnyError> {
+        let mut seen = SEEN.lock().expect("nobody panics here");
+        let (calls, weight) = seen.entry(BEGIN.elapsed().as_millis() / 500).or_default();
+        *calls += 1;
+        *weight += self.addresses;
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", dir.path().join("work.db").display());
+    let engine = Engine::open(&url).await?.task::<Locate>().start().await?;
+    LazyLock::force(&BEGIN);
+
+    // 20 addresses a second, 10 at once after a pause. Make limits when your program starts, before jobs name them.
+    let control = engine.control("the program");
+    control.set_limit(Limit::per_second("maps", 20).burst(10)).await?;
+    let mut jobs = Vec::new();
+    for number in 0..60 {
+        let addresses = if number % 10 == 0 { 5 } else { 1 };
+        jobs.push(engine.submit(Locate { addresses }).rate(Charge::new("maps").weight(addresses)).await?);
+    }
+    if let Some(why) = engine.why(jobs[59].id()).await? {
+        println!("the last one: {}", why.because);
+    }
+
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    println!("after two seconds the limit is raised to 60 a second");
+    control.note("we have a larger plan now").set_limit(Limit::per_second("maps", 60).burst(30)).await?;
+    for job in jobs {
+        job.result().await?;
+    }
+    for (half, (calls, weight)) in SEEN.lock().expect("nobody panics here").iter() {
+        let from = *half as f64 / 2.0;
+        println!("  {from:.1} s to {:.1} s: {calls:>2} calls for {weight:>2} addresses", from + 0.5);
+    }
+
+    match engine.submit(Locate { addresses: 31 }).rate(Charge::new("maps").weight(31)).await {
+        Err(error) => println!("too heavy: {error}"),
+        Ok(_) => println!("not expected"),
+    }
+    engine.stop().await;
+    Ok(())
+}
