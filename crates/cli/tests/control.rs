@@ -64,6 +64,25 @@ fn why_says_the_cause_and_its_hints_are_commands() {
     assert!(place.bad(&["why", NOBODY]).contains("there is no job"));
 }
 
+#[tokio::test]
+async fn what_was_submitted_in_a_transaction_is_known_before_it_is_taken_in() {
+    let place = Place::new();
+    place.ok(&["migrate"]);
+    let path = place.path("windlass.db");
+    let engine = windlass::Engine::open(&format!("sqlite://{}", path.display())).await.expect("opened");
+    let mut file = windlass::store::rusqlite::Connection::open(&path).expect("opened");
+    let tx = file.transaction().expect("begun");
+    let job = engine.submit_json("noop", 1, Value::Null).in_sqlite(&tx).expect("appended");
+    tx.commit().expect("committed");
+    let id = job.id().to_string();
+    let told = place.json(&["why", &id, "--json"]);
+    assert_eq!((&told["cause"], &told["state"]), (&"arriving".into(), &Value::Null));
+    assert!(place.bad(&["show", &id]).contains("waits to be taken in"));
+    let _worker = place.worker(&[]);
+    until("it is done", || (place.count("done") == 1).then_some(()));
+    assert_eq!(place.json(&["why", &id, "--json"])["cause"], "done");
+}
+
 #[test]
 fn jobs_are_paused_resumed_reordered_cancelled_and_retried() {
     let place = Place::new();

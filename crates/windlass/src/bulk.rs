@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use windlass_model::JobId;
 use windlass_store::{Act, By, Did, Filter, Summary};
 
@@ -13,6 +14,8 @@ const BATCH: usize = 100;
 const COUNTED: usize = 100_000;
 /// How many of them it shows.
 const SHOWN: usize = 10;
+/// How often is asked whether to go on while the next batch waits for its time.
+const ASKED: Duration = Duration::from_millis(100);
 
 /// Something to be done to many jobs. Nothing is done until [`Bulk::run`].
 ///
@@ -86,8 +89,8 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// Does it, batch by batch. `seen` is told how far it is after every batch, and may end it by answering `false`;
-    /// what was done stays done.
+    /// Does it, batch by batch. `seen` is told how far it is after every batch and while the next one waits for its time,
+    /// and may end it by answering `false`; what was done stays done.
     pub async fn run(self, mut seen: impl FnMut(&Tally) -> bool) -> Result<Tally, Error> {
         let control = self.engine.store().control();
         let (action, subject) = (format!("bulk {}", self.act.name()), describe(&self.filter));
@@ -95,7 +98,7 @@ impl<'a> Bulk<'a> {
         let batch = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
         let mut filter = Filter { limit: batch, ..self.filter.clone() };
         let mut tally = Tally::default();
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         loop {
             let page = self.engine.inspect().jobs(&filter).await?;
             filter.before = page.last().map(|job| job.id);
@@ -109,13 +112,13 @@ impl<'a> Bulk<'a> {
                 seen(&tally);
                 break;
             }
-            if !seen(&tally) {
+            let due = match self.per_second {
+                Some(rate) => started + Duration::from_secs_f64(tally.seen as f64 / f64::from(rate)),
+                None => started,
+            };
+            if !wait(due, || seen(&tally)).await {
                 tally.cut_short = true;
                 break;
-            }
-            if let Some(rate) = self.per_second {
-                let due = Duration::from_secs_f64(tally.seen as f64 / f64::from(rate));
-                tokio::time::sleep_until(started + due).await;
             }
         }
         let ended =
@@ -123,6 +126,17 @@ impl<'a> Bulk<'a> {
         control.note(None, &ended, &subject, &self.by).await?;
         Ok(tally)
     }
+}
+
+/// Waits until it is time to go on, as long as that is wanted; answers whether it still is.
+async fn wait(due: Instant, mut wanted: impl FnMut() -> bool) -> bool {
+    while wanted() {
+        if Instant::now() >= due {
+            return true;
+        }
+        tokio::time::sleep_until(due.min(Instant::now() + ASKED)).await;
+    }
+    false
 }
 
 impl Tally {

@@ -112,11 +112,11 @@ fn told(view: &ScheduleView) -> anyhow::Result<Value> {
 
 fn set(schedules: &[ScheduleView], now: Time) -> String {
     let columns = [
-        table::Column { least: Some(8), ..table::column("SCHEDULE") },
-        table::Column { least: Some(12), ..table::column("CALENDAR") },
-        table::Column { least: Some(6), expendable: 2, ..table::column("KIND") },
+        table::Column { least: Some(14), ..table::column("SCHEDULE") },
+        table::Column { least: Some(28), ..table::column("CALENDAR") },
+        table::Column { least: Some(6), expendable: 1, ..table::column("KIND") },
         table::column("NEXT"),
-        table::Column { expendable: 1, ..table::column("LAST JOB") },
+        table::Column { expendable: 2, ..table::column("LAST JOB") },
         table::Column { least: Some(12), ..table::column("PAUSED") },
     ];
     let rows: Vec<Vec<String>> = schedules
