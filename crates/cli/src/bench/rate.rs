@@ -210,8 +210,11 @@ fn windows(admitted: &[(Time, u64)], micros: i64) -> impl Iterator<Item = u64> {
     })
 }
 
+/// When a job was admitted, and its weight.
+type Admitted = (Time, u64);
+
 /// Reads what the processes noted: each admission, and each claim, in order.
-fn read(records: &[PathBuf]) -> anyhow::Result<(Vec<(Time, u64)>, Vec<Time>)> {
+fn read(records: &[PathBuf]) -> anyhow::Result<(Vec<Admitted>, Vec<Time>)> {
     let (mut admitted, mut claims, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for record in records {
         let text = std::fs::read_to_string(record).context("what a process noted")?;
