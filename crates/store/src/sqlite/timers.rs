@@ -25,7 +25,10 @@ struct Fired {
 
 /// Fires what is due and puts in what has arrived. Looks without the write lock first: most calls find nothing to do.
 pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<Due, Error> {
-    let (now, next) = store.read(|tx| Ok((tx.now(now), next(tx, tx.now(now))?)))?;
+    let (now, next) = store.read(|tx| {
+        let now = tx.now(now);
+        Ok((now, next(tx, now)?))
+    })?;
     if next.is_none_or(|at| at > now) {
         return Ok(Due { now, next_at: next, ..Due::default() });
     }
