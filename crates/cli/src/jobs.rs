@@ -8,26 +8,13 @@ use windlass::{
     store::{Census, Filter, Summary},
 };
 
-use crate::{out, place::Place, span, table};
+use crate::{out, place::Place, span, table, which::Which};
 
 /// List jobs, newest first, with how many there are in each state.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only in this state: scheduled, ready, running, done, failed or cancelled
-    #[arg(long)]
-    state: Option<State>,
-    /// Only of this kind
-    #[arg(long)]
-    kind: Option<String>,
-    /// Only in this queue
-    #[arg(long)]
-    queue: Option<String>,
-    /// Only with this tag
-    #[arg(long)]
-    tag: Option<String>,
-    /// Only with this key
-    #[arg(long)]
-    key: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Only older than this one: the last of the page before
     #[arg(long, value_name = "ID")]
     before: Option<JobId>,
@@ -45,16 +32,9 @@ const CAP: u64 = 10_000;
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let inspect = engine.inspect();
-    let filter = Filter {
-        state: args.state,
-        kind: args.kind.clone(),
-        queue: args.queue.clone(),
-        tag: args.tag.clone(),
-        key: args.key.clone(),
-        before: args.before,
-        // One more than is shown says whether there is another page.
-        limit: args.limit as usize + 1,
-    };
+    // One more than is shown says whether there is another page.
+    let limit = args.limit as usize + 1;
+    let filter = Filter { before: args.before, limit, ..args.which.filter() };
     let mut jobs = inspect.jobs(&filter).await?;
     let counts = counts(&args, inspect.census(CAP).await?);
     let more = jobs.len() > args.limit as usize;
@@ -67,7 +47,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let now = inspect.clock().await?;
     let mut text = total(&args, &counts);
     if jobs.is_empty() {
-        text += &nothing(&args, place, counts.is_empty());
+        text += &nothing(&args, place);
     } else {
         text.push('\n');
         text += &list(&jobs, now);
@@ -82,8 +62,8 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
 /// How many jobs are in each state, among those of the kind and queue that were asked for.
 fn counts(args: &Args, census: Vec<Census>) -> BTreeMap<State, u64> {
     let asked = |count: &Census| {
-        args.kind.as_ref().is_none_or(|kind| *kind == count.kind)
-            && args.queue.as_ref().is_none_or(|queue| *queue == count.queue)
+        args.which.kind.as_ref().is_none_or(|kind| *kind == count.kind)
+            && args.which.queue.as_ref().is_none_or(|queue| *queue == count.queue)
     };
     let mut counts = BTreeMap::new();
     for count in census.into_iter().filter(asked).filter(|count| count.jobs > 0) {
@@ -104,27 +84,19 @@ fn total(args: &Args, counts: &BTreeMap<State, u64>) -> String {
     }
     let of = |what: &str, name: &Option<String>| name.as_ref().map(|name| format!("{what} {name}"));
     let scope: Vec<String> =
-        [of("kind", &args.kind), of("queue", &args.queue)].into_iter().flatten().collect();
+        [of("kind", &args.which.kind), of("queue", &args.which.queue)].into_iter().flatten().collect();
     let scope = if scope.is_empty() { String::new() } else { format!("{}: ", scope.join(", ")) };
     format!("{scope}{}\n", counts.join(" · "))
 }
 
-fn nothing(args: &Args, place: &Place, empty: bool) -> String {
-    let filtered = args.state.is_some()
-        || args.before.is_some()
-        || [&args.kind, &args.queue, &args.tag, &args.key].iter().any(|filter| filter.is_some());
-    match (filtered, empty) {
-        (true, _) => "no job matches\n".to_owned(),
-        (false, _) => {
-            format!(
-                "no jobs yet; put one in with `{} submit noop --wait`, and start a worker\n",
-                place.program
-            )
-        }
+fn nothing(args: &Args, place: &Place) -> String {
+    if args.before.is_some() || !args.which.is_all() {
+        return "no job matches\n".to_owned();
     }
+    format!("no jobs yet; put one in with `{} submit noop --wait`, and start a worker\n", place.program)
 }
 
-fn list(jobs: &[Summary], now: Time) -> String {
+pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
     let columns = [
         table::column("ID"),
         table::column("STATE"),
@@ -170,17 +142,7 @@ fn note(job: &Summary, now: Time) -> String {
 
 /// The command that shows the next page.
 fn next_page(args: &Args, place: &Place, next: JobId) -> String {
-    let mut command = format!("{} jobs", place.program);
-    if let Some(state) = args.state {
-        command += &format!(" --state {state}");
-    }
-    let texts = [("kind", &args.kind), ("queue", &args.queue), ("tag", &args.tag), ("key", &args.key)];
-    for (name, value) in texts {
-        if let Some(value) = value {
-            let plain = value.chars().all(|c| c.is_alphanumeric() || "-_.:/".contains(c));
-            command += &if plain { format!(" --{name} {value}") } else { format!(" --{name} {value:?}") };
-        }
-    }
+    let mut command = format!("{} jobs{}", place.program, args.which.flags());
     if args.limit != 20 {
         command += &format!(" --limit {}", args.limit);
     }

@@ -2,26 +2,49 @@
 //!
 //! In reading order: `config` says which settings there are and where they come from, `place` finds the store and opens
 //! it as the command needs it, `kinds` are those that the stock binary serves itself. Then there is one file per
-//! command; `out` is how they all speak.
+//! command. What several share: `which` jobs are meant and by what `author`, `act` on jobs and `rule` for many, `flow`,
+//! `unique` name and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak to a person.
 //!
 //! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error;
 //! the exit code is 0 only if what was asked for came true.
 
+mod act;
+mod ask;
+mod audit;
+mod author;
 mod bench;
+mod cancel;
 mod config;
 mod demo;
 mod doctor;
+mod flow;
 mod jobs;
+mod kind;
 mod kinds;
+mod limits;
 mod log;
 mod migrate;
 mod out;
+mod pause;
 mod pg;
 mod place;
+mod priority;
+mod progress;
+mod prune;
+mod queues;
+mod resume;
+mod retry;
+mod rule;
+mod schedules;
+mod serial;
 mod show;
 mod span;
+mod stop;
 mod submit;
 mod table;
+mod unique;
+mod which;
+mod why;
 mod worker;
 
 use std::process::ExitCode;
@@ -88,9 +111,21 @@ enum StockCommand {
 #[derive(Subcommand)]
 enum Command {
     Worker(worker::Args),
-    Submit(submit::Args),
+    Submit(Box<submit::Args>),
     Jobs(jobs::Args),
     Show(show::Args),
+    Why(why::Args),
+    Cancel(cancel::Args),
+    Retry(retry::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Priority(priority::Args),
+    Queues(queues::Args),
+    Limits(limits::Args),
+    Serial(serial::Args),
+    Schedules(Box<schedules::Args>),
+    Audit(audit::Args),
+    Prune(prune::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
 }
@@ -99,9 +134,21 @@ impl Command {
     async fn run(self, place: &Place) -> anyhow::Result<ExitCode> {
         match self {
             Command::Worker(args) => worker::run(args, place).await,
-            Command::Submit(args) => submit::run(args, place).await,
+            Command::Submit(args) => submit::run(*args, place).await,
             Command::Jobs(args) => jobs::run(args, place).await,
             Command::Show(args) => show::run(args, place).await,
+            Command::Why(args) => why::run(args, place).await,
+            Command::Cancel(args) => cancel::run(args, place).await,
+            Command::Retry(args) => retry::run(args, place).await,
+            Command::Pause(args) => pause::run(args, place).await,
+            Command::Resume(args) => resume::run(args, place).await,
+            Command::Priority(args) => priority::run(args, place).await,
+            Command::Queues(args) => queues::run(args, place).await,
+            Command::Limits(args) => limits::run(args, place).await,
+            Command::Serial(args) => serial::run(args, place).await,
+            Command::Schedules(args) => schedules::run(*args, place).await,
+            Command::Audit(args) => audit::run(args, place).await,
+            Command::Prune(args) => prune::run(args, place).await,
             Command::Migrate(args) => migrate::run(args, place).await,
             Command::Doctor(args) => doctor::run(args, place).await,
         }
@@ -144,8 +191,8 @@ pub fn stock() -> ExitCode {
     done.unwrap_or_else(|error| failed(&error))
 }
 
-/// Gives a program the commands `worker`, `submit`, `jobs`, `show`, `migrate` and `doctor` for the kinds of its engine,
-/// which is opened and not started:
+/// Gives a program all commands but `demo` and `bench` (`worker`, `submit`, `jobs`, `why`, `cancel`, `schedules`, …) for
+/// the kinds of its engine, which is opened and not started:
 ///
 /// ```no_run
 /// # use windlass::Engine;

@@ -51,6 +51,11 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
+/// So many jobs.
+pub(crate) fn jobs(number: u64) -> String {
+    format!("{} {}", thousands(number), if number == 1 { "job" } else { "jobs" })
+}
+
 /// Text without control characters, so that what a job carries cannot steer the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

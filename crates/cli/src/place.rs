@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use windlass::Engine;
+use windlass::{Engine, JobId};
 
 use crate::{
     config::{DEFAULT_STORE, Settings},
@@ -66,6 +66,15 @@ impl Place {
         }
         let store = windlass::store::open(&self.url, false).await.with_context(|| self.trouble())?;
         Ok(Engine::on(&self.url, store))
+    }
+
+    /// What is said of a job that is not there.
+    pub(crate) fn no_job(&self, id: JobId) -> String {
+        format!(
+            "there is no job {id} in {}; it was pruned, or is in another store (`{} jobs` lists this one's)",
+            self.shown(),
+            self.program
+        )
     }
 
     fn trouble(&self) -> String {

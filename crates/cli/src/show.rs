@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use windlass::{
-    JobId, Payload, State, Time,
-    store::{Attempt, Job},
+    JobId, Payload, State, States, Time,
+    model::Settings,
+    store::{Attempt, Holds, Job, Told},
 };
 
-use crate::{out, place::Place, span};
+use crate::{out, place::Place, rule, span};
 
 /// Show all that is known of one job.
 #[derive(clap::Args)]
@@ -23,39 +24,54 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let inspect = engine.inspect();
+    let holds = inspect.holds(args.id).await?;
     let Some(job) = inspect.job(args.id).await? else {
-        bail!(
-            "there is no job {} in {}; it was pruned, or is in another store (`{} jobs` lists this one's)",
-            args.id,
-            place.shown(),
-            place.program
-        );
+        if holds.is_some_and(|holds| holds.arriving) {
+            bail!(
+                "job {} was submitted in a transaction and waits to be taken in; `{} why {}` says more",
+                args.id,
+                place.program,
+                args.id
+            );
+        }
+        bail!(place.no_job(args.id));
     };
-    let history = inspect.history(args.id).await?;
+    let (holds, history) = (holds.unwrap_or_default(), inspect.history(args.id).await?);
     if args.json {
         let mut told = serde_json::to_value(&job)?;
         told["history"] = serde_json::to_value(&history)?;
+        told["holds"] = serde_json::to_value(&holds)?;
         out::print_json(&told)?;
     } else {
-        out::print(&page(&job, &history, inspect.clock().await?))?;
+        out::print(&page(&job, &holds, &history, inspect.clock().await?))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(job: &Job, history: &[Attempt], now: Time) -> String {
+fn page(job: &Job, holds: &Holds, history: &[Attempt], now: Time) -> String {
     let summary = &job.summary;
     let mut page = format!("job {}\n", summary.id);
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
     line("state", state(job, now));
+    if let Some(pause) = &holds.paused {
+        line("paused", rule::paused(pause, now));
+    }
+    if let Some(told) = &holds.told {
+        line("told", self::told(told, now));
+    }
     line("kind", format!("{}, version {}", out::plain(&summary.kind), summary.version));
     let priority =
         if summary.priority == 0 { String::new() } else { format!(", priority {}", summary.priority) };
-    line("queue", out::plain(&summary.queue) + &priority);
+    let paused = holds.queue_paused.as_ref().map(|pause| format!(", paused {}", rule::paused(pause, now)));
+    line("queue", out::plain(&summary.queue) + &priority + &paused.unwrap_or_default());
     if let Some(key) = &summary.key {
         line("key", out::plain(key));
     }
     if !job.tags.is_empty() {
         line("tags", out::plain(&job.tags.join(", ")));
+    }
+    if let Some(parent) = job.parent {
+        line("parent", format!("job {parent}"));
     }
     line("submitted", moment(summary.submitted_at, now));
     if summary.due_at != summary.submitted_at {
@@ -73,24 +89,6 @@ fn page(job: &Job, history: &[Attempt], now: Time) -> String {
     if let Some(worker) = job.worker {
         line("worker", worker.to_string());
     }
-    if let Some(timeout) = job.settings.timeout {
-        line("timeout", format!("{} per attempt", span::show(timeout)));
-    }
-    if let Some(trace) = &job.settings.trace {
-        line("trace", out::plain(trace));
-    }
-    for rule in job.settings.retry.iter().flat_map(|retry| retry.as_rules()) {
-        let class = rule.class.as_deref().unwrap_or("any error");
-        line(
-            "retry",
-            format!(
-                "{class}: {} attempts, {} to {} apart",
-                rule.attempts,
-                span::show(rule.base),
-                span::show(rule.cap)
-            ),
-        );
-    }
     if job.deaths > 0 {
         line(
             "deaths",
@@ -101,6 +99,8 @@ fn page(job: &Job, history: &[Attempt], now: Time) -> String {
     if let Some(options) = &job.options {
         line("options", out::plain(options));
     }
+    page += &settings(&job.settings);
+    page += &standing(holds, now);
     page += &block("input", &payload(&job.input));
     if let Some(output) = &job.output {
         page += &block("output", &payload(output));
@@ -109,6 +109,86 @@ fn page(job: &Job, history: &[Attempt], now: Time) -> String {
         page += &block("attempts that failed", &attempts(history, now));
     }
     page
+}
+
+/// Policies of a job alone, a line each.
+pub(crate) fn settings(settings: &Settings) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, text: String| lines += &format!("  {name:<11}{text}\n");
+    if let Some(timeout) = settings.timeout {
+        line("timeout", format!("{} per attempt", span::show(timeout)));
+    }
+    for rule in settings.retry.iter().flat_map(|retry| retry.as_rules()) {
+        let class = rule.class.as_deref().unwrap_or("any error");
+        let apart = format!("{} to {} apart", span::show(rule.base), span::show(rule.cap));
+        line("retry", format!("{class}: {} attempts, {apart}", rule.attempts));
+    }
+    if let Some(unique) = &settings.unique {
+        let scope = match unique.scope {
+            States::LIVE => "until it ends".to_owned(),
+            States::WAITING => "until it starts".to_owned(),
+            States::KEPT => "until it is deleted".to_owned(),
+            other => format!("while it is {}", names(other)),
+        };
+        let within = unique.within.map(|within| format!(", for {} at most", span::show(within)));
+        line("unique", format!("{} {scope}{}", out::plain(&unique.key), within.unwrap_or_default()));
+    }
+    if let Some(serial) = &settings.serial {
+        let hold = if serial.hold { ", kept between attempts" } else { "" };
+        line("serial", format!("{}{hold}", out::plain(&serial.key)));
+    }
+    if let Some(charge) = &settings.rate {
+        let weight = if charge.weight == 1 { String::new() } else { format!(", weight {}", charge.weight) };
+        line("rate", format!("{}{weight}", out::plain(&charge.limit)));
+    }
+    if let Some(tick) = settings.tick {
+        line("tick", format!("{tick} of its schedule"));
+    }
+    if let Some(trace) = &settings.trace {
+        line("trace", out::plain(trace));
+    }
+    lines
+}
+
+fn names(states: States) -> String {
+    let names = State::ALL.into_iter().filter(|state| states.contains(*state)).map(|state| state.to_string());
+    names.collect::<Vec<String>>().join(", ")
+}
+
+/// Where it stands with its serial key and its rate limit.
+fn standing(holds: &Holds, now: Time) -> String {
+    let mut lines = String::new();
+    if let Some(serial) = &holds.serial {
+        let slots = if serial.slots == 1 {
+            "one at a time".to_owned()
+        } else {
+            format!("{} at a time", serial.slots)
+        };
+        let place = match serial.held {
+            true => "it has its turn".to_owned(),
+            false if holds.paused.is_some() => "it has left the line while it is paused".to_owned(),
+            false if serial.ahead == 0 => "it is next in line".to_owned(),
+            false => format!("{} before it in line", out::jobs(serial.ahead)),
+        };
+        lines += &format!("  {:<11}{place}, {slots}\n", "turn");
+    }
+    if let Some(rate) = &holds.rate {
+        let text = match &rate.limit {
+            None => "its rate limit is lifted".to_owned(),
+            Some(_) if rate.enough_at > now => {
+                format!("its rate limit has enough for it {}", span::relative(rate.enough_at, now))
+            }
+            Some(_) => "its rate limit has enough for it".to_owned(),
+        };
+        lines += &format!("  {:<11}{text}\n", "tokens");
+    }
+    lines
+}
+
+fn told(told: &Told, now: Time) -> String {
+    let note = told.note.as_ref().map(|note| format!(": {}", out::plain(note))).unwrap_or_default();
+    let end = span::relative(told.deadline_at, now);
+    format!("to end, by {}{note}; ended from outside {end}", out::plain(&told.author))
 }
 
 fn state(job: &Job, now: Time) -> String {
@@ -131,13 +211,13 @@ fn moment(at: Time, now: Time) -> String {
     format!("{at}  ({})", span::relative(at, now))
 }
 
-fn block(title: &str, text: &str) -> String {
+pub(crate) fn block(title: &str, text: &str) -> String {
     let lines: String = text.lines().map(|line| format!("  {line}\n")).collect();
     format!("\n{title}\n{lines}")
 }
 
 /// A payload as readable JSON; strings in it stay escaped, so that it cannot steer the terminal.
-fn payload(payload: &Payload) -> String {
+pub(crate) fn payload(payload: &Payload) -> String {
     match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
         (0, Ok(value)) => serde_json::to_string_pretty(&value).unwrap_or_default(),
         (codec, _) => format!("{} bytes written by codec {codec}", payload.bytes.len()),

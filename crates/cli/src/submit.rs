@@ -1,28 +1,34 @@
 //! `windlass submit`: puts jobs in.
 
 use std::{
-    io::Read,
     process::ExitCode,
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
-use windlass::{Engine, Handle, JobError, Retry, SubmitJson, Time, model::trace};
+use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
 
-use crate::{out, place::Place, span};
+use crate::{
+    flow::Flow,
+    kind::{self, Version},
+    out,
+    place::Place,
+    span,
+    unique::Name,
+};
 
 /// Put a job in, and print its id.
 ///
-/// The input is a JSON value; `-` reads it from standard input. Kinds that are built in: exec
+/// The input is a JSON value; `-` reads it from standard input, `@FILE` from a file. Kinds that are built in: exec
 /// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100})
 /// and noop.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What kind of job
     kind: String,
-    /// Its input, as JSON; `-` reads it from standard input
+    /// Its input, as JSON; `-` reads it from standard input, `@FILE` from a file
     #[arg(default_value = "null", allow_hyphen_values = true)]
     input: String,
     /// A name of your choice: a second submit with it answers the job that is there
@@ -58,30 +64,33 @@ pub(crate) struct Args {
     /// The trace it is part of, a W3C traceparent [env: TRACEPARENT]
     #[arg(long, value_name = "TRACEPARENT")]
     trace: Option<String>,
-    /// Which version of the kind [default: the newest that this program serves]
-    #[arg(long, value_name = "N")]
-    kind_version: Option<i32>,
-    /// Submit though this program does not serve the kind: workers elsewhere do
-    #[arg(long)]
-    any_kind: bool,
+    #[command(flatten)]
+    version: Version,
     /// Submit so many alike
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
+    /// The job that this one belongs to: it is cancelled with it by `cancel --children`, and kept while that is live
+    #[arg(long, value_name = "JOB")]
+    parent: Option<JobId>,
     /// Wait for it to end and print its output; exit code 1 if it failed
     #[arg(long, conflicts_with = "count")]
     wait: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Together with other jobs")]
+    name: Name,
+    #[command(flatten)]
+    flow: Flow,
 }
 
 /// How many submits wait at once: they go in together, a thousand to a transaction.
 const TOGETHER: usize = 2_000;
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let input = read_input(&args.input)?;
+    let input = kind::input(&args.input)?;
     let engine = place.engine().await?;
-    let version = version(&engine, &args)?;
+    let version = args.version.of(&engine, &args.kind)?;
     let submit = |_| describe(&engine, &args, version, &input).into_future();
     let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(TOGETHER);
     if args.wait {
@@ -102,47 +111,6 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         .try_for_each(|job| async move { out::print(&(line(&job) + "\n")) })
         .await?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn read_input(text: &str) -> anyhow::Result<Value> {
-    let mut read = String::new();
-    let text = if text == "-" {
-        std::io::stdin().read_to_string(&mut read).context("the input cannot be read from standard input")?;
-        &read
-    } else {
-        text
-    };
-    serde_json::from_str(text).map_err(|error| {
-        let hint = if text.contains('"') { "" } else { "; text needs quotes of its own: '\"text\"'" };
-        anyhow!("the input is not JSON ({error}); pass it in quotes, like '{{\"ms\": 100}}'{hint}")
-    })
-}
-
-/// Which version of the kind to submit; a kind that nobody here knows is most likely a slip.
-fn version(engine: &Engine, args: &Args) -> anyhow::Result<i32> {
-    let kinds = engine.kinds();
-    let mine: Vec<i32> =
-        kinds.iter().filter(|kind| kind.kind == args.kind).map(|kind| kind.version).collect();
-    match (args.kind_version, mine.iter().max()) {
-        (Some(version), _) if args.any_kind || mine.contains(&version) => Ok(version),
-        (None, Some(newest)) => Ok(*newest),
-        (None, None) if args.any_kind => Ok(1),
-        (Some(version), Some(newest)) => bail!(
-            "version {version} of {:?} is not served by this program, which serves up to {newest}; leave --kind-version \
-             out, or add --any-kind to submit it for workers elsewhere",
-            args.kind
-        ),
-        _ => {
-            let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.as_str()).collect();
-            names.dedup();
-            bail!(
-                "the kind {:?} is not known to this program, which serves {}; add --any-kind to submit it for workers \
-                 elsewhere that serve it",
-                args.kind,
-                names.join(", ")
-            )
-        }
-    }
 }
 
 fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) -> SubmitJson<'a> {
@@ -179,19 +147,38 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
     if let Some(trace) = args.trace.clone().or_else(inherited) {
         submit = submit.trace(trace);
     }
+    if let Some(unique) = args.name.unique() {
+        submit = submit.unique(unique);
+    }
+    if let Some(serial) = args.flow.serial() {
+        submit = submit.serial(serial);
+    }
+    if let Some(charge) = args.flow.charge() {
+        submit = submit.rate(charge);
+    }
+    if let Some(parent) = args.parent {
+        submit = submit.parent(parent);
+    }
     submit
 }
 
 fn line(job: &Handle<Value>) -> String {
     match (job.is_new(), job.differs()) {
-        (true, _) => job.id().to_string(),
+        (true, _) => match job.replaced() {
+            Some(other) => format!("{} in place of {other}", job.id()),
+            None => job.id().to_string(),
+        },
         (false, false) => format!("{} existing", job.id()),
         (false, true) => format!("{} existing, with another input", job.id()),
     }
 }
 
 fn answer(job: &Handle<Value>) -> Value {
-    json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() })
+    let mut answer = json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() });
+    if let Some(other) = job.replaced() {
+        answer["replaced"] = json!(other);
+    }
+    answer
 }
 
 /// Waits for a job and prints how it ended.

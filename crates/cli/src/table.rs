@@ -19,6 +19,11 @@ pub(crate) const fn column(head: &'static str) -> Column {
     Column { head, least: None, expendable: 0, right: false }
 }
 
+/// A count that stops at `cap`.
+pub(crate) fn capped(count: u64, cap: u64) -> String {
+    crate::out::thousands(count.min(cap)) + if count >= cap { "+" } else { "" }
+}
+
 const GAP: &str = "  ";
 
 /// Sets rows under their headings, in as many columns as there is room for.

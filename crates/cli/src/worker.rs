@@ -2,10 +2,15 @@
 
 use std::process::ExitCode;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use windlass::Pool;
 
-use crate::{config::Settings, out, place::Place, span};
+use crate::{
+    config::{Keep, RetentionSettings, Settings},
+    out,
+    place::Place,
+    span,
+    stop::{self, Stop},
+};
 
 /// Work off jobs until told to stop (SIGINT or SIGTERM).
 ///
@@ -41,6 +46,15 @@ pub(crate) struct Args {
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
+    /// How long jobs that are done are kept: a span, or forever [env: WINDLASS_KEEP_DONE] [default: 30d]
+    #[arg(long, value_name = "SPAN")]
+    keep_done: Option<Keep>,
+    /// How long jobs that failed are kept [env: WINDLASS_KEEP_FAILED] [default: 90d]
+    #[arg(long, value_name = "SPAN")]
+    keep_failed: Option<Keep>,
+    /// How long jobs that were cancelled are kept [env: WINDLASS_KEEP_CANCELLED] [default: 30d]
+    #[arg(long, value_name = "SPAN")]
+    keep_cancelled: Option<Keep>,
 }
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
@@ -48,6 +62,8 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     flags.drain = args.drain;
     flags.crashes = args.crashes;
     flags.metrics = args.metrics;
+    flags.retention =
+        RetentionSettings { done: args.keep_done, failed: args.keep_failed, cancelled: args.keep_cancelled };
     for queue in &args.queue {
         flags.serve(queue)?;
     }
@@ -76,7 +92,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         () = stop.told() => {
             out::note("told twice: exiting at once; other workers take over what ran here");
             // What runs may block its thread, so nothing is waited for.
-            std::process::exit(130)
+            std::process::exit(stop::INTERRUPTED.into())
         }
     }
 }
@@ -98,23 +114,4 @@ async fn started(engine: &windlass::Engine, place: &Place) -> String {
         queues.join(", "),
         kinds.join(", ")
     )
-}
-
-/// The signals that end a worker.
-struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stop {
-    fn listen() -> std::io::Result<Stop> {
-        Ok(Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn told(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }

@@ -31,6 +31,47 @@ fn all(store: &str) {
     assert!(idle["statements_per_minute"].is_number() && idle["cpu_percent"].is_number(), "{idle}");
 }
 
+/// Blocked jobs run in order and one at a time.
+fn serial(store: &str) {
+    let serial = bench("serial", store, "2000");
+    assert_eq!((&serial["fifo"], &serial["at_once"]), (&true.into(), &1.into()), "{serial}");
+    assert!(serial["ratio"].is_number() && serial["blocked_per_second"].is_number(), "{serial}");
+    if store == "postgres" {
+        let ratio = serial["pages_ratio"].as_f64().expect("pages");
+        assert!((0.95..=1.05).contains(&ratio), "what is blocked is walked by claims: {serial}");
+    }
+}
+
+/// No limit is exceeded, whatever is asked of it.
+fn rate(store: &str) {
+    let rate = bench("rate", store, "0");
+    assert_eq!(rate["over"], 0, "{rate}");
+    assert!((1..=50).contains(&rate["burst_after_stop"].as_u64().expect("a burst")), "{rate}");
+    assert!(rate["ratio"].is_number() && rate["ratio_5000"].is_number(), "{rate}");
+}
+
+/// Every tick fires once though processes are killed.
+fn schedule(store: &str) {
+    let schedule = bench("schedule", store, "100");
+    assert_eq!(schedule["fired"], schedule["ticks"], "{schedule}");
+    assert!(schedule["ticks"].as_u64().expect("ticks") >= 200, "{schedule}");
+    assert!(schedule["late_p50_ms"].is_number() && schedule["late_p99_ms"].is_number(), "{schedule}");
+}
+
+#[test]
+fn flow_on_sqlite() {
+    serial("sqlite");
+    rate("sqlite");
+    schedule("sqlite");
+}
+
+#[test]
+fn flow_on_postgres() {
+    serial("postgres");
+    rate("postgres");
+    schedule("postgres");
+}
+
 #[test]
 fn on_sqlite() {
     all("sqlite");

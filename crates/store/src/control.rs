@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{Failure, JobId, Limit, Schedule, Time, failure::class};
+use windlass_model::{Failure, JobId, Limit, Schedule, State, Time, failure::class};
 
 use crate::{Fut, Now};
 
@@ -75,6 +75,14 @@ impl Act {
             Act::Priority(_) => "priority",
         }
     }
+
+    /// Whether it can be done to a job in this state.
+    pub fn applies_to(self, state: State) -> bool {
+        match self {
+            Act::Retry => matches!(state, State::Failed | State::Cancelled),
+            Act::Cancel { .. } | Act::Pause | Act::Resume | Act::Priority(_) => !state.is_final(),
+        }
+    }
 }
 
 /// A rule that holds for many jobs.
@@ -129,7 +137,7 @@ pub enum Did {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prune {
     /// Ended in this state.
-    pub state: windlass_model::State,
+    pub state: State,
     /// Before this moment.
     pub before: Time,
     /// Only of this kind.

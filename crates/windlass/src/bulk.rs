@@ -11,10 +11,12 @@ use crate::{Engine, Error};
 const BATCH: usize = 100;
 /// Up to how many matching jobs a preview counts.
 const COUNTED: usize = 100_000;
+/// How many of them it shows.
+const SHOWN: usize = 10;
 
 /// Something to be done to many jobs. Nothing is done until [`Bulk::run`].
 ///
-/// Jobs that are submitted after it was made are left alone.
+/// Jobs that are submitted after it was made are left alone, and so are those in a state in which it cannot be done.
 #[must_use = "a bulk operation does nothing until it is run"]
 pub struct Bulk<'a> {
     engine: &'a Engine,
@@ -27,7 +29,7 @@ pub struct Bulk<'a> {
 /// What a bulk operation would do.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Preview {
-    /// How many jobs match.
+    /// How many jobs match and are in a state in which it can be done.
     pub matching: usize,
     /// Whether there may be more than were counted.
     pub at_least: bool,
@@ -38,7 +40,7 @@ pub struct Preview {
 /// What a bulk operation has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Jobs looked at.
+    /// Jobs that it was tried on.
     pub seen: usize,
     /// Jobs to which it was done.
     pub done: usize,
@@ -71,13 +73,12 @@ impl<'a> Bulk<'a> {
         let mut preview = Preview { matching: 0, at_least: false, sample: Vec::new() };
         loop {
             let mut page = self.engine.inspect().jobs(&filter).await?;
-            preview.matching += page.len();
             filter.before = page.last().map(|job| job.id);
             let last = page.len() < filter.limit;
-            if preview.sample.is_empty() {
-                page.truncate(10);
-                preview.sample = page;
-            }
+            page.retain(|job| self.act.applies_to(job.state));
+            preview.matching += page.len();
+            page.truncate(SHOWN - preview.sample.len());
+            preview.sample.append(&mut page);
             preview.at_least = !last;
             if last || preview.matching >= COUNTED {
                 return Ok(preview);
@@ -98,7 +99,8 @@ impl<'a> Bulk<'a> {
         loop {
             let page = self.engine.inspect().jobs(&filter).await?;
             filter.before = page.last().map(|job| job.id);
-            let ids: Vec<JobId> = page.iter().map(|job| job.id).collect();
+            let ids: Vec<JobId> =
+                page.iter().filter(|job| self.act.applies_to(job.state)).map(|job| job.id).collect();
             if !ids.is_empty() {
                 tally.add(&control.act(None, &ids, self.act, &self.by).await?);
                 self.engine.look();

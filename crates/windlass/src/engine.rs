@@ -196,6 +196,18 @@ impl Engine {
         Scheduling::new(self, name, calendar, &job)
     }
 
+    /// Submits a job of a kind by the calendar that this program knows by name only.
+    pub fn schedule_json(
+        &self,
+        name: &str,
+        calendar: Calendar,
+        kind: &str,
+        version: i32,
+        input: &serde_json::Value,
+    ) -> Scheduling<'_> {
+        Scheduling::json(self, name, calendar, KindVersion { kind: kind.to_owned(), version }, input)
+    }
+
     /// Does things to jobs, queues, limits and schedules in someone's name.
     pub fn control(&self, author: impl Into<String>) -> Control<'_> {
         Control::new(self, author.into())

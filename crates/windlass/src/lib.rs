@@ -35,6 +35,8 @@
 //! what people do to work that is there, [`Bulk`] does it to many, and [`why`] tells them why a job is where it is.
 //! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
 //! `docs/guarantees.md`.
+//!
+//! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
 mod bulk;
 pub mod codec;

@@ -21,6 +21,7 @@ pub struct Scheduling<'a> {
     engine: &'a Engine,
     schedule: Result<Schedule, Error>,
     author: String,
+    note: Option<String>,
 }
 
 impl<'a> Scheduling<'a> {
@@ -38,7 +39,20 @@ impl<'a> Scheduling<'a> {
                 schedule.queue = J::QUEUE.into();
                 schedule
             });
-        Scheduling { engine, schedule, author: "the program".into() }
+        Scheduling { engine, schedule, author: "the program".into(), note: None }
+    }
+
+    pub(crate) fn json(
+        engine: &'a Engine,
+        name: &str,
+        calendar: Calendar,
+        kind: KindVersion,
+        input: &serde_json::Value,
+    ) -> Scheduling<'a> {
+        let queue = engine.home(&kind.kind);
+        let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input.to_string().into_bytes()));
+        schedule.queue = queue.into();
+        Scheduling { engine, schedule: Ok(schedule), author: "the program".into(), note: None }
     }
 
     fn with(mut self, change: impl FnOnce(&mut Schedule)) -> Scheduling<'a> {
@@ -83,6 +97,12 @@ impl<'a> Scheduling<'a> {
         self.author = author.into();
         self
     }
+
+    /// Why, for the audit log.
+    pub fn note(mut self, note: impl Into<String>) -> Scheduling<'a> {
+        self.note = Some(note.into());
+        self
+    }
 }
 
 impl<'a> IntoFuture for Scheduling<'a> {
@@ -96,7 +116,12 @@ impl<'a> IntoFuture for Scheduling<'a> {
                 NewJob::new(self.engine.new_id(), &schedule.kind.kind, &schedule.queue, schedule.input);
             debug_assert_eq!(plain.digest, digest(&schedule.kind.kind, &plain.input));
             schedule.input = self.engine.codecs().encoded(plain)?.input;
-            self.engine.control(self.author).set_schedule(schedule).await
+            let control = self.engine.control(self.author);
+            let control = match self.note {
+                Some(note) => control.note(note),
+                None => control,
+            };
+            control.set_schedule(schedule).await
         })
     }
 }

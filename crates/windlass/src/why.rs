@@ -1,13 +1,16 @@
 //! Why a job is where it is: the true reason in one sentence, and what to do.
 //!
 //! [`explain`] is a pure function of what the store says; every state and everything that can hold a job has its
-//! sentence here and its test.
+//! sentence here and its test. Hints name commands as the stock binary has them, between backticks.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{JobId, Reason, State, Time};
-use windlass_store::{Holds, Job, Pause, WorkerView};
+use windlass_model::{JobId, Limit, Reason, State, Time, failure::class};
+use windlass_store::{Holds, Job, Pause, RateHold, SerialHold, WorkerView};
 
 use crate::{Engine, Error};
 
@@ -51,8 +54,8 @@ fn arriving(job: JobId) -> Why {
         job,
         state: None,
         cause: "arriving",
-        because: "It was submitted in a transaction, and no worker has looked since that committed.".into(),
-        hint: "Start a worker on this store; those that run look within two seconds.".into(),
+        because: "It was submitted in a transaction, and no worker has looked since that was committed.".into(),
+        hint: "Wait: workers look every two seconds. If none runs, start one: `windlass worker`, or your program.".into(),
         also: Vec::new(),
     }
 }
@@ -62,7 +65,7 @@ pub fn explain(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> W
     let mut causes = match job.summary.state {
         State::Done | State::Failed | State::Cancelled => vec![ended(job)],
         State::Running => running(job, holds, workers, now),
-        State::Scheduled => scheduled(job, holds, now),
+        State::Scheduled => scheduled(job, holds, workers, now),
         State::Ready => ready(job, holds, workers, now),
     };
     let Cause(cause, because, hint) = causes.remove(0);
@@ -71,215 +74,267 @@ pub fn explain(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> W
 }
 
 fn ended(job: &Job) -> Cause {
-    let error =
-        job.failure.as_ref().map(|failure| format!(" The last error: {failure}.")).unwrap_or_default();
+    let id = job.summary.id;
     let at = job.summary.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
-    let retry = format!("Mend the cause and `windlass retry {}`.", job.summary.id);
-    match (job.summary.state, job.summary.reason) {
-        (State::Done, _) => Cause("done", format!("It is done, since{at}."), "Nothing to do.".into()),
-        (State::Cancelled, _) => {
-            let hint = format!("If it is wanted after all, `windlass retry {}`.", job.summary.id);
-            Cause("cancelled", format!("It was cancelled{at}.{error}"), hint)
+    match job.summary.state {
+        State::Done => Cause("done", format!("It was done{at}."), "Nothing to do.".into()),
+        State::Cancelled => {
+            let why = job.failure.as_ref().map(|failure| match failure.message.strip_prefix("cancelled ") {
+                Some(by) if failure.class == class::CANCELLED => format!(" {by}"),
+                _ => format!(": {failure}"),
+            });
+            let because = sentence(&format!("It was cancelled{at}{}", why.unwrap_or_default()));
+            Cause("cancelled", because, format!("If it is wanted after all: `windlass retry {id}`."))
         }
-        (_, reason) => {
-            let attempts = job.summary.attempts;
-            let (cause, why) = match reason.unwrap_or(Reason::Stopped) {
-                Reason::Exhausted => ("exhausted", format!("its {attempts} attempts are used up")),
-                Reason::Stopped => ("stopped", "its error said that trying again cannot help".into()),
-                Reason::Timeout => {
-                    ("timeout", format!("its {attempts} attempts are used up, the last ran too long"))
-                }
-                Reason::Poison => ("poison", format!("{} workers died while they ran it alone", job.crashes)),
-                Reason::Undecodable => ("undecodable", "its input does not decode".into()),
-                Reason::Expired => ("expired", "its deadline passed".into()),
-                Reason::Refused => ("refused", "what it wanted written was refused".into()),
-            };
-            let hint = match reason {
-                Some(Reason::Undecodable) => {
-                    format!(
-                        "Serve it with code that reads this input, then `windlass retry {}`.",
-                        job.summary.id
-                    )
-                }
-                Some(Reason::Poison) => {
-                    format!(
-                        "Look at what it does to its process (memory, aborts), then `windlass retry {}`.",
-                        job.summary.id
-                    )
-                }
-                _ => retry,
-            };
-            Cause(cause, format!("It failed{at} because {why}.{error}"), hint)
-        }
+        _ => failed(job, &at),
     }
 }
 
+fn failed(job: &Job, at: &str) -> Cause {
+    let id = job.summary.id;
+    let used = match job.summary.attempts {
+        0 | 1 => "its only attempt is used up".to_owned(),
+        attempts => format!("its {attempts} attempts are used up"),
+    };
+    let mend = "Mend the cause";
+    let (cause, why, first) = match job.summary.reason.unwrap_or(Reason::Stopped) {
+        Reason::Exhausted => ("exhausted", used, mend),
+        Reason::Stopped => ("stopped", "its error said that trying again cannot help".into(), mend),
+        Reason::Timeout => {
+            ("timeout", format!("{used} and the last ran too long"), "Give it more time or less to do")
+        }
+        Reason::Poison => {
+            let why = format!("{} died while it ran alone", counted(job.crashes.into(), "worker"));
+            ("poison", why, "Look at what it does to its process (memory, aborts)")
+        }
+        Reason::Undecodable => {
+            ("undecodable", "its input does not decode".into(), "Serve it with code that reads this input")
+        }
+        Reason::Expired => {
+            ("expired", "its deadline passed before it ended".into(), "If it is worth doing still")
+        }
+        Reason::Refused => ("refused", "the store refused what it wanted written".into(), mend),
+    };
+    let error = job.failure.as_ref().map(|failure| sentence(&format!(" The last error: {failure}")));
+    let because = format!("It failed{at} because {why}.{}", error.unwrap_or_default());
+    Cause(cause, because, format!("{first}, then `windlass retry {id}`."))
+}
+
 fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+    let id = job.summary.id;
     let worker = workers.iter().find(|worker| Some(worker.id) == job.worker);
-    let name = worker.map_or("a worker that is gone".into(), |worker| worker.name.clone());
-    let since = job.started_at.map(|at| span(now.since(at))).unwrap_or_default();
+    let name = worker.map_or("a worker that is gone".into(), |worker| format!("worker {}", worker.name));
     let mut causes = Vec::new();
     if let Some(told) = &holds.told {
-        let left = span(told.deadline_at.since(now));
+        let end = match told.deadline_at > now {
+            true => format!("in {} at the latest", span(told.deadline_at.since(now))),
+            false => "at the next look of a worker".to_owned(),
+        };
         let because = format!(
-            "It runs on {name} and was told to end by {}{}; it is ended from outside in {left}.",
+            "It runs on {name} and was told to end by {}{}; it is over {end}.",
             told.author,
             noted(told.note.as_deref()),
         );
         causes.push(Cause("told", because, "Wait; nothing else is needed.".into()));
     }
-    if worker.is_none_or(|worker| !worker.alive || worker.lease_until <= now) {
+    if worker.is_none_or(|worker| !is_alive(worker, now)) {
         let because =
-            format!("It was claimed by {name}, which has not renewed its lease: it is taken for dead.");
-        let hint = "Its job goes back to the queue within a lease of the next worker's beat; start one if none runs.";
+            format!("It was claimed by {name}, which has not renewed its lease and is taken for dead.");
+        let hint = "Wait: the other workers take it over within a lease. If none runs, start one: `windlass worker`, \
+                    or your program.";
         causes.push(Cause("worker_lost", because, hint.into()));
     }
-    let because = format!("It runs on {name} for {since}.");
-    let hint = format!("Wait, or `windlass cancel {}` to end it.", job.summary.id);
-    causes.push(Cause("running", because, hint));
-    causes.extend(
-        holds.paused.as_ref().map(|pause| paused(job, pause, "It is set aside if it is tried again: ")),
-    );
+    if causes.is_empty() {
+        let since = job.started_at.map(|at| format!(" for {}", span(now.since(at)))).unwrap_or_default();
+        let because = format!("It has been running on {name}{since}.");
+        causes.push(Cause("running", because, format!("Wait, or end it: `windlass cancel {id}`.")));
+    }
+    if let Some(pause) = &holds.paused {
+        let Cause(cause, because, hint) = paused(job, pause);
+        let because = format!("{because} That holds if it is to be tried again.");
+        causes.push(Cause(cause, because, hint));
+    }
     causes
 }
 
-fn scheduled(job: &Job, holds: &Holds, now: Time) -> Vec<Cause> {
-    let (at, left) = (job.summary.due_at, span(job.summary.due_at.since(now)));
-    let mut causes = Vec::new();
-    causes.extend(holds.paused.as_ref().map(|pause| paused(job, pause, "")));
+fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = holds.paused.iter().map(|pause| paused(job, pause)).collect();
+    let at = job.summary.due_at;
+    let when = match at > now {
+        true => format!("at {at}, in {}", span(at.since(now))),
+        false => format!("since {at}"),
+    };
+    let wait = format!("Wait, or give it up: `windlass cancel {}`.", job.summary.id);
+    if at <= now && !workers.iter().any(|worker| is_alive(worker, now)) {
+        causes.push(no_worker());
+    }
     causes.push(match (job.summary.attempts, &job.failure) {
         (attempts @ 1.., Some(failure)) => {
-            let because =
-                format!("Attempt {attempts} failed ({failure}); it is tried again at {at}, in {left}.");
-            Cause("backing_off", because, "Wait; to give up, cancel it.".into())
+            let because = format!("Attempt {attempts} failed ({failure}); the next is due {when}.");
+            Cause("backing_off", because, wait)
         }
-        _ => Cause(
-            "scheduled",
-            format!("It is due at {at}, in {left}."),
-            "Wait; to give up, cancel it.".into(),
-        ),
+        _ => Cause("scheduled", format!("It is due {when}."), wait),
     });
+    causes.extend(queue_paused(job, holds));
     causes
 }
 
 fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
     let mut causes = Vec::new();
     if let Some(told) = &holds.told {
-        let because = format!("It was told to end by {} and does not start again.", told.author);
+        let because = format!(
+            "It was told to end by {}{}, and does not start again.",
+            told.author,
+            noted(told.note.as_deref())
+        );
         causes.push(Cause("told", because, "Wait; it ends soon.".into()));
     }
-    causes.extend(holds.paused.as_ref().map(|pause| paused(job, pause, "")));
-    let queue = &job.summary.queue;
-    if let Some(pause) = &holds.queue_paused {
-        let because = format!("{} is paused.", said_of(&format!("Its queue {queue:?}"), pause));
-        causes.push(Cause("queue_paused", because, format!("`windlass resume --queue {queue}`.")));
-    }
+    causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
+    causes.extend(queue_paused(job, holds));
     causes.extend(unserved(job, workers, now));
-    if let Some(serial) = holds.serial.as_ref().filter(|serial| !serial.held) {
-        let who = match serial.holders.as_slice() {
-            [] => "nobody, which should not last".into(),
-            [one] => format!("job {one}"),
-            [one, rest @ ..] => format!("job {one} and {} more", rest.len()),
-        };
-        let because = format!(
-            "Its serial key {:?} is held by {who} ({} at a time), and {} wait before it.",
-            serial.key, serial.slots, serial.ahead
-        );
-        let hint = match serial.holders.first() {
-            Some(holder) => format!("Wait, or look at the holder: `windlass why {holder}`."),
-            None => "Wait for the next sweep; if it stays so, `windlass doctor`.".into(),
-        };
-        causes.push(Cause("serial", because, hint));
-    }
-    if let Some(rate) = &holds.rate
-        && let Some(limit) = &rate.limit
-        && rate.enough_at > now
-    {
-        let because = format!(
-            "Its rate limit {:?} ({} per {}, burst {}) has nothing for its weight of {} before {}, in {}.",
-            rate.name,
-            limit.rate,
-            span(limit.per),
-            limit.burst,
-            rate.weight,
-            rate.enough_at,
-            span(rate.enough_at.since(now)),
-        );
-        let hint = format!("Wait, or raise it: `windlass limits set {} …`.", rate.name);
-        causes.push(Cause("rate", because, hint));
-    }
+    causes.extend(holds.serial.as_ref().filter(|serial| !serial.held).map(in_line));
+    causes.extend(holds.rate.as_ref().and_then(|rate| unpaid(rate, now)));
     if causes.is_empty() {
         causes.push(waiting(job, holds));
     }
     causes
 }
 
+/// It waits for its turn under a serial key.
+fn in_line(serial: &SerialHold) -> Cause {
+    let many = match serial.slots {
+        1 => "one at a time".to_owned(),
+        slots => format!("{slots} at a time"),
+    };
+    let who = match serial.holders.as_slice() {
+        [] => "nobody has the turn, which does not last".into(),
+        [one] => format!("job {one} has the turn"),
+        [one, rest @ ..] => format!("job {one} and {} more have a turn", rest.len()),
+    };
+    let place = match serial.ahead {
+        0 => "it is next".to_owned(),
+        1 => "1 job is before it in line".to_owned(),
+        1_000.. => "1,000 jobs or more are before it in line".to_owned(),
+        ahead => format!("{ahead} jobs are before it in line"),
+    };
+    let because = format!("Jobs with its serial key {:?} run {many}: {who}, and {place}.", serial.key);
+    let hint = match serial.holders.first() {
+        Some(holder) => {
+            format!("Wait, or see what keeps the one that has the turn: `windlass why {holder}`.")
+        }
+        None => "Wait: workers look after this every minute. If it stays so: `windlass doctor`.".into(),
+    };
+    Cause("serial", because, hint)
+}
+
+/// It waits for tokens of its rate limit.
+fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
+    let limit = rate.limit.as_ref().filter(|_| rate.enough_at > now)?;
+    let Limit { name, rate: tokens, per, burst } = limit;
+    let cost = match rate.weight {
+        1 => "no token left for it".to_owned(),
+        weight => format!("too few tokens for its weight of {weight}"),
+    };
+    let because = format!(
+        "Its rate limit {name:?} ({tokens} per {}, burst {burst}) has {cost} until {}, in {}.",
+        span(*per),
+        rate.enough_at,
+        span(rate.enough_at.since(now)),
+    );
+    let hint =
+        format!("Wait, or raise the limit: `windlass limits set {name} {} …`.", tokens.saturating_mul(2));
+    Some(Cause("rate", because, hint))
+}
+
 /// Whether anyone could run it.
 fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
     let (queue, kind, version) = (&job.summary.queue, &job.summary.kind, job.summary.version);
-    let alive: Vec<&WorkerView> =
-        workers.iter().filter(|worker| worker.alive && worker.lease_until > now).collect();
-    let serving = |worker: &&&WorkerView| worker.serves.iter().any(|serves| serves.queue == *queue);
-    let running = |worker: &&&WorkerView, exact: bool| {
-        let kinds =
-            worker.serves.iter().filter(|serves| serves.queue == *queue).flat_map(|serves| &serves.kinds);
-        kinds.into_iter().any(|served| served.kind == *kind && (!exact || served.version == version))
-    };
+    let alive: Vec<&WorkerView> = workers.iter().filter(|worker| is_alive(worker, now)).collect();
     if alive.is_empty() {
-        let hint = "Start one: `windlass worker`, or your program.".into();
-        return Some(Cause("no_worker", "No worker is running on this store.".into(), hint));
+        return Some(no_worker());
     }
-    if !alive.iter().any(|worker| serving(&worker)) {
-        let because = format!("No worker serves its queue {queue:?} ({} serve others).", alive.len());
-        return Some(Cause(
-            "queue_unserved",
-            because,
-            format!("Start one that does: `windlass worker --queue {queue}`."),
-        ));
+    let pools = || alive.iter().flat_map(|worker| &worker.serves).filter(|serves| serves.queue == *queue);
+    let mut kinds = pools().flat_map(|serves| &serves.kinds).filter(|served| served.kind == *kind).peekable();
+    if pools().next().is_none() {
+        let others = counted(alive.len() as u64, "worker");
+        let because = format!("No worker serves its queue {queue:?}; {others} serve others.");
+        let hint = format!("Start one that does: `windlass worker --queue {queue}`, or your program.");
+        return Some(Cause("queue_unserved", because, hint));
     }
-    if !alive.iter().any(|worker| running(&worker, false)) {
+    if kinds.peek().is_none() {
         let because = format!("No worker that serves queue {queue:?} knows the kind {kind:?}.");
         return Some(Cause("kind_unserved", because, "Start the program that registers this kind.".into()));
     }
-    if !alive.iter().any(|worker| running(&worker, true)) {
+    if !kinds.any(|served| served.version == version) {
         let because =
-            format!("No worker that serves queue {queue:?} has version {version} of kind {kind:?}.");
+            format!("No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}.");
         let hint = "Run a build with that version beside the new one until its jobs are through.";
         return Some(Cause("version_unserved", because, hint.into()));
     }
     None
 }
 
-fn waiting(job: &Job, holds: &Holds) -> Cause {
-    if holds.suspect {
-        let because = format!("{} workers died with it, so it waits to be run alone.", job.deaths);
-        return Cause("suspect", because, "Wait; its turn comes when a worker has a quiet moment.".into());
-    }
-    let queue = &job.summary.queue;
-    if holds.ahead > 0 {
-        let more = if holds.ahead >= 1_000 { "1,000 or more".into() } else { holds.ahead.to_string() };
-        let because =
-            format!("{more} jobs of its kind stand before it in queue {queue:?}, and all slots are busy.");
-        let hint = "Wait, add workers or slots, or raise its priority.";
-        return Cause("behind", because, hint.into());
-    }
-    let because =
-        format!("It is the next of its kind in queue {queue:?} and starts as soon as a slot is free.");
-    Cause("next", because, "Nothing to do; if it stays so, all slots of the queue are busy.".into())
+fn no_worker() -> Cause {
+    let hint = "Start one: `windlass worker`, or your program.".into();
+    Cause("no_worker", "No worker is running on this store.".into(), hint)
 }
 
-fn paused(job: &Job, pause: &Pause, lead: &str) -> Cause {
-    let because = format!("{lead}{} is paused.", said_of("It", pause));
-    Cause("paused", because, format!("`windlass resume {}`.", job.summary.id))
+/// Nothing keeps it but others of its kind.
+fn waiting(job: &Job, holds: &Holds) -> Cause {
+    if holds.suspect {
+        let died = counted(job.deaths.into(), "worker");
+        let because = format!("{died} died while it was claimed, so it waits to be run alone.");
+        return Cause("suspect", because, "Wait: its turn comes when a worker has a quiet moment.".into());
+    }
+    let queue = &job.summary.queue;
+    let more = match holds.ahead {
+        0 => {
+            let because = format!(
+                "It is the next of its kind in queue {queue:?} and starts as soon as a slot is free."
+            );
+            let hint = "Wait; if it stays so, all slots of the queue are busy: add workers or slots.";
+            return Cause("next", because, hint.into());
+        }
+        1 => "1 job of its kind is".to_owned(),
+        1_000.. => "1,000 jobs of its kind or more are".to_owned(),
+        ahead => format!("{ahead} jobs of its kind are"),
+    };
+    let because = format!("{more} before it in queue {queue:?}.");
+    let id = job.summary.id;
+    let hint = format!("Wait, add workers or slots, or move it forward: `windlass priority -10 {id}`.");
+    Cause("behind", because, hint)
+}
+
+fn paused(job: &Job, pause: &Pause) -> Cause {
+    let because = said_of("It", pause);
+    Cause("paused", because, format!("To let it go on: `windlass resume {}`.", job.summary.id))
+}
+
+fn queue_paused(job: &Job, holds: &Holds) -> Option<Cause> {
+    let queue = &job.summary.queue;
+    let because = said_of(&format!("Its queue {queue:?}"), holds.queue_paused.as_ref()?);
+    Some(Cause("queue_paused", because, format!("To let it go on: `windlass queues resume {queue}`.")))
 }
 
 fn said_of(what: &str, pause: &Pause) -> String {
-    // "It (paused by ada at …: why)": who and why belong to the sentence.
-    format!("{what} (by {} since {}{})", pause.author, pause.at, noted(pause.note.as_deref()))
+    format!("{what} was paused by {} at {}{}.", pause.author, pause.at, noted(pause.note.as_deref()))
 }
 
 fn noted(note: Option<&str>) -> String {
-    note.map(|note| format!(": {note}")).unwrap_or_default()
+    note.map(|note| format!(" ({note})")).unwrap_or_default()
+}
+
+/// A sentence ends with one full stop, whatever the text in it ends with.
+fn sentence(text: &str) -> String {
+    format!("{}.", text.trim_end_matches(['.', '\n', ' ']))
+}
+
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn is_alive(worker: &WorkerView, now: Time) -> bool {
+    worker.alive && worker.lease_until > now
 }
 
 /// A span as people say it.

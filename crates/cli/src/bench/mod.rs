@@ -5,11 +5,15 @@
 
 mod drain;
 mod enqueue;
+mod helper;
 mod idle;
 mod latency;
 mod place;
+mod rate;
 mod record;
 mod report;
+mod schedule;
+mod serial;
 
 use std::process::ExitCode;
 
@@ -28,6 +32,17 @@ use place::Place;
 /// committed_p50_ms, committed_p99_ms (→ outcome committed and the caller told), other_idle_p50_ms and
 /// other_busy_p50_ms (submitted by another process → handler runs, with the worker idle and busy). idle: a worker with
 /// 10 queues and nothing to do; adds statements_per_minute and cpu_percent (of one core).
+///
+/// serial: n free no-op tasks drained beside n that wait for ten serial keys (per_second), and alone
+/// (plain_per_second), medians of 5 each; adds ratio of the two, on a private PostgreSQL server pages_plain,
+/// pages_blocked and pages_ratio (pages that a claim of 100 touches), then blocked_per_second for the blocked ones once
+/// they may run, fifo (whether each key's started in the order of submission) and at_once (the most of a key that ran
+/// together). rate: one limit with a burst of 50 and jobs that weigh 1 to 5, four processes, 20 s at 500 and at 5,000
+/// tokens a second, then all stop for 10 s and go on; adds ratio and ratio_5000 (weight admitted by weight allowed),
+/// over (windows of a second, one from every admission on, that admitted more than rate and burst; also if more than
+/// the burst is admitted after the stop) and burst_after_stop (the most at one instant). schedule: n schedules of a
+/// second for 30 s, three processes, two of them killed and replaced; adds ticks (that the calendar has), fired,
+/// late_p50_ms, late_p99_ms, late_max_ms (tick → its job is submitted).
 #[derive(Parser)]
 pub(crate) struct Args {
     /// What to measure
@@ -45,6 +60,9 @@ pub(crate) struct Args {
     /// Take few samples: whether it runs, not how well
     #[arg(long, hide = true)]
     quick: bool,
+    /// Where a process of the workload writes what it saw
+    #[arg(long, hide = true)]
+    record: Option<std::path::PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,14 +77,29 @@ enum Workload {
     Latency,
     /// Nothing to do
     Idle,
+    /// 100,000 blocked jobs beside free ones
+    Serial,
+    /// One rate limit, four processes
+    Rate,
+    /// 1,000 schedules, three processes, two of them killed
+    Schedule,
     /// Submits for the latency workload, from a process of their own
     #[value(hide = true)]
     LatencySubmitter,
+    /// One of the processes of the rate workload
+    #[value(hide = true)]
+    RateWorker,
+    /// One of the processes of the schedule workload
+    #[value(hide = true)]
+    ScheduleWorker,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Workload::LatencySubmitter = args.workload {
-        return latency::submitter(&args.store).await;
+    match args.workload {
+        Workload::LatencySubmitter => return latency::submitter(&args.store).await,
+        Workload::RateWorker => return rate::worker(&args.store, &args.record.unwrap_or_default()).await,
+        Workload::ScheduleWorker => return schedule::worker(&args.store).await,
+        _ => {}
     }
     let place = Place::open(&args.store)?;
     let n = args.n;
@@ -76,7 +109,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Enqueue => enqueue::run(&place, n.unwrap_or(300_000)).await?,
         Workload::Latency => latency::run(&place, n.unwrap_or(300), args.quick).await?,
         Workload::Idle => idle::run(&place, args.quick).await?,
-        Workload::LatencySubmitter => unreachable!("handled above"),
+        Workload::Serial => Box::pin(serial::run(&place, n.unwrap_or(100_000), args.quick)).await?,
+        Workload::Rate => Box::pin(rate::run(&place, args.quick)).await?,
+        Workload::Schedule => Box::pin(schedule::run(&place, n.unwrap_or(1_000), args.quick)).await?,
+        Workload::LatencySubmitter | Workload::RateWorker | Workload::ScheduleWorker => {
+            unreachable!("handled above")
+        }
     };
     report.print(args.json);
     Ok(if report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

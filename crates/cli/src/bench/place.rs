@@ -89,6 +89,31 @@ impl Place {
         Ok(())
     }
 
+    /// Whether the server counts the pages of statements.
+    pub(super) fn counts_pages(&self) -> bool {
+        matches!(self.kind, Kind::Postgres(_))
+    }
+
+    /// Removes a store that was made here and is closed.
+    pub(super) fn forget(&self, url: &str) -> anyhow::Result<()> {
+        match &self.kind {
+            Kind::Sqlite(_) => {
+                let path = url.trim_start_matches("sqlite://");
+                for suffix in ["", "-wal", "-shm"] {
+                    // What is not there need not go.
+                    let _ = std::fs::remove_file(format!("{path}{suffix}"));
+                }
+                Ok(())
+            }
+            Kind::Postgres(cluster) => {
+                let schema = url.rsplit_once("schema=").context("a store's schema")?.1;
+                cluster.sql("windlass", &format!("drop schema {schema} cascade"))?;
+                Ok(())
+            }
+            Kind::Url(_) => Ok(()),
+        }
+    }
+
     /// Runs SQL on a private server and answers its rows; nothing elsewhere.
     pub(super) fn sql(&self, sql: &str) -> anyhow::Result<Option<String>> {
         match &self.kind {

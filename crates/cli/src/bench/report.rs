@@ -8,6 +8,8 @@ use super::record::Account;
 pub(super) struct Report {
     figures: Map<String, Value>,
     account: Account,
+    /// Whether everything else that must hold did.
+    holds: bool,
 }
 
 /// The keys of every report, in order.
@@ -38,7 +40,7 @@ impl Report {
         figures.insert("peak_rss_mb".into(), json!(peak_rss_mb()));
         figures.insert("commit".into(), json!(source_commit()));
         let account = Account::default();
-        Report { figures, account }.account(account)
+        Report { figures, account, holds: true }.account(account)
     }
 
     /// Adds a figure.
@@ -62,8 +64,14 @@ impl Report {
         self.with("lost", account.lost).with("duplicated", account.duplicated)
     }
 
+    /// Says whether something held that must; the bench fails if not.
+    pub(super) fn must(mut self, held: bool) -> Report {
+        self.holds &= held;
+        self
+    }
+
     pub(super) fn adds_up(&self) -> bool {
-        self.account.lost == 0 && self.account.duplicated == 0
+        self.holds && self.account.lost == 0 && self.account.duplicated == 0
     }
 
     pub(super) fn print(&self, as_json: bool) {
@@ -79,6 +87,13 @@ impl Report {
             }
         }
     }
+}
+
+/// The middle one of some figures; the mean of the two in the middle.
+pub(super) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let middle = |n: usize| figures.get(n).copied().unwrap_or(f64::NAN);
+    (middle(figures.len().saturating_sub(1) / 2) + middle(figures.len() / 2)) / 2.0
 }
 
 /// The most memory this process ever held.

@@ -8,7 +8,9 @@ use toml::{Table, Value};
 use super::{PoolSettings, Settings, nearest};
 use crate::span;
 
-const KEYS: [&str; 9] = ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues"];
+const KEYS: [&str; 10] =
+    ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention"];
+const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
 pub(super) fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -32,6 +34,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
             "metrics" => settings.metrics = Some(word(key, value)?),
             "queues" => queues(&mut settings, value)?,
+            "retention" => retention(&mut settings, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -66,6 +69,29 @@ fn pool_settings(queue: &str, pool: &Table) -> anyhow::Result<PoolSettings> {
         }
     }
     Ok(settings)
+}
+
+fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
+    let Value::Table(table) = value else {
+        bail!("`retention` is a table; write it as [retention] with done = \"30d\" below");
+    };
+    for (key, value) in table {
+        let path = format!("retention.{key}");
+        let kept = match key.as_str() {
+            "done" => &mut settings.retention.done,
+            "failed" => &mut settings.retention.failed,
+            "cancelled" => &mut settings.retention.cancelled,
+            _ => return Err(unknown(&path, &RETENTION_KEYS)),
+        };
+        let Value::String(text) = value else {
+            bail!(
+                "`{path}` is {}, and must be a span of time in quotes, like \"30d\", or \"forever\"",
+                shown(value)
+            )
+        };
+        *kept = Some(text.parse().map_err(|why| anyhow!("`{path}`: {why}"))?);
+    }
+    Ok(())
 }
 
 fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
@@ -127,5 +153,8 @@ mod tests {
         assert!(error("[queues.'windlass.x']\nslots = 1").contains("reserved"));
         assert!(error("queues = 3").contains("[queues.default]"));
         assert!(error("store = ").contains("line 1"));
+        assert!(error("[retention]\nfail = '1d'").contains("did you mean `failed`?"));
+        assert!(error("[retention]\nfailed = 30").contains("\"30d\", or \"forever\""));
+        assert!(error("retention = '30d'").contains("[retention]"));
     }
 }

@@ -1,11 +1,13 @@
 //! Settings: from a file, then the environment, then flags; the last one wins.
 
 mod file;
+mod keep;
 mod nearest;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+pub(crate) use keep::{Keep, RetentionSettings};
 use windlass::{Config, Engine, Pool};
 
 use crate::{out, span};
@@ -28,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) crashes: Option<u16>,
     /// Where metrics are served.
     pub(crate) metrics: Option<String>,
+    pub(crate) retention: RetentionSettings,
     /// Which queues are served; empty if this layer does not say.
     pub(crate) serve: Vec<String>,
     /// What is known of each queue's pool.
@@ -58,7 +61,7 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
 }
 
 /// The environment variables that are read, besides `RUST_LOG`.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 13] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
     "WINDLASS_LOG",
@@ -69,6 +72,9 @@ const VARIABLES: [&str; 10] = [
     "WINDLASS_CRASHES",
     "WINDLASS_METRICS",
     "WINDLASS_QUEUES",
+    "WINDLASS_KEEP_DONE",
+    "WINDLASS_KEEP_FAILED",
+    "WINDLASS_KEEP_CANCELLED",
 ];
 
 /// A variable that looks like one of ours and is not is most likely a slip; others may be anyone's.
@@ -91,6 +97,10 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
     let crashes = |text: String| {
         text.parse().map_err(|_| anyhow!("WINDLASS_CRASHES: {text:?} is not a count from 1 to 65535"))
     };
+    let keep = |name: &str| -> anyhow::Result<Option<Keep>> {
+        let read = |text: String| text.parse().map_err(|why| anyhow!("{name}: {why}"));
+        env(name).map(read).transpose()
+    };
     let mut settings = Settings {
         store: env("WINDLASS_STORE"),
         log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
@@ -100,6 +110,11 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         drain: time("WINDLASS_DRAIN")?,
         crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
         metrics: env("WINDLASS_METRICS"),
+        retention: RetentionSettings {
+            done: keep("WINDLASS_KEEP_DONE")?,
+            failed: keep("WINDLASS_KEEP_FAILED")?,
+            cancelled: keep("WINDLASS_KEEP_CANCELLED")?,
+        },
         ..Settings::default()
     };
     for queue in env("WINDLASS_QUEUES").iter().flat_map(|text| text.split(',')) {
@@ -125,6 +140,7 @@ impl Settings {
             drain: self.drain.or(below.drain),
             crashes: self.crashes.or(below.crashes),
             metrics: self.metrics.or(below.metrics),
+            retention: self.retention.over(below.retention),
             serve: if self.serve.is_empty() { below.serve } else { self.serve },
             queues,
         }
@@ -174,6 +190,7 @@ impl Settings {
             beat,
             drain: self.drain.unwrap_or(given.drain),
             crashes: self.crashes.unwrap_or(given.crashes),
+            retention: self.retention.apply(given.retention),
             ..given
         };
         let serve =
@@ -223,11 +240,15 @@ mod tests {
         let env = from_env(|name| match name {
             "WINDLASS_LEASE" => Some("30s".into()),
             "WINDLASS_QUEUES" => Some("mail=4, default".into()),
+            "WINDLASS_KEEP_DONE" => Some("forever".into()),
             _ => None,
         });
-        let file =
-            file::parse("lease = '9s'\ndrain = '1m'\n[queues.mail]\nslots = 8\nprefetch = 5").expect("valid");
+        let file = file::parse(
+            "lease = '9s'\ndrain = '1m'\n[queues.mail]\nslots = 8\nprefetch = 5\n[retention]\ndone = '7d'",
+        )
+        .expect("valid");
         let all = env.expect("valid").over(file);
+        assert_eq!(all.retention, RetentionSettings { done: Some(Keep::Forever), ..Default::default() });
         assert_eq!((all.lease, all.drain), (Some(Duration::from_secs(30)), Some(Duration::from_secs(60))));
         assert_eq!(all.serve, ["mail", "default"]);
         assert_eq!((all.queues["mail"].slots, all.queues["mail"].prefetch), (Some(4), Some(5)));

@@ -1,12 +1,8 @@
-//! Workers and what waits for them, as far as the store knows: it does not know which kinds a worker serves, so that is
-//! judged by what does not move.
+//! Workers and what waits for them.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use windlass::{
-    Engine, State, Time,
-    store::{Census, WorkerView},
-};
+use windlass::{Engine, State, Time, store::WorkerView};
 
 use super::Findings;
 use crate::{out, place::Place, span};
@@ -27,7 +23,7 @@ pub(super) async fn examine(findings: &mut Findings, engine: &Engine, place: &Pl
     let oldest = oldest::ready(place).await?;
     ready(findings, place, count(State::Ready), &oldest, now);
     if alive > 0 {
-        unserved(findings, &census, &oldest, now);
+        unserved(findings, place, &workers, &oldest, now);
     }
     let suspects = oldest::suspects(place).await?;
     if suspects > 0 {
@@ -83,22 +79,26 @@ fn ready(findings: &mut Findings, place: &Place, ready: u64, oldest: &[Oldest], 
     }
 }
 
-/// Kinds of which jobs wait long, none runs, and workers are there: most likely nobody serves them.
-fn unserved(findings: &mut Findings, census: &[Census], oldest: &[Oldest], now: Time) {
-    let runs = |lane: &Oldest| {
-        let same = |count: &&Census| count.kind == lane.kind && count.queue == lane.queue;
-        census.iter().filter(same).any(|count| count.state == State::Running && count.jobs > 0)
+/// Kinds of which jobs wait, and that no live worker serves.
+fn unserved(findings: &mut Findings, place: &Place, workers: &[WorkerView], oldest: &[Oldest], now: Time) {
+    let serves = |lane: &Oldest| {
+        let alive = workers.iter().filter(|worker| worker.alive && worker.lease_until >= now);
+        let mut pools = alive.flat_map(|worker| &worker.serves).filter(|pool| pool.queue == lane.queue);
+        pools.any(|pool| pool.kinds.iter().any(|kind| kind.kind == lane.kind && kind.version == lane.version))
     };
-    let mut stuck: BTreeMap<(&str, &str), Time> = BTreeMap::new();
-    for lane in oldest.iter().filter(|lane| now.since(lane.due_at) > LONG && !runs(lane)) {
-        stuck.insert((&lane.queue, &lane.kind), lane.due_at);
+    let mut stuck: BTreeMap<(&str, &str, i32), Time> = BTreeMap::new();
+    for lane in oldest.iter().filter(|lane| !serves(lane)) {
+        let since = stuck.entry((&lane.queue, &lane.kind, lane.version)).or_insert(lane.due_at);
+        *since = lane.due_at.min(*since);
     }
-    for ((queue, kind), due) in stuck {
+    for ((queue, kind, version), due) in stuck {
         let waits = span::show(now.since(due));
-        findings.warn(
-            "unserved?",
-            format!("kind {kind} in queue {queue} has waited {waits} and none of it runs; does a live worker serve it?"),
+        let version = if version == 1 { String::new() } else { format!(" v{version}") };
+        let found = format!(
+            "no live worker serves kind {kind}{version} in queue {queue}, and a job waits since {waits}"
         );
+        let list = format!("`{} jobs --state ready --kind {kind} --queue {queue}` lists them", place.program);
+        findings.warn("unserved", format!("{found}; start one that does; {list}"));
     }
 }
 
@@ -118,11 +118,12 @@ mod oldest {
     pub(in crate::doctor) struct Oldest {
         pub(in crate::doctor) queue: String,
         pub(in crate::doctor) kind: String,
+        pub(in crate::doctor) version: i32,
         pub(in crate::doctor) due_at: Time,
     }
 
     /// Walks to the first row of each lane, suspects' lanes (the negative ones) included: one index look per lane.
-    const READY: &str = "select q.name, k.name, j.due_at from lanes l \
+    const READY: &str = "select q.name, k.name, l.version, j.due_at from lanes l \
         join queues q on q.id = l.queue join kinds k on k.id = l.kind \
         join jobs j on j.id in ( \
             (select r.job from ready r where r.lane = l.id order by r.rank limit 1), \
@@ -147,16 +148,18 @@ mod oldest {
         if let Some(file) = open(place)? {
             let mut statement = file.prepare(READY)?;
             let rows = statement.query_map([], |row| {
-                Ok(Oldest { queue: row.get(0)?, kind: row.get(1)?, due_at: Time(row.get(2)?) })
+                let (queue, kind, version) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(Oldest { queue, kind, version, due_at: Time(row.get(3)?) })
             })?;
             return Ok(rows.collect::<Result<_, _>>()?);
         }
         let Some(client) = server(place).await? else { return Ok(Vec::new()) };
         let rows = client.query(READY, &[]).await?;
-        Ok(rows
-            .iter()
-            .map(|row| Oldest { queue: row.get(0), kind: row.get(1), due_at: Time(row.get(2)) })
-            .collect())
+        let lane = |row: &tokio_postgres::Row| {
+            let (queue, kind, version) = (row.get(0), row.get(1), row.get(2));
+            Oldest { queue, kind, version, due_at: Time(row.get(3)) }
+        };
+        Ok(rows.iter().map(lane).collect())
     }
 
     pub(in crate::doctor) async fn suspects(place: &Place) -> anyhow::Result<u64> {

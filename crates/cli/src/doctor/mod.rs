@@ -2,6 +2,7 @@
 
 mod backlog;
 mod postgres;
+mod rules;
 mod sqlite;
 
 use std::{
@@ -18,7 +19,7 @@ use crate::{
     span,
 };
 
-/// Check the set-up: store, schema, clock, durability, workers, backlog
+/// Check the set-up: store, schema, clock, durability, workers, backlog, what is paused or late
 ///
 /// Changes nothing. The exit code is 1 if a check fails; a warning is no failure.
 #[derive(clap::Args)]
@@ -122,6 +123,8 @@ async fn examine(findings: &mut Findings, place: &Place) {
     findings.note("clock", clock);
     let backlog = backlog::examine(findings, &engine, place).await;
     findings.note("backlog", backlog);
+    let rules = rules::examine(findings, &engine, place).await;
+    findings.note("rules", rules);
 }
 
 /// How far the store's clock, which judges leases, is from this machine's, which stamps when attempts started.

@@ -20,7 +20,7 @@ use super::{
 use crate::{Act, Did, Rule};
 
 pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Handle) {
-    const EACH: u32 = 20;
+    const EACH: u32 = 12;
     const JOBS: usize = 8 * EACH as usize;
     let (running, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let runs = at_once(&store, 10, |task, store| {

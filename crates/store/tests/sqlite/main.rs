@@ -1,8 +1,11 @@
 //! The suite on SQLite files, and what only a file can suffer.
 
+mod arrive;
 mod child;
 mod cost;
 mod file;
+mod migrations;
+mod payload;
 mod separate;
 mod trouble;
 

@@ -3,6 +3,7 @@
 mod codec;
 mod common;
 mod control;
+mod crowd;
 mod outage;
 mod spans;
 mod telemetry;

@@ -1,0 +1,339 @@
+//! Blocked jobs beside free ones: what 100,000 jobs that wait for ten serial keys cost those that wait for nothing, and
+//! that they run one at a time, in order, once they may.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use windlass::{
+    Engine, Serial, Time,
+    model::{Change, ClaimNo, Claimed, KindVersion, NewJob, Outcome, Payload, WorkerId},
+    prelude::*,
+    store::{Ask, IdSource, NewWorker},
+};
+
+use super::{
+    Place,
+    record::Account,
+    report::{self, Report},
+};
+use crate::out;
+
+/// How many keys are hot.
+const KEYS: usize = 10;
+/// How many drains of each kind are measured.
+const ROUNDS: usize = 5;
+/// How long a drain may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How many jobs a claim takes whose pages are counted, and how many such claims there are.
+const BATCH: usize = 100;
+const CLAIMS: usize = 50;
+
+/// A task that notes that it ran; one with a key also when, and beside whom.
+#[derive(Serialize, Deserialize)]
+struct Queued {
+    n: usize,
+    key: Option<usize>,
+}
+
+/// What the tasks of one store have noted.
+#[derive(Default)]
+struct Noted {
+    /// How often each number was executed.
+    executions: Vec<AtomicU32>,
+    keys: [Key; KEYS],
+}
+
+#[derive(Default)]
+struct Key {
+    /// The numbers in the order of their starts.
+    starts: Mutex<Vec<usize>>,
+    running: AtomicU32,
+    /// The most that ever ran at once.
+    most: AtomicU32,
+}
+
+static NOTED: Mutex<Option<&'static Noted>> = Mutex::new(None);
+
+fn noted() -> Option<&'static Noted> {
+    *NOTED.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Begins a new record, with room for numbers from 0 to `n`. The one before is never freed: a late task may hold it.
+fn begin(n: usize) -> &'static Noted {
+    let executions = (0..n).map(|_| AtomicU32::new(0)).collect();
+    let noted: &'static Noted = Box::leak(Box::new(Noted { executions, keys: Default::default() }));
+    *NOTED.lock().unwrap_or_else(|e| e.into_inner()) = Some(noted);
+    noted
+}
+
+impl Task for Queued {
+    const KIND: &'static str = "bench.queued";
+    type Output = usize;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<usize, Failure> {
+        let noted = noted().ok_or_else(|| Failure::stop("only the bench runs its tasks"))?;
+        if let Some(key) = self.key.map(|key| &noted.keys[key]) {
+            key.most.fetch_max(key.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            key.starts.lock().unwrap_or_else(|e| e.into_inner()).push(self.n);
+            // Others may start now, if they may at all.
+            tokio::task::yield_now().await;
+            key.running.fetch_sub(1, Ordering::SeqCst);
+        }
+        if let Some(count) = noted.executions.get(self.n) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(self.n)
+    }
+}
+
+/// A store with free jobs, and perhaps blocked ones.
+struct Stand {
+    engine: Engine,
+    url: String,
+    free: usize,
+    blocked: usize,
+    holders: Option<Holders>,
+}
+
+/// The jobs that hold the keys, claimed by a worker that keeps them running.
+struct Holders {
+    worker: WorkerId,
+    jobs: Vec<Claimed>,
+}
+
+pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
+    let rounds = if quick { 1 } else { ROUNDS };
+    let (mut plain, mut blocked) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        // Each of them first as often as the other, as far as that goes.
+        let order = if round % 2 == 1 { [false, true] } else { [true, false] };
+        for waiting in order {
+            let stand = Stand::make(place, n, if waiting { n } else { 0 }).await?;
+            let rate = n as f64 / stand.drain_free().await?;
+            let beside = if waiting { "beside blocked ones" } else { "alone" };
+            out::note(&format!("  round {round} of {rounds}: {rate:.0} free jobs a second {beside}"));
+            if waiting { &mut blocked } else { &mut plain }.push(rate);
+            stand.raze(place).await?;
+        }
+    }
+    let pages_plain = Box::pin(pages(place, n, 0)).await?;
+    let stand = Stand::make(place, n, n).await?;
+    let pages_blocked = stand.count_pages(place).await?;
+    let blocked_seconds = stand.drain_all(place).await?;
+    let noted = noted().context("tasks have run")?;
+    let account = account(noted, n + KEYS..2 * n + KEYS);
+    let fifo = noted.keys.iter().all(|key| {
+        let starts = key.starts.lock().unwrap_or_else(|e| e.into_inner());
+        starts.is_sorted()
+    });
+    let at_once = noted.keys.iter().map(|key| key.most.load(Ordering::SeqCst)).max().unwrap_or(0);
+    let bytes = stand.engine.inspect().bytes().await?;
+    stand.raze(place).await?;
+
+    let (plain, blocked) = (report::median(plain), report::median(blocked));
+    let mut report = Report::new("serial", place.name(), n)
+        .rate(n, n as f64 / blocked)
+        .figure("plain_per_second", plain)
+        .figure("ratio", blocked / plain)
+        .figure("blocked_seconds", blocked_seconds)
+        .figure("blocked_per_second", n as f64 / blocked_seconds)
+        .figure("db_bytes_per_job", bytes as f64 / (2 * n) as f64)
+        .with("keys", KEYS)
+        .with("fifo", fifo)
+        .with("at_once", at_once)
+        .account(account)
+        .must(fifo && at_once == 1);
+    if let (Some(plain), Some(blocked)) = (pages_plain, pages_blocked) {
+        report = report
+            .figure("pages_plain", plain)
+            .figure("pages_blocked", blocked)
+            .figure("pages_ratio", blocked / plain);
+    }
+    Ok(report)
+}
+
+/// What the tasks say of these numbers.
+fn account(noted: &Noted, numbers: std::ops::Range<usize>) -> Account {
+    let counts = || noted.executions[numbers.clone()].iter().map(|count| count.load(Ordering::Relaxed));
+    Account {
+        lost: counts().filter(|count| *count == 0).count(),
+        duplicated: counts().filter(|count| *count > 1).count(),
+    }
+}
+
+/// The pages of a claim on a store of its own.
+async fn pages(place: &Place, free: usize, blocked: usize) -> anyhow::Result<Option<f64>> {
+    let stand = Stand::make(place, free, blocked).await?;
+    let pages = stand.count_pages(place).await?;
+    stand.raze(place).await?;
+    Ok(pages)
+}
+
+impl Stand {
+    /// A fresh store. Numbers: the free jobs from 0, then the holders, then the blocked ones, key after key in turn.
+    async fn make(place: &Place, free: usize, blocked: usize) -> anyhow::Result<Stand> {
+        begin(free + KEYS + blocked);
+        let url = place.url();
+        let engine = Engine::open(&url).await?;
+        let mut stand = Stand { engine, url, free, blocked, holders: None };
+        let ids = IdSource::new();
+        if blocked > 0 {
+            let keyed = |n: usize| queued(&ids, n, Some((n - free) % KEYS));
+            stand.submit(free..free + KEYS, keyed).await?;
+            stand.holders = Some(stand.hold(&ids).await?);
+            stand.submit(free + KEYS..free + KEYS + blocked, keyed).await?;
+        }
+        stand.submit(0..free, |n| queued(&ids, n, None)).await?;
+        place.settle()?;
+        Ok(stand)
+    }
+
+    /// One batch after the other, so that the order of submission is that of the numbers.
+    async fn submit(
+        &self,
+        numbers: std::ops::Range<usize>,
+        job: impl Fn(usize) -> NewJob,
+    ) -> anyhow::Result<()> {
+        let all: Vec<usize> = numbers.collect();
+        for chunk in all.chunks(1_000) {
+            let jobs: Vec<NewJob> = chunk.iter().map(|n| job(*n)).collect();
+            self.engine.store().submit(None, &jobs, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Enlists a worker for claims by hand; its lease outlasts the bench.
+    async fn enlist(&self, ids: &IdSource) -> anyhow::Result<WorkerId> {
+        let lease = Duration::from_secs(3_600);
+        let worker =
+            NewWorker { id: ids.worker(), name: "bench".into(), beacon: None, lease, serves: Vec::new() };
+        anyhow::ensure!(self.engine.store().enlist(None, &worker).await?, "the worker's name is taken");
+        Ok(worker.id)
+    }
+
+    async fn claim(&self, worker: WorkerId, number: i64, limit: usize) -> anyhow::Result<Vec<Claimed>> {
+        let ask = Ask {
+            worker,
+            number: ClaimNo(number),
+            queue: "default".into(),
+            kinds: [KindVersion { kind: Queued::KIND.into(), version: 1 }].into(),
+            limit,
+            alone: false,
+            settled: Vec::new(),
+        };
+        Ok(self.engine.store().claim(None, &ask).await?.jobs)
+    }
+
+    /// Claims the first job of each key.
+    async fn hold(&self, ids: &IdSource) -> anyhow::Result<Holders> {
+        let worker = self.enlist(ids).await?;
+        let jobs = self.claim(worker, 1, KEYS).await?;
+        anyhow::ensure!(jobs.len() == KEYS, "{} of {KEYS} keys are held", jobs.len());
+        Ok(Holders { worker, jobs })
+    }
+
+    /// Starts an engine and waits until it has committed so many.
+    async fn drain(&self, n: usize) -> anyhow::Result<(Engine, f64)> {
+        let started = Instant::now();
+        let engine = self.engine.clone().task::<Queued>().start().await?;
+        self.committed(&engine, n, started).await?;
+        Ok((engine, started.elapsed().as_secs_f64()))
+    }
+
+    async fn committed(&self, engine: &Engine, n: usize, since: Instant) -> anyhow::Result<()> {
+        let (mut said, mut seen) = (Instant::now(), 0);
+        while seen < n as u64 {
+            anyhow::ensure!(since.elapsed() < PATIENCE, "{seen} of {n} jobs were drained in {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            seen = engine.counts().committed;
+            if said.elapsed() > Duration::from_secs(2) {
+                said = Instant::now();
+                out::note(&format!("  {} of {} jobs", out::thousands(seen), out::thousands(n as u64)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drains the free jobs; answers how many seconds that took.
+    async fn drain_free(&self) -> anyhow::Result<f64> {
+        let (engine, seconds) = self.drain(self.free).await?;
+        engine.stop().await;
+        let account = account(noted().context("tasks have run")?, 0..self.free);
+        let Account { lost, duplicated } = account;
+        anyhow::ensure!(lost + duplicated == 0, "of the free jobs {lost} are lost, {duplicated} ran twice");
+        Ok(seconds)
+    }
+
+    /// Drains the free jobs that are left, ends the holders and drains what they blocked; answers how many seconds the
+    /// latter took.
+    async fn drain_all(&self, place: &Place) -> anyhow::Result<f64> {
+        let left = self.free - if place.counts_pages() { self.counted() } else { 0 };
+        let (engine, _) = self.drain(left).await?;
+        place.settle()?;
+        let holders = self.holders.as_ref().context("somebody holds the keys")?;
+        let now = Time::from_system(std::time::SystemTime::now());
+        let change = |job: &Claimed| Change {
+            job: job.id,
+            epoch: job.epoch,
+            rev: job.rev,
+            worker: holders.worker,
+            started_at: now,
+            deadline_at: job.deadline_at,
+            tied: true,
+            outcome: Outcome::Done(Payload::json(b"0".to_vec())),
+        };
+        let changes: Vec<Change> = holders.jobs.iter().map(change).collect();
+        let started = Instant::now();
+        self.engine.store().commit(None, &changes).await?;
+        engine.look();
+        self.committed(&engine, left + self.blocked, started).await?;
+        let seconds = started.elapsed().as_secs_f64();
+        engine.stop().await;
+        Ok(seconds)
+    }
+
+    /// How many jobs [`Stand::count_pages`] takes.
+    fn counted(&self) -> usize {
+        BATCH * CLAIMS.min(self.free / BATCH / 2)
+    }
+
+    /// The pages that a claim of [`BATCH`] jobs touches, by the server's count; the jobs stay claimed.
+    async fn count_pages(&self, place: &Place) -> anyhow::Result<Option<f64>> {
+        if !place.counts_pages() {
+            return Ok(None);
+        }
+        let worker = self.enlist(&IdSource::new()).await?;
+        place.sql("create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")?;
+        let claims = self.counted() / BATCH;
+        for number in 1..=claims {
+            let jobs = self.claim(worker, number as i64, BATCH).await?;
+            anyhow::ensure!(jobs.len() == BATCH, "a claim of {BATCH} brought {} jobs", jobs.len());
+        }
+        let sql = "select sum(shared_blks_hit + shared_blks_read)::float8 / sum(calls) from pg_stat_statements \
+                   where query like '%into claims%' and query like '%for update skip locked%'";
+        let Some(text) = place.sql(sql)? else { return Ok(None) };
+        Ok(Some(text.trim().parse().context("the server's count of pages")?))
+    }
+
+    /// Removes the store, so that the next one has the machine to itself.
+    async fn raze(self, place: &Place) -> anyhow::Result<()> {
+        let Stand { engine, url, .. } = self;
+        drop(engine);
+        place.forget(&url)
+    }
+}
+
+fn queued(ids: &IdSource, n: usize, key: Option<usize>) -> NewJob {
+    let key_text = key.map_or("null".into(), |key| key.to_string());
+    let input = Payload::json(format!("{{\"n\":{n},\"key\":{key_text}}}").into_bytes());
+    let mut job = NewJob::new(ids.job(), Queued::KIND, "default", input);
+    job.settings.serial = key.map(|key| Box::new(Serial::new(format!("hot{key}"))));
+    job
+}

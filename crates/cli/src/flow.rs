@@ -1,0 +1,34 @@
+//! What keeps jobs back: serial keys and rate limits, as flags that `submit` and `schedules set` share.
+
+use windlass::{Charge, Serial};
+
+#[derive(clap::Args)]
+pub(crate) struct Flow {
+    /// Run it after all earlier jobs with this serial key have ended
+    #[arg(long, value_name = "KEY")]
+    serial: Option<String>,
+    /// How many jobs of the serial key run at once, from now on [default: as it is; 1 for a new key]
+    #[arg(long, value_name = "N", requires = "serial")]
+    slots: Option<u32>,
+    /// Keep its turn while it waits for another attempt; otherwise the next of its serial key goes on
+    #[arg(long, requires = "serial")]
+    hold: bool,
+    /// Start it no faster than this rate limit allows; see `limits set`
+    #[arg(long, value_name = "LIMIT")]
+    rate: Option<String>,
+    /// How many tokens of the rate limit it costs [default: 1]
+    #[arg(long, value_name = "N", requires = "rate")]
+    weight: Option<u32>,
+}
+
+impl Flow {
+    pub(crate) fn serial(&self) -> Option<Serial> {
+        let key = self.serial.clone()?;
+        Some(Serial { key, slots: self.slots, hold: self.hold })
+    }
+
+    pub(crate) fn charge(&self) -> Option<Charge> {
+        let limit = self.rate.clone()?;
+        Some(Charge { limit, weight: self.weight.unwrap_or(1) })
+    }
+}

@@ -1,0 +1,329 @@
+//! Every cause, from what the store would say.
+
+use windlass_model::{Epoch, Failure, KindVersion, Payload, Rev, Settings, WorkerId};
+use windlass_store::{Serves, Summary, Told};
+
+use super::*;
+
+const NOW: Time = Time(1_800_000_000_000_000);
+
+fn later(seconds: u64) -> Time {
+    NOW.plus(Duration::from_secs(seconds))
+}
+
+fn id(number: u64) -> JobId {
+    JobId::from_parts(number, 0, 0)
+}
+
+fn job(state: State) -> Job {
+    let summary = Summary {
+        id: id(1),
+        kind: "resize".into(),
+        version: 2,
+        queue: "images".into(),
+        key: None,
+        state,
+        reason: None,
+        priority: 0,
+        attempts: 0,
+        submitted_at: NOW,
+        due_at: NOW,
+        finished_at: state.is_final().then_some(NOW),
+    };
+    Job {
+        summary,
+        epoch: Epoch(0),
+        rev: Rev(0),
+        deaths: 0,
+        crashes: 0,
+        worker: (state == State::Running).then_some(WorkerId(7)),
+        started_at: (state == State::Running).then_some(NOW.minus(Duration::from_secs(90))),
+        deadline_at: None,
+        parent: None,
+        tags: Vec::new(),
+        options: None,
+        settings: Settings::default(),
+        spent: Vec::new(),
+        input: Payload::default(),
+        output: None,
+        failure: None,
+    }
+}
+
+fn worker(queue: &str, kind: &str, version: i32) -> WorkerView {
+    let kinds = vec![KindVersion { kind: kind.into(), version }];
+    WorkerView {
+        id: WorkerId(7),
+        name: "smith".into(),
+        beacon: None,
+        alive: true,
+        lease_until: later(10),
+        claims: 0,
+        serves: vec![Serves { queue: queue.into(), slots: 4, kinds }],
+    }
+}
+
+fn serving() -> Vec<WorkerView> {
+    vec![worker("images", "resize", 2)]
+}
+
+fn pause(note: Option<&str>) -> Option<Pause> {
+    Some(Pause { at: NOW, author: "ada".into(), note: note.map(Into::into) })
+}
+
+/// What is said, and that it reads like what people say.
+fn why(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
+    let why = explain(job, holds, workers, NOW);
+    for text in [&why.because, &why.hint].into_iter().chain(&why.also) {
+        assert!(text.ends_with('.') && !text.ends_with("..") && !text.contains("  "), "{text:?}");
+        assert!(text.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()), "{text:?}");
+    }
+    assert_eq!((why.job, why.state), (job.summary.id, Some(job.summary.state)));
+    why
+}
+
+fn ready(holds: Holds, workers: &[WorkerView]) -> Why {
+    why(&job(State::Ready), &holds, workers)
+}
+
+#[test]
+fn what_is_done_is_done() {
+    let said = why(&job(State::Done), &Holds::default(), &[]);
+    assert_eq!((said.cause, said.because.as_str()), ("done", "It was done at 2027-01-15T08:00:00.000000Z."));
+}
+
+#[test]
+fn a_cancelled_job_says_by_whom() {
+    let mut job = job(State::Cancelled);
+    job.failure = Some(windlass_store::By::new("ada").note("not needed").failure());
+    let said = why(&job, &Holds::default(), &[]);
+    assert_eq!(said.cause, "cancelled");
+    assert_eq!(said.because, "It was cancelled at 2027-01-15T08:00:00.000000Z by ada: not needed.");
+    assert!(said.hint.contains(&format!("`windlass retry {}`", id(1))));
+    job.failure = Some(Failure::cancel("nothing to do."));
+    assert!(why(&job, &Holds::default(), &[]).because.ends_with("Z: nothing to do."));
+    job.failure = None;
+    assert_eq!(why(&job, &Holds::default(), &[]).because, "It was cancelled at 2027-01-15T08:00:00.000000Z.");
+}
+
+#[test]
+fn every_reason_to_fail_has_its_word_and_the_way_back() {
+    for reason in Reason::ALL {
+        let mut job = job(State::Failed);
+        (job.summary.reason, job.summary.attempts, job.crashes) = (Some(reason), 3, 1);
+        job.failure = Some(Failure::retry("no route to host.").class("net"));
+        let said = why(&job, &Holds::default(), &[]);
+        assert_eq!(said.cause, reason.to_string());
+        assert!(said.because.starts_with("It failed at 2027-01-15T08:00:00.000000Z because "), "{said:?}");
+        assert!(said.because.ends_with(". The last error: net: no route to host."), "{said:?}");
+        assert!(said.hint.ends_with(&format!(", then `windlass retry {}`.", id(1))), "{said:?}");
+        let part = match reason {
+            Reason::Exhausted => "its 3 attempts are used up.",
+            Reason::Stopped => "trying again cannot help",
+            Reason::Timeout => "its 3 attempts are used up and the last ran too long",
+            Reason::Poison => "1 worker died while it ran alone",
+            Reason::Undecodable => "its input does not decode",
+            Reason::Expired => "its deadline passed",
+            Reason::Refused => "the store refused",
+        };
+        assert!(said.because.contains(part), "{said:?}");
+    }
+}
+
+#[test]
+fn what_arrives_waits_for_a_worker_to_look() {
+    let said = arriving(id(1));
+    assert_eq!((said.cause, said.state), ("arriving", None));
+    assert!(said.because.contains("in a transaction") && said.hint.contains("`windlass worker`"));
+}
+
+#[test]
+fn a_running_job_says_where_and_how_long() {
+    let said = why(&job(State::Running), &Holds::default(), &serving());
+    assert_eq!(
+        (said.cause, said.because.as_str()),
+        ("running", "It has been running on worker smith for 90 s.")
+    );
+    assert!(said.hint.contains("`windlass cancel") && said.also.is_empty());
+    let holds = Holds { paused: pause(None), ..Holds::default() };
+    let said = why(&job(State::Running), &holds, &serving());
+    assert_eq!(said.cause, "running");
+    assert!(said.also[0].ends_with("That holds if it is to be tried again."), "{said:?}");
+}
+
+#[test]
+fn a_running_job_that_was_told_says_when_it_is_over() {
+    let told = |seconds| Told { deadline_at: later(seconds), author: "ada".into(), note: Some("old".into()) };
+    let holds = Holds { told: Some(told(8)), ..Holds::default() };
+    let said = why(&job(State::Running), &holds, &serving());
+    assert_eq!(said.cause, "told");
+    assert_eq!(
+        said.because,
+        "It runs on worker smith and was told to end by ada (old); it is over in 8 s at the latest."
+    );
+    let holds = Holds { told: Some(told(0)), ..Holds::default() };
+    let said = why(&job(State::Running), &holds, &serving());
+    assert!(said.because.ends_with("it is over at the next look of a worker."), "{said:?}");
+    assert_eq!(ready(holds, &serving()).cause, "told");
+}
+
+#[test]
+fn a_worker_that_stopped_renewing_is_lost() {
+    let mut lapsed = worker("images", "resize", 2);
+    lapsed.lease_until = NOW.minus(Duration::from_secs(1));
+    let mut dead = worker("images", "resize", 2);
+    dead.alive = false;
+    for workers in [vec![lapsed], vec![dead]] {
+        let said = why(&job(State::Running), &Holds::default(), &workers);
+        assert_eq!(said.cause, "worker_lost");
+        assert!(said.because.contains("claimed by worker smith") && said.also.is_empty(), "{said:?}");
+    }
+    let said = why(&job(State::Running), &Holds::default(), &[]);
+    assert!(said.because.contains("claimed by a worker that is gone"), "{said:?}");
+}
+
+#[test]
+fn a_pause_says_by_whom_and_why_and_comes_before_the_rest() {
+    let holds =
+        Holds { paused: pause(Some("db down")), queue_paused: pause(None), ahead: 3, ..Holds::default() };
+    let said = ready(holds, &[]);
+    assert_eq!(said.cause, "paused");
+    assert_eq!(said.because, "It was paused by ada at 2027-01-15T08:00:00.000000Z (db down).");
+    assert_eq!(said.hint, format!("To let it go on: `windlass resume {}`.", id(1)));
+    assert_eq!(
+        said.also,
+        [
+            "Its queue \"images\" was paused by ada at 2027-01-15T08:00:00.000000Z.",
+            "No worker is running on this store."
+        ]
+    );
+}
+
+#[test]
+fn a_paused_queue_is_named() {
+    let said = ready(Holds { queue_paused: pause(None), ..Holds::default() }, &serving());
+    assert_eq!(said.cause, "queue_paused");
+    assert_eq!(said.hint, "To let it go on: `windlass queues resume images`.");
+}
+
+#[test]
+fn what_is_due_later_says_when() {
+    let mut job = job(State::Scheduled);
+    job.summary.due_at = later(600);
+    let said = why(&job, &Holds::default(), &[]);
+    assert_eq!(said.cause, "scheduled");
+    assert_eq!(said.because, "It is due at 2027-01-15T08:10:00.000000Z, in 10 min.");
+    let holds = Holds { paused: pause(None), queue_paused: pause(None), ..Holds::default() };
+    let said = why(&job, &holds, &[]);
+    assert_eq!((said.cause, said.also.len()), ("paused", 2));
+    job.summary.due_at = NOW;
+    assert_eq!(why(&job, &Holds::default(), &[]).cause, "no_worker", "nobody is there to move it");
+    assert_eq!(why(&job, &Holds::default(), &serving()).cause, "scheduled");
+}
+
+#[test]
+fn a_retry_says_what_failed() {
+    let mut job = job(State::Scheduled);
+    (job.summary.attempts, job.summary.due_at) = (2, later(30));
+    job.failure = Some(Failure::retry("refused").class("net"));
+    let said = why(&job, &Holds::default(), &serving());
+    assert_eq!(said.cause, "backing_off");
+    assert_eq!(
+        said.because,
+        "Attempt 2 failed (net: refused); the next is due at 2027-01-15T08:00:30.000000Z, in 30 s."
+    );
+}
+
+#[test]
+fn who_could_run_it_is_told_apart() {
+    let cause = |workers: &[WorkerView]| ready(Holds::default(), workers).cause;
+    assert_eq!(cause(&[]), "no_worker");
+    let mut lapsed = worker("images", "resize", 2);
+    lapsed.lease_until = NOW;
+    assert_eq!(cause(&[lapsed]), "no_worker");
+    assert_eq!(cause(&[worker("mail", "resize", 2)]), "queue_unserved");
+    assert_eq!(cause(&[worker("images", "crop", 2), worker("mail", "resize", 2)]), "kind_unserved");
+    assert_eq!(cause(&[worker("images", "resize", 3)]), "version_unserved");
+    assert_eq!(cause(&[worker("images", "resize", 3), worker("images", "resize", 2)]), "next");
+    let said = ready(Holds::default(), &[worker("mail", "resize", 2)]);
+    assert!(said.hint.contains("`windlass worker --queue images`"), "{said:?}");
+    let said = ready(Holds::default(), &[worker("images", "resize", 3)]);
+    assert_eq!(
+        said.because,
+        "No worker that serves queue \"images\" knows version 2 of the kind \"resize\"."
+    );
+}
+
+#[test]
+fn a_serial_key_says_who_has_the_turn() {
+    let serial = |slots, holders: &[u64], ahead| Holds {
+        serial: Some(SerialHold {
+            key: "user 9".into(),
+            slots,
+            held: false,
+            holders: holders.iter().copied().map(id).collect(),
+            ahead,
+        }),
+        ..Holds::default()
+    };
+    let said = ready(serial(1, &[5], 0), &serving());
+    assert_eq!(said.cause, "serial");
+    assert_eq!(
+        said.because,
+        format!(
+            "Jobs with its serial key \"user 9\" run one at a time: job {} has the turn, and it is next.",
+            id(5)
+        )
+    );
+    assert!(said.hint.contains(&format!("`windlass why {}`", id(5))));
+    let said = ready(serial(2, &[5, 6], 3), &serving());
+    assert!(said.because.ends_with("and 1 more have a turn, and 3 jobs are before it in line."), "{said:?}");
+    assert!(ready(serial(1, &[], 1), &serving()).because.contains("nobody has the turn"));
+    let mut held = serial(1, &[1], 0);
+    held.serial.as_mut().expect("set").held = true;
+    assert_eq!(ready(held, &serving()).cause, "next");
+}
+
+#[test]
+fn a_rate_limit_says_when_there_is_enough() {
+    let rate = |weight, seconds, lifted: bool| Holds {
+        rate: Some(RateHold {
+            limit: (!lifted).then(|| Limit::per("api", 5, Duration::from_secs(60))),
+            name: "api".into(),
+            weight,
+            enough_at: later(seconds),
+        }),
+        ..Holds::default()
+    };
+    let said = ready(rate(1, 12, false), &serving());
+    assert_eq!(said.cause, "rate");
+    assert_eq!(
+        said.because,
+        "Its rate limit \"api\" (5 per 60 s, burst 5) has no token left for it until \
+         2027-01-15T08:00:12.000000Z, in 12 s."
+    );
+    assert!(said.hint.contains("`windlass limits set api 10 …`"));
+    assert!(ready(rate(3, 12, false), &serving()).because.contains("too few tokens for its weight of 3"));
+    assert_eq!(ready(rate(1, 0, false), &serving()).cause, "next");
+    assert_eq!(ready(rate(1, 12, true), &serving()).cause, "next", "a lifted limit holds nobody");
+}
+
+#[test]
+fn without_any_hold_it_is_a_matter_of_place() {
+    let said = ready(Holds::default(), &serving());
+    assert_eq!(said.cause, "next");
+    assert!(said.because.starts_with("It is the next of its kind in queue \"images\""), "{said:?}");
+    let behind = |ahead| ready(Holds { ahead, ..Holds::default() }, &serving());
+    assert_eq!(
+        (behind(4).cause, behind(4).because.as_str()),
+        ("behind", "4 jobs of its kind are before it in queue \"images\".")
+    );
+    assert!(behind(4).hint.contains("`windlass priority -10"));
+    assert!(behind(1).because.starts_with("1 job of its kind is"));
+    assert!(behind(1_000).because.starts_with("1,000 jobs of its kind or more"));
+    let mut job = job(State::Ready);
+    job.deaths = 2;
+    let said = why(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
+    assert_eq!(said.cause, "suspect");
+    assert!(said.because.starts_with("2 workers died while it was claimed"), "{said:?}");
+}
