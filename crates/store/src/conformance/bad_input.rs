@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{NewJob, Payload, Time, When, limits};
+use windlass_model::{Charge, Conflict, NewJob, Payload, Serial, States, Time, Unique, When, limits};
 
 use super::kit::*;
 use crate::{Ask, Error};
@@ -10,7 +10,7 @@ use crate::{Ask, Error};
 type Spoil = fn(&mut NewJob);
 
 /// Every way to spoil a job, and what the error must say.
-const SPOILS: [(Spoil, &str); 27] = [
+const SPOILS: [(Spoil, &str); 37] = [
     (|j| j.kind.kind = String::new(), "the kind is empty"),
     (|j| j.kind.kind = "k".repeat(129), "129 bytes long"),
     (|j| j.kind.kind = "a b".into(), "contains ' '"),
@@ -38,7 +38,25 @@ const SPOILS: [(Spoil, &str); 27] = [
     (|j| j.options = Some("{\"a\":".into()), "not JSON"),
     (|j| j.options = Some(format!("\"{}\"", "x".repeat(limits::OPTIONS))), "bytes long"),
     (|j| j.settings.timeout = Some(Duration::ZERO), "timeout"),
+    (|j| j.settings.unique = name("", States::LIVE, None), "the unique key is empty"),
+    (|j| j.settings.unique = name("a\0", States::LIVE, None), "NUL"),
+    (|j| j.settings.unique = name("a", States::of([]), None), "has no states"),
+    (|j| j.settings.unique = name("a", States::LIVE, Some(Duration::ZERO)), "is zero"),
+    (|j| j.settings.serial = serial("", None), "the serial key is empty"),
+    (|j| j.settings.serial = serial("windlass.x", None), "reserved"),
+    (|j| j.settings.serial = serial("k", Some(0)), "are 0"),
+    (|j| j.settings.serial = serial("k", Some(10_001)), "are 10001"),
+    (|j| j.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 0 })), "is zero"),
+    (|j| j.parent = Some(j.id), "the job itself"),
 ];
+
+fn name(key: &str, scope: States, within: Option<Duration>) -> Option<Box<Unique>> {
+    Some(Box::new(Unique { key: key.into(), scope, within, conflict: Conflict::Keep }))
+}
+
+fn serial(key: &str, slots: Option<u32>) -> Option<Box<Serial>> {
+    Some(Box::new(Serial { key: key.into(), slots, hold: false }))
+}
 
 pub async fn every_limit_is_an_error_that_says_so(store: Handle) {
     let refused = async |bad: NewJob, text: &str| {
@@ -83,6 +101,9 @@ pub async fn what_is_just_legal_is_taken(store: Handle) {
     most.deadline_at = Some(Time(i64::MIN));
     most.tags = (0..limits::TAGS).map(|n| format!("{n:0>128}")).collect();
     most.options = Some(format!("\"{}\"", "x".repeat(limits::OPTIONS - 2)));
+    most.settings.unique = name(&"n".repeat(limits::KEY), States::KEPT, Some(Duration::MAX));
+    most.settings.serial = serial(&"s".repeat(limits::KEY), Some(10_000));
+    most.parent = Some(id(99));
     most.input = Payload { codec: 255, bytes: vec![0; store.limits().payload] };
     let mut least = job(2);
     (least.priority, least.input) = (-100, Payload::default());

@@ -51,6 +51,7 @@ pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Han
                 if finished.load(SeqCst) == JOBS {
                     break;
                 }
+                tokio::task::yield_now().await;
             }
             order
         }

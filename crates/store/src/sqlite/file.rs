@@ -12,7 +12,7 @@ use crate::Error;
 const CHECKPOINT_PAGES: i64 = 10_000;
 
 /// How many statements a connection keeps prepared: more than there are.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 256;
 
 /// File systems whose locks cannot be trusted, by the names /proc/mounts gives them.
 const NETWORK: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs"];

@@ -19,15 +19,25 @@ use crate::{
 pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
 pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
-    let mut answers = Vec::with_capacity(ids.len());
-    for id in ids {
-        let row = tx.one(include_str!("sql/ended.sql"), [id.as_bytes().as_slice()], |row| {
+    let look = |id: &JobId| {
+        tx.one(include_str!("sql/ended.sql"), [id.as_bytes().as_slice()], |row| {
             let output = row.get::<_, Option<Vec<u8>>>(4)?;
             let output = output.map(|bytes| row.get(3).map(|codec| Payload { codec, bytes })).transpose();
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
-        })?;
+        })
+    };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut row = look(id)?;
+        if row.is_none() {
+            if arrive::is_arriving(tx, *id)? {
+                answers.push(None);
+                continue;
+            }
+            // It may have been put in between the two reads.
+            row = look(id)?;
+        }
         answers.push(match row {
-            None if arrive::is_arriving(tx, *id)? => None,
             None => Some(Ended::Gone),
             Some((state, reason, failure, output)) => pick::final_state(state).and_then(|state| {
                 Ended::from_parts(state, pick::reason(reason), pick::failure(failure.as_deref()), output)

@@ -182,6 +182,22 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_database_refuses_is_a_failed_job_too() {
+    let (_folder, store, conn) = open();
+    conn.execute_batch(
+        "create trigger poison before insert on jobs when new.options = '\"poison\"'
+         begin select raise(abort, 'poison'); end;",
+    )
+    .expect("a trigger");
+    append(&conn, &[job(1), NewJob { options: Some("\"poison\"".into()), ..job(2) }, job(3)]);
+    assert_eq!(store.due(at(1), 9).await.expect("due").admitted, 3);
+    let kept = view(&store, id(2)).await;
+    assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Refused)));
+    assert!(kept.failure.expect("it says why").message.contains("poison"));
+    assert_eq!(count(&store, State::Ready).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
     let (_folder, store, conn) = open();
     let with_key = |n| NewJob { key: Some("k".into()), tags: vec!["red".into()], ..job(n) };

@@ -138,3 +138,27 @@ async fn a_writer_that_stays_is_waited_for_and_then_told() {
     submit(&store, &[job(2)]).await;
     assert_eq!(list(&store, all()).await, [3, 2, 1].map(id));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_mends_what_a_hand_in_the_database_left() {
+    let (_folder, path) = path();
+    let store = open(&path);
+    let conn = rusqlite::Connection::open(&path).expect("open");
+    let worker = worker(&store, 1).await;
+    submit(
+        &store,
+        &[keyed(1, "a"), keyed(2, "a"), keyed(3, "b"), keyed(4, "b"), keyed(5, "c"), keyed(6, "c")],
+    )
+    .await;
+    assert_eq!(claim(&store, at(0), &ask(worker, 1, 9)).await.len(), 3);
+    // One holder has ended, one is gone, one lost its slot.
+    conn.execute("update jobs set state = 1 where id = ?1", [id(1).as_bytes()]).expect("update");
+    conn.execute("delete from jobs where id = ?1", [id(3).as_bytes()]).expect("delete");
+    conn.execute("delete from holders where job = ?1", [id(5).as_bytes()]).expect("delete");
+    assert!(claim(&store, at(1), &ask(worker, 2, 9)).await.is_empty());
+    let before = gates(&store, &[QUEUE]).await;
+    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 3);
+    assert_ne!(gates(&store, &[QUEUE]).await, before);
+    assert_eq!(ids(&claim(&store, at(1), &ask(worker, 3, 9)).await), [2, 4, 6].map(id));
+    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+}
