@@ -29,7 +29,7 @@ const KEYS: usize = 10;
 /// How many drains of each kind are measured.
 const ROUNDS: usize = 5;
 /// How long a drain may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(420);
 /// How many jobs a claim takes whose pages are counted, and how many such claims there are.
 const BATCH: usize = 100;
 const CLAIMS: usize = 50;
