@@ -191,7 +191,7 @@ impl Stand {
             stand.submit(free + KEYS..free + KEYS + blocked, keyed).await?;
         }
         stand.submit(0..free, |n| queued(&ids, n, None)).await?;
-        place.settle()?;
+        place.settle_store(&stand.url)?;
         Ok(stand)
     }
 
@@ -276,7 +276,7 @@ impl Stand {
     async fn drain_all(&self, place: &Place) -> anyhow::Result<f64> {
         let left = self.free - if place.counts_pages() { self.counted() } else { 0 };
         let (engine, _) = self.drain(left).await?;
-        place.settle()?;
+        place.settle_store(&self.url)?;
         let holders = self.holders.as_ref().context("somebody holds the keys")?;
         let now = Time::from_system(std::time::SystemTime::now());
         let change = |job: &Claimed| Change {
