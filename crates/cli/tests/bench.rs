@@ -33,7 +33,7 @@ fn all(store: &str) {
 
 /// Blocked jobs run in order and one at a time.
 fn serial(store: &str) {
-    let serial = bench("serial", store, "2000");
+    let serial = bench("serial", store, "1000");
     assert_eq!((&serial["fifo"], &serial["at_once"]), (&true.into(), &1.into()), "{serial}");
     assert!(serial["ratio"].is_number() && serial["blocked_per_second"].is_number(), "{serial}");
     if store == "postgres" {

@@ -49,8 +49,9 @@ pub(crate) struct Args {
     #[arg(value_enum)]
     workload: Workload,
     /// sqlite (a file in a temporary folder), postgres (a private server, started for the run), or a store's URL
-    #[arg(long, default_value = "sqlite")]
-    store: String,
+    /// [default: sqlite; postgres for rate]
+    #[arg(long)]
+    store: Option<String>,
     /// How many jobs [default: what the workload likes]
     #[arg(long)]
     n: Option<usize>,
@@ -95,13 +96,15 @@ enum Workload {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let usual = if let Workload::Rate = args.workload { "postgres" } else { "sqlite" };
+    let store = args.store.as_deref().unwrap_or(usual);
     match args.workload {
-        Workload::LatencySubmitter => return latency::submitter(&args.store).await,
-        Workload::RateWorker => return rate::worker(&args.store, &args.record.unwrap_or_default()).await,
-        Workload::ScheduleWorker => return schedule::worker(&args.store).await,
+        Workload::LatencySubmitter => return latency::submitter(store).await,
+        Workload::RateWorker => return rate::worker(store, &args.record.unwrap_or_default()).await,
+        Workload::ScheduleWorker => return schedule::worker(store).await,
         _ => {}
     }
-    let place = Place::open(&args.store)?;
+    let place = Place::open(store)?;
     let n = args.n;
     let report = match args.workload {
         Workload::Floor => drain::floor(&place, n.unwrap_or(100_000)).await?,

@@ -29,7 +29,7 @@ const KEYS: usize = 10;
 /// How many drains of each kind are measured.
 const ROUNDS: usize = 5;
 /// How long a drain may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(420);
 /// How many jobs a claim takes whose pages are counted, and how many such claims there are.
 const BATCH: usize = 100;
 const CLAIMS: usize = 50;
@@ -191,7 +191,7 @@ impl Stand {
             stand.submit(free + KEYS..free + KEYS + blocked, keyed).await?;
         }
         stand.submit(0..free, |n| queued(&ids, n, None)).await?;
-        place.settle()?;
+        place.settle_store(&stand.url)?;
         Ok(stand)
     }
 
@@ -276,7 +276,7 @@ impl Stand {
     async fn drain_all(&self, place: &Place) -> anyhow::Result<f64> {
         let left = self.free - if place.counts_pages() { self.counted() } else { 0 };
         let (engine, _) = self.drain(left).await?;
-        place.settle()?;
+        place.settle_store(&self.url)?;
         let holders = self.holders.as_ref().context("somebody holds the keys")?;
         let now = Time::from_system(std::time::SystemTime::now());
         let change = |job: &Claimed| Change {

@@ -92,17 +92,24 @@ async fn charged(
     params: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, Error> {
     let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
-    conn.begin().await?;
-    let rows = async {
-        conn.query(include_str!("sql/claim_buckets.sql"), &[&buckets]).await?;
-        conn.query(sql, params).await
-    };
-    let rows = rows.await;
-    match &rows {
-        Ok(_) => conn.commit().await?,
-        Err(_) => conn.rollback().await,
-    }
-    rows
+    let lock = include_str!("sql/claim_buckets.sql");
+    // One that is still being prepared would be overtaken by the next.
+    conn.prepare(lock).await?;
+    conn.prepare(sql).await?;
+    // Sent together, in this order: the buckets are locked no longer than the server needs, which is what all processes
+    // under a limit share. After one that fails, the others do nothing, and the last one rolls back.
+    let (begun, locked, rows, committed) = futures_util::future::join4(
+        conn.begin(),
+        conn.query(lock, &[&buckets]),
+        conn.query(sql, params),
+        conn.commit(),
+    )
+    .await;
+    begun?;
+    locked?;
+    let rows = rows?;
+    committed?;
+    Ok(rows)
 }
 
 /// The first job that a bucket could not pay for.

@@ -113,7 +113,8 @@ pub(super) async fn connect(
 }
 
 impl Conn {
-    async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+    /// Prepares a statement if it is not; needed only before several are sent together.
+    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
         let known = |conn: &Conn| conn.prepared.lock().unwrap_or_else(|e| e.into_inner()).get(sql).cloned();
         if let Some(statement) = known(self) {
             return Ok(statement);
