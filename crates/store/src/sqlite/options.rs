@@ -37,7 +37,7 @@ impl Options {
         self
     }
 
-    /// How long to wait for another process's write before answering [`Error::Unavailable`].
+    /// How long to wait for another process's write before answering [`crate::Error::Unavailable`].
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self
