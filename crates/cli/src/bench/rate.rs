@@ -74,6 +74,9 @@ impl Task for Weighed {
     }
 }
 
+/// When a job was admitted by the store's clock, and what it weighs.
+type Admitted = (Time, u64);
+
 /// What one run found.
 struct Found {
     /// Jobs admitted in the measured span, and their weight.
@@ -148,7 +151,7 @@ async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Foun
     let during = |at: &Time| *at >= begin && *at < begin.plus(times.span);
     let inside: Vec<u64> = admitted.iter().filter(|(at, _)| during(at)).map(|(_, weight)| *weight).collect();
     let weight: u64 = inside.iter().sum();
-    let after: Vec<(Time, u64)> = admitted.iter().copied().filter(|(at, _)| *at >= again).collect();
+    let after: Vec<Admitted> = admitted.iter().copied().filter(|(at, _)| *at >= again).collect();
     anyhow::ensure!(!after.is_empty(), "nothing was admitted after all had stopped for a while");
     let burst = largest(&after, 0);
     // What the bucket gains while it is emptied may be taken with it; not more.
@@ -185,17 +188,17 @@ async fn submit(engine: &Engine, n: usize) -> anyhow::Result<()> {
 }
 
 /// How many windows of a second, one from every admission on, admitted more than is allowed.
-fn over(admitted: &[(Time, u64)], allowed: u64) -> usize {
+fn over(admitted: &[Admitted], allowed: u64) -> usize {
     windows(admitted, SECOND).filter(|sum| *sum > allowed).count()
 }
 
 /// The most that was admitted within so many microseconds.
-fn largest(admitted: &[(Time, u64)], micros: i64) -> u64 {
+fn largest(admitted: &[Admitted], micros: i64) -> u64 {
     windows(admitted, micros).max().unwrap_or(0)
 }
 
 /// What was admitted from each admission on, for so many microseconds and at the end of them; they are in order.
-fn windows(admitted: &[(Time, u64)], micros: i64) -> impl Iterator<Item = u64> {
+fn windows(admitted: &[Admitted], micros: i64) -> impl Iterator<Item = u64> {
     let (mut sum, mut end) = (0, 0);
     (0..admitted.len()).map(move |first| {
         while let Some((_, weight)) =
