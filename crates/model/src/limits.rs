@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{NewJob, Time, When, rank::MAX_PRIORITY, serial::MAX_SLOTS, trace};
+use crate::{NewJob, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, serial::MAX_SLOTS, trace};
 
 /// What may be submitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -188,9 +188,10 @@ fn check_flow(job: &NewJob) -> Result<(), Invalid> {
     }
     if let Some(charge) = &job.settings.rate {
         check_name("rate limit", &charge.limit)?;
-        if charge.weight == 0 {
+        if charge.weight == 0 || charge.weight > MAX_TOKENS {
             let what = format!("the weight under limit {}", shown(&charge.limit));
-            return Err(invalid(what, "is zero", "give it one from 1 to the limit's burst"));
+            let why = if charge.weight == 0 { "is zero".into() } else { format!("is {}", charge.weight) };
+            return Err(invalid(what, why, "give it one from 1 to the limit's burst"));
         }
     }
     if job.parent == Some(job.id) {

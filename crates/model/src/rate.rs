@@ -137,9 +137,13 @@ impl Level {
         Level { units: limit.units(limit.burst), at }
     }
 
-    /// The same bucket at `now`. A clock that went back adds nothing.
+    /// The same bucket at `now`. A clock that went back adds nothing; one that was far ahead is not waited for longer
+    /// than an empty bucket takes to fill.
     pub fn refilled(self, limit: &Limit, now: Time) -> Level {
         let full = limit.units(limit.burst);
+        if self.at.micros() > now.micros().saturating_add(full / i64::from(limit.rate) + 1) {
+            return Level { at: now, ..self };
+        }
         let gained =
             i128::from(now.micros().saturating_sub(self.at.micros()).max(0)) * i128::from(limit.rate);
         let units = (i128::from(self.units) + gained).min(i128::from(full)) as i64;
@@ -179,7 +183,7 @@ impl Level {
     pub fn under(self, old: &Limit, new: &Limit, now: Time) -> Level {
         let tokens = self.refilled(old, now).tokens(old);
         let full = limit_units(new, i64::from(new.burst));
-        Level { units: limit_units(new, tokens).min(full), at: now.max(self.at) }
+        Level { units: limit_units(new, tokens).min(full), at: self.refilled(old, now).at }
     }
 }
 
@@ -229,6 +233,12 @@ mod tests {
         let century = BEGIN.plus(Duration::from_secs(100 * 365 * 86_400));
         assert_eq!(empty.refilled(&limit, century), Level::full(&limit, century));
         assert_eq!(empty.refilled(&limit, BEGIN.minus(Duration::from_secs(9))), empty);
+        let hour = BEGIN.minus(Duration::from_secs(3_600));
+        assert_eq!(
+            empty.refilled(&limit, hour),
+            Level { units: 0, at: hour },
+            "an hour ahead is a clock set wrong"
+        );
     }
 
     #[test]

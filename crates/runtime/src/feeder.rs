@@ -26,7 +26,7 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
             None => tokio::select! {
                 () = feed => {}
                 () = tokio::time::sleep(HOARD), if pool.waits() => core.release(pool.surplus()).await,
-                () = until(pool.refill()) => pool.wake(),
+                () = until(pool.refill()) => pool.refilled(),
                 _ = safety.tick() => pool.wake(),
                 () = core.stopping() => return,
             },

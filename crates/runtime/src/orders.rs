@@ -93,8 +93,8 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
                     attempt.told.tell(Instant::now() + left.min(Duration::from_secs(86_400 * 365)), by);
                 }
             }
-            // It waits for a slot here, or its timer fires soon.
-            None => missing |= !left.is_zero(),
+            // It waits for a slot here, and is told when it starts; otherwise it is over, and its timer sees to the rest.
+            None => missing |= !left.is_zero() && core.pools.iter().any(|pool| pool.holds(job, epoch)),
         }
     }
     if missing {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, KindVersion, WorkerId};
+use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, WorkerId};
 
 use crate::{
     Pool,
@@ -131,6 +131,14 @@ impl QueuePool {
         (state.more, state.refill) = (more, refill);
     }
 
+    /// There is something in a bucket again: look, once there is room.
+    pub(crate) fn refilled(&self) {
+        let mut state = self.lock();
+        (state.look, state.refill) = (true, None);
+        drop(state);
+        self.feed.notify_one();
+    }
+
     /// When to look again for jobs that wait for a rate limit.
     pub(crate) fn refill(&self) -> Option<Instant> {
         self.lock().refill
@@ -216,6 +224,11 @@ impl QueuePool {
         state.buffer.drain(..).collect()
     }
 
+    /// Whether a claimed job waits for a slot here.
+    pub(crate) fn holds(&self, id: JobId, epoch: Epoch) -> bool {
+        self.lock().buffer.iter().any(|job| job.claimed.id == id && job.claimed.epoch == epoch)
+    }
+
     /// Whether jobs wait for a slot.
     pub(crate) fn waits(&self) -> bool {
         !self.lock().buffer.is_empty()
@@ -277,5 +290,24 @@ impl Rate {
             self.finished = finished;
         }
         self.per_second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refill_wakes_a_full_pool_once() {
+        let pool = QueuePool::new("default".into(), Pool::slots(1), Vec::new().into());
+        assert_eq!(pool.wanted(), Some(1), "an idle pool looks");
+        pool.set_more(false, Some(Instant::now()));
+        pool.lock().running = 1;
+        assert_eq!(pool.wanted(), None, "there is no room");
+        pool.refilled();
+        assert_eq!(pool.refill(), None, "it is not waited for again while there is no room");
+        assert_eq!(pool.wanted(), None);
+        pool.lock().running = 0;
+        assert_eq!(pool.wanted(), Some(1), "but it is not forgotten");
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use windlass_model::{ClaimNo, WorkerId};
 use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
 
-use crate::{beacon, metrics::Verb, stats::add, worker::Core};
+use crate::{beacon, metrics::Verb, stats::add, timekeeper, worker::Core};
 
 /// How often beacons and blocked attempts are looked at; neither costs a statement.
 const TICK: Duration = Duration::from_secs(1);
@@ -53,6 +53,12 @@ async fn run(core: Arc<Core>) {
         }
         reap_local(&core, &*store, &mut seen).await;
         core.give_up_blocked(&*store, &mut given_up).await;
+        if core.timekeeper.is_late() && !core.is_stopping() {
+            if let Err(error) = timekeeper::fire(&core, &*store).await {
+                tracing::debug!(%error, "late timers could not be fired");
+                core.timekeeper.look();
+            }
+        }
     }
 }
 

@@ -21,6 +21,9 @@ use crate::{
 /// the time at most.
 const RESPITE: u32 = 10;
 
+/// Further away than this is looked for when something else happens.
+const FAR: Duration = Duration::from_secs(600);
+
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
     let mut no_wait_until = Instant::now();
@@ -37,7 +40,19 @@ pub(crate) async fn run(core: Arc<Core>) {
                             tick(&core, pool, job, &mut no_wait_until).await;
                         }
                     }
-                    _ => break,
+                    Some((haul, _)) => {
+                        // They wait for a rate limit: look again when it has something for them.
+                        if let Some(at) = haul.refill_at {
+                            let core = Arc::clone(&core);
+                            let wait = at.since(haul.now).min(FAR);
+                            tokio::spawn(async move {
+                                tokio::time::sleep(wait).await;
+                                core.suspects.notify_one();
+                            });
+                        }
+                        break;
+                    }
+                    None => break,
                 }
             }
         }

@@ -6,11 +6,14 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_store::{Error, Store};
 
 use crate::{metrics::Verb, retrying::Backoff, worker::Core};
 
 /// How many timers are fired in one transaction.
 const BATCH: usize = 1_000;
+/// How late a timer may be before another thread sees to it.
+const LATE: Duration = Duration::from_millis(700);
 /// How soon timers that another process is firing are looked at again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -35,6 +38,11 @@ impl Timekeeper {
     /// Timers were set somewhere: look at the store.
     pub(crate) fn look(&self) {
         self.set(Duration::ZERO);
+    }
+
+    /// Whether a timer should have fired a while ago: the thread that was to do it is blocked.
+    pub(crate) fn is_late(&self) -> bool {
+        self.next().is_some_and(|next| next + LATE < Instant::now())
     }
 
     fn next(&self) -> Option<Instant> {
@@ -82,28 +90,33 @@ async fn sweep(core: &Core) {
     }
 }
 
+/// One pass.
 async fn tick(core: &Core, backoff: &mut Backoff) {
-    // What is set while the store is asked must not be forgotten.
-    *core.timekeeper.next.lock().unwrap_or_else(|e| e.into_inner()) = None;
-    match core.store.due(None, BATCH).await {
-        Ok(due) => {
-            backoff.reset();
-            if due.woken + due.admitted + due.fired > 0 {
-                core.pools.iter().for_each(|pool| pool.wake());
-            }
-            if due.admitted == BATCH {
-                core.timekeeper.look();
-            }
-            if let Some(at) = due.next_at {
-                // Nothing fired though something is due: another process is at it. Look again, but not at once.
-                let idle = due.woken + due.expired + due.cancelled + due.fired == 0;
-                core.timekeeper.set(at.since(due.now).max(if idle { AGAIN } else { Duration::ZERO }));
-            }
-        }
+    match fire(core, &*core.store).await {
+        Ok(()) => backoff.reset(),
         Err(error) => {
             core.metrics.failed(Verb::Due);
             backoff.wait(&error).await;
             core.timekeeper.look();
         }
     }
+}
+
+/// Fires what is due; also called from the renewer's thread when this one is blocked.
+pub(crate) async fn fire(core: &Core, store: &dyn Store) -> Result<(), Error> {
+    // What is set while the store is asked must not be forgotten.
+    *core.timekeeper.next.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    let due = store.due(None, BATCH).await?;
+    if due.woken + due.admitted + due.fired > 0 {
+        core.pools.iter().for_each(|pool| pool.wake());
+    }
+    if due.admitted == BATCH {
+        core.timekeeper.look();
+    }
+    if let Some(at) = due.next_at {
+        // Nothing fired though something is due: another process is at it. Look again, but not at once.
+        let idle = due.woken + due.expired + due.cancelled + due.admitted + due.fired == 0;
+        core.timekeeper.set(at.since(due.now).max(if idle { AGAIN } else { Duration::ZERO }));
+    }
+    Ok(())
 }

@@ -78,6 +78,12 @@ impl Lanes {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.get(&id).map(|lane| lane.queue_id)
     }
 
+    /// How many lanes are known: if there are more, another process has made one. (Their numbers say nothing: they may
+    /// be committed in another order than they are drawn.)
+    pub(crate) fn count(&self) -> i32 {
+        i32::try_from(self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.len()).unwrap_or(i32::MAX)
+    }
+
     /// Up to which number all lanes are known: a higher one was made by another process.
     pub(crate) fn newest(&self) -> i32 {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).newest

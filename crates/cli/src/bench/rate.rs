@@ -213,9 +213,6 @@ fn windows(admitted: &[Admitted], micros: i64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// When a job was admitted, and its weight.
-type Admitted = (Time, u64);
-
 /// Reads what the processes noted: each admission, and each claim, in order.
 fn read(records: &[PathBuf]) -> anyhow::Result<(Vec<Admitted>, Vec<Time>)> {
     let (mut admitted, mut claims, mut seen) = (Vec::new(), Vec::new(), HashSet::new());

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tokio_postgres::Row;
-use windlass_model::{JobId, Limits, NewJob, Reason, Submitted, Time};
+use windlass_model::{Invalid, JobId, Limits, NewJob, Reason, Submitted, Time};
 
 use super::{
     Postgres,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Error, Now,
     arrival::{Arrival, duplicate, refused},
+    intern::Lane,
     pick::{self, CANCELLED, FAILED},
 };
 
@@ -38,34 +39,76 @@ fn read(row: &Row) -> Arrival {
     }
 }
 
+/// A row that waits, and what can be made of it.
+struct Waiting {
+    seq: i64,
+    arrival: Arrival,
+    job: Result<NewJob, Invalid>,
+}
+
 /// Puts in what waits, at most `limit` jobs; answers how many rows were taken. Rows and jobs change places in one
 /// transaction. What is invalid becomes a failed job, and what is there already a cancelled one.
 pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<usize, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = store.conn().await?.query(include_str!("sql/arrive_peek.sql"), &[&limit]).await?;
+    let mut names = Names::default();
+    let mut waiting = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let arrival = read(row);
+        let job = match arrival.job(&store.shared.options.limits) {
+            Ok(job) => match Names::of(store, std::slice::from_ref(&job)).await {
+                Ok(known) => {
+                    names.extend(known);
+                    Ok(job)
+                }
+                Err(Error::Invalid(invalid)) => Err(invalid),
+                Err(error) => return Err(error),
+            },
+            Err(invalid) => Err(invalid),
+        };
+        waiting.push(Waiting { seq: row.get(0), arrival, job });
+    }
+    match put(store, now, &waiting, &names).await {
+        // Something in it cannot be written at all: one by one, so that it stands alone.
+        Err(Error::Refused(_)) => {
+            let mut admitted = 0;
+            for mut one in waiting {
+                admitted += match put(store, now, std::slice::from_ref(&one), &names).await {
+                    Err(Error::Refused(why)) => {
+                        let hint = "see the page on submitting in your own transaction".to_owned();
+                        one.job =
+                            Err(Invalid { what: "the job".into(), why: format!("is refused ({why})"), hint });
+                        put(store, now, std::slice::from_ref(&one), &names).await?
+                    }
+                    answer => answer?,
+                };
+            }
+            Ok(admitted)
+        }
+        answer => answer,
+    }
+}
+
+/// Takes rows and puts their jobs in; answers how many were taken.
+async fn put(store: &Postgres, now: Now, waiting: &[Waiting], names: &Names) -> Result<usize, Error> {
+    for one in waiting.iter().filter(|one| one.job.is_err()) {
+        let job = shown(store, &one.arrival);
+        store.intern([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
+    }
+    let seqs: Vec<i64> = waiting.iter().map(|one| one.seq).collect();
     transaction(store, now, async |conn, now| {
-        let mut rows = conn.query(include_str!("sql/arrive_take.sql"), &[&limit]).await?;
-        rows.sort_by_key(|row| row.get::<_, i64>(0));
-        let arrivals: Vec<Arrival> = rows.iter().map(read).collect();
+        let taken = conn.query(include_str!("sql/arrive_take.sql"), &[&seqs]).await?;
+        let taken: HashSet<i64> = taken.iter().map(|row| row.get(0)).collect();
         let mut jobs: Vec<NewJob> = Vec::new();
         let mut seen = HashSet::new();
-        for arrival in &arrivals {
-            let job = match arrival.job(&store.shared.options.limits) {
-                Ok(job) => job,
-                Err(invalid) => {
-                    keep(store, conn, now, arrival, &invalid).await?;
-                    continue;
-                }
-            };
-            // Names are made outside of this transaction: they hold whatever becomes of it.
-            match Names::of(store, std::slice::from_ref(&job)).await {
-                Ok(_) if seen.insert(job.id) => jobs.push(job),
+        for one in waiting.iter().filter(|one| taken.contains(&one.seq)) {
+            match &one.job {
+                Ok(job) if seen.insert(job.id) => jobs.push(job.clone()),
                 Ok(_) => {}
-                Err(Error::Invalid(invalid)) => keep(store, conn, now, arrival, &invalid).await?,
-                Err(error) => return Err(error),
+                Err(invalid) => keep(store, conn, now, &one.arrival, invalid).await?,
             }
         }
-        let names = Names::of(store, &jobs).await?;
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: &names, born: None };
+        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names, born: None };
         for (job, answer) in jobs.iter().zip(batch.put_within().await?) {
             let there = match answer {
                 Some(Submitted::Existing { id, .. } | Submitted::Rejected { id }) => id,
@@ -77,21 +120,15 @@ pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<us
                 None => return Err(Error::Unavailable("jobs with these keys are being pruned".into())),
             };
             let failure = pick::failure_text(&duplicate(there));
-            end(store, conn, now, job, CANCELLED, None, &failure).await?;
+            end(conn, now, batch.lane(job), job, (CANCELLED, None), &failure).await?;
         }
-        Ok(arrivals.len())
+        Ok(taken.len())
     })
     .await
 }
 
-/// Keeps an invalid arrival as a failed job, as far as it can be shown.
-async fn keep(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Time,
-    arrival: &Arrival,
-    invalid: &windlass_model::Invalid,
-) -> Result<(), Error> {
+/// An invalid arrival as far as it can be shown.
+fn shown(store: &Postgres, arrival: &Arrival) -> NewJob {
     let limits = &store.shared.options.limits;
     let fits = limits.check_payload("input", &arrival.input).is_ok();
     let input = windlass_model::Payload {
@@ -101,27 +138,33 @@ async fn keep(
     let short = |text: &str| text.chars().take(100).collect::<String>();
     let mut job = NewJob::new(arrival.id, &short(&arrival.kind), &short(&arrival.queue), input);
     job.kind.version = arrival.version;
-    store.intern([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
-    let failure = pick::failure_text(&refused(invalid));
-    end(store, conn, now, &job, FAILED, Some(pick::reason_number(Reason::Refused)), &failure).await
+    job
 }
 
-async fn end(
+/// Keeps an invalid arrival as a failed job.
+async fn keep(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Time,
+    arrival: &Arrival,
+    invalid: &Invalid,
+) -> Result<(), Error> {
+    let job = shown(store, arrival);
+    let lane = store.shared.lanes.get(&job.queue, &job.kind);
+    let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being made; look again".into()))?;
+    let failure = pick::failure_text(&refused(invalid));
+    let reason = Some(pick::reason_number(Reason::Refused));
+    end(conn, now, lane, &job, (FAILED, reason), &failure).await
+}
+
+async fn end(
+    conn: &Guard<'_>,
+    now: Time,
+    lane: Lane,
     job: &NewJob,
-    state: i16,
-    reason: Option<i16>,
+    (state, reason): (i16, Option<i16>),
     failure: &str,
 ) -> Result<(), Error> {
-    let lane = match store.shared.lanes.get(&job.queue, &job.kind) {
-        Some(lane) => lane,
-        None => {
-            store.intern([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
-            store.shared.lanes.get(&job.queue, &job.kind).expect("interned just now")
-        }
-    };
     let (codec, digest) = (i16::from(job.input.codec), job.digest.as_slice());
     let sql = include_str!("sql/arrive_refuse.sql");
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [

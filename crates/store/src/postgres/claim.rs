@@ -53,7 +53,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));
-    let (newest, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
+    let (there, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
     if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }
@@ -69,7 +69,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     // What stands behind the last job of a full claim was not asked for.
     let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
     let refill_at = dry.iter().filter(asked).map(Dry::worth_asking_at).min();
-    let unknown = newest.is_some_and(|newest| newest > store.shared.lanes.newest());
+    let unknown = there.is_some_and(|there| there > store.shared.lanes.count());
     if unknown {
         store.read_lanes(&conn).await?;
         if jobs.is_empty() && !repeat {

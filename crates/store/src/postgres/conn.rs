@@ -59,7 +59,12 @@ impl Pool {
     }
 
     pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
-        let place = self.places.acquire().await.expect("the pool is never closed");
+        let place = tokio::time::timeout(self.options.patience, self.places.acquire()).await;
+        let place = place
+            .map_err(|_| {
+                Error::Unavailable(format!("no connection was free within {:?}", self.options.patience))
+            })?
+            .expect("the pool is never closed");
         let idle = || self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let conn = loop {
             match idle() {

@@ -9,12 +9,31 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{JobId, Limit, State, Time, rank::rank, rate::Level};
 
-use super::{Postgres, conn::Guard, micros, prune, schedule, scope, serial};
+use super::{Postgres, conn::Guard, micros, prune, schedule, scope, serial, submit::Names};
 use crate::{
     Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Rule,
     control::{check_by, said},
     pick::{self, ASIDE, WANTED},
 };
+
+/// How often a transaction that was chosen to give way in a deadlock is tried.
+const DEADLOCKS: u64 = 5;
+
+/// Calls again what was chosen to give way because two met in opposite order.
+macro_rules! giving_way {
+    ($call:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $call.await {
+                Err(Error::Unavailable(why)) if why.ends_with("(40P01)") && tries < DEADLOCKS => {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20) * tries)).await;
+                    tries += 1;
+                }
+                answer => break answer,
+            }
+        }
+    }};
+}
 
 /// A job that is locked to be acted on.
 struct Held {
@@ -131,6 +150,27 @@ pub(super) async fn cancel(
     }
     store.shared.floors.lowered(i64::MIN);
     Ok(dids)
+}
+
+/// Cancels one job unless it runs; answers whether it does not. One that has ended meanwhile is left as it is.
+pub(super) async fn cancel_waiting(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    id: JobId,
+    by: &By,
+) -> Result<bool, Error> {
+    let held = hold(conn, &[id.0], |_| true).await?;
+    let state = held.get(&id.0).map(Held::state);
+    store.shared.floors.lowered(i64::MIN);
+    match state {
+        Some(State::Running) => Ok(false),
+        Some(state) if !state.is_final() => {
+            finish(conn, now, &[id.0], &[by]).await?;
+            Ok(true)
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Ends live jobs as cancelled that are locked and in no ready set; their slots are handed over.
@@ -272,7 +312,7 @@ async fn act(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> R
         let (wave, later): (Vec<usize>, Vec<usize>) =
             rest.into_iter().partition(|place| seen.insert(jobs[*place]));
         let ids: Vec<JobId> = wave.iter().map(|place| jobs[*place]).collect();
-        for (place, did) in wave.into_iter().zip(once(store, now, &ids, act, by).await?) {
+        for (place, did) in wave.into_iter().zip(giving_way!(once(store, now, &ids, act, by))?) {
             dids[place] = Some(did);
         }
         rest = later;
@@ -355,13 +395,20 @@ pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
     (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
 }
 
-async fn change(store: &Postgres, conn: &Guard<'_>, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
+async fn change(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    rule: &Rule,
+    by: &By,
+    names: &Names,
+) -> Result<Did, Error> {
     match rule {
-        Rule::Schedule(what) => schedule::put(store, conn, now, what).await,
+        Rule::Schedule(what) => schedule::put(conn, now, what).await,
         Rule::DropSchedule(name) => schedule::drop(conn, name).await,
         Rule::PauseSchedule(name) => schedule::pause(conn, now, name, Some(by)).await,
         Rule::ResumeSchedule(name) => schedule::pause(conn, now, name, None).await,
-        Rule::Trigger(name) => schedule::trigger(store, conn, now, name).await,
+        Rule::Trigger(name) => schedule::trigger(store, conn, now, name, names).await,
         Rule::PauseQueue(queue) => {
             conn.execute(include_str!("sql/intern_queue.sql"), &[&vec![queue]]).await?;
             let at = Some(now.micros());
@@ -421,8 +468,13 @@ async fn change(store: &Postgres, conn: &Guard<'_>, now: Time, rule: &Rule, by: 
 async fn rule(store: &Postgres, now: Now, rule: &Rule, by: &By) -> Result<Did, Error> {
     check_by(by)?;
     pick::check_rule(rule, &store.shared.options.limits)?;
+    let names = match rule {
+        Rule::Schedule(what) => Names::of(store, &[what.job(Time(0))]).await?,
+        Rule::Trigger(name) => schedule::names_of(store, name).await?,
+        _ => Names::default(),
+    };
     transaction(store, now, async |conn, now| {
-        let did = change(store, conn, now, rule, by).await?;
+        let did = change(store, conn, now, rule, by, &names).await?;
         if matches!(did, Did::Done | Did::Made(_)) {
             let (action, subject) = pick::rule_action(rule);
             log(conn, now, &action, &[subject], by).await?;
@@ -438,7 +490,7 @@ impl Control for Postgres {
     }
 
     fn rule<'a>(&'a self, now: Now, what: &'a Rule, by: &'a By) -> Fut<'a, Did> {
-        Box::pin(rule(self, now, what, by))
+        Box::pin(async move { giving_way!(rule(self, now, what, by)) })
     }
 
     fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
@@ -450,6 +502,6 @@ impl Control for Postgres {
     }
 
     fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(prune::prune(self, now, what))
+        Box::pin(async move { giving_way!(prune::prune(self, now, what)) })
     }
 }

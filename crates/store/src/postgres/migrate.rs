@@ -85,7 +85,9 @@ pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaS
     for migration in MIGRATIONS.iter().rev().filter(|m| m.version <= before.version && m.version > target) {
         if migration.version > 1 {
             let version = migration.version - 1;
-            tx.execute("update meta set version = $1", &[&version]).await.map_err(sorted)?;
+            tx.execute("update meta set version = $1, oldest = least(oldest, $1)", &[&version])
+                .await
+                .map_err(sorted)?;
         }
         tx.batch_execute(migration.down).await.map_err(sorted)?;
         tracing::info!(version = migration.version, name = migration.name, "migrated the schema down");

@@ -203,14 +203,11 @@ impl Postgres {
     }
 
     async fn read_lanes(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        let mut newest = 0;
         for row in conn.query(include_str!("sql/intern_read.sql"), &[]).await? {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
-            newest = newest.max(id);
             self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind });
         }
-        self.shared.lanes.known_to(newest);
         for row in conn.query(include_str!("sql/intern_queues.sql"), &[]).await? {
             self.shared.lanes.add_queue(row.get(1), row.get(0));
         }

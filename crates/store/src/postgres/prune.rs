@@ -48,7 +48,8 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         let kept = old.iter().filter(needed).count();
         let gone: Vec<Uuid> = old.iter().filter(|row| !needed(row)).map(|row| row.get(0)).collect();
         let sql = include_str!("sql/prune.sql");
-        let rows = conn.query(sql, &[&gone, &state, &names.0, &names.1, &names.2]).await?;
+        let rows =
+            conn.query(sql, &[&gone, &state, &names.0, &names.1, &names.2, &prune.before.micros()]).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
         if prune.state == State::Done {
             conn.execute(include_str!("sql/prune_firings.sql"), &[&prune.before.micros()]).await?;

@@ -13,6 +13,7 @@ use super::{
     Postgres,
     conn::Guard,
     control::{self, transaction},
+    micros,
     submit::{Batch, Names},
 };
 use crate::{By, Did, Error, Now, control::said, pick};
@@ -40,14 +41,17 @@ fn kept(row: &Row) -> Result<Kept, Error> {
 
 /// Fires schedules that are due; answers how many jobs were submitted.
 pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
+    let names = names(store, now).await?;
     transaction(store, now, async |conn, now| {
         let rows = conn.query(include_str!("sql/schedule_due.sql"), &[&now.micros(), &BATCH]).await?;
-        let due = rows.iter().map(kept).collect::<Result<Vec<Kept>, _>>()?;
+        // One that became due, or was changed, since the names were looked up has its turn at the next look.
+        let due = rows.iter().filter_map(|row| kept(row).ok());
+        let due: Vec<Kept> = due.filter(|kept| names.know(store, &kept.schedule.job(now))).collect();
         let busy = busy(conn, &due).await?;
-        let mut firing = Firing::default();
+        let mut firing = Firing::new(&names);
         for kept in &due {
             let is_busy = kept.last_job.is_some_and(|id| busy.contains(&id));
-            let next_at = kept.next_at.expect("is due");
+            let next_at = kept.next_at.unwrap_or(now);
             let tick = pick::tick(&kept.schedule, next_at, now, is_busy);
             let last = firing.add(store, conn, now, kept, &tick.fire, is_busy).await?;
             firing.next.push((kept.id, tick.next_at, last));
@@ -58,6 +62,34 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
         firing.write(store, conn, now).await
     })
     .await
+}
+
+/// The names of the jobs of all schedules that are due. One that cannot be read is paused, and says so: it must not hold
+/// up the others.
+async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
+    let conn = store.conn().await?;
+    let mut jobs = Vec::new();
+    for row in conn.query(include_str!("sql/schedule_peek.sql"), &[&micros(now), &BATCH]).await? {
+        match kept(&row) {
+            Ok(kept) => jobs.push(kept.schedule.job(Time(0))),
+            Err(error) => {
+                let (id, why) = (row.get::<_, i32>(0), error.to_string());
+                tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
+                conn.execute(include_str!("sql/schedule_shut.sql"), &[&id, &micros(now), &why]).await?;
+            }
+        }
+    }
+    std::mem::drop(conn);
+    Names::unchecked(store, &jobs).await
+}
+
+/// The names of the jobs of one schedule, if it is there.
+pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, Error> {
+    let all = store.read_schedules().await?;
+    match all.into_iter().find(|view| view.schedule.name == name) {
+        Some(view) => Names::unchecked(store, &[view.schedule.job(Time(0))]).await,
+        None => Ok(Names::default()),
+    }
 }
 
 async fn busy(conn: &Guard<'_>, due: &[Kept]) -> Result<HashSet<Uuid>, Error> {
@@ -71,8 +103,8 @@ async fn busy(conn: &Guard<'_>, due: &[Kept]) -> Result<HashSet<Uuid>, Error> {
 }
 
 /// Jobs to be submitted by schedules, and how those move on.
-#[derive(Default)]
-struct Firing {
+struct Firing<'a> {
+    names: &'a Names,
     jobs: Vec<NewJob>,
     fired: Vec<(i32, Time)>,
     next: Vec<(i32, Option<Time>, Option<Uuid>)>,
@@ -80,7 +112,11 @@ struct Firing {
     made: usize,
 }
 
-impl Firing {
+impl<'a> Firing<'a> {
+    fn new(names: &'a Names) -> Firing<'a> {
+        Firing { names, jobs: Vec::new(), fired: Vec::new(), next: Vec::new(), made: 0 }
+    }
+
     /// Adds the ticks of one schedule; answers its last job.
     async fn add(
         &mut self,
@@ -113,8 +149,7 @@ impl Firing {
         if jobs.is_empty() {
             return Ok(());
         }
-        let names = Names::unchecked(store, &jobs).await?;
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: &names, born: None };
+        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: self.names, born: None };
         batch.put_within().await?;
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
         let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
@@ -151,13 +186,7 @@ async fn lock(conn: &Guard<'_>, name: &str) -> Result<Option<(Kept, Option<Strin
 }
 
 /// Makes or changes a schedule.
-pub(super) async fn put(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Time,
-    schedule: &Schedule,
-) -> Result<Did, Error> {
-    Names::of(store, &[schedule.job(now)]).await?;
+pub(super) async fn put(conn: &Guard<'_>, now: Time, schedule: &Schedule) -> Result<Did, Error> {
     gate(conn).await?;
     let mut next_at = schedule.calendar.next_after(now);
     if let Some((kept, _)) = lock(conn, &schedule.name).await? {
@@ -186,7 +215,7 @@ pub(super) async fn pause(conn: &Guard<'_>, now: Time, name: &str, by: Option<&B
     let at = by.map(|_| now.micros());
     let (author, note) = (by.map(|by| &by.author), by.and_then(|by| by.note.as_ref()));
     let next = match by {
-        Some(_) => None,
+        Some(_) => kept.next_at.map(Time::micros),
         None => kept.schedule.calendar.next_after(now).map(Time::micros),
     };
     conn.execute(include_str!("sql/schedule_pause.sql"), &[&kept.id, &at, &author, &note, &next]).await?;
@@ -206,7 +235,13 @@ pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<Did, Error> {
 }
 
 /// Submits the job of a schedule now.
-pub(super) async fn trigger(store: &Postgres, conn: &Guard<'_>, now: Time, name: &str) -> Result<Did, Error> {
+pub(super) async fn trigger(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Time,
+    name: &str,
+    names: &Names,
+) -> Result<Did, Error> {
     let Some((kept, _)) = lock(conn, name).await? else { return Ok(Did::Unknown) };
     let due = [kept];
     let is_busy = !busy(conn, &due).await?.is_empty();
@@ -214,7 +249,10 @@ pub(super) async fn trigger(store: &Postgres, conn: &Guard<'_>, now: Time, name:
     if let (true, Overlap::Skip, Some(job)) = (is_busy, kept.schedule.overlap, kept.last_job) {
         return Ok(said::still_runs(JobId(job)));
     }
-    let mut firing = Firing::default();
+    if !names.know(store, &kept.schedule.job(now)) {
+        return Err(Error::Unavailable("the schedule was changed meanwhile; trigger it again".into()));
+    }
+    let mut firing = Firing::new(names);
     let last = firing.add(store, conn, now, &kept, &[now], is_busy).await?;
     firing.next.push((kept.id, kept.next_at, last));
     firing.write(store, conn, now).await?;

@@ -8,7 +8,6 @@ use crate::{Error, control::said, pick};
 /// The job that has a unique name, and where it stands.
 struct Namesake {
     id: JobId,
-    state: State,
     digest: Vec<u8>,
 }
 
@@ -35,10 +34,14 @@ pub(super) async fn take(
     match unique.conflict {
         Conflict::Keep => return Ok(Took::Not(Submitted::Existing { id, same_input })),
         Conflict::Reject => return Ok(Took::Not(Submitted::Rejected { id })),
-        Conflict::Replace if namesake.state == State::Running => {
-            return Ok(Took::Not(Submitted::Rejected { id }));
+        // It may have been claimed since it was looked at: what decides is what it is once it is locked.
+        Conflict::Replace => {
+            let by = said::replaced(job.id);
+            if !control::cancel_waiting(store, conn, now, id, &by).await? {
+                return Ok(Took::Not(Submitted::Rejected { id }));
+            }
         }
-        Conflict::Replace | Conflict::CancelAndReplace => {
+        Conflict::CancelAndReplace => {
             control::cancel(store, conn, now, &[id], pick::GRACE, &said::replaced(job.id)).await?;
         }
     }
@@ -82,7 +85,7 @@ async fn ask(
             };
             let theirs = pick::settings(row.get(5)).unique;
             if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
-                return Ok(Some(Namesake { id: JobId(row.get(0)), state, digest: row.get(6) }));
+                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6) }));
             }
         }
     }

@@ -63,33 +63,44 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
         return Ok(HashMap::new());
     }
     let keys: Vec<&str> = slots.keys().copied().collect();
-    let counts: Vec<Option<i32>> = keys.iter().map(|key| slots[key]).collect();
-    let named: Vec<&str> = keys.iter().copied().filter(|key| slots[key].is_some()).collect();
     let conn = store.conn().await?;
     let read = async || {
         let rows = conn.query(include_str!("sql/serial_ids.sql"), &[&keys]).await?;
-        Ok::<HashMap<String, i64>, Error>(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        Ok::<Vec<(String, i64, i32)>, Error>(
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect(),
+        )
     };
-    let known = read().await?;
-    if known.len() == keys.len() && named.is_empty() {
-        return Ok(known);
+    let mut known = read().await?;
+    if known.len() < keys.len() {
+        conn.execute(include_str!("sql/serial_intern.sql"), &[&keys]).await?;
+        known = read().await?;
     }
-    conn.begin().await?;
-    let work = async {
-        conn.execute(include_str!("sql/serial_intern.sql"), &[&keys, &counts, &named]).await?;
-        // More slots than before may let someone in.
-        let ids = read().await?;
-        for key in &named {
-            settle_key(&conn, ids[*key]).await?;
+    let differs = |(key, id, now): &(String, i64, i32)| {
+        let wanted = slots.get(key.as_str()).copied().flatten()?;
+        (wanted != *now).then_some((*id, wanted))
+    };
+    let (changed, counts): (Vec<i64>, Vec<i32>) = known.iter().filter_map(differs).unzip();
+    if !changed.is_empty() {
+        conn.begin().await?;
+        let work = async {
+            conn.execute(include_str!("sql/serial_keys.sql"), &[&changed]).await?;
+            conn.execute(include_str!("sql/serial_slots.sql"), &[&changed, &counts]).await?;
+            // More slots than before may let someone in.
+            for serial in &changed {
+                settle_key(&conn, *serial).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        match work.await {
+            Ok(()) => conn.commit().await?,
+            Err(error) => {
+                conn.rollback().await;
+                return Err(error);
+            }
         }
-        Ok::<_, Error>(ids)
-    };
-    let ids = work.await;
-    match &ids {
-        Ok(_) => conn.commit().await?,
-        Err(_) => conn.rollback().await,
+        store.shared.floors.lowered(i64::MIN);
     }
-    ids
+    Ok(known.into_iter().map(|(key, id, _)| (key, id)).collect())
 }
 
 /// Hands free slots of one key over; its row is locked by this transaction.

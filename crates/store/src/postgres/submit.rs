@@ -36,7 +36,9 @@ pub(super) async fn submit(
     Err(Error::Unavailable("jobs with these keys are being pruned; submit again".into()))
 }
 
-/// Numbers for the names in a batch, committed before they are used.
+/// Numbers for the names in a batch, committed before they are used. They are made over a connection of their own: never
+/// while a transaction is open that may hold what they wait for.
+#[derive(Default)]
 pub(super) struct Names {
     serials: HashMap<String, i64>,
     /// Buckets by the names of their limits.
@@ -82,6 +84,19 @@ impl Names {
         }
         store.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind, names.bucket(job)))).await?;
         Ok(names)
+    }
+
+    /// Whether all names of a job are known.
+    pub(super) fn know(&self, store: &Postgres, job: &NewJob) -> bool {
+        let serial = job.settings.serial.as_ref().is_none_or(|serial| self.serials.contains_key(&serial.key));
+        let bucket = job.settings.rate.as_ref().is_none_or(|charge| self.buckets.contains_key(&charge.limit));
+        serial && bucket && store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job)).is_some()
+    }
+
+    /// Adds the names of other jobs.
+    pub(super) fn extend(&mut self, other: Names) {
+        self.serials.extend(other.serials);
+        self.buckets.extend(other.buckets);
     }
 
     fn bucket(&self, job: &NewJob) -> i32 {

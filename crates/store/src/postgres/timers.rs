@@ -14,7 +14,7 @@ use super::{
 use crate::{
     By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
     memory::expired,
-    pick::{self, DEADLINE, WAKE},
+    pick::{self, CANCEL, DEADLINE, WAKE},
 };
 
 /// A timer that was due, with what is needed of its job.
@@ -41,22 +41,36 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
     let conn = store.conn().await?;
     let Next { now: at, next_at, arrivals, ticks } = next(&conn, now).await?;
     let mut due = Due { now: at, next_at, ..Due::default() };
+    // Three transactions: what is wrong with one must not hold up the others.
+    let mut failed = None;
     if next_at.is_some_and(|next_at| next_at <= at) {
         conn.begin().await?;
         let fired = fire(&conn, at, limit, &mut due).await;
-        match &fired {
-            Ok(_) => conn.commit().await?,
-            Err(_) => conn.rollback().await,
+        match fired {
+            Ok(()) => conn.commit().await?,
+            Err(error) => {
+                conn.rollback().await;
+                (due, failed) = (Due { now: at, next_at, ..Due::default() }, Some(error));
+            }
         }
         store.shared.floors.lowered(i64::MIN);
-        fired?;
     }
     drop(conn);
     if arrivals {
-        due.admitted = arrive::admit(store, now, limit).await?;
+        match arrive::admit(store, now, limit).await {
+            Ok(admitted) => due.admitted = admitted,
+            Err(error) => failed = failed.or(Some(error)),
+        }
     }
     if ticks {
-        due.fired = schedule::fire(store, now).await?;
+        match schedule::fire(store, now).await {
+            Ok(fired) => due.fired = fired,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let idle = due == (Due { now: at, next_at, ..Due::default() });
+    if let Some(error) = failed.filter(|_| idle) {
+        return Err(error);
     }
     if due != (Due { now: at, next_at, ..Due::default() }) || ticks {
         due.next_at = next(&*store.conn().await?, Some(at)).await?.next_at;
@@ -85,15 +99,30 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(1)).collect();
     let live = conn.query(include_str!("sql/due_jobs.sql"), &[&ids]).await?;
     let live: HashMap<JobId, Row> = live.into_iter().map(|row| (JobId(row.get(0)), row)).collect();
+    let told: Vec<Uuid> =
+        rows.iter().filter(|row| row.get::<_, i16>(2) == CANCEL).map(|row| row.get(1)).collect();
+    let mut orders: HashMap<(JobId, Time), By> = HashMap::new();
+    if !told.is_empty() {
+        for row in conn.query(include_str!("sql/due_told.sql"), &[&told]).await? {
+            let by = By { author: row.get(1), note: row.get(2) };
+            orders.insert((JobId(row.get(0)), Time(row.get(3))), by);
+        }
+    }
     let mut fired: Vec<Fired> = rows
         .iter()
         .filter_map(|timer| {
-            let id = JobId(timer.get(1));
+            let (at, id, what) = (Time(timer.get(0)), JobId(timer.get(1)), timer.get::<_, i16>(2));
             let job = live.get(&id)?;
-            Some(Fired {
-                at: Time(timer.get(0)),
+            // What an earlier life of the job left behind is void.
+            let meant = match what {
+                WAKE => at == Time(job.get(3)),
+                DEADLINE => job.get::<_, Option<i64>>(7) == Some(at.micros()),
+                _ => orders.contains_key(&(id, at)),
+            };
+            meant.then(|| Fired {
+                at,
                 id,
-                what: timer.get(2),
+                what,
                 lane: job.get(1),
                 priority: job.get(2),
                 due_at: Time(job.get(3)),
@@ -117,7 +146,7 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
         wake(conn, &wakes, &gone).await?;
     }
     if !ends.is_empty() {
-        end(conn, now, &ends, due).await?;
+        end(conn, now, &ends, &orders, due).await?;
     }
     let serials = ends.iter().chain(&wakes).filter(|timer| timer.serial);
     let serials: Vec<Uuid> = serials.map(|timer| timer.id.0).collect();
@@ -151,7 +180,13 @@ async fn wake(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Resul
 }
 
 /// Ends jobs whose deadline passed, or that were told to end and did not.
-async fn end(conn: &Guard<'_>, now: Time, ends: &[Fired], due: &mut Due) -> Result<(), Error> {
+async fn end(
+    conn: &Guard<'_>,
+    now: Time,
+    ends: &[Fired],
+    orders: &HashMap<(JobId, Time), By>,
+    due: &mut Due,
+) -> Result<(), Error> {
     let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
     // A statement of its own, after the serial keys are locked: it must see a place that was being filled meanwhile.
     let (lanes, ranks): (Vec<i32>, Vec<i64>) = ends.iter().map(Fired::place).unzip();
@@ -171,12 +206,7 @@ async fn end(conn: &Guard<'_>, now: Time, ends: &[Fired], due: &mut Due) -> Resu
     }
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
-        let rows = conn.query(include_str!("sql/due_told.sql"), &[&ids]).await?;
-        let by: HashMap<Uuid, By> =
-            rows.iter().map(|row| (row.get(0), By { author: row.get(1), note: row.get(2) })).collect();
-        // An order that was forgotten meanwhile is none.
-        let ids: Vec<Uuid> = ids.into_iter().filter(|id| by.contains_key(id)).collect();
-        let by: Vec<&By> = ids.iter().map(|id| &by[id]).collect();
+        let by: Vec<&By> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
         due.cancelled += ids.len();
         control::finish(conn, now, &ids, &by).await?;
     }

@@ -65,7 +65,17 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
     let due = tx.all(include_str!("sql/schedule_due.sql"), [now.micros(), BATCH], read)?;
     let (mut fired, mut learned) = (0, false);
     for raw in due {
-        let mut kept = raw.kept()?;
+        let id = raw.id;
+        let mut kept = match raw.kept() {
+            Ok(kept) => kept,
+            Err(error) => {
+                // It must not hold up the others.
+                tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
+                let params = params![id, now.micros(), error.to_string()];
+                tx.run(include_str!("sql/schedule_shut.sql"), params)?;
+                continue;
+            }
+        };
         let next_at = kept.next_at.unwrap_or(now);
         let tick = pick::tick(&kept.schedule, next_at, now, is_busy(tx, &kept)?);
         fired += tick.fire.len();

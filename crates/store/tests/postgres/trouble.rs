@@ -174,3 +174,54 @@ async fn a_silent_peer_is_unavailable() {
     let opened = Postgres::open(options.patience(std::time::Duration::from_millis(200))).await;
     assert!(opened.err().expect("nobody answers").is_retryable());
 }
+
+/// A crash between a commit and what is cleared after it leaves orders, pauses and timers of a job that has ended. None of
+/// them may touch the job once it is brought back.
+#[tokio::test]
+async fn what_an_earlier_life_left_behind_is_void() {
+    use windlass_model::State;
+    use windlass_store::{
+        Act, By, Store,
+        conformance::kit::{self, at, id, job, t},
+    };
+    let options = super::fresh();
+    let store: std::sync::Arc<dyn Store> =
+        std::sync::Arc::new(Postgres::open(options.clone()).await.expect("open"));
+    let client = Postgres::client(&options).await.expect("connected");
+    let mut new = job(1);
+    new.deadline_at = Some(t(500));
+    kit::submit(&store, &[new]).await;
+    let holder = kit::worker(&store, 1).await;
+    let claimed = kit::claim_one(&store, 1, holder, 1).await;
+    let failed = kit::failed(windlass_model::Reason::Stopped);
+    kit::commit(&store, 2, kit::change(holder, &claimed, failed)).await;
+    let left = format!(
+        "insert into orders (job, worker, epoch, deadline_at, author) values ('{0}', 1, 0, {1}, 'before');
+         insert into pauses (job, at, author) values ('{0}', 0, 'before');
+         insert into timers (due_at, job, what) values ({1}, '{0}', 2), ({2}, '{0}', 1), ({3}, '{0}', 0)",
+        id(1),
+        t(100).micros(),
+        t(500).micros(),
+        t(50).micros(),
+    );
+    client.batch_execute(&left).await.expect("left behind");
+    let by = By::new("someone");
+    let did = store.control().act(at(10), &[id(1)], Act::Retry, &by).await.expect("retry");
+    assert_eq!(did, [windlass_store::Did::Done]);
+    let due = store.due(at(505), 100).await.expect("due");
+    assert_eq!((due.woken, due.expired, due.cancelled), (0, 0, 0), "all of it is void");
+    assert_eq!(kit::state(&store, id(1)).await, State::Ready);
+    assert_eq!(
+        store.control().act(at(506), &[id(1)], Act::Pause, &by).await.expect("pause"),
+        [windlass_store::Did::Done]
+    );
+    assert_eq!(
+        store.control().act(at(507), &[id(1)], Act::Resume, &by).await.expect("resume"),
+        [windlass_store::Did::Done]
+    );
+    assert_eq!(
+        store.due(at(510), 100).await.expect("due").expired,
+        1,
+        "its new deadline is as far away as at first"
+    );
+}

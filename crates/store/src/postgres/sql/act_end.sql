@@ -1,4 +1,5 @@
--- Ends live jobs as cancelled: whoever runs one is fenced. Their timers and whatever held them are forgotten.
+-- Ends live jobs as cancelled: whoever runs one is fenced. Their timers and whatever held them are forgotten; passes
+-- over timers that are firing, which will find nothing to do.
 with wrote as (
     update jobs j
     set state = 3, trouble = 3, epoch = j.epoch + 1, failure = x.failure, finished_at = $3::int8, hold = null
@@ -9,10 +10,12 @@ with wrote as (
     delete from pauses p using wrote w where p.job = w.id
 ), untold as (
     delete from orders o using wrote w where o.job = w.id returning o.job, o.deadline_at
-)
-delete from timers t
-where (t.due_at, t.job, t.what) in (
-    select w.due_at, w.id, 0 from wrote w
+), timed as materialized (
+    select w.due_at, w.id, 0 as what from wrote w
     union all select w.deadline_at, w.id, 1 from wrote w where w.deadline_at is not null
     union all select o.deadline_at, o.job, 2 from untold o
 )
+delete from timers where ctid = any (array(
+    select t.ctid from timed d join timers t on t.due_at = d.due_at and t.job = d.id and t.what = d.what
+    for update of t skip locked
+))

@@ -1,6 +1,5 @@
--- Takes jobs that wait to be put in, oldest first, a bounded batch; passes over those that another process is taking.
+-- Takes jobs that wait to be put in; passes over those that another process is taking. Answers which were taken.
 delete from arrivals where ctid = any (array(
-    select a.ctid from arrivals a order by a.seq limit $1 for update skip locked
+    select a.ctid from arrivals a where a.seq = any($1::int8[]) order by a.seq for update skip locked
 ))
-returning seq, id, kind, version, queue, key, priority, at, delay, deadline_at, parent, tags, options, settings, codec,
-          input, digest
+returning seq

@@ -39,5 +39,5 @@ select exists (select from me), exists (select from me where holds), exists (sel
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
-       (select now from clock), false, got.due_at, (select max(id) from lanes), null::text
+       (select now from clock), false, got.due_at, (select count(*)::int4 from lanes), null::text
 from (select 1) as always left join got on true

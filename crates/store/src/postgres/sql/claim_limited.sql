@@ -12,7 +12,8 @@ with clock as materialized (
 ), open as materialized (
     select 1 from queues q where q.id = $10::int4 and q.paused_at is null
 ), pots as materialized (
-    select b.id, b.rate, b.per, b.burst, greatest(b.at, clock.now) as at,
+    select b.id, b.rate, b.per, b.burst,
+           case when b.at > clock.now + b.burst * b.per / b.rate + 1 then clock.now else greatest(b.at, clock.now) end as at,
            least(b.burst * b.per,
                  b.level + least(greatest(clock.now - b.at, 0), b.burst * b.per / b.rate + 1) * b.rate) as level
     from buckets b, clock where b.id = any($11::int4[]) and not b.lifted
@@ -66,7 +67,7 @@ select exists (select from me), exists (select from me where holds), exists (sel
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,
        (select now from clock), (select count(*) from fit) > (select count(*) from locked), got.due_at,
-       (select max(id) from lanes),
+       (select count(*)::int4 from lanes),
        (select json_agg(json_build_array(d.rank, d.job, d.weight, p.rate, p.per, p.burst,
                                          p.level - coalesce(bill.cost, 0), p.at))::text
         from dry d join pots p on p.id = d.bucket left join bill on bill.bucket = d.bucket)

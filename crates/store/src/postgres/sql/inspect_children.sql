@@ -5,6 +5,6 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
         or exists (select 1 from line l where l.serial = j.serial and l.place = j.place and l.job = j.id)),
        exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0)
 from jobs j
-where j.parent = $2 and ($3::uuid is null or j.id > $3)
+where j.parent = $2 and j.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
 order by j.id
 limit $4

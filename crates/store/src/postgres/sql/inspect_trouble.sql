@@ -6,7 +6,7 @@ select * from (
         or exists (select 1 from line l where l.serial = j.serial and l.place = j.place and l.job = j.id)) as is_ready,
        exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0) as is_scheduled
     from jobs j
-    where ($2::uuid is null or j.id < $2)
+    where j.id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
       and j.trouble = $3::int2
       and ($6::text is null or j.lane in (select l.id from lanes l join kinds k on k.id = l.kind where k.name = $6))
       and ($7::text is null or j.lane in (select l.id from lanes l join queues q on q.id = l.queue where q.name = $7))

@@ -1,7 +1,7 @@
 -- Deletes ended jobs with all that is kept of them. Passes over those that someone is reviving. Answers how many.
 with gone as (
     delete from jobs where id = any (array(
-        select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 order by j.id for update skip locked
+        select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 and j.finished_at < $6::int8 order by j.id for update skip locked
     ))
     returning id, tags
 ), untagged as (

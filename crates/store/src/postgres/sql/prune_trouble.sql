@@ -4,7 +4,7 @@ from (
     select j.id, j.state = $1::int2 and j.finished_at < $2::int8 and ($5::text is null or k.name = $5) as old,
            j.parent, j.settings, j.kind, j.submitted_at
     from jobs j join kinds k on k.id = j.kind
-    where j.trouble = $1 and ($3::uuid is null or j.id > $3)
+    where j.trouble = $1 and j.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
     order by j.id
     limit $4
 ) s

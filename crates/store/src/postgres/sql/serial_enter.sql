@@ -6,10 +6,10 @@ with who as materialized (
            j.serial is null or exists (select from holders h where h.serial = j.serial and h.job = j.id) as free
     from jobs j where j.id = any($1::uuid[]) and j.state = 0 and j.hold is null
 ), to_line as (
-    insert into line (serial, place, job) select serial, place, id from who where not free
+    insert into line (serial, place, job) select serial, place, id from who where not free on conflict do nothing
 ), to_ready as (
     insert into ready (lane, rank, job)
-    select case when suspect then -lane else lane end, rank, id from who where free
+    select case when suspect then -lane else lane end, rank, id from who where free on conflict do nothing
 ), to_gates as (
     insert into gates (queue, writer, version)
     select l.queue, $3::int8, (random() * 1e12)::int8 from lanes l where l.id in (select lane from who where free)

@@ -1,2 +1,2 @@
--- The numbers of serial keys.
-select key, id from serials where key = any($1::text[])
+-- The numbers of serial keys, and their slots.
+select key, id, slots from serials where key = any($1::text[])

@@ -6,7 +6,7 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
        or exists (select 1 from line l where l.serial = j.serial and l.place = j.place and l.job = j.id) as is_ready,
        exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0) as is_scheduled
 from jobs j
-where (?2 is null or j.id < ?2)
+where j.id < coalesce(?2, x'ffffffffffffffffffffffffffffffffff')
   and (?3 is null or j.state = ?3)
   and (?4 is null or is_ready = ?4)
   and (?5 is null or is_scheduled = ?5)
