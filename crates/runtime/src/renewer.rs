@@ -53,11 +53,12 @@ async fn run(core: Arc<Core>) {
         }
         reap_local(&core, &*store, &mut seen).await;
         core.give_up_blocked(&*store, &mut given_up).await;
-        if core.timekeeper.is_late() && !core.is_stopping() {
-            if let Err(error) = timekeeper::fire(&core, &*store).await {
-                tracing::debug!(%error, "late timers could not be fired");
-                core.timekeeper.look();
-            }
+        if core.timekeeper.is_late()
+            && !core.is_stopping()
+            && let Err(error) = timekeeper::fire(&core, &*store).await
+        {
+            tracing::debug!(%error, "late timers could not be fired");
+            core.timekeeper.look();
         }
     }
 }

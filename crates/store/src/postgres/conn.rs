@@ -19,7 +19,7 @@ use crate::Error;
 /// empty must not come back as a scan when it is full.
 const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off \
      -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
-     -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=60s";
+     -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=10s";
 
 /// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;

@@ -141,9 +141,25 @@ async fn a_running_job_that_does_not_listen_is_ended_at_its_deadline(url: &str) 
 
 async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
     let engine = start(url).await;
-    let job = engine.submit(Play::Block(8)).await.expect("submitted");
+    // Longer than the database waits for a transaction that its thread may have in the middle.
+    let job = engine.submit(Play::Block(16)).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
-    engine.control("ada").cancel_within(job.id(), Duration::from_millis(300)).await.expect("cancel");
+    // Told, and ended, from another process as it were: a blocked thread may have this one's connections with it.
+    let (url, id) = (url.to_owned(), job.id());
+    let others = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let operator = Engine::open(&url).await.expect("opened");
+            let grace = Duration::from_millis(100);
+            operator.control("ada").cancel_within(id, grace).await.expect("cancel");
+            until("its time is over", async || {
+                operator.store().due(None, 10).await.expect("due");
+                state(&operator, id).await == State::Cancelled
+            })
+            .await;
+        });
+    });
+    tokio::task::spawn_blocking(|| others.join().expect("joined")).await.expect("joined");
     // What it returns when its thread comes back is fenced.
     let result = job.result().await;
     assert!(matches!(result, Err(JobError::Cancelled(_))), "{result:?}");
