@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::time::sleep(Duration::from_millis(200)).await;
 
     let orders: i64 = connection.query_row("select count(*) from shop_orders", [], |row| row.get(0))?;
-    let jobs: i64 = connection.query_row("select count(*) from jobs", [], |row| row.get(0))?;
+    let jobs: i64 = connection.query_row("select count(*) from windlass_jobs", [], |row| row.get(0))?;
     println!("in the file: {orders} order, {jobs} job");
     engine.stop().await;
     Ok(())

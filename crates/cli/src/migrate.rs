@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use rusqlite::{Connection, OpenFlags};
 use windlass::store::{SchemaState, postgres, sqlite};
 
 use crate::{
@@ -67,16 +66,7 @@ pub(crate) async fn state(place: &Place) -> anyhow::Result<SchemaState> {
     if !path.exists() {
         return Ok(none);
     }
-    let file = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .with_context(|| format!("{} cannot be opened", path.display()))?;
-    let there: bool = file
-        .query_row("select exists (select 1 from sqlite_schema where name = 'meta')", [], |row| row.get(0))
-        .with_context(|| format!("{} cannot be read", path.display()))?;
-    if !there {
-        return Ok(none);
-    }
-    let row = file.query_row("select version, oldest from meta", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(SchemaState { version: row.0, oldest: row.1, ..none })
+    sqlite::Sqlite::schema_of(&path).with_context(|| format!("{} cannot be read", path.display()))
 }
 
 async fn migrate(place: &Place, target: i32) -> anyhow::Result<SchemaState> {

@@ -122,13 +122,16 @@ mod oldest {
         pub(in crate::doctor) due_at: Time,
     }
 
+    /// In a SQLite file, which is shared with others, every table's name begins with this.
+    const PREFIX: &str = "windlass_";
+
     /// Walks to the first row of each lane, suspects' lanes (the negative ones) included: one index look per lane.
-    const READY: &str = "select q.name, k.name, l.version, j.due_at from lanes l \
-        join queues q on q.id = l.queue join kinds k on k.id = l.kind \
-        join jobs j on j.id in ( \
-            (select r.job from ready r where r.lane = l.id order by r.rank limit 1), \
-            (select r.job from ready r where r.lane = -l.id order by r.rank limit 1))";
-    const SUSPECTS: &str = "select count(*) from (select 1 from ready where lane < 0 limit 100000) s";
+    const READY: &str = "select q.name, k.name, l.version, j.due_at from {p}lanes l \
+        join {p}queues q on q.id = l.queue join {p}kinds k on k.id = l.kind \
+        join {p}jobs j on j.id in ( \
+            (select r.job from {p}ready r where r.lane = l.id order by r.rank limit 1), \
+            (select r.job from {p}ready r where r.lane = -l.id order by r.rank limit 1))";
+    const SUSPECTS: &str = "select count(*) from (select 1 from {p}ready where lane < 0 limit 100000) s";
 
     fn open(place: &Place) -> anyhow::Result<Option<Connection>> {
         let Some(path) = sqlite_path(place.url()) else { return Ok(None) };
@@ -146,7 +149,7 @@ mod oldest {
 
     pub(in crate::doctor) async fn ready(place: &Place) -> anyhow::Result<Vec<Oldest>> {
         if let Some(file) = open(place)? {
-            let mut statement = file.prepare(READY)?;
+            let mut statement = file.prepare(&READY.replace("{p}", PREFIX))?;
             let rows = statement.query_map([], |row| {
                 let (queue, kind, version) = (row.get(0)?, row.get(1)?, row.get(2)?);
                 Ok(Oldest { queue, kind, version, due_at: Time(row.get(3)?) })
@@ -154,7 +157,7 @@ mod oldest {
             return Ok(rows.collect::<Result<_, _>>()?);
         }
         let Some(client) = server(place).await? else { return Ok(Vec::new()) };
-        let rows = client.query(READY, &[]).await?;
+        let rows = client.query(&READY.replace("{p}", ""), &[]).await?;
         let lane = |row: &tokio_postgres::Row| {
             let (queue, kind, version) = (row.get(0), row.get(1), row.get(2));
             Oldest { queue, kind, version, due_at: Time(row.get(3)) }
@@ -164,9 +167,12 @@ mod oldest {
 
     pub(in crate::doctor) async fn suspects(place: &Place) -> anyhow::Result<u64> {
         if let Some(file) = open(place)? {
-            return Ok(file.query_row(SUSPECTS, [], |row| row.get::<_, i64>(0))?.max(0) as u64);
+            return Ok(
+                file.query_row(&SUSPECTS.replace("{p}", PREFIX), [], |row| row.get::<_, i64>(0))?.max(0)
+                    as u64,
+            );
         }
         let Some(client) = server(place).await? else { return Ok(0) };
-        Ok(client.query_one(SUSPECTS, &[]).await?.get::<_, i64>(0).max(0) as u64)
+        Ok(client.query_one(&SUSPECTS.replace("{p}", ""), &[]).await?.get::<_, i64>(0).max(0) as u64)
     }
 }

@@ -96,6 +96,11 @@ impl Sqlite {
         Ok(store)
     }
 
+    /// Where the schema of the file at `path` stands, which must be there. Only looks.
+    pub fn schema_of(path: &Path) -> Result<crate::SchemaState, Error> {
+        migrate::state(&Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+    }
+
     /// Takes the schema of the file at `path` to `target` (`None` is the newest), making the file if needed.
     pub fn migrate(path: &Path, target: Option<i32>) -> Result<crate::SchemaState, Error> {
         let mut writer = file::open_writer(path)?;

@@ -140,7 +140,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
         // The valid ones between them must not notice.
         append(&conn, &[job(1_000 + n as u32)]);
         let sql = format!(
-            "insert into arrivals (id, {}) values (?1, ?2{})",
+            "insert into windlass_arrivals (id, {}) values (?1, ?2{})",
             match *column {
                 "kind" => "kind, input".to_owned(),
                 column => format!("{column}, kind, input"),
@@ -149,12 +149,16 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
         );
         conn.execute(&sql, params![id(n as u32).as_bytes(), value]).expect("insert");
     }
-    conn.execute("insert into arrivals (id, kind, input) values (?1, 'work', 7)", [id(90).as_bytes()])
+    conn.execute(
+        "insert into windlass_arrivals (id, kind, input) values (?1, 'work', 7)",
+        [id(90).as_bytes()],
+    )
+    .expect("insert");
+    conn.execute("insert into windlass_arrivals (id, kind, input) values (x'01', 'work', '1')", [])
         .expect("insert");
-    conn.execute("insert into arrivals (id, kind, input) values (x'01', 'work', '1')", []).expect("insert");
     let huge = vec![b'1'; Limits::default().payload + 1];
     conn.execute(
-        "insert into arrivals (id, kind, input) values (?1, 'work', ?2)",
+        "insert into windlass_arrivals (id, kind, input) values (?1, 'work', ?2)",
         params![id(91).as_bytes(), huge],
     )
     .expect("insert");
@@ -185,7 +189,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
 async fn what_the_database_refuses_is_a_failed_job_too() {
     let (_folder, store, conn) = open();
     conn.execute_batch(
-        "create trigger poison before insert on jobs when new.options = '\"poison\"'
+        "create trigger poison before insert on windlass_jobs when new.options = '\"poison\"'
          begin select raise(abort, 'poison'); end;",
     )
     .expect("a trigger");
@@ -266,12 +270,12 @@ async fn batches_are_bounded_in_order_and_the_gate_never_stands_still() {
 async fn a_row_written_by_hand_needs_little() {
     let (_folder, store, conn) = open();
     conn.execute(
-        "insert into arrivals (id, kind, input) values (?1, 'work', '{\"a\":1}')",
+        "insert into windlass_arrivals (id, kind, input) values (?1, 'work', '{\"a\":1}')",
         [id(1).to_string()],
     )
     .expect("insert");
     conn.execute(
-        "insert into arrivals (id, kind, input, at) values (?1, 'work', x'31', ?2)",
+        "insert into windlass_arrivals (id, kind, input, at) values (?1, 'work', x'31', ?2)",
         params![id(2).as_bytes(), t(60).micros()],
     )
     .expect("insert");

@@ -65,7 +65,7 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
     for (name, sql) in claim {
         let plan = plan(&conn, sql);
         let searched = plan.contains("SEARCH r USING PRIMARY KEY (lane=?")
-            || plan.contains("SEARCH ready USING PRIMARY KEY (lane=?");
+            || plan.contains("SEARCH windlass_ready USING PRIMARY KEY (lane=?");
         assert!(searched, "{name}:\n{plan}");
     }
     let others = sql![
@@ -122,7 +122,10 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
     for (name, sql) in claim.iter().chain(&others) {
         let plan = plan(&conn, sql);
         assert!(!plan.contains("TEMP B-TREE"), "{name} sorts:\n{plan}");
-        assert!(!plan.contains("SCAN jobs") && !plan.contains("SCAN j"), "{name} walks all jobs:\n{plan}");
+        assert!(
+            !plan.contains("SCAN windlass_jobs") && !plan.contains("SCAN j"),
+            "{name} walks all jobs:\n{plan}"
+        );
         let scans = plan.lines().any(|line| {
             line.starts_with("SCAN ") && !line.contains("CONSTANT ROW") && !line.contains("(subquery")
         });
@@ -138,7 +141,10 @@ async fn a_look_at_the_backlog_walks_keys_and_no_ended_jobs() {
     let conn = Connection::open(&path).expect("open");
     for (name, sql) in sql!["inspect_backlog", "inspect_running"] {
         let plan = plan(&conn, sql);
-        assert!(!plan.contains("SCAN j") && !plan.contains("SCAN r"), "{name} walks a whole table:\n{plan}");
+        assert!(
+            !plan.contains("SCAN j") && !plan.contains("SCAN r") && !plan.contains("SCAN w"),
+            "{name} walks a whole table:\n{plan}"
+        );
     }
 }
 

@@ -24,7 +24,7 @@ fn refused(path: &Path, text: &str) {
 
 fn change_meta(path: &Path, version: i32, oldest: i32) {
     let conn = rusqlite::Connection::open(path).expect("open");
-    conn.execute("update meta set version = ?1, oldest = ?2", [version, oldest]).expect("update");
+    conn.execute("update windlass_meta set version = ?1, oldest = ?2", [version, oldest]).expect("update");
 }
 
 #[tokio::test]

@@ -54,16 +54,17 @@ async fn jobs_of_the_first_version_go_on_in_the_second() {
     Sqlite::migrate(&path, Some(1)).expect("up");
     let conn = Connection::open(&path).expect("open");
     conn.execute_batch(
-        "insert into queues (name) values ('main');
-         insert into kinds (name) values ('work');
-         insert into lanes (queue, kind, version) values (1, 1, 1);",
+        "insert into windlass_queues (name) values ('main');
+         insert into windlass_kinds (name) values ('work');
+         insert into windlass_lanes (queue, kind, version) values (1, 1, 1);",
     )
     .expect("names");
     for n in 0..3u32 {
-        let sql = "insert into jobs (id, lane, kind, priority, submitted_at, due_at, digest, codec, input)
+        let sql =
+            "insert into windlass_jobs (id, lane, kind, priority, submitted_at, due_at, digest, codec, input)
                    values (?1, 1, 1, 0, ?2, ?2, ?3, 0, x'31')";
         conn.execute(sql, rusqlite::params![id(n).as_bytes(), t(0).micros(), [0u8; 16]]).expect("insert");
-        let sql = "insert into ready (lane, rank, job) values (1, ?1, ?2)";
+        let sql = "insert into windlass_ready (lane, rank, job) values (1, ?1, ?2)";
         conn.execute(sql, rusqlite::params![t(0).micros(), id(n).as_bytes()]).expect("insert");
     }
     let store = open(&path);
@@ -110,14 +111,24 @@ async fn going_down_makes_ready_what_waits_for_what_is_gone() {
     assert_eq!(before, 9, "1 told, 2 with the key, 3 throttled, 4, 5 in line, 6 throttled, 7, 8 paused, 21");
     drop(store);
     Sqlite::migrate(&path, Some(1)).expect("down");
-    assert_eq!(number(&path, "select count(*) from ready"), 9);
-    assert_eq!(number(&path, "select count(*) from ready where lane < 0"), 3, "suspects are suspects");
-    assert_eq!(number(&path, "select count(*) from ready r join lanes l on l.id = abs(r.lane)"), 9);
-    assert_eq!(number(&path, "select count(*) from jobs j join lanes l on l.id = j.lane"), 11);
-    assert_eq!(number(&path, "select count(*) from lanes"), 1);
-    assert_eq!(number(&path, "select count(*) from timers"), 1, "the wake alone");
-    assert_eq!(number(&path, "select count(*) from jobs where length(input) = 50000"), 2);
-    assert_eq!(number(&path, "select count(*) from jobs where length(output) = 60000"), 1);
+    assert_eq!(number(&path, "select count(*) from windlass_ready"), 9);
+    assert_eq!(
+        number(&path, "select count(*) from windlass_ready where lane < 0"),
+        3,
+        "suspects are suspects"
+    );
+    assert_eq!(
+        number(&path, "select count(*) from windlass_ready r join windlass_lanes l on l.id = abs(r.lane)"),
+        9
+    );
+    assert_eq!(
+        number(&path, "select count(*) from windlass_jobs j join windlass_lanes l on l.id = j.lane"),
+        11
+    );
+    assert_eq!(number(&path, "select count(*) from windlass_lanes"), 1);
+    assert_eq!(number(&path, "select count(*) from windlass_timers"), 1, "the wake alone");
+    assert_eq!(number(&path, "select count(*) from windlass_jobs where length(input) = 50000"), 2);
+    assert_eq!(number(&path, "select count(*) from windlass_jobs where length(output) = 60000"), 1);
     let store = open(&path);
     let me = worker(&store, 2).await;
     let mut taken = claim(&store, at(2), &ask(me, 1, 99)).await;
@@ -147,4 +158,52 @@ async fn going_down_waits_for_what_has_arrived() {
     assert_eq!(store.due(at(0), 9).await.expect("due").admitted, 1);
     drop(store);
     Sqlite::migrate(&path, Some(1)).expect("down");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_a_programs_own_may_have_any_name() {
+    let (_folder, path) = super::path();
+    let conn = Connection::open(&path).expect("open");
+    conn.execute_batch(
+        "create table orders (id integer); create table jobs (id integer); create table meta (key text, value text);
+         create table audit (what text); create table queues (name text); create index jobs_key on jobs (id);",
+    )
+    .expect("a program's own");
+    let store = open(&path);
+    submit(&store, &[keyed(1, "k")]).await;
+    let me = worker(&store, 1).await;
+    assert_eq!(claim(&store, at(0), &ask(me, 1, 9)).await.len(), 1);
+    drop(store);
+    Sqlite::migrate(&path, Some(0)).expect("down");
+    assert_eq!(
+        number(&path, "select count(*) from sqlite_schema where type = 'table'"),
+        5,
+        "its own are untouched"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_an_early_build_is_taken_over() {
+    let (_folder, path) = super::path();
+    // As such a build left it: the same tables, without the prefix.
+    let conn = Connection::open(&path).expect("open");
+    let early = include_str!("../../src/sqlite/migrations/0001_core.up.sql").replace("windlass_", "");
+    conn.execute_batch(&early).expect("as it was");
+    conn.execute_batch(
+        "insert into meta (one, version, oldest) values (1, 1, 1);
+         insert into queues (name) values ('main'); insert into kinds (name) values ('work');
+         insert into lanes (queue, kind, version) values (1, 1, 1);",
+    )
+    .expect("filled");
+    let store = open(&path);
+    submit(&store, &[job(1)]).await;
+    let me = worker(&store, 1).await;
+    assert_eq!(claim(&store, at(0), &ask(me, 1, 9)).await.len(), 1);
+    assert_eq!(
+        number(
+            &path,
+            "select count(*) from sqlite_schema where name not like 'windlass%' and sql is not null"
+        ),
+        0
+    );
 }

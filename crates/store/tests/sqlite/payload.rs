@@ -34,9 +34,9 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
         .map(|(n, len)| NewJob { input: sized(*len, b'i'), ..job(n as u32) })
         .collect();
     submit(&store, &new).await;
-    assert_eq!(number(&conn, "select max(length(input)) from jobs"), NEAR as i64);
-    assert_eq!(number(&conn, "select count(*) from jobs where far = 1 and input = x''"), 2);
-    assert_eq!(number(&conn, "select count(*) from payloads"), 2);
+    assert_eq!(number(&conn, "select max(length(input)) from windlass_jobs"), NEAR as i64);
+    assert_eq!(number(&conn, "select count(*) from windlass_jobs where far = 1 and input = x''"), 2);
+    assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 2);
 
     let wanted = ask(me, 1, 9);
     let taken = claim(&store, at(1), &wanted).await;
@@ -53,9 +53,9 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
         vec![Verdict::Committed; 5],
         "and again"
     );
-    assert_eq!(number(&conn, "select max(length(output)) from jobs"), NEAR as i64);
-    assert_eq!(number(&conn, "select count(*) from payloads"), 4);
-    assert_eq!(number(&conn, "select count(*) from jobs where far = 2"), 2);
+    assert_eq!(number(&conn, "select max(length(output)) from windlass_jobs"), NEAR as i64);
+    assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 4);
+    assert_eq!(number(&conn, "select count(*) from windlass_jobs where far = 2"), 2);
     for (n, new) in new.iter().enumerate() {
         let kept = view(&store, id(n as u32)).await;
         assert_eq!((kept.input, kept.output), (new.input.clone(), Some(output(n))), "job {n}");
@@ -64,7 +64,7 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
     }
     let prune = Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.control().prune(at(10), &prune).await.expect("prune").jobs, 5);
-    assert_eq!(number(&conn, "select count(*) from payloads"), 0);
+    assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,7 +81,7 @@ async fn a_fenced_or_repeated_write_leaves_no_payload() {
     store.release(at(0), &[(first.id, first.epoch)]).await.expect("release");
     let stale = change(me, &first, Outcome::Done(sized(NEAR + 3, b'o')));
     assert_eq!(commit(&store, 1, stale).await, Verdict::Fenced);
-    assert_eq!(number(&conn, "select count(*) from payloads"), 1);
+    assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 1);
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(second.input, new.input);
     let retried = change(me, &second, retry(secs(0), &[]));

@@ -21,9 +21,9 @@ async fn a_change_that_the_database_refuses_fails_alone() {
     let store = open(&path);
     let conn = rusqlite::Connection::open(&path).expect("open");
     conn.execute_batch(
-        "create trigger poison before update on jobs when new.output = x'706f69736f6e'
+        "create trigger poison before update on windlass_jobs when new.output = x'706f69736f6e'
          begin select raise(abort, 'poison'); end;
-         create trigger poison_attempt before insert on attempts when new.failure like '%poison%'
+         create trigger poison_attempt before insert on windlass_attempts when new.failure like '%poison%'
          begin select raise(abort, 'poison'); end;",
     )
     .expect("triggers");
@@ -152,9 +152,9 @@ async fn a_sweep_mends_what_a_hand_in_the_database_left() {
     .await;
     assert_eq!(claim(&store, at(0), &ask(worker, 1, 9)).await.len(), 3);
     // One holder has ended, one is gone, one lost its slot.
-    conn.execute("update jobs set state = 1 where id = ?1", [id(1).as_bytes()]).expect("update");
-    conn.execute("delete from jobs where id = ?1", [id(3).as_bytes()]).expect("delete");
-    conn.execute("delete from holders where job = ?1", [id(5).as_bytes()]).expect("delete");
+    conn.execute("update windlass_jobs set state = 1 where id = ?1", [id(1).as_bytes()]).expect("update");
+    conn.execute("delete from windlass_jobs where id = ?1", [id(3).as_bytes()]).expect("delete");
+    conn.execute("delete from windlass_holders where job = ?1", [id(5).as_bytes()]).expect("delete");
     assert!(claim(&store, at(1), &ask(worker, 2, 9)).await.is_empty());
     let before = gates(&store, &[QUEUE]).await;
     assert_eq!(store.sweep(at(1)).await.expect("sweep"), 3);

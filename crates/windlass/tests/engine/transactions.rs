@@ -132,7 +132,7 @@ async fn a_long_postgres_transaction_holds_up_nobody() {
 }
 
 /// What the page on transactions says, to the letter: other languages write this.
-const INSERT: &str = "insert into arrivals (id, kind, input) values (?1, ?2, ?3)";
+const INSERT: &str = "insert into windlass_arrivals (id, kind, input) values (?1, ?2, ?3)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_insert_submits() {
@@ -148,7 +148,7 @@ async fn the_documented_insert_submits() {
     assert_eq!(engine.result::<i64>(text).await.expect("done"), 7);
     assert_eq!(engine.result::<i64>(bytes).await.expect("done"), 8);
 
-    let all = "insert into arrivals (id, kind, queue, key, priority, at, deadline_at, tags, options, settings, input)
+    let all = "insert into windlass_arrivals (id, kind, queue, key, priority, at, deadline_at, tags, options, settings, input)
                values (?1, 'confirm', 'default', 'order-9', -5, ?2, ?3, '[\"shop\"]', '{\"from\": \"web\"}',
                        '{\"serial\": {\"key\": \"customer-1\"}}', '{\"order\": 9}')";
     let (id, now) = (engine.new_id(), engine.inspect().clock().await.expect("the clock"));
@@ -169,8 +169,9 @@ async fn rows_that_cannot_be_put_in_say_why() {
     let first = engine.submit(Confirm { order: 1 }).key("order-1").await.expect("submitted");
     let (twice, unlimited, tag) = (engine.new_id(), engine.new_id(), engine.new_id());
     let insert = |id: JobId, column: &str, value: &str| {
-        let sql =
-            format!("insert into arrivals (id, kind, input, {column}) values (?1, 'confirm', '{{}}', ?2)");
+        let sql = format!(
+            "insert into windlass_arrivals (id, kind, input, {column}) values (?1, 'confirm', '{{}}', ?2)"
+        );
         connection.execute(&sql, (id.to_string(), value)).expect("inserted");
     };
     insert(twice, "key", "order-1");

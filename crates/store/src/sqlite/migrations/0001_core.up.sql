@@ -1,35 +1,36 @@
--- The core of the store. The same tables as in PostgreSQL; times are microseconds since 1970.
+-- The core of the store. The same tables as in PostgreSQL, but for the prefix of their names: a program that submits in its
+-- own transactions keeps its tables in the same file. Times are microseconds since 1970.
 --
 -- A live job (state 0) is in exactly one place, and that place is its state: a row of `ready`, a wake row of
 -- `timers`, or else a claim. A claim writes no row per job: it deletes the ready rows and adds one row to
 -- `claims` for the whole batch. The epoch is raised whenever a job is put back.
 
-create table meta (
+create table windlass_meta (
     one           integer primary key check (one = 1),
     version       integer not null,     -- of this schema; written by migrations
     oldest        integer not null      -- the oldest binary that may use it
 );
 
-create table queues (
+create table windlass_queues (
     id            integer primary key,
     name          text not null unique
 );
 
-create table kinds (
+create table windlass_kinds (
     id            integer primary key,
     name          text not null unique
 );
 
 -- What a lane's number stands for. Lane -n holds the suspects of lane n.
-create table lanes (
+create table windlass_lanes (
     id            integer primary key,
-    queue         integer not null references queues (id),
-    kind          integer not null references kinds (id),
+    queue         integer not null references windlass_queues (id),
+    kind          integer not null references windlass_kinds (id),
     version       integer not null,
     unique (queue, kind, version)
 );
 
-create table jobs (
+create table windlass_jobs (
     id            blob    not null primary key,
     lane          integer not null,     -- written at submit
     kind          integer not null,     -- written at submit
@@ -63,30 +64,30 @@ create table jobs (
     output        blob
 ) without rowid;
 
-create unique index jobs_key on jobs (kind, key) where key is not null;
-create index jobs_trouble on jobs (trouble, id) where trouble is not null;
+create unique index windlass_jobs_key on windlass_jobs (kind, key) where key is not null;
+create index windlass_jobs_trouble on windlass_jobs (trouble, id) where trouble is not null;
 
-create table tags (
+create table windlass_tags (
     tag           text not null,
     job           blob not null,
     primary key (tag, job)
 ) without rowid;
 
-create table ready (
+create table windlass_ready (
     lane          integer not null,
     rank          integer not null,
     job           blob    not null,
     primary key (lane, rank, job)
 ) without rowid;
 
-create table timers (
+create table windlass_timers (
     due_at        integer not null,
     job           blob    not null,
     what          integer not null,     -- 0 wake, 1 deadline
     primary key (due_at, job, what)
 ) without rowid;
 
-create table workers (
+create table windlass_workers (
     id            integer primary key,
     name          text    not null,
     beacon        text,
@@ -95,7 +96,7 @@ create table workers (
 );
 
 -- One row per claim: the jobs it took, 20 bytes each (id, then epoch big-endian).
-create table claims (
+create table windlass_claims (
     worker        integer not null,
     number        integer not null,
     alone         integer not null,
@@ -105,7 +106,7 @@ create table claims (
 ) without rowid;
 
 -- One row per failed attempt; a job has at most one per epoch.
-create table attempts (
+create table windlass_attempts (
     job           blob    not null,
     epoch         integer not null,
     worker        integer not null,
@@ -116,7 +117,7 @@ create table attempts (
 ) without rowid;
 
 -- A version per queue (0 is the timers' gate) and writer; compared by sum.
-create table gates (
+create table windlass_gates (
     queue         integer not null,
     writer        integer not null,
     version       integer not null,

@@ -3,14 +3,14 @@
 -- A live job is now in one place more than before: the line of its serial key. Jobs that are set aside (paused, or told
 -- to end) are in none; their `hold` says so. All of them count as ready, and none of them is walked by a claim.
 
-alter table queues add column paused_at integer;     -- set while nothing is claimed from it
-alter table queues add column paused_by text;
-alter table queues add column paused_note text;
+alter table windlass_queues add column paused_at integer;     -- set while nothing is claimed from it
+alter table windlass_queues add column paused_by text;
+alter table windlass_queues add column paused_note text;
 
-alter table workers add column serves text not null default '[]';   -- JSON: queues, with slots and kinds
+alter table windlass_workers add column serves text not null default '[]';   -- JSON: queues, with slots and kinds
 
 -- Named token buckets. The level is in tokens times the microseconds of `per`, as of `at`.
-create table buckets (
+create table windlass_buckets (
     id            integer primary key,
     name          text    not null unique,
     rate          integer not null check (rate > 0),
@@ -22,51 +22,51 @@ create table buckets (
 );
 
 -- Jobs under a rate limit have lanes of their own, which a claim walks as far as their bucket pays for them.
-create table lanes_new (
+create table windlass_lanes_new (
     id            integer primary key,
-    queue         integer not null references queues (id),
-    kind          integer not null references kinds (id),
+    queue         integer not null references windlass_queues (id),
+    kind          integer not null references windlass_kinds (id),
     version       integer not null,
     bucket        integer not null default 0,    -- 0 is none
     unique (queue, kind, version, bucket)
 );
-insert into lanes_new (id, queue, kind, version) select id, queue, kind, version from lanes;
-drop table lanes;
-alter table lanes_new rename to lanes;
+insert into windlass_lanes_new (id, queue, kind, version) select id, queue, kind, version from windlass_lanes;
+drop table windlass_lanes;
+alter table windlass_lanes_new rename to windlass_lanes;
 
-alter table jobs add column parent blob;         -- the job that submitted it
-alter table jobs add column serial integer;      -- its serial key
-alter table jobs add column place integer;       -- its place in that key's line: when it first was due
-alter table jobs add column weight integer;      -- what a start costs of its lane's bucket
-alter table jobs add column hold integer;        -- 1 to be set aside when it would next be ready, 2 set aside
-alter table jobs add column keeps integer;       -- whether it keeps its slot while it waits for another attempt
-alter table jobs add column far integer;         -- which payloads are in their own table: 1 input, 2 output, 3 both
+alter table windlass_jobs add column parent blob;         -- the job that submitted it
+alter table windlass_jobs add column serial integer;      -- its serial key
+alter table windlass_jobs add column place integer;       -- its place in that key's line: when it first was due
+alter table windlass_jobs add column weight integer;      -- what a start costs of its lane's bucket
+alter table windlass_jobs add column hold integer;        -- 1 to be set aside when it would next be ready, 2 set aside
+alter table windlass_jobs add column keeps integer;       -- whether it keeps its slot while it waits for another attempt
+alter table windlass_jobs add column far integer;         -- which payloads are in their own table: 1 input, 2 output, 3 both
 
-create index jobs_parent on jobs (parent, id) where parent is not null;
+create index windlass_jobs_parent on windlass_jobs (parent, id) where parent is not null;
 
 -- Payloads too large for the job's row, which is written at every step. PostgreSQL keeps them apart by itself.
-create table payloads (
+create table windlass_payloads (
     job           blob    not null,
     what          integer not null,     -- 1 input, 2 output
     bytes         blob    not null,
     primary key (job, what)
 );
 
-create table serials (
+create table windlass_serials (
     id            integer primary key,
     key           text    not null unique,
     slots         integer not null default 1 check (slots > 0)
 );
 
 -- Who has a slot of a serial key: jobs that are ready, run, or keep it while they wait.
-create table holders (
+create table windlass_holders (
     serial        integer not null,
     job           blob    not null,
     primary key (serial, job)
 ) without rowid;
 
 -- Who waits for one, by place.
-create table line (
+create table windlass_line (
     serial        integer not null,
     place         integer not null,
     job           blob    not null,
@@ -75,7 +75,7 @@ create table line (
 
 -- The job that last took a unique name. Whether it has it still is seen when someone asks for the name: nothing is
 -- written when a job moves.
-create table scopes (
+create table windlass_scopes (
     kind          integer not null,
     key           text    not null,
     job           blob    not null,
@@ -83,14 +83,14 @@ create table scopes (
 ) without rowid;
 
 -- Why a job is held; a row per paused job, and one per running job that was told to end.
-create table pauses (
+create table windlass_pauses (
     job           blob    not null primary key,
     at            integer not null,
     author        text    not null,
     note          text
 ) without rowid;
 
-create table orders (
+create table windlass_orders (
     job           blob    not null primary key,
     worker        integer not null,
     epoch         integer not null,
@@ -98,9 +98,9 @@ create table orders (
     author        text    not null,
     note          text
 ) without rowid;
-create index orders_worker on orders (worker);
+create index windlass_orders_worker on windlass_orders (worker);
 
-create table audit (
+create table windlass_audit (
     number        integer primary key,
     at            integer not null,
     author        text    not null,
@@ -108,10 +108,10 @@ create table audit (
     subject       text    not null,
     note          text
 );
-create index audit_subject on audit (subject, number);
+create index windlass_audit_subject on windlass_audit (subject, number);
 
 -- Jobs submitted in transactions of others: only appended there; put in by the next worker that looks.
-create table arrivals (
+create table windlass_arrivals (
     seq           integer primary key,
     id            blob    not null,
     kind          text    not null,
@@ -131,7 +131,7 @@ create table arrivals (
     digest        blob                  -- null: made from kind and input
 );
 
-create table schedules (
+create table windlass_schedules (
     id            integer primary key,
     name          text    not null unique,
     spec          text    not null,     -- JSON
@@ -143,10 +143,10 @@ create table schedules (
     paused_note   text,
     last_job      blob
 );
-create index schedules_next on schedules (next_at) where next_at is not null and paused_at is null;
+create index windlass_schedules_next on windlass_schedules (next_at) where next_at is not null and paused_at is null;
 
 -- Every firing of a schedule: a tick fires once.
-create table firings (
+create table windlass_firings (
     schedule      integer not null,
     tick          integer not null,
     job           blob    not null,
@@ -154,7 +154,7 @@ create table firings (
 ) without rowid;
 
 -- One row for all ticks that a schedule missed at a time.
-create table misses (
+create table windlass_misses (
     schedule      integer not null,
     at            integer not null,     -- when that was seen
     first         integer not null,

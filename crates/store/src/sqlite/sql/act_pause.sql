@@ -1,2 +1,2 @@
 -- Notes who paused a job.
-insert into pauses (job, at, author, note) values (?1, ?2, ?3, ?4)
+insert into windlass_pauses (job, at, author, note) values (?1, ?2, ?3, ?4)

@@ -1,2 +1,2 @@
 -- Gives a job another priority.
-update jobs set priority = ?2 where id = ?1
+update windlass_jobs set priority = ?2 where id = ?1

@@ -1,2 +1,2 @@
 -- Forgets that a job is paused.
-delete from pauses where job = ?1
+delete from windlass_pauses where job = ?1

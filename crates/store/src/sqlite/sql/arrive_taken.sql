@@ -1,2 +1,2 @@
 -- Forgets an arrival: its job was put in.
-delete from arrivals where seq = ?1
+delete from windlass_arrivals where seq = ?1

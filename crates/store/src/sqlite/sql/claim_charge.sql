@@ -1,2 +1,2 @@
 -- Writes what is left in a bucket.
-update buckets set level = ?2, at = ?3 where id = ?1
+update windlass_buckets set level = ?2, at = ?3 where id = ?1

@@ -1,6 +1,6 @@
 -- One job of a repeated claim, if it is still claimed under that epoch. Walks the primary key.
 select j.id, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings, j.codec,
-       case when j.far & 1 then (select p.bytes from payloads p where p.job = j.id and p.what = 1) else j.input end,
+       case when j.far & 1 then (select p.bytes from windlass_payloads p where p.job = j.id and p.what = 1) else j.input end,
        j.lane, j.due_at
-from jobs j
+from windlass_jobs j
 where j.id = ?1 and j.epoch = ?2 and j.state = 0

@@ -1,2 +1,2 @@
 -- What an earlier send of the same claim took.
-select jobs from claims where worker = ?1 and number = ?2
+select jobs from windlass_claims where worker = ?1 and number = ?2

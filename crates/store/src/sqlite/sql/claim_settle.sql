@@ -1,2 +1,2 @@
 -- Forgets a claim with nothing left in it.
-delete from claims where worker = ?1 and number = ?2
+delete from windlass_claims where worker = ?1 and number = ?2

@@ -1,2 +1,2 @@
 -- Keeps a failed attempt.
-insert into attempts (job, epoch, worker, started_at, ended_at, failure) values (?1, ?2, ?3, ?4, ?5, ?6)
+insert into windlass_attempts (job, epoch, worker, started_at, ended_at, failure) values (?1, ?2, ?3, ?4, ?5, ?6)

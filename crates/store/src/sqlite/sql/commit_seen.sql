@@ -2,4 +2,4 @@
 -- that something hangs on the job.
 select rev = ?3 + 1 and rev_epoch = ?2, rev = ?3 and epoch = ?2 and state = 0,
        lane, priority, due_at, suspect, deadline_at, hold, serial, place
-from jobs where id = ?1
+from windlass_jobs where id = ?1

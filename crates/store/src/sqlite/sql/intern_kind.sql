@@ -1,2 +1,2 @@
 -- A number for a kind.
-insert into kinds (name) values (?1) on conflict do nothing
+insert into windlass_kinds (name) values (?1) on conflict do nothing

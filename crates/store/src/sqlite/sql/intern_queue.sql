@@ -1,2 +1,2 @@
 -- A number for a queue.
-insert into queues (name) values (?1) on conflict do nothing
+insert into windlass_queues (name) values (?1) on conflict do nothing

@@ -1,2 +1,2 @@
 -- All queues with their names.
-select id, name from queues
+select id, name from windlass_queues

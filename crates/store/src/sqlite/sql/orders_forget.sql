@@ -1,3 +1,3 @@
 -- Forgets that a job was told to end.
-delete from orders where job = ?1
+delete from windlass_orders where job = ?1
 returning deadline_at, author, note

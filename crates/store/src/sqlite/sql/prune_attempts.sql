@@ -1,2 +1,2 @@
 -- Forgets the failed attempts of a job.
-delete from attempts where job = ?1
+delete from windlass_attempts where job = ?1

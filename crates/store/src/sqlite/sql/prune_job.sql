@@ -1,2 +1,2 @@
 -- Deletes a job; its key is free.
-delete from jobs where id = ?1
+delete from windlass_jobs where id = ?1

@@ -1,2 +1,2 @@
 -- The number of a kind.
-select id from kinds where name = ?1
+select id from windlass_kinds where name = ?1

@@ -1,2 +1,2 @@
 -- Forgets what schedules missed before a moment.
-delete from misses where schedule in (select id from schedules) and at < ?1 and last < ?1
+delete from windlass_misses where schedule in (select id from windlass_schedules) and at < ?1 and last < ?1

@@ -1,2 +1,2 @@
 -- Deletes the payloads of a job that are not in its row.
-delete from payloads where job = ?1
+delete from windlass_payloads where job = ?1

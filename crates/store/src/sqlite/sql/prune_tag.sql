@@ -1,2 +1,2 @@
 -- Forgets one tag of a job.
-delete from tags where tag = ?1 and job = ?2
+delete from windlass_tags where tag = ?1 and job = ?2

@@ -1,2 +1,2 @@
 -- Dead workers with nothing left to walk are gone.
-update workers set life = 2 where life = 1 and not exists (select 1 from claims where worker = workers.id)
+update windlass_workers as workers set life = 2 where life = 1 and not exists (select 1 from windlass_claims where worker = workers.id)

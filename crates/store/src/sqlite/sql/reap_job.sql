@@ -1,3 +1,3 @@
 -- A claimed job whose worker is dead, if it is still claimed under that epoch.
 select lane, priority, due_at, suspect, deadline_at, hold, serial, place, deaths, crashes
-from jobs where id = ?1 and epoch = ?2 and state = 0
+from windlass_jobs where id = ?1 and epoch = ?2 and state = 0

@@ -1,2 +1,2 @@
 -- Whether there is more to walk.
-select exists (select 1 from workers where life = 1)
+select exists (select 1 from windlass_workers where life = 1)

@@ -1,2 +1,2 @@
 -- Declares a worker dead.
-update workers set life = 1 where id = ?1 and life = 0
+update windlass_workers set life = 1 where id = ?1 and life = 0

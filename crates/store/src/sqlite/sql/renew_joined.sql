@@ -1,2 +1,2 @@
 -- Notes that a claim no longer runs alone.
-update claims set alone = 0 where worker = ?1 and number = ?2
+update windlass_claims set alone = 0 where worker = ?1 and number = ?2

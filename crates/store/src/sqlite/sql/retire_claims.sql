@@ -1,2 +1,2 @@
 -- All claims of a worker.
-select number, jobs from claims where worker = ?1 order by number
+select number, jobs from windlass_claims where worker = ?1 order by number

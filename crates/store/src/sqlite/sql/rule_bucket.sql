@@ -1,2 +1,2 @@
 -- A rate limit and what is in its bucket, by name.
-select id, name, rate, per, burst, level, at, lifted from buckets where name = ?1
+select id, name, rate, per, burst, level, at, lifted from windlass_buckets where name = ?1

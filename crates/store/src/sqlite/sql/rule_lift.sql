@@ -1,2 +1,2 @@
 -- Lifts a rate limit: its jobs pass.
-update buckets set lifted = 1 where id = ?1
+update windlass_buckets set lifted = 1 where id = ?1

@@ -1,2 +1,2 @@
 -- Who paused a queue.
-select paused_by from queues where name = ?1 and paused_at is not null
+select paused_by from windlass_queues where name = ?1 and paused_at is not null

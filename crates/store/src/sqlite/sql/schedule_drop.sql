@@ -1,2 +1,2 @@
 -- Forgets a schedule. PostgreSQL does it in one statement with the next two.
-delete from schedules where id = ?1
+delete from windlass_schedules where id = ?1

@@ -1,2 +1,2 @@
 -- Forgets what a schedule fired.
-delete from firings where schedule = ?1
+delete from windlass_firings where schedule = ?1

@@ -1,2 +1,2 @@
 -- Forgets what a schedule missed.
-delete from misses where schedule = ?1
+delete from windlass_misses where schedule = ?1

@@ -1,2 +1,2 @@
 -- Moves a schedule on.
-update schedules set next_at = ?2, last_job = ?3 where id = ?1
+update windlass_schedules set next_at = ?2, last_job = ?3 where id = ?1

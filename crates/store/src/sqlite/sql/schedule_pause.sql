@@ -1,2 +1,2 @@
 -- Lets a schedule rest, or takes that back.
-update schedules set paused_at = ?2, paused_by = ?3, paused_note = ?4, next_at = ?5 where id = ?1
+update windlass_schedules set paused_at = ?2, paused_by = ?3, paused_note = ?4, next_at = ?5 where id = ?1

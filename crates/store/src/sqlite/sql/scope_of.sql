@@ -1,2 +1,2 @@
 -- The job that last took a unique name. Walks the primary key.
-select job from scopes where kind = ?1 and key = ?2
+select job from windlass_scopes where kind = ?1 and key = ?2

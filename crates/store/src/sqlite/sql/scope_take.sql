@@ -1,3 +1,3 @@
 -- Gives a unique name to a job.
-insert into scopes (kind, key, job) values (?1, ?2, ?3)
+insert into windlass_scopes (kind, key, job) values (?1, ?2, ?3)
 on conflict (kind, key) do update set job = ?3

@@ -1,2 +1,2 @@
 -- The number of a serial key that is there.
-select id from serials where key = ?1
+select id from windlass_serials where key = ?1

@@ -1,2 +1,2 @@
 -- Gives a slot of a key to a job.
-insert into holders (serial, job) values (?1, ?2) on conflict do nothing
+insert into windlass_holders (serial, job) values (?1, ?2) on conflict do nothing

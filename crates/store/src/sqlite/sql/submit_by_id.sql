@@ -1,2 +1,2 @@
 -- The digest of a job that was in the way of a submit, by its id.
-select digest from jobs where id = ?1
+select digest from windlass_jobs where id = ?1
