@@ -68,7 +68,7 @@ pub trait Inspect: Send + Sync {
 }
 
 /// Which jobs to list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Filter {
     /// Only in this state.
     pub state: Option<State>,
@@ -84,6 +84,14 @@ pub struct Filter {
     pub before: Option<JobId>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl Default for Filter {
+    /// The newest hundred of all jobs.
+    fn default() -> Filter {
+        let (state, kind, queue, tag, key, before) = Default::default();
+        Filter { state, kind, queue, tag, key, before, limit: 100 }
+    }
 }
 
 /// A job in a list.
@@ -394,7 +402,7 @@ pub struct Miss {
 }
 
 /// Which entries of the audit log to list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AuditFilter {
     /// Only of this subject: a job's id, a queue, a limit.
     pub subject: Option<String>,
@@ -402,6 +410,13 @@ pub struct AuditFilter {
     pub before: Option<i64>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl Default for AuditFilter {
+    /// The newest hundred of all entries.
+    fn default() -> AuditFilter {
+        AuditFilter { subject: None, before: None, limit: 100 }
+    }
 }
 
 /// An entry of the audit log.

@@ -167,6 +167,11 @@ impl Inner {
                 }
                 None => Did::Already("it is not paused".into()),
             },
+            Rule::Limit(limit)
+                if self.buckets.get(&limit.name).is_some_and(|old| old.limit == *limit && !old.lifted) =>
+            {
+                Did::Already("it is so already".into())
+            }
             Rule::Limit(limit) => {
                 let level = match self.buckets.get(&limit.name) {
                     Some(old) => old.level.under(&old.limit, limit, now),

@@ -433,6 +433,7 @@ async fn change(
         Rule::Limit(limit) => {
             let rows = conn.query(include_str!("sql/rule_bucket_lock.sql"), &[&limit.name]).await?;
             let level = match rows.first().map(bucket) {
+                Some((old, _, false)) if old == *limit => return Ok(Did::Already("it is so already".into())),
                 Some((old, level, _)) => level.under(&old, limit, now),
                 None => Level::full(limit, now),
             };

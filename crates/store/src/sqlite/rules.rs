@@ -65,6 +65,9 @@ fn pause(tx: &Tx<'_>, now: Time, queue: &str, by: &By) -> Result<Did, Error> {
 
 fn set_limit(tx: &Tx<'_>, now: Time, limit: &Limit) -> Result<Did, Error> {
     let level = match Bucket::named(tx, &limit.name)? {
+        Some(old) if old.limit == *limit && !old.lifted => {
+            return Ok(Did::Already("it is so already".into()));
+        }
         Some(old) => old.level.under(&old.limit, limit, now),
         None => Level::full(limit, now),
     };
