@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{runtime::Handle, task::JoinHandle};
 use windlass_model::Time;
-use windlass_store::{Backlog, Error, Store};
+use windlass_store::{Backlog, Error, LimitView, SerialView, Store};
 
 /// How long what was seen is shown: however many scrape, the store is asked six times a minute.
 const FRESH: Duration = Duration::from_secs(10);
@@ -15,12 +15,17 @@ const FRESH: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many jobs are counted at most, per queue and state: some milliseconds of work for the database.
 const CAP: u64 = 10_000;
+/// How many serial keys are looked at.
+const KEYS: usize = 100;
 
 /// What was seen.
 pub(crate) struct View {
     /// The store's clock.
     pub(crate) now: Time,
     pub(crate) queues: Vec<Backlog>,
+    /// Serial keys that are held or waited for, as far as they are looked at.
+    pub(crate) serials: Vec<SerialView>,
+    pub(crate) limits: Vec<LimitView>,
 }
 
 type Look = JoinHandle<Option<View>>;
@@ -75,8 +80,13 @@ impl Lookout {
                     Some(store) => store,
                     None => store.sibling().await?,
                 };
-                let view =
-                    View { queues: store.inspect().backlog(CAP).await?, now: store.inspect().clock().await? };
+                let inspect = store.inspect();
+                let view = View {
+                    queues: inspect.backlog(CAP).await?,
+                    serials: inspect.serial_keys(None, KEYS).await?,
+                    limits: inspect.rate_limits().await?,
+                    now: inspect.clock().await?,
+                };
                 Ok::<_, Error>((store, view))
             });
             let (opened, view) = match seen {

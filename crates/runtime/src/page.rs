@@ -115,4 +115,20 @@ fn store(page: &mut Exposition, pools: &[Arc<QueuePool>], view: Option<&View>) {
         let waits = backlog.oldest_at.map(|at| view.now.since(at)).unwrap_or_default();
         page.sample(&[("queue", queue)], waits.as_secs_f64());
     }
+    let (keys, waiting) = view
+        .serials
+        .iter()
+        .filter(|key| key.waiting > 0)
+        .fold((0, 0), |sum, key| (sum.0 + 1, sum.1 + key.waiting));
+    let help = "Serial keys with jobs in line, of the first 100 that are in use.";
+    page.single("serial_keys_contended", "gauge", help, keys);
+    page.single("serial_waiting", "gauge", "Jobs in line for those keys.", waiting);
+    page.family("limit_waiting", "gauge", "Jobs that wait for a rate limit, up to 10,000.");
+    for limit in view.limits.iter().take(QUEUES) {
+        page.sample(&[("limit", &limit.limit.name)], limit.waiting);
+    }
+    page.family("limit_tokens", "gauge", "Tokens in the bucket of a rate limit.");
+    for limit in view.limits.iter().take(QUEUES) {
+        page.sample(&[("limit", &limit.limit.name)], limit.tokens);
+    }
 }

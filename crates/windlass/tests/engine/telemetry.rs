@@ -18,6 +18,7 @@ use windlass_cluster::Cluster;
 crate::on_both_stores!(
     every_event_moves_its_number,
     the_store_is_shown_by_queue,
+    what_waits_for_keys_and_limits_is_shown,
     a_lost_worker_is_counted,
     a_blocked_slot_is_shown,
 );
@@ -200,6 +201,21 @@ async fn every_event_moves_its_number(url: &str) {
     assert_eq!(end.get("lease_held"), 0.0, "it has stopped");
     let seen = engine.inspect().job(born.id()).await.expect("read").expect("there");
     assert_eq!(seen.summary.state, windlass::State::Ready);
+}
+
+async fn what_waits_for_keys_and_limits_is_shown(url: &str) {
+    let engine = engine(url).await;
+    let limit = windlass::Limit::per("api", 1, Duration::from_secs(3_600)).burst(5);
+    engine.control("ada").set_limit(limit).await.expect("set");
+    for n in 0..4 {
+        engine.submit(Do(Act::Return)).serial("k").await.expect("submitted");
+        engine.submit(Do(Act::Return)).serial(format!("free {n}")).await.expect("submitted");
+        engine.submit(Do(Act::Return)).rate("api").await.expect("submitted");
+    }
+    let page = Page::read(&engine.metrics().await);
+    assert_eq!((page.get("serial_keys_contended"), page.get("serial_waiting")), (1.0, 3.0));
+    assert_eq!(page.get("limit_waiting{limit=\"api\"}"), 4.0);
+    assert_eq!(page.get("limit_tokens{limit=\"api\"}"), 5.0);
 }
 
 async fn the_store_is_shown_by_queue(url: &str) {
