@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
+use anyhow::bail;
 use serde_json::json;
 use windlass::{
     JobId, State, Time,
-    store::{Census, Filter, Summary},
+    store::{Census, Filter, Inspect, Summary},
 };
 
 use crate::{out, place::Place, span, table, which::Which};
@@ -18,6 +19,12 @@ pub(crate) struct Args {
     /// Only older than this one: the last of the page before
     #[arg(long, value_name = "ID")]
     before: Option<JobId>,
+    /// Only children of this job, oldest first
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag"])]
+    parent: Option<JobId>,
+    /// With --parent: only younger than this one, the last of the page before
+    #[arg(long, value_name = "ID", requires = "parent")]
+    after: Option<JobId>,
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -28,20 +35,34 @@ pub(crate) struct Args {
 
 /// How far each state is counted: whether there are ten thousand or more is all that a glance wants to know.
 const CAP: u64 = 10_000;
+/// How many children are read at a time.
+const PAGE: usize = 500;
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let inspect = engine.inspect();
     // One more than is shown says whether there is another page.
     let limit = args.limit as usize + 1;
-    let filter = Filter { before: args.before, limit, ..args.which.filter() };
-    let mut jobs = inspect.jobs(&filter).await?;
-    let counts = counts(&args, inspect.census(CAP).await?);
+    let (mut jobs, counts) = match args.parent {
+        Some(parent) => {
+            if inspect.job(parent).await?.is_none() {
+                bail!(place.no_job(parent));
+            }
+            (children(&args, inspect, parent, limit).await?, BTreeMap::new())
+        }
+        None => {
+            let filter = Filter { before: args.before, limit, ..args.which.filter() };
+            (inspect.jobs(&filter).await?, counts(&args, inspect.census(CAP).await?))
+        }
+    };
     let more = jobs.len() > args.limit as usize;
     jobs.truncate(args.limit as usize);
     let next = jobs.last().filter(|_| more).map(|job| job.id);
     if args.json {
-        out::print_json(&json!({ "counts": counts, "jobs": jobs, "next_before": next }))?;
+        out::print_json(&match args.parent {
+            Some(_) => json!({ "jobs": jobs, "next_after": next }),
+            None => json!({ "counts": counts, "jobs": jobs, "next_before": next }),
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = inspect.clock().await?;
@@ -49,14 +70,38 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     if jobs.is_empty() {
         text += &nothing(&args, place);
     } else {
-        text.push('\n');
+        if !text.is_empty() {
+            text.push('\n');
+        }
         text += &list(&jobs, now);
     }
     if let Some(next) = next {
-        text += &format!("\nolder ones: {}\n", next_page(&args, place, next));
+        let which = if args.parent.is_some() { "younger" } else { "older" };
+        text += &format!("\n{which} ones: {}\n", next_page(&args, place, next));
     }
     out::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The children of a job that match, oldest first.
+async fn children(
+    args: &Args,
+    inspect: &dyn Inspect,
+    parent: JobId,
+    limit: usize,
+) -> anyhow::Result<Vec<Summary>> {
+    let (mut found, mut after) = (Vec::new(), args.after);
+    while found.len() < limit {
+        let page = inspect.children(parent, after, PAGE).await?;
+        after = page.last().map(|job| job.id);
+        let last = page.len() < PAGE;
+        found.extend(page.into_iter().filter(|job| args.which.matches(job)));
+        if last {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// How many jobs are in each state, among those of the kind and queue that were asked for.
@@ -90,8 +135,11 @@ fn total(args: &Args, counts: &BTreeMap<State, u64>) -> String {
 }
 
 fn nothing(args: &Args, place: &Place) -> String {
-    if args.before.is_some() || !args.which.is_all() {
+    if args.before.is_some() || args.after.is_some() || !args.which.is_all() {
         return "no job matches\n".to_owned();
+    }
+    if let Some(parent) = args.parent {
+        return format!("job {parent} has no children\n");
     }
     format!("no jobs yet; put one in with `{} submit noop --wait`, and start a worker\n", place.program)
 }
@@ -100,11 +148,12 @@ pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
     let columns = [
         table::column("ID"),
         table::column("STATE"),
+        table::Column { least: Some(8), expendable: 2, ..table::column("STAGE") },
         table::Column { least: Some(8), ..table::column("KIND") },
-        table::Column { least: Some(7), expendable: 3, ..table::column("QUEUE") },
-        table::Column { least: Some(6), expendable: 4, ..table::column("KEY") },
-        table::Column { right: true, expendable: 5, ..table::column("FAILED") },
-        table::Column { expendable: 2, ..table::column("SUBMITTED") },
+        table::Column { least: Some(7), expendable: 4, ..table::column("QUEUE") },
+        table::Column { least: Some(6), expendable: 5, ..table::column("KEY") },
+        table::Column { right: true, expendable: 6, ..table::column("FAILED") },
+        table::Column { expendable: 3, ..table::column("SUBMITTED") },
         table::Column { least: Some(8), expendable: 1, ..table::column("NOTE") },
     ];
     let rows: Vec<Vec<String>> = jobs
@@ -113,6 +162,7 @@ pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
             vec![
                 job.id.to_string(),
                 job.state.to_string(),
+                job.stage.as_deref().map(out::plain).unwrap_or_default(),
                 if job.version == 1 {
                     out::plain(&job.kind)
                 } else {
@@ -146,5 +196,8 @@ fn next_page(args: &Args, place: &Place, next: JobId) -> String {
     if args.limit != 20 {
         command += &format!(" --limit {}", args.limit);
     }
-    command + &format!(" --before {next}")
+    match args.parent {
+        Some(parent) => command + &format!(" --parent {parent} --after {next}"),
+        None => command + &format!(" --before {next}"),
+    }
 }

@@ -45,23 +45,28 @@ impl Version {
 
 /// Reads an input: JSON itself, `-` for standard input, or `@FILE`.
 pub(crate) fn input(text: &str) -> anyhow::Result<Value> {
+    json("input", text)
+}
+
+/// The same for something else that is called `what`.
+pub(crate) fn json(what: &str, text: &str) -> anyhow::Result<Value> {
     let mut read = String::new();
     let text = match text.strip_prefix('@') {
         Some(path) => {
             read = std::fs::read_to_string(path)
-                .with_context(|| format!("the input file {path} cannot be read"))?;
+                .with_context(|| format!("the {what} file {path} cannot be read"))?;
             &read
         }
         None if text == "-" => {
             std::io::stdin()
                 .read_to_string(&mut read)
-                .context("the input cannot be read from standard input")?;
+                .with_context(|| format!("the {what} cannot be read from standard input"))?;
             &read
         }
         None => text,
     };
     serde_json::from_str(text).map_err(|error| {
         let hint = if text.contains('"') { "" } else { "; text needs quotes of its own: '\"text\"'" };
-        anyhow!("the input is not JSON ({error}); pass it in quotes, like '{{\"ms\": 100}}'{hint}")
+        anyhow!("the {what} is not JSON ({error}); pass it in quotes, like '{{\"ms\": 100}}'{hint}")
     })
 }

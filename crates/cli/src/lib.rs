@@ -16,6 +16,7 @@ mod bench;
 mod cancel;
 mod config;
 mod demo;
+mod diagram;
 mod doctor;
 mod flow;
 mod jobs;
@@ -38,6 +39,7 @@ mod rule;
 mod schedules;
 mod serial;
 mod show;
+mod signal;
 mod span;
 mod stop;
 mod submit;
@@ -115,6 +117,8 @@ enum Command {
     Jobs(jobs::Args),
     Show(show::Args),
     Why(why::Args),
+    Signal(signal::Args),
+    Diagram(diagram::Args),
     Cancel(cancel::Args),
     Retry(retry::Args),
     Pause(pause::Args),
@@ -138,6 +142,8 @@ impl Command {
             Command::Jobs(args) => jobs::run(args, place).await,
             Command::Show(args) => show::run(args, place).await,
             Command::Why(args) => why::run(args, place).await,
+            Command::Signal(args) => signal::run(args, place).await,
+            Command::Diagram(args) => diagram::run(args, place).await,
             Command::Cancel(args) => cancel::run(args, place).await,
             Command::Retry(args) => retry::run(args, place).await,
             Command::Pause(args) => pause::run(args, place).await,
@@ -191,7 +197,7 @@ pub fn stock() -> ExitCode {
     done.unwrap_or_else(|error| failed(&error))
 }
 
-/// Gives a program all commands but `demo` and `bench` (`worker`, `submit`, `jobs`, `why`, `cancel`, `schedules`, …) for
+/// Gives a program all commands but `demo` and `bench` (`worker`, `submit`, `jobs`, `why`, `signal`, `cancel`, …) for
 /// the kinds of its engine, which is opened and not started:
 ///
 /// ```no_run

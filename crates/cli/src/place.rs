@@ -77,6 +77,11 @@ impl Place {
         )
     }
 
+    /// A text of the library as this program says it: commands are called by its name.
+    pub(crate) fn said(&self, text: &str) -> String {
+        text.replace("`windlass ", &format!("`{} ", self.program))
+    }
+
     fn trouble(&self) -> String {
         format!("the store {} cannot be opened", self.shown())
     }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use serde_json::{Value, json};
 use windlass::{
-    Time,
-    store::{Backlog, QueueView},
+    State, Time,
+    store::{Backlog, Census, QueueView},
 };
 
 use crate::{author::Author, out, place::Place, rule, span, table};
@@ -62,15 +62,20 @@ async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
     let inspect = engine.inspect();
     let (queues, backlog, now) =
         (inspect.queues().await?, inspect.backlog(CAP).await?, inspect.clock().await?);
+    let parked = parked(&inspect.census(CAP).await?);
     let backlog: BTreeMap<&str, &Backlog> =
         backlog.iter().map(|queue| (queue.queue.as_str(), queue)).collect();
     let none = Backlog::default();
-    let rows: Vec<(&QueueView, &Backlog)> = queues
+    let rows: Vec<Row> = queues
         .iter()
-        .map(|queue| (queue, backlog.get(queue.name.as_str()).copied().unwrap_or(&none)))
+        .map(|queue| Row {
+            queue,
+            backlog: backlog.get(queue.name.as_str()).copied().unwrap_or(&none),
+            parked: parked.get(&queue.name).copied().unwrap_or(0),
+        })
         .collect();
     if as_json {
-        out::print_json(&rows.iter().map(|(queue, backlog)| told(queue, backlog)).collect::<Vec<Value>>())?;
+        out::print_json(&rows.iter().map(told).collect::<Vec<Value>>())?;
     } else if rows.is_empty() {
         out::print("no queues yet: the first job that is submitted to one makes it\n")?;
     } else {
@@ -79,31 +84,51 @@ async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(queue: &QueueView, backlog: &Backlog) -> Value {
+/// A queue, what waits and runs in it, and how many of its jobs are parked.
+struct Row<'a> {
+    queue: &'a QueueView,
+    backlog: &'a Backlog,
+    parked: u64,
+}
+
+/// How many jobs are parked in each queue.
+fn parked(census: &[Census]) -> BTreeMap<String, u64> {
+    let mut parked = BTreeMap::new();
+    for count in census.iter().filter(|count| count.state == State::Waiting) {
+        *parked.entry(count.queue.clone()).or_default() += count.jobs;
+    }
+    parked
+}
+
+fn told(Row { queue, backlog, parked }: &Row) -> Value {
     json!({
         "name": queue.name, "ready": backlog.ready, "scheduled": backlog.scheduled, "running": backlog.running,
+        "waiting": CAP.min(*parked),
         "oldest_ready": queue.oldest_ready, "paused": queue.paused,
     })
 }
 
-fn set(rows: &[(&QueueView, &Backlog)], now: Time) -> String {
+fn set(rows: &[Row], now: Time) -> String {
     let number = |head| table::Column { right: true, ..table::column(head) };
     let columns = [
         table::Column { least: Some(8), ..table::column("QUEUE") },
         number("READY"),
         number("SCHEDULED"),
         number("RUNNING"),
+        number("WAITING"),
         table::Column { expendable: 1, ..table::column("OLDEST") },
         table::Column { least: Some(12), ..table::column("PAUSED") },
     ];
     let rows: Vec<Vec<String>> = rows
         .iter()
-        .map(|(queue, backlog)| {
+        .map(|Row { queue, backlog, parked }| {
             vec![
                 out::plain(&queue.name),
                 table::capped(backlog.ready, CAP),
                 table::capped(backlog.scheduled, CAP),
                 table::capped(backlog.running, CAP),
+                // A column without anything in it is not shown.
+                if *parked == 0 { String::new() } else { table::capped(*parked, CAP) },
                 queue.oldest_ready.map(|at| span::relative(at, now)).unwrap_or_default(),
                 queue.paused.as_ref().map(|pause| rule::paused(pause, now)).unwrap_or_default(),
             ]

@@ -22,8 +22,8 @@ use crate::{
 /// Put a job in, and print its id.
 ///
 /// The input is a JSON value; `-` reads it from standard input, `@FILE` from a file. Kinds that are built in: exec
-/// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100})
-/// and noop.
+/// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100}),
+/// noop, and approval ({"Ask": {"what": "deploy 17", "seconds": 3600}}), which waits for the signal approve or reject.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What kind of job
@@ -72,6 +72,10 @@ pub(crate) struct Args {
     /// The job that this one belongs to: it is cancelled with it by `cancel --children`, and kept while that is live
     #[arg(long, value_name = "JOB")]
     parent: Option<JobId>,
+    /// A signal that is in its inbox from the start: NAME, or NAME=JSON; may be repeated. If a job with its key or unique
+    /// name is there already, that one gets it
+    #[arg(long, value_name = "NAME[=JSON]")]
+    signal: Vec<String>,
     /// Wait for it to end and print its output; exit code 1 if it failed
     #[arg(long, conflicts_with = "count")]
     wait: bool,
@@ -89,9 +93,13 @@ const TOGETHER: usize = 2_000;
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let input = kind::input(&args.input)?;
+    let signals = args.signal.iter().map(|text| signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
     let engine = place.engine().await?;
     let version = args.version.of(&engine, &args.kind)?;
-    let submit = |_| describe(&engine, &args, version, &input).into_future();
+    let submit = |_| {
+        let submit = describe(&engine, &args, version, &input);
+        signals.iter().fold(submit, |submit, (name, said)| submit.signal(name, said)).into_future()
+    };
     let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(TOGETHER);
     if args.wait {
         let jobs: Vec<Handle<Value>> = submits.try_collect().await?;
@@ -160,6 +168,14 @@ fn describe<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) ->
         submit = submit.parent(parent);
     }
     submit
+}
+
+/// Reads a signal: its name, and what it says.
+fn signal(text: &str) -> anyhow::Result<(String, Value)> {
+    match text.split_once('=') {
+        Some((name, payload)) => Ok((name.to_owned(), kind::json("payload of the signal", payload)?)),
+        None => Ok((text.to_owned(), Value::Null)),
+    }
 }
 
 fn line(job: &Handle<Value>) -> String {

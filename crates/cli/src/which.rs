@@ -1,11 +1,15 @@
 //! Which jobs are meant: the filters that lists and bulk operations share.
 
-use windlass::{State, store::Filter};
+use windlass::{
+    State,
+    store::{Filter, Summary},
+};
 
 /// Filters; a job must match all that are given.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Which {
-    /// Only in this state: scheduled, ready, running, done, failed or cancelled
+    /// Only in this state: scheduled, ready, running, waiting, done, failed or
+    /// cancelled
     #[arg(long)]
     pub(crate) state: Option<State>,
     /// Only of this kind
@@ -20,16 +24,43 @@ pub(crate) struct Which {
     /// Only with this key
     #[arg(long)]
     pub(crate) key: Option<String>,
+    /// Only machines in this stage: the name of a variant
+    #[arg(long)]
+    pub(crate) stage: Option<String>,
+    /// Only of this version of their kind
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<i32>,
 }
 
 impl Which {
     /// Whether every job matches.
     pub(crate) fn is_all(&self) -> bool {
-        self.state.is_none() && self.texts().iter().all(|(_, value)| value.is_none())
+        self.state.is_none()
+            && self.version.is_none()
+            && self.texts().iter().all(|(_, value)| value.is_none())
     }
 
-    fn texts(&self) -> [(&'static str, &Option<String>); 4] {
-        [("kind", &self.kind), ("queue", &self.queue), ("tag", &self.tag), ("key", &self.key)]
+    /// Whether a job in a list matches, as far as lists tell: they do not tell tags.
+    pub(crate) fn matches(&self, job: &Summary) -> bool {
+        let is = |wanted: &Option<String>, has: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
+        };
+        self.state.is_none_or(|state| state == job.state)
+            && self.version.is_none_or(|version| version == job.version)
+            && is(&self.kind, Some(&job.kind))
+            && is(&self.queue, Some(&job.queue))
+            && is(&self.key, job.key.as_deref())
+            && is(&self.stage, job.stage.as_deref())
+    }
+
+    fn texts(&self) -> [(&'static str, &Option<String>); 5] {
+        [
+            ("kind", &self.kind),
+            ("queue", &self.queue),
+            ("tag", &self.tag),
+            ("key", &self.key),
+            ("stage", &self.stage),
+        ]
     }
 
     pub(crate) fn filter(&self) -> Filter {
@@ -39,6 +70,8 @@ impl Which {
             queue: self.queue.clone(),
             tag: self.tag.clone(),
             key: self.key.clone(),
+            stage: self.stage.clone(),
+            version: self.version,
             ..Filter::default()
         }
     }
@@ -52,6 +85,6 @@ impl Which {
                 flags += &if plain { format!(" --{name} {value}") } else { format!(" --{name} {value:?}") };
             }
         }
-        flags
+        flags + &self.version.map(|version| format!(" --version {version}")).unwrap_or_default()
     }
 }

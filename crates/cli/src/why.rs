@@ -21,7 +21,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let Some(mut why) = engine.why(args.job).await? else { bail!(place.no_job(args.job)) };
     // The commands are called as this program is.
-    why.hint = why.hint.replace("`windlass ", &format!("`{} ", place.program));
+    why.hint = place.said(&why.hint);
     if args.json {
         out::print_json(&why)?;
     } else {

@@ -185,7 +185,7 @@ fn many_are_done_after_a_preview_and_with_an_account() {
     assert!(ended.err.starts_with("13 jobs to cancel:"), "{ended:?}");
     let ended = place.run(&["cancel", "--tag", "red", "--yes"]);
     assert_eq!((ended.code, ended.out.as_str()), (0, "0 cancelled\n"));
-    assert!(ended.err.contains("no job that is scheduled, ready, running matches"), "{ended:?}");
+    assert!(ended.err.contains("no job that is scheduled, ready, running, waiting matches"), "{ended:?}");
     let told = place.json(&["pause", "--all", "--yes", "--json"]);
     assert_eq!((&told["done"], &told["matching"], &told["cut_short"]), (&2.into(), &2.into(), &false.into()));
     assert_eq!(place.ok(&["resume", "--queue", "mail", "--yes"]), "2 resumed\n");

@@ -13,6 +13,8 @@ fn help_names_every_command_and_says_where_to_start() {
         "jobs",
         "show",
         "why",
+        "signal",
+        "diagram",
         "cancel",
         "retry",
         "pause",
@@ -105,7 +107,7 @@ fn bad_input_is_told_what_why_and_what_next() {
     let place = Place::new();
     place.ok(&["submit", "noop"]);
     let cases: &[(&[&str], &[&str])] = &[
-        (&["submit", "resize", "{}"], &["exec, noop, sleep", "--any-kind"]),
+        (&["submit", "resize", "{}"], &["approval, exec, noop, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
         (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
         (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
@@ -115,7 +117,7 @@ fn bad_input_is_told_what_why_and_what_next() {
         (&["submit", "noop", "--queue", "a b"], &["contains ' '"]),
         (&["submit", "noop", "--kind-version", "7"], &["version 7", "--any-kind"]),
         (&["submit", "noop", "--key", "k", "--count", "2"], &["--key", "--count"]),
-        (&["jobs", "--state", "asleep"], &["scheduled, ready, running"]),
+        (&["jobs", "--state", "asleep"], &["scheduled, ready, running, waiting"]),
         (&["jobs", "--limt", "3"], &["--limit"]),
         (&["jobs", "--limit", "0"], &["1..=10000"]),
         (&["show", "abc"], &["not a job id", "0199f0c2"]),
@@ -166,7 +168,9 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 
     let line = place.worker(&["--log", "warn"]).line.clone();
     assert!(
-        line.contains("(from-file) serves sqlite://file.db · queues mail=3 · kinds exec, noop, sleep"),
+        line.contains(
+            "(from-file) serves sqlite://file.db · queues mail=3 · kinds approval, exec, noop, sleep"
+        ),
         "{line}"
     );
     let line = place.worker(&["--name", "flagged", "--queue", "mail", "--queue", "default=5"]).line.clone();

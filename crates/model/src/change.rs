@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{Epoch, Event, Failure, JobId, Payload, Reason, Rev, Time, WorkerId};
+use crate::{
+    Awaited, Claimed, Epoch, Event, Failure, JobId, NewJob, Payload, Reason, Rev, Time, Wait, WorkerId,
+};
 
-/// All that one finished attempt wants written. It is applied whole or not at all.
+/// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// The job.
@@ -22,8 +24,46 @@ pub struct Change {
     pub deadline_at: Option<Time>,
     /// Whether other rows hang on what becomes of the job (see [`crate::Settings::ties`]).
     pub tied: bool,
+    /// The job whose wait for its children this job's end may be the end of.
+    pub parent: Option<JobId>,
+    /// What the step of a machine wants written beside its outcome.
+    pub step: Option<Box<Step>>,
     /// How it ended.
     pub outcome: Outcome,
+}
+
+impl Change {
+    /// What an attempt at a claimed job wants written, if it has no step.
+    pub fn new(job: &Claimed, worker: WorkerId, started_at: Time, outcome: Outcome) -> Change {
+        Change {
+            job: job.id,
+            epoch: job.epoch,
+            rev: job.rev,
+            worker,
+            started_at,
+            deadline_at: job.deadline_at,
+            tied: job.settings.ties(),
+            parent: job.parent,
+            step: None,
+            outcome,
+        }
+    }
+}
+
+/// What the step of a machine wants written, beside how it ended.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Step {
+    /// The stage that ran, to be recorded as a transition with the stage it led to; `None` records nothing.
+    pub ran: Option<String>,
+    /// The stage the job is in from now on, with its data; `None` leaves both as they are.
+    pub stage: Option<(String, Payload)>,
+    /// Whether the stage and its data are what they were: then going on counts as an attempt instead of resetting
+    /// their count.
+    pub unchanged: bool,
+    /// The signals that the step was shown and that are consumed by its progress.
+    pub consumed: Vec<i64>,
+    /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
+    pub children: Vec<NewJob>,
 }
 
 /// How an attempt ended.
@@ -44,11 +84,15 @@ pub enum Outcome {
         after: Duration,
         /// How much of each retry rule's budget is used now.
         spent: Vec<u32>,
-        /// The error.
-        failure: Failure,
+        /// The error; `None` if the attempt asked for another without one.
+        failure: Option<Failure>,
     },
     /// By its own wish, without an error.
     Cancelled(Failure),
+    /// With a step after which the next follows under the same claim: epoch and claim stay.
+    Next,
+    /// With a step after which the job is parked until what it waits for has come, which may be at once.
+    Wait(Wait),
 }
 
 impl Outcome {
@@ -59,24 +103,50 @@ impl Outcome {
             Outcome::Failed { .. } => Event::Fail,
             Outcome::Retry { .. } => Event::Retry,
             Outcome::Cancelled(_) => Event::Cancel,
+            Outcome::Next => Event::Step,
+            Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => Event::Yield,
+            Outcome::Wait(_) => Event::Park,
         }
     }
 
     /// The error, if there was one; each is kept in the job's history.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Outcome::Done(_) => None,
-            Outcome::Failed { failure, .. } | Outcome::Retry { failure, .. } => Some(failure),
-            Outcome::Cancelled(failure) => Some(failure),
+            Outcome::Done(_) | Outcome::Next | Outcome::Wait(_) => None,
+            Outcome::Failed { failure, .. } | Outcome::Cancelled(failure) => Some(failure),
+            Outcome::Retry { failure, .. } => failure.as_ref(),
         }
     }
 
     /// Whether this outcome counts as an attempt of the job's budget: input that does not decode does not.
     pub fn counts(&self) -> bool {
         match self {
-            Outcome::Done(_) | Outcome::Cancelled(_) => false,
+            Outcome::Done(_) | Outcome::Cancelled(_) | Outcome::Next | Outcome::Wait(_) => false,
             Outcome::Failed { reason, .. } => *reason != Reason::Undecodable,
             Outcome::Retry { .. } => true,
+        }
+    }
+
+    /// Whether the job has ended.
+    pub fn ends(&self) -> bool {
+        matches!(self, Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled(_))
+    }
+
+    /// Whether the job has got further: its counters start anew.
+    pub fn progresses(&self) -> bool {
+        matches!(self, Outcome::Next | Outcome::Wait(_))
+    }
+
+    /// What it is called in the record of transitions.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Done(_) => "done",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Retry { .. } => "retry",
+            Outcome::Cancelled(_) => "cancelled",
+            Outcome::Next | Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => "next",
+            Outcome::Wait(Wait { what: Awaited::Signals { .. }, .. }) => "wait",
+            Outcome::Wait(Wait { what: Awaited::Children { .. }, .. }) => "children",
         }
     }
 }
@@ -86,6 +156,8 @@ impl Outcome {
 pub enum Verdict {
     /// It is written; or was, before its answer was lost.
     Committed,
+    /// It is written, and the claim is over although the change meant to go on: the job was paused, or told to end.
+    Halted,
     /// The claim is outdated: the job was reaped, expired or handed back meanwhile. Nothing was written.
     Fenced,
     /// The store will never take this change, for the reason given. Nothing was written; the rest of its

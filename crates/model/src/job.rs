@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Charge, Epoch, JobId, Retry, Rev, Serial, Time, Unique};
+use crate::{Awaited, Charge, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Unique};
 
 /// Bytes with the number of the codec that wrote them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -100,6 +100,13 @@ pub struct NewJob {
     pub deadline_at: Option<Time>,
     /// The job that submitted it and has not ended without it.
     pub parent: Option<JobId>,
+    /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
+    /// submits have one.
+    pub round: Option<Rev>,
+    /// The stage it starts in, if it is a machine.
+    pub stage: Option<String>,
+    /// Signals that are in its inbox from the start.
+    pub signals: Vec<NewSignal>,
     /// Words people search by.
     pub tags: Vec<String>,
     /// Free JSON text kept with the job and never interpreted.
@@ -125,6 +132,9 @@ impl NewJob {
             when: When::Now,
             deadline_at: None,
             parent: None,
+            round: None,
+            stage: None,
+            signals: Vec::new(),
             tags: Vec::new(),
             options: None,
             settings: Settings::default(),
@@ -135,6 +145,33 @@ impl NewJob {
 }
 
 impl NewJob {
+    /// The job as the worker is handed it that has it claimed as it is submitted.
+    pub fn claimed(&self, epoch: Epoch, now: Time) -> Claimed {
+        Claimed {
+            id: self.id,
+            kind: self.kind.clone(),
+            epoch,
+            rev: Rev(0),
+            attempts: 0,
+            spent: Vec::new(),
+            deaths: 0,
+            key: self.key.clone(),
+            due_at: now,
+            deadline_at: self.deadline_at,
+            settings: self.settings.clone(),
+            input: self.input.clone(),
+            parent: None,
+            stage: self.stage.clone(),
+            since: Rev(0),
+            run: 0,
+            data: None,
+            wait: None,
+            until: None,
+            pending: 0,
+            inbox: Vec::new(),
+        }
+    }
+
     /// Whether it needs more than its own row and a place: it is put in by a longer way, and never born claimed.
     pub fn is_special(&self) -> bool {
         let settings = &self.settings;
@@ -142,6 +179,7 @@ impl NewJob {
             || settings.serial.is_some()
             || settings.rate.is_some()
             || self.parent.is_some()
+            || !self.signals.is_empty()
     }
 }
 
@@ -188,6 +226,48 @@ pub enum Submitted {
     IdTaken,
 }
 
+impl Claimed {
+    /// The same job after a step that went on to another stage, under the same claim. Its input is left out: the data
+    /// of the stage has taken its place.
+    pub fn stepped(&self, stage: String, data: Payload, unchanged: bool) -> Claimed {
+        Claimed {
+            id: self.id,
+            kind: self.kind.clone(),
+            epoch: self.epoch,
+            rev: Rev(self.rev.0 + 1),
+            attempts: if unchanged { self.attempts + 1 } else { 0 },
+            spent: Vec::new(),
+            deaths: 0,
+            key: self.key.clone(),
+            due_at: self.due_at,
+            deadline_at: self.deadline_at,
+            settings: self.settings.clone(),
+            input: Payload::default(),
+            parent: self.parent,
+            stage: Some(stage),
+            since: Rev(self.rev.0 + 1),
+            run: self.run + 1,
+            data: Some(data),
+            wait: None,
+            until: None,
+            pending: 0,
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Whether what it waited for has come.
+    pub fn is_met(&self) -> bool {
+        let names = self.inbox.iter().map(|signal| signal.name.as_str());
+        self.wait.as_ref().is_none_or(|wait| wait.is_met(names, self.pending))
+    }
+
+    /// The signals that a step is shown.
+    pub fn shown(&self) -> Vec<&Signal> {
+        let places = self.wait.as_ref().map(|wait| wait.shown(&self.inbox)).unwrap_or_default();
+        places.into_iter().map(|place| &self.inbox[place]).collect()
+    }
+}
+
 /// A job as a worker is handed it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Claimed {
@@ -215,4 +295,22 @@ pub struct Claimed {
     pub settings: Settings,
     /// The encoded input.
     pub input: Payload,
+    /// The job whose wait for its children this job's end counts for.
+    pub parent: Option<JobId>,
+    /// The stage it is in, if it is a machine.
+    pub stage: Option<String>,
+    /// The revision that led to that stage: it names the step, whichever attempt at it this is.
+    pub since: Rev,
+    /// How many steps it has made since it last waited.
+    pub run: u32,
+    /// The data of that stage; `None` while it is in the stage it was submitted in, whose data is its input.
+    pub data: Option<Payload>,
+    /// What it was parked for when it last made progress.
+    pub wait: Option<Awaited>,
+    /// When that wait is over whatever has come.
+    pub until: Option<Time>,
+    /// How many children it waits for still.
+    pub pending: u32,
+    /// The signals in its inbox that it waits for, oldest first: of each name the oldest, or all of them if the wait says so.
+    pub inbox: Vec<Signal>,
 }

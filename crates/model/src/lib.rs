@@ -9,6 +9,7 @@
 //! - [`id`]: how jobs, workers, claims, epochs and revisions are named
 //! - [`job`]: what is submitted, what a worker is handed, what people see
 //! - [`change`]: what an attempt asks to be written, and what the store answers
+//! - [`wait`]: what a parked job waits for, and which signals it is shown
 //! - [`failure`]: how an attempt goes wrong and why a job has failed
 //! - [`retry`]: whether, and when, a failed attempt is tried again
 //! - [`rank`]: the order in which ready jobs are claimed
@@ -36,9 +37,10 @@ pub mod state;
 pub mod time;
 pub mod trace;
 pub mod unique;
+pub mod wait;
 
 pub use calendar::Calendar;
-pub use change::{Change, Outcome, Verdict};
+pub use change::{Change, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
@@ -50,3 +52,4 @@ pub use serial::Serial;
 pub use state::{Event, State};
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
+pub use wait::{Awaited, NewSignal, Signal, Wait};

@@ -5,18 +5,23 @@
 
 use std::time::Duration;
 
-use crate::{NewJob, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, serial::MAX_SLOTS, trace};
+use crate::{
+    Change, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, serial::MAX_SLOTS,
+    trace,
+};
 
 /// What may be submitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The longest encoded input or output, in bytes.
     pub payload: usize,
+    /// The most signals that may wait in one job's inbox.
+    pub inbox: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { payload: 1 << 20 }
+        Limits { payload: 1 << 20, inbox: 1_000 }
     }
 }
 
@@ -32,6 +37,8 @@ pub const OPTIONS: usize = 16 << 10;
 pub const MESSAGE: usize = 16 << 10;
 /// The longest delay: a hundred years.
 pub const DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// The most children that one step may submit: they are put in by the transaction that commits the step.
+pub const CHILDREN: usize = 10_000;
 /// What names of the engine's own kinds, queues and tags begin with.
 pub const RESERVED: &str = "windlass.";
 
@@ -165,7 +172,44 @@ impl Limits {
             return Err(invalid(format!("the trace {}", shown(parent)), "is not a traceparent", hint));
         }
         check_flow(job)?;
+        if job.round.is_some() {
+            let hint = "leave it out; a step's children are counted by the commit that submits them";
+            return Err(invalid("the round", "is the store's to set", hint));
+        }
+        if let Some(stage) = &job.stage {
+            check_stage(stage)?;
+        }
+        if job.signals.len() > self.inbox {
+            let why = format!("are {}, more than the {} an inbox holds", job.signals.len(), self.inbox);
+            return Err(invalid("the signals with the job", why, "send fewer, or raise the inbox limit"));
+        }
+        job.signals.iter().try_for_each(|signal| self.check_signal(signal))?;
         self.check_payload("input", &job.input.bytes)
+    }
+
+    /// Checks a signal that is about to be sent.
+    pub fn check_signal(&self, signal: &NewSignal) -> Result<(), Invalid> {
+        signal.check()?;
+        self.check_payload("payload of the signal", &signal.payload.bytes)
+    }
+
+    /// Checks what a change wants written, as far as it could be refused for its size or its names.
+    pub fn check_change(&self, change: &Change) -> Result<(), Invalid> {
+        match &change.outcome {
+            Outcome::Done(output) => self.check_payload("output", &output.bytes)?,
+            Outcome::Wait(wait) => wait.check()?,
+            _ => {}
+        }
+        let Some(step) = &change.step else { return Ok(()) };
+        if let Some((stage, data)) = &step.stage {
+            check_stage(stage)?;
+            self.check_payload("data of the state", &data.bytes)?;
+        }
+        if step.children.len() > CHILDREN {
+            let why = format!("are {}, more than the {CHILDREN} one step may have", step.children.len());
+            return Err(invalid("the children", why, "spread them over several steps"));
+        }
+        step.children.iter().try_for_each(|child| self.check(child))
     }
 }
 
@@ -198,6 +242,14 @@ fn check_flow(job: &NewJob) -> Result<(), Invalid> {
         return Err(invalid("the parent", "is the job itself", "name the job that submits it"));
     }
     Ok(())
+}
+
+/// Checks the name of a machine's stage: that of a variant, whatever characters it has.
+pub fn check_stage(stage: &str) -> Result<(), Invalid> {
+    if stage.is_empty() {
+        return Err(invalid("the name of the state", "is empty", "give the variant a name"));
+    }
+    check_text("name of the state", stage, NAME)
 }
 
 /// Checks how many slots a serial key is to have.

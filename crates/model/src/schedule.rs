@@ -38,6 +38,9 @@ pub struct Schedule {
     /// With which policies.
     #[serde(default)]
     pub settings: Settings,
+    /// The stage they start in, if they are machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// With which encoded input; kept apart from the rest.
     #[serde(skip)]
     pub input: Payload,
@@ -56,6 +59,7 @@ impl Schedule {
             priority: 0,
             tags: Vec::new(),
             settings: Settings::default(),
+            stage: None,
             input,
         }
     }
@@ -88,6 +92,9 @@ impl Schedule {
             when: When::Now,
             deadline_at: None,
             parent: None,
+            round: None,
+            stage: self.stage.clone(),
+            signals: Vec::new(),
             tags: self.tags.clone(),
             options: None,
             settings,

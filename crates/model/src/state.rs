@@ -17,6 +17,8 @@ pub enum State {
     Ready,
     /// Claimed by a worker; its newest epoch is live.
     Running,
+    /// Parked until signals come, its children have ended, or its time is over.
+    Waiting,
     /// Ended well; its output is kept.
     Done,
     /// Ended badly; carries a [`crate::Reason`].
@@ -45,6 +47,14 @@ pub enum Event {
     Retry,
     /// Its attempt failed for good.
     Fail,
+    /// Its attempt committed a step and goes on with the next under the same claim.
+    Step,
+    /// Its attempt committed a step and lets others pass.
+    Yield,
+    /// Its attempt committed a step and waits for something.
+    Park,
+    /// What it waits for has come.
+    Wake,
     /// Someone, or its attempt, asked to have it cancelled.
     Cancel,
     /// Its deadline passed.
@@ -70,8 +80,15 @@ pub const MOVES: &[(State, Event, State)] = &[
     (Running, Finish, Done),
     (Running, Retry, Scheduled),
     (Running, Fail, Failed),
+    (Running, Step, Running),
+    (Running, Yield, Ready),
+    (Running, Park, Waiting),
     (Running, Cancel, Cancelled),
     (Running, Expire, Failed),
+    (Waiting, Wake, Ready),
+    (Waiting, Due, Ready),
+    (Waiting, Cancel, Cancelled),
+    (Waiting, Expire, Failed),
     (Failed, Revive, Ready),
     (Cancelled, Revive, Ready),
 ];
@@ -92,7 +109,7 @@ pub fn mermaid() -> String {
 
 impl State {
     /// All states, in the order of a job's life.
-    pub const ALL: [State; 6] = [Scheduled, Ready, Running, Done, Failed, Cancelled];
+    pub const ALL: [State; 7] = [Scheduled, Ready, Running, Waiting, Done, Failed, Cancelled];
 
     /// Whether the job has ended; nothing claims it again unless someone revives it.
     pub const fn is_final(self) -> bool {
@@ -102,8 +119,10 @@ impl State {
 
 impl Event {
     /// All events.
-    pub const ALL: [Event; 11] =
-        [Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Cancel, Expire, Revive];
+    pub const ALL: [Event; 15] = [
+        Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Step, Yield, Park, Wake, Cancel, Expire,
+        Revive,
+    ];
 }
 
 impl fmt::Display for State {
@@ -112,6 +131,7 @@ impl fmt::Display for State {
             Scheduled => "scheduled",
             Ready => "ready",
             Running => "running",
+            Waiting => "waiting",
             Done => "done",
             Failed => "failed",
             Cancelled => "cancelled",

@@ -11,12 +11,12 @@ use crate::{State, Time};
 pub struct States(u8);
 
 impl States {
-    /// Until the job has ended: scheduled, ready or running.
-    pub const LIVE: States = States(0b111);
+    /// Until the job has ended: scheduled, ready, running or waiting.
+    pub const LIVE: States = States(0b1111);
     /// Until a worker takes it: scheduled or ready.
     pub const WAITING: States = States(0b011);
     /// For as long as the job is kept.
-    pub const KEPT: States = States(0b111_111);
+    pub const KEPT: States = States(0b111_1111);
 
     /// The set of these states.
     pub fn of(states: impl IntoIterator<Item = State>) -> States {

@@ -9,13 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use windlass_model::{Change, ClaimNo, Failure, Outcome, Reason, Verdict, failure::class};
 use windlass_store::Error;
 
 use crate::{metrics::Verb, pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
 
-/// The most changes in one transaction: the gain per change is gone well before, and a larger one delays its first.
+/// The most changes, and children of theirs, in one transaction: the gain per change is gone well before, and a larger one
+/// delays its first.
 const BATCH: usize = 1_000;
 /// The most bytes of outputs in one transaction: a few large ones must not make it as slow as thousands.
 const BYTES: usize = 16 << 20;
@@ -43,14 +44,13 @@ struct State {
 impl State {
     /// Takes as much as goes in one transaction.
     fn batch(&mut self) -> Vec<Item> {
-        let mut bytes = 0;
+        let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
-            if let Outcome::Done(output) = &item.change.outcome {
-                bytes += output.bytes.len();
-            }
-            bytes <= BYTES
+            bytes += size(&item.change);
+            rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len());
+            bytes <= BYTES && rows <= BATCH
         };
-        let count = self.waiting.iter().take(BATCH).map(fits).take_while(|fits| *fits).count();
+        let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
         let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));
         std::mem::replace(&mut self.waiting, rest)
     }
@@ -60,6 +60,8 @@ struct Item {
     change: Change,
     number: ClaimNo,
     pool: Arc<QueuePool>,
+    /// Who goes on when it is committed.
+    reply: Option<oneshot::Sender<Verdict>>,
 }
 
 impl Committer {
@@ -78,9 +80,27 @@ impl Committer {
 
     /// Takes an outcome; returns before it is committed unless nothing else was under way.
     pub(crate) async fn push(&self, core: &Core, change: Change, number: ClaimNo, pool: &Arc<QueuePool>) {
+        self.take_in(core, Item { change, number, pool: Arc::clone(pool), reply: None }).await;
+    }
+
+    /// Takes a step and returns when it is committed, with the store's answer.
+    pub(crate) async fn commit_step(
+        &self,
+        core: &Core,
+        change: Change,
+        number: ClaimNo,
+        pool: &Arc<QueuePool>,
+    ) -> Verdict {
+        let (reply, answer) = oneshot::channel();
+        self.take_in(core, Item { change, number, pool: Arc::clone(pool), reply: Some(reply) }).await;
+        // The committer answers everything it takes, unless it is stopped: then nobody goes on.
+        answer.await.unwrap_or(Verdict::Fenced)
+    }
+
+    async fn take_in(&self, core: &Core, item: Item) {
         let mine = {
             let mut state = self.lock();
-            state.waiting.push(Item { change, number, pool: Arc::clone(pool) });
+            state.waiting.push(item);
             if state.flying == 0 {
                 state.flying = 1;
                 Some(state.batch())
@@ -124,6 +144,12 @@ impl Committer {
         }
     }
 
+    /// Nothing is committed any more: who waits for an answer is told so.
+    pub(crate) fn close(&self) {
+        self.lock().waiting.clear();
+        self.shrunk.notify_waiters();
+    }
+
     /// A committing task: there are as many as transactions may be in flight.
     pub(crate) async fn run(core: Arc<Core>) {
         let committer = &core.committer;
@@ -162,19 +188,27 @@ impl Committer {
     }
 
     async fn commit(&self, core: &Core, batch: Vec<Item>) {
-        let (changes, rest): (Vec<Change>, Vec<(ClaimNo, Arc<QueuePool>)>) =
-            batch.into_iter().map(|item| (item.change, (item.number, item.pool))).unzip();
+        let (changes, rest): (Vec<Change>, Vec<_>) =
+            batch.into_iter().map(|item| (item.change, (item.number, item.pool, item.reply))).unzip();
         let verdicts = until_answered(core, &changes).await;
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
         let count = |wanted: &Verdict| verdicts.iter().filter(|verdict| *verdict == wanted).count();
-        add(&core.stats.committed, count(&Verdict::Committed));
+        add(&core.stats.committed, count(&Verdict::Committed) + count(&Verdict::Halted));
         add(&core.stats.fenced, count(&Verdict::Fenced));
-        for ((change, verdict), (number, pool)) in changes.into_iter().zip(verdicts).zip(rest) {
+        for ((change, verdict), (number, pool, reply)) in changes.into_iter().zip(verdicts).zip(rest) {
+            if let Some(reply) = reply {
+                let _ = reply.send(verdict.clone());
+            }
             match verdict {
+                // It is still claimed, and goes on.
+                Verdict::Committed if change.outcome == Outcome::Next => continue,
                 Verdict::Committed => {
                     core.committed(change, &pool);
+                }
+                Verdict::Halted => {
+                    tracing::info!(job = %change.job, "the job was paused or told to end: it goes no further now");
                 }
                 Verdict::Fenced => {
                     tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: the job had been taken away from this worker");
@@ -182,7 +216,7 @@ impl Committer {
                 Verdict::Refused(why) => {
                     add(&core.stats.refused, 1);
                     tracing::error!(job = %change.job, why, "the store refused an outcome; the job fails");
-                    refused.push(Item { change: refusal(change, &why), number, pool });
+                    refused.push(Item { change: refusal(change, &why), number, pool, reply: None });
                     continue;
                 }
             }
@@ -195,11 +229,24 @@ impl Committer {
     }
 }
 
+/// How many bytes of payload a change carries.
+fn size(change: &Change) -> usize {
+    let output = match &change.outcome {
+        Outcome::Done(output) => output.bytes.len(),
+        _ => 0,
+    };
+    let step = change.step.as_ref().map_or(0, |step| {
+        let data = step.stage.as_ref().map_or(0, |(_, data)| data.bytes.len());
+        data + step.children.iter().map(|child| child.input.bytes.len()).sum::<usize>()
+    });
+    output + step
+}
+
 /// What is committed in place of an outcome that the store refused: as little as can be.
 fn refusal(change: Change, why: &str) -> Change {
     let failure = Failure::stop(format!("the store refused what the attempt wanted written: {why}"))
         .class(class::REFUSED);
-    Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, ..change }
+    Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, step: None, ..change }
 }
 
 /// Commits until the store has answered for all. Every call is a blind repeat of the one before, which `Store::commit`

@@ -9,17 +9,22 @@ use std::{
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, Outcome, Payload, Reason, Verdict, failure::class, retry::Decision,
+    Change, ClaimNo, Claimed, Failure, Outcome, Reason, Retry, Step, Verdict, Wait, failure::class,
+    retry::Decision,
 };
 use windlass_store::Store;
 
 use crate::{
-    Attempt, Policy,
+    Attempt, Handler, Running, Started,
     metrics::Verb,
     pool::{Job, QueuePool},
     stats::add,
+    turn::{self, Ended, Judge},
     worker::Core,
 };
+
+/// After how many steps a machine lets others pass that wait for its slot.
+const TURN: u32 = 100;
 
 /// How long after its timeout an attempt that has not ended is taken to block its thread.
 const GRACE: Duration = Duration::from_secs(1);
@@ -36,6 +41,8 @@ enum State {
     /// Nothing.
     #[default]
     Idle,
+    /// Nothing, but what follows from this attempt is being committed and may go on.
+    Between(Arc<Attempt>),
     Running(Watched),
     /// The watchdog has taken it: whatever the attempt still returns is dropped.
     GivenUp,
@@ -44,7 +51,8 @@ enum State {
 struct Watched {
     attempt: Arc<Attempt>,
     number: ClaimNo,
-    /// `None` for as long as it likes.
+    /// How long it may run; `None` for as long as it likes.
+    limit: Option<Duration>,
     ends_by: Option<Instant>,
 }
 
@@ -62,19 +70,48 @@ impl Core {
         pool.watch(Arc::clone(&watch));
         let mut finished = false;
         while let Some(job) = pool.next(finished) {
-            self.committer.room().await;
-            let number = job.number;
-            let seat = self.seat(&job).await;
-            finished = seat.is_some();
-            let Some(seat) = seat else { continue };
-            // A panic that is not caught within (in a destructor of a future that is given up) must not end the slot.
-            let attempt = AssertUnwindSafe(self.attempt(job, &pool, &watch)).catch_unwind().await;
-            drop(seat);
-            if let Ok(Some(change)) = attempt {
-                self.committer.push(&self, change, number, &pool).await;
-            }
+            finished = self.job(job, &pool, &watch).await;
+            watch.clear();
         }
         pool.unwatch(&watch);
+    }
+
+    /// Runs a job until it has ended, waits, or lets others pass: an attempt, and as many steps as follow from it. `false`
+    /// if it did not start.
+    async fn job(&self, mut job: Job, pool: &Arc<QueuePool>, watch: &Watch) -> bool {
+        let number = job.number;
+        let mut steps = 0;
+        loop {
+            self.committer.room().await;
+            let Some(seat) = self.seat(&job).await else { return steps > 0 };
+            steps += 1;
+            // A panic that is not caught within (in a destructor of a future that is given up) must not end the slot.
+            let attempt = AssertUnwindSafe(self.attempt(&job, pool, watch)).catch_unwind().await;
+            drop(seat);
+            let Ok(Some(mut change)) = attempt else { return true };
+            if change.outcome == Outcome::Next && steps >= TURN && pool.is_wanted() {
+                change.outcome = Outcome::Wait(Wait::YIELD);
+            }
+            let next = match (&change.outcome, &change.step) {
+                (Outcome::Next, Some(step)) => step.stage.clone().map(|stage| (stage, step.unchanged)),
+                _ => None,
+            };
+            let Some(((stage, data), unchanged)) = next else {
+                self.committer.push(self, change, number, pool).await;
+                return true;
+            };
+            match self.committer.commit_step(self, change, number, pool).await {
+                Verdict::Committed => {
+                    job.standing = if unchanged { job.standing + 1 } else { 0 };
+                    job.claimed = Arc::new(job.claimed.stepped(stage, data, unchanged));
+                }
+                Verdict::Halted => {
+                    self.end_told(job.claimed.id).await;
+                    return true;
+                }
+                _ => return true,
+            }
+        }
     }
 
     /// Waits for a seat in company and until the lease is known to hold; `None` if the job's worker was declared dead
@@ -94,26 +131,64 @@ impl Core {
     }
 
     /// Runs one attempt to its end. `None` if it was given up.
-    pub(crate) async fn run(&self, job: Job, watch: &Watch) -> Option<Change> {
+    pub(crate) async fn run(&self, job: &Job, watch: &Watch) -> Option<Change> {
         let Some(handler) = self.registry.get(&job.claimed.kind) else {
             unreachable!("only kinds that are served are claimed");
         };
-        let mut aborted = self.aborted();
-        let (number, started_at) = (job.number, self.config.env.now());
-        let limit = job.claimed.settings.timeout.or(handler.policy().timeout);
+        let attempt = Arc::new(Attempt {
+            job: Arc::clone(&job.claimed),
+            worker: job.worker,
+            started_at: self.config.env.now(),
+            cancelled: self.cancelled(),
+            told: Arc::clone(&job.told),
+        });
+        if let Some(wait) = turn::unmet(&attempt, job.now) {
+            return Some(turn::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
+        }
+        let Started { running, timeout, stage } = start(&**handler, &attempt);
+        let limit = job.claimed.settings.timeout.or(timeout);
         let left = job.expires.map(|at| at.saturating_duration_since(Instant::now()));
         // Whichever comes first ends the attempt: its time limit, or the job's deadline.
         let expiring = left.is_some_and(|left| limit.is_none_or(|limit| left <= limit));
         let limit = if expiring { left } else { limit };
-        let (cancelled, told) = (self.cancelled(), Arc::default());
-        let attempt = Arc::new(Attempt { job: job.claimed, worker: job.worker, started_at, cancelled, told });
         if expiring && limit.is_some_and(|left| left.is_zero()) {
-            return Some(change(&attempt, expired(&attempt)));
+            return Some(turn::change(&attempt, turn::expired(&attempt), None));
         }
         add(&self.stats.started, 1);
-        watch.set(&attempt, number, limit);
+        let first = self.perform(&attempt, job.number, watch, limit, running).await?;
+        let standing = job.standing;
+        let judge =
+            Judge { core: self, handler: &**handler, attempt: &attempt, stage, standing, expiring, limit };
+        let failure = match judge.after(first) {
+            Ok(change) => return Some(change),
+            Err(failure) => failure,
+        };
+        // The code may know what to do about it; what it does is an attempt like the first.
+        let rescue =
+            std::panic::catch_unwind(AssertUnwindSafe(|| handler.rescue(Arc::clone(&attempt), &failure)));
+        Some(match rescue {
+            Ok(None) => judge.by_policy(failure),
+            Ok(Some(running)) => {
+                let second = self.perform(&attempt, job.number, watch, limit, running).await?;
+                judge.after_rescue(failure, second)
+            }
+            Err(panic) => judge.after_rescue(failure, Ended::Panic(panic_text(&*panic))),
+        })
+    }
+
+    /// Runs a future within its limit, until it has ended, is told to, or is given up (`None`).
+    async fn perform(
+        &self,
+        attempt: &Arc<Attempt>,
+        number: ClaimNo,
+        watch: &Watch,
+        limit: Option<Duration>,
+        running: Running,
+    ) -> Option<Ended> {
+        let mut aborted = self.aborted();
+        watch.set(attempt, number, limit);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
-        let run = within(limit, async { handler.run(Arc::clone(&attempt)).await });
+        let run = within(limit, running);
         let ended = tokio::select! {
             biased;
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
@@ -125,38 +200,24 @@ impl Core {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let outcome = match ended? {
-            Ok(Ok(Ok(output))) => self.done(output),
-            Ok(Ok(Err(failure))) => Err(failure),
-            Ok(Err(())) if expiring => Ok(expired(&attempt)),
-            Ok(Err(())) => Err(timed_out(limit)),
-            Err(panic) => Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)),
-        };
-        let outcome = outcome.unwrap_or_else(|failure| match attempt.told.by() {
-            // Whatever it says: it is not tried again.
-            Some(by) => Outcome::Cancelled(by.failure()),
-            None => self.decide(&attempt.job, handler.policy(), failure),
-        });
-        Some(change(&attempt, outcome))
-    }
-
-    fn done(&self, output: Payload) -> Result<Outcome, Failure> {
-        match self.store.limits().check_payload("output", &output.bytes) {
-            Ok(()) => Ok(Outcome::Done(output)),
-            Err(invalid) => Err(Failure::stop(invalid).class(class::REFUSED)),
-        }
+        Some(match ended? {
+            Ok(Ok(Ok(turn))) => Ended::Turn(turn),
+            Ok(Ok(Err(failure))) => Ended::Failure(failure),
+            Ok(Err(())) => Ended::Timeout,
+            Err(panic) => Ended::Panic(panic_text(&*panic)),
+        })
     }
 
     /// What follows from a failed attempt.
-    fn decide(&self, job: &Claimed, policy: &Policy, failure: Failure) -> Outcome {
+    pub(crate) fn decide(&self, job: &Claimed, retry: &Retry, failure: Failure) -> Outcome {
         match &*failure.class {
             class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
             class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
             _ => {}
         }
-        let retry = job.settings.retry.as_ref().unwrap_or(&policy.retry);
+        let retry = job.settings.retry.as_ref().unwrap_or(retry);
         match retry.decide(&failure, &job.spent, self.config.env.chance()) {
-            Decision::Again { after, spent } => Outcome::Retry { after, spent, failure },
+            Decision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
             Decision::Fail(reason) => Outcome::Failed { reason, failure },
             Decision::Cancel => Outcome::Cancelled(failure),
         }
@@ -174,14 +235,15 @@ impl Core {
         let all =
             self.pools.iter().flat_map(|pool| pool.watches().into_iter().map(move |watch| (pool, watch)));
         for (pool, watch) in all {
-            let Some(Watched { attempt, number, .. }) = watch.give_up() else { continue };
+            let Some(Watched { attempt, number, limit, .. }) = watch.give_up() else { continue };
             let job = &attempt.job;
             add(&self.stats.lost_slots, 1);
             tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
-            let policy = self.registry.get(&job.kind).map(|h| h.policy().clone()).unwrap_or_default();
-            let mut failure = timed_out(job.settings.timeout.or(policy.timeout));
+            let retry =
+                self.registry.get(&job.kind).map(|handler| handler.retry(&attempt)).unwrap_or_default();
+            let mut failure = turn::timed_out(limit);
             failure.message += "; it blocks its thread, so its slot is lost until it returns";
-            let change = change(&attempt, self.decide(job, &policy, failure));
+            let change = turn::change(&attempt, self.decide(job, &retry, failure), None);
             pending.push(GivenUp { change, number, pool: Arc::clone(pool) });
         }
         if pending.is_empty() {
@@ -213,19 +275,32 @@ impl Watch {
 
     fn set(&self, attempt: &Arc<Attempt>, number: ClaimNo, limit: Option<Duration>) {
         let ends_by = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(GRACE)));
-        *self.lock() = State::Running(Watched { attempt: Arc::clone(attempt), number, ends_by });
+        *self.lock() = State::Running(Watched { attempt: Arc::clone(attempt), number, limit, ends_by });
     }
 
     fn attempt(&self) -> Option<Arc<Attempt>> {
         match &*self.lock() {
-            State::Running(watched) => Some(Arc::clone(&watched.attempt)),
+            State::Running(Watched { attempt, .. }) | State::Between(attempt) => Some(Arc::clone(attempt)),
             _ => None,
         }
     }
 
     /// Notes that the attempt has ended; `false` if it was given up before.
     fn ended(&self) -> bool {
-        !matches!(std::mem::take(&mut *self.lock()), State::GivenUp)
+        let mut state = self.lock();
+        match std::mem::take(&mut *state) {
+            State::GivenUp => false,
+            State::Running(watched) => {
+                *state = State::Between(watched.attempt);
+                true
+            }
+            State::Idle | State::Between(_) => true,
+        }
+    }
+
+    /// Nothing is run here any more.
+    fn clear(&self) {
+        *self.lock() = State::Idle;
     }
 
     /// Whether the attempt was given up and has not returned.
@@ -253,23 +328,14 @@ async fn within<F: Future>(limit: Option<Duration>, work: F) -> Result<F::Output
     }
 }
 
-/// What follows when the deadline passes under an attempt.
-fn expired(attempt: &Attempt) -> Outcome {
-    let at = attempt.job.deadline_at.unwrap_or_default();
-    let text = format!("the deadline {at} passed before the job had ended");
-    Outcome::Failed { reason: Reason::Expired, failure: Failure::stop(text).class(class::EXPIRED) }
-}
-
-fn change(attempt: &Attempt, outcome: Outcome) -> Change {
-    let job = &attempt.job;
-    let (worker, started_at) = (attempt.worker, attempt.started_at);
-    let (deadline_at, tied) = (job.deadline_at, job.settings.ties());
-    Change { job: job.id, epoch: job.epoch, rev: job.rev, worker, started_at, deadline_at, tied, outcome }
-}
-
-fn timed_out(limit: Option<Duration>) -> Failure {
-    Failure::retry(format!("the attempt ran longer than {:?}", limit.unwrap_or_default()))
-        .class(class::TIMEOUT)
+/// Starts an attempt. A panic in there is like one in the attempt itself.
+fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
+    let started = std::panic::catch_unwind(AssertUnwindSafe(|| handler.start(Arc::clone(attempt))));
+    started.unwrap_or_else(|panic| {
+        let failure = turn::panicked(&panic_text(&*panic));
+        let running = Box::pin(std::future::ready(Err(failure)));
+        Started { running, timeout: None, stage: attempt.job.stage.clone() }
+    })
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

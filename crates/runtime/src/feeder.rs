@@ -97,7 +97,15 @@ pub(crate) async fn claim(
                 let job = |claimed: Claimed| {
                     let left = claimed.deadline_at.map(|at| at.since(now));
                     let expires = left.and_then(|left| claimed_at.checked_add(left));
-                    Job { claimed, number, worker, expires }
+                    Job {
+                        claimed: Arc::new(claimed),
+                        number,
+                        worker,
+                        expires,
+                        now,
+                        standing: 0,
+                        told: Arc::default(),
+                    }
                 };
                 let jobs = std::mem::take(&mut haul.jobs).into_iter().map(job).collect();
                 return Some((haul, jobs));

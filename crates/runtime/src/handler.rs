@@ -3,15 +3,15 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
-use windlass_model::{Claimed, Failure, KindVersion, Payload, Retry, Time, WorkerId};
+use windlass_model::{Claimed, Failure, KindVersion, NewJob, Payload, Retry, Time, Wait, WorkerId};
 
 use crate::{orders::Told, trace};
 
-/// One try at a job, as its handler sees it.
+/// One try at a job, or at one step of it, as its handler sees it.
 #[derive(Clone)]
 pub struct Attempt {
-    /// The job.
-    pub job: Claimed,
+    /// The job. The input of a machine that has gone on within this claim is left out.
+    pub job: Arc<Claimed>,
     /// The worker that runs it.
     pub worker: WorkerId,
     /// When it started, by the worker's clock.
@@ -43,16 +43,73 @@ impl Attempt {
     }
 }
 
+/// What the code of a job made of one attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Turn {
+    /// The job is done.
+    Done(Payload),
+    /// A machine goes on in another stage.
+    Next(Stage),
+    /// A machine goes on in another stage once what it waits for has come.
+    Wait(Stage, Wait),
+    /// A machine goes on in another stage once these jobs have ended, or the time is over.
+    Children {
+        /// The stage.
+        stage: Stage,
+        /// The jobs, to be submitted with the step.
+        children: Vec<NewJob>,
+        /// How long to wait for them at most.
+        timeout: Option<Duration>,
+    },
+    /// The same step again, later, without an error.
+    Again {
+        /// The stage with what is to be kept of this attempt.
+        stage: Stage,
+        /// How much later.
+        after: Duration,
+    },
+    /// The retry policy decides what follows from this error.
+    ByPolicy(Failure),
+    /// The job has failed, whatever the retry policy says.
+    Stop(Failure),
+}
+
+/// A stage of a machine and its data.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// Its encoded data.
+    pub data: Payload,
+    /// Whether both are what they were.
+    pub unchanged: bool,
+}
+
 /// The future of one attempt.
-pub type Running = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+pub type Running = Pin<Box<dyn Future<Output = Result<Turn, Failure>> + Send>>;
+
+/// An attempt that was started.
+pub struct Started {
+    /// What is to be run to its end.
+    pub running: Running,
+    /// How long it may run, unless the job says otherwise; `None` for as long as it likes.
+    pub timeout: Option<Duration>,
+    /// The stage that runs, if the job is a machine.
+    pub stage: Option<String>,
+}
 
 /// The code behind a kind.
 pub trait Handler: Send + Sync + 'static {
-    /// Runs one attempt. What it returns is committed; a panic or a timeout is turned into a failure.
-    fn run(&self, attempt: Arc<Attempt>) -> Running;
+    /// Starts one attempt. What it returns is committed; a panic, here or later, or a timeout is turned into a failure.
+    fn start(&self, attempt: Arc<Attempt>) -> Started;
 
-    /// What holds for every job of this kind that says nothing else.
-    fn policy(&self) -> &Policy;
+    /// When to try this attempt again if it fails, unless the job says otherwise.
+    fn retry(&self, attempt: &Attempt) -> Retry;
+
+    /// Lets the code decide what follows from a failure; `None` leaves it to the retry policy.
+    fn rescue(&self, _attempt: Arc<Attempt>, _failure: &Failure) -> Option<Running> {
+        None
+    }
 }
 
 /// What holds for every job of a kind.

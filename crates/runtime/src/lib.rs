@@ -1,8 +1,9 @@
 //! One process working: the loops that claim, run and commit.
 //!
 //! The journey of a job through these files: a [`feeder`](self) claims it for a queue's pool; a slot of the
-//! [`pool`](Pool) runs it in the executor, which turns whatever happens (a value, an error, a panic, a timeout)
-//! into an outcome; the committer writes the outcomes of all slots together. Beside them, the renewer keeps the
+//! [`pool`](Pool) runs it in the executor, step after step if it is a machine; `turn` makes an outcome of whatever
+//! happens (a value, an error, a panic, a timeout); the committer writes the outcomes of all slots together. What comes in
+//! from this process goes through the [`Submitter`] and the [`Signaller`]. Beside them, the renewer keeps the
 //! worker's lease on a thread of its own and reaps the jobs of lost workers, the timekeeper fires due timers,
 //! the gatekeeper looks whether an idle queue has changed, orders reach the attempts they are for, and the pruner deletes
 //! what has been kept long enough. Who watches sees each attempt in a span (`trace`) and
@@ -36,18 +37,21 @@ mod pruner;
 mod renewer;
 mod retrying;
 mod scrape;
+mod signaller;
 mod stats;
 mod submitter;
 mod suspects;
 mod telemetry;
 mod timekeeper;
 mod trace;
+mod turn;
 mod waiters;
 mod worker;
 
 pub use config::{Config, Pool, Retention};
 pub use env::Env;
-pub use handler::{Attempt, Handler, Policy, Registry, Running};
+pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, Turn};
+pub use signaller::Signaller;
 pub use stats::{Counts, Stats};
 pub use submitter::Submitter;
 pub use telemetry::Telemetry;

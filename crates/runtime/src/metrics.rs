@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{KindVersion, Outcome};
+use windlass_model::{Awaited, KindVersion, Outcome, Wait};
 
 use crate::histogram::{CALL, Histogram, SIZE, WORK};
 
@@ -126,6 +126,10 @@ labels! {
         /// With an error after which it is tried again.
         Retry = "retry",
         Failed = "failed",
+        /// A machine went on with its next step.
+        Next = "next",
+        /// A machine waits for signals or children.
+        Wait = "wait",
         Cancelled = "cancelled",
         /// Its outcome is not wanted any more: the worker stopped or lost its lease, or the attempt blocked its thread.
         GivenUp = "given_up",
@@ -138,6 +142,8 @@ impl From<&Outcome> for Ending {
             Outcome::Done(_) => Ending::Done,
             Outcome::Retry { .. } => Ending::Retry,
             Outcome::Failed { .. } => Ending::Failed,
+            Outcome::Next | Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => Ending::Next,
+            Outcome::Wait(_) => Ending::Wait,
             Outcome::Cancelled(_) => Ending::Cancelled,
         }
     }
@@ -148,6 +154,7 @@ labels! {
     Verb {
         Enlist = "enlist",
         Submit = "submit",
+        Signal = "signal",
         Claim = "claim",
         Commit = "commit",
         Renew = "renew",

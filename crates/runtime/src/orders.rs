@@ -6,7 +6,8 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_store::{By, Order};
+use windlass_model::JobId;
+use windlass_store::{Act, By, Error, Order};
 
 use crate::{retrying::Backoff, worker::Core};
 
@@ -47,6 +48,23 @@ impl Told {
         self.told().await;
         if let Some((deadline, _)) = self.order.get() {
             tokio::time::sleep_until((*deadline).into()).await;
+        }
+    }
+}
+
+impl Core {
+    /// Ends a job that stopped between two steps because someone wants it to end: there is no attempt left to tell. If
+    /// this fails, its timer sees to it.
+    pub(crate) async fn end_told(&self, job: JobId) {
+        let ended = async {
+            let orders = self.store.orders(self.worker()).await?;
+            let Some(order) = orders.into_iter().find(|order| order.job == job) else { return Ok(()) };
+            let act = Act::Cancel { grace: Duration::ZERO };
+            self.store.control().act(None, &[job], act, &order.by).await?;
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = ended.await {
+            tracing::debug!(%error, %job, "a job that was told to end could not be ended yet");
         }
     }
 }

@@ -10,24 +10,31 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, WorkerId};
+use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Time, WorkerId};
 
 use crate::{
     Pool,
     executor::Watch,
     histogram::{Histogram, WORK},
+    orders::Told,
     worker::Core,
 };
 
 /// A claimed job on its way to a slot.
 pub(crate) struct Job {
-    pub(crate) claimed: Claimed,
+    pub(crate) claimed: Arc<Claimed>,
     /// The claim it came with.
     pub(crate) number: ClaimNo,
     /// Who claimed it: a worker that was declared dead goes on under another name.
     pub(crate) worker: WorkerId,
     /// When its deadline passes, by the store's clock as it was at the claim.
     pub(crate) expires: Option<Instant>,
+    /// The store's clock at the claim.
+    pub(crate) now: Time,
+    /// How often in a row, within this claim, a step led to the very state it came from.
+    pub(crate) standing: u32,
+    /// What its attempts were told; the same for all steps of one claim.
+    pub(crate) told: Arc<Told>,
 }
 
 pub(crate) struct QueuePool {
@@ -227,6 +234,12 @@ impl QueuePool {
     /// Whether a claimed job waits for a slot here.
     pub(crate) fn holds(&self, id: JobId, epoch: Epoch) -> bool {
         self.lock().buffer.iter().any(|job| job.claimed.id == id && job.claimed.epoch == epoch)
+    }
+
+    /// Whether others wait, as far as is known: then a machine that has had its turn lets them pass.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let state = self.lock();
+        state.more || state.look || !state.buffer.is_empty()
     }
 
     /// Whether jobs wait for a slot.

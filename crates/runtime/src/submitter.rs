@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{Claimed, NewJob, Rev, Submitted, When};
+use windlass_model::{NewJob, Submitted, When};
 use windlass_store::{Born, Error, Store};
 
 use crate::{
@@ -77,6 +77,20 @@ impl Submitter {
             core.pools.iter().for_each(|pool| pool.wake());
             core.timekeeper.look();
             core.orders.notify_one();
+        }
+    }
+
+    /// Has this process's worker look for jobs that have become ready.
+    pub(crate) fn wake(&self) {
+        if let Some(core) = self.core() {
+            core.pools.iter().for_each(|pool| pool.wake());
+        }
+    }
+
+    /// Notes that signals could not be delivered.
+    pub(crate) fn failed_to_signal(&self) {
+        if let Some(core) = self.core() {
+            core.metrics.failed(Verb::Signal);
         }
     }
 
@@ -171,7 +185,7 @@ impl Submitter {
                         if (final_error || since.elapsed() > self.patience)
                             && let Some(reply) = reply.take()
                         {
-                            let _ = reply.send(Err(copy(&error)));
+                            let _ = reply.send(Err(error.again()));
                         }
                         waiting |= reply.is_some();
                     }
@@ -200,17 +214,6 @@ impl Submitter {
                 let _ = reply.send(Ok(mine));
             }
         }
-    }
-}
-
-/// An error for one more caller.
-fn copy(error: &Error) -> Error {
-    match error {
-        Error::Unavailable(why) => Error::Unavailable(why.clone()),
-        Error::Invalid(invalid) => Error::Invalid(invalid.clone()),
-        Error::Refused(why) => Error::Refused(why.clone()),
-        Error::Schema(why) => Error::Schema(why.clone()),
-        other => Error::Fault(other.to_string()),
     }
 }
 
@@ -247,22 +250,11 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
     for job in claimed {
         let pool = pool_of(core, &job.queue).expect("reserved there");
         pool.waits.note(0);
-        let claimed = Claimed {
-            id: job.id,
-            kind: job.kind.clone(),
-            epoch: windlass_model::Epoch(0),
-            rev: Rev(0),
-            attempts: 0,
-            spent: Vec::new(),
-            deaths: 0,
-            key: job.key.clone(),
-            // Due as it was submitted, by this process's clock: nobody compares it with the store's.
-            due_at: core.config.env.now(),
-            deadline_at: job.deadline_at,
-            settings: job.settings.clone(),
-            input: job.input.clone(),
-        };
-        pool.accept(core, vec![Job { claimed, number: born.number, worker: born.worker, expires: None }]);
+        // Due as it was submitted, by this process's clock: nobody compares it with the store's.
+        let now = core.config.env.now();
+        let claimed = Arc::new(job.claimed(windlass_model::Epoch(0), now));
+        let (number, worker, told) = (born.number, born.worker, Arc::default());
+        pool.accept(core, vec![Job { claimed, number, worker, expires: None, now, standing: 0, told }]);
     }
     let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::FutureExt;
 
-use windlass_model::crash::time_alone;
+use windlass_model::{Change, Outcome, Wait, crash::time_alone};
 
 use crate::{
     executor::Watch,
@@ -95,10 +95,16 @@ async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bo
     let (watch, number) = (Arc::new(Watch::default()), job.number);
     pool.watch(Arc::clone(&watch));
     let seat = if in_company { Some(core.company.join().await) } else { None };
-    let ended = AssertUnwindSafe(core.attempt(job, &pool, &watch)).catch_unwind().await;
+    let ended = AssertUnwindSafe(core.attempt(&job, &pool, &watch)).catch_unwind().await;
     drop(seat);
     pool.unwatch(&watch);
     if let Ok(Some(change)) = ended {
+        // A machine has shown that it does not kill its worker: it goes on among the others.
+        let outcome = match change.outcome {
+            Outcome::Next => Outcome::Wait(Wait::YIELD),
+            outcome => outcome,
+        };
+        let change = Change { outcome, ..change };
         core.committer.push(&core, change, number, &pool).await;
     }
     core.alone.fetch_sub(1, Ordering::AcqRel);

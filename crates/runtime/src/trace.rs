@@ -24,10 +24,10 @@ tokio::task_local! {
 const ERROR: usize = 500;
 
 impl Core {
-    /// Runs one attempt to its end, in its span. `None` if it was given up: then the job is, or will be, someone
+    /// Runs one attempt, or one step of it, to its end, in its span. `None` if it was given up: then the job is, or will be, someone
     /// else's.
-    pub(crate) async fn attempt(&self, job: Job, pool: &QueuePool, watch: &Watch) -> Option<Change> {
-        let mut seen = Seen::new(&job, pool, self.metrics.kind(&job.claimed.kind.kind));
+    pub(crate) async fn attempt(&self, job: &Job, pool: &QueuePool, watch: &Watch) -> Option<Change> {
+        let mut seen = Seen::new(job, pool, self.metrics.kind(&job.claimed.kind.kind));
         let trace = job.claimed.settings.trace.clone();
         let change = TRACE.scope(trace, self.run(job, watch)).instrument(seen.span.clone()).await;
         seen.ended(change.as_ref());
@@ -72,6 +72,7 @@ impl<'a> Seen<'a> {
             kind = claimed.kind.kind,
             version = claimed.kind.version,
             queue = pool.queue,
+            stage = claimed.stage,
             attempt = claimed.attempts + 1,
             epoch = claimed.epoch.0,
             worker = %job.worker,

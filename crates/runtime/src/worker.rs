@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
-use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, WorkerId};
+use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, Wait, WorkerId};
 use windlass_store::{Ended, Error, IdSource, NewWorker, Serves, Store};
 
 use crate::{
@@ -139,19 +139,30 @@ impl Core {
 
     /// What follows from a committed change: who waits is told, timers and feeders here are moved.
     pub(crate) fn committed(&self, change: Change, pool: &Arc<QueuePool>) {
-        if change.tied {
-            // A slot of its serial key may have been handed over, to a job of whichever queue.
+        if change.tied || (change.parent.is_some() && change.outcome.ends()) {
+            // A slot of its serial key may have been handed over, or its parent woken, in whichever queue.
             self.pools.iter().for_each(|pool| pool.wake());
         }
         match change.outcome {
             Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
+            Outcome::Next => {}
+            Outcome::Wait(Wait { timeout, .. }) => {
+                if let Some(timeout) = timeout {
+                    self.timekeeper.set(timeout);
+                }
+                // It may be ready again already, or its children are.
+                match change.step.is_some_and(|step| !step.children.is_empty()) {
+                    true => self.pools.iter().for_each(|pool| pool.wake()),
+                    false => pool.wake(),
+                }
+            }
             outcome if self.waiters.wants(change.job) => {
                 let ended = match outcome {
                     Outcome::Done(output) => Ended::Done(output),
                     Outcome::Failed { reason, failure } => Ended::Failed { reason, failure },
                     Outcome::Cancelled(failure) => Ended::Cancelled(failure),
-                    Outcome::Retry { .. } => unreachable!("handled above"),
+                    Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => unreachable!("handled above"),
                 };
                 self.waiters.tell(change.job, &ended);
             }
@@ -356,6 +367,7 @@ impl Worker {
             tracing::warn!("the store is away; what could not be committed is left to the reaper");
         }
         self.tasks.drain(..).for_each(|task| task.abort());
+        core.committer.close();
         let retired =
             tokio::time::timeout(Duration::from_secs(5), core.store.retire(None, core.worker())).await;
         match retired {
@@ -397,6 +409,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.tasks.iter().for_each(|task| task.abort());
+        self.core.committer.close();
         let before = self.core.stop.send_replace(Stop::Stopped);
         if before != Stop::Stopped {
             // Dropped without having been stopped: others are to see at once that nobody works on its claims.

@@ -20,6 +20,7 @@ pub(crate) struct Arrival {
     pub(crate) delay: i64,
     pub(crate) deadline_at: Option<i64>,
     pub(crate) parent: Option<JobId>,
+    pub(crate) stage: Option<String>,
     pub(crate) tags: Option<String>,
     pub(crate) options: Option<String>,
     pub(crate) settings: Option<String>,
@@ -48,6 +49,7 @@ impl Arrival {
             delay,
             deadline_at: job.deadline_at.map(Time::micros),
             parent: job.parent,
+            stage: job.stage.clone(),
             tags: (!job.tags.is_empty()).then(tags),
             options: job.options.clone(),
             settings: crate::pick::settings_text(&job.settings),
@@ -81,6 +83,9 @@ impl Arrival {
             },
             deadline_at: self.deadline_at.map(Time),
             parent: self.parent,
+            round: None,
+            stage: self.stage.clone(),
+            signals: Vec::new(),
             tags: match &self.tags {
                 None => Vec::new(),
                 Some(text) => {
@@ -98,6 +103,19 @@ impl Arrival {
         limits.check(&job)?;
         Ok(job)
     }
+}
+
+/// Checks a job that is about to be written to the table, which has no place for signals.
+pub(crate) fn check(job: &NewJob, limits: &Limits) -> Result<(), Invalid> {
+    limits.check(job)?;
+    if job.signals.is_empty() {
+        return Ok(());
+    }
+    Err(Invalid {
+        what: "the signals with the job".into(),
+        why: "cannot be delivered before it is put in".into(),
+        hint: "send them after the transaction has committed".into(),
+    })
 }
 
 fn bad(what: &str, why: &str) -> Invalid {

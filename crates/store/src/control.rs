@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{Failure, JobId, Limit, Schedule, State, Time, failure::class};
+use windlass_model::{Epoch, Failure, JobId, Limit, Payload, Rev, Schedule, State, Time, failure::class};
 
 use crate::{Fut, Now};
 
@@ -16,6 +16,9 @@ pub trait Control: Send + Sync {
 
     /// Changes a rule that holds for many jobs.
     fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did>;
+
+    /// Gives machines that do not run another version, stage and data, and says of each what came of it, in order.
+    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>>;
 
     /// Adds an entry of one's own to the audit log.
     fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()>;
@@ -83,6 +86,24 @@ impl Act {
             Act::Cancel { .. } | Act::Pause | Act::Resume | Act::Priority(_) => !state.is_final(),
         }
     }
+}
+
+/// What a machine is to be from now on. Refused if it has moved since it was looked at, runs, or is done. What it waits
+/// for stays as it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Restate {
+    /// The job.
+    pub job: JobId,
+    /// Its epoch as it was looked at.
+    pub epoch: Epoch,
+    /// Its revision as it was looked at.
+    pub rev: Rev,
+    /// The version of its kind that is to run it.
+    pub version: i32,
+    /// The stage.
+    pub stage: String,
+    /// The data of the stage.
+    pub data: Payload,
 }
 
 /// A rule that holds for many jobs.
@@ -216,6 +237,18 @@ pub(crate) mod said {
 
     pub(crate) fn name_taken(id: JobId) -> Did {
         Did::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
+    }
+
+    pub(crate) fn restate_running() -> Did {
+        Did::Refused("it runs; pause its queue, or wait until it is parked, and try again".into())
+    }
+
+    pub(crate) fn restate_done() -> Did {
+        Did::Refused("it is done, which is for good; there is no state left to change".into())
+    }
+
+    pub(crate) fn restate_moved() -> Did {
+        Did::Refused("it has moved since it was looked at; look again".into())
     }
 
     pub(crate) fn next_tick(name: &str) -> By {

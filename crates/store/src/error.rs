@@ -31,6 +31,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same error for one more caller.
+    pub fn again(&self) -> Error {
+        match self {
+            Error::Unavailable(why) => Error::Unavailable(why.clone()),
+            Error::Invalid(invalid) => Error::Invalid(invalid.clone()),
+            Error::Refused(why) => Error::Refused(why.clone()),
+            Error::Schema(why) => Error::Schema(why.clone()),
+            other => Error::Fault(other.to_string()),
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Unavailable(_))

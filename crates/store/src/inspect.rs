@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use windlass_model::{
-    Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, State, Time, WorkerId,
-    calendar::Missed,
+    Awaited, Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, Signal, State, Time,
+    WorkerId, calendar::Missed,
 };
 
-use crate::{Fut, SchemaState, Serves};
+use crate::{Ended, Fut, SchemaState, Serves};
 
 /// Reads for people: command line, dashboard, tests. They see committed state, take no locks and may be
 /// slightly behind each other.
@@ -60,6 +60,19 @@ pub trait Inspect: Send + Sync {
     /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
 
+    /// The children whose end one wait of a job counts (see [`windlass_model::NewJob::round`]), in the order of their
+    /// ids: those after `after`, at most `limit`.
+    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>>;
+
+    /// The signals in a job's inbox, oldest first, at most `limit`.
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>>;
+
+    /// A machine's transitions, oldest first: those after revision `after`, at most `limit`.
+    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>>;
+
+    /// How often each transition was made by the machines of a kind: looks at the newest `limit` of them.
+    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>>;
+
     /// How many bytes the store takes.
     fn bytes(&self) -> Fut<'_, u64>;
 
@@ -80,6 +93,10 @@ pub struct Filter {
     pub tag: Option<String>,
     /// Only with this key.
     pub key: Option<String>,
+    /// Only machines in this stage.
+    pub stage: Option<String>,
+    /// Only of this version of their kind.
+    pub version: Option<i32>,
     /// Only older than this one: the last of the page before.
     pub before: Option<JobId>,
     /// How many at most.
@@ -89,8 +106,9 @@ pub struct Filter {
 impl Default for Filter {
     /// The newest hundred of all jobs.
     fn default() -> Filter {
-        let (state, kind, queue, tag, key, before) = Default::default();
-        Filter { state, kind, queue, tag, key, before, limit: 100 }
+        let (state, kind, queue, tag, key) = Default::default();
+        let (stage, version, before) = Default::default();
+        Filter { state, kind, queue, tag, key, stage, version, before, limit: 100 }
     }
 }
 
@@ -110,6 +128,9 @@ pub struct Summary {
     pub key: Option<String>,
     /// Where it stands.
     pub state: State,
+    /// The stage it is in, if it is a machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -160,6 +181,17 @@ pub struct Job {
     /// The encoded input.
     #[serde(serialize_with = "as_json")]
     pub input: Payload,
+    /// The data of the stage it is in; `None` while that is its input.
+    #[serde(serialize_with = "as_json_option", skip_serializing_if = "Option::is_none")]
+    pub data: Option<Payload>,
+    /// What it waits for, or waited for when it last made progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Awaited>,
+    /// When that wait is over whatever has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// How many children it waits for still.
+    pub pending: u32,
     /// The encoded output.
     #[serde(serialize_with = "as_json_option")]
     pub output: Option<Payload>,
@@ -180,6 +212,53 @@ fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Res
         Some(payload) => as_json(payload, to),
         None => to.serialize_none(),
     }
+}
+
+/// A child whose end a job waits for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Joined {
+    /// The child.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// The parent's name for it.
+    pub key: Option<String>,
+    /// How it ended; `None` if it has not.
+    pub ended: Option<Ended>,
+}
+
+/// One transition of a machine.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Stepped {
+    /// The revision it made.
+    pub rev: Rev,
+    /// The stage that ran.
+    pub stage: String,
+    /// The stage it led to; `None` if it ended the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How: see [`windlass_model::Outcome::name`].
+    pub how: String,
+    /// When it was committed.
+    pub at: Time,
+    /// The worker that ran it.
+    pub worker: WorkerId,
+}
+
+/// How often a transition was made.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Path {
+    /// The version of the kind.
+    pub version: i32,
+    /// The stage that ran.
+    pub stage: String,
+    /// The stage it led to; `None` if it ended the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How: see [`windlass_model::Outcome::name`].
+    pub how: String,
+    /// How often.
+    pub times: u64,
 }
 
 /// One failed attempt.
@@ -265,10 +344,27 @@ pub struct Holds {
     /// It is charged to a rate limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateHold>,
+    /// It is parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// Its worker died; it runs alone next time.
     pub suspect: bool,
     /// How many jobs of its queue, kind and version stand before it in the ready set, up to 1,000.
     pub ahead: u64,
+}
+
+/// What a parked job waits for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Waiting {
+    /// What.
+    pub what: Awaited,
+    /// Until when at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// The names of signals in its inbox, each one once, by name.
+    pub there: Vec<String>,
+    /// How many children have not ended.
+    pub pending: u32,
 }
 
 /// By whom something was paused, and why.

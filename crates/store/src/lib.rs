@@ -13,6 +13,7 @@
 
 mod arrival;
 mod control;
+mod delegate;
 mod error;
 mod id_source;
 mod inspect;
@@ -27,18 +28,22 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-pub use control::{Act, By, Control, Did, Prune, Pruned, Rule};
+pub use control::{Act, By, Control, Did, Prune, Pruned, Restate, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Firing, Holds, Inspect, Job, LimitView, Miss,
-    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, Summary, Told, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Firing, Holds, Inspect, Job, Joined,
+    LimitView, Miss, Path, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, Stepped,
+    Summary, Told, Waiting, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{
     Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Reaped, Renewal, Serves,
-    Store, Sweep, TIMER_GATE,
+    Signalled, Store, Sweep, TIMER_GATE,
 };
+
+#[doc(hidden)]
+pub use windlass_model as model;
 
 pub use rusqlite;
 pub use tokio_postgres;

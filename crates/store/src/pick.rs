@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings, State, Submitted,
-    Time,
+    Awaited, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings, State,
+    Submitted, Time,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
 
-use crate::{Act, Backlog, Census, Error, Prune, Rule, control::said, intern::Lane};
+use crate::{Act, Backlog, Census, Error, Prune, Restate, Rule, control::said, intern::Lane};
 
 /// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
 /// live states it is in.
@@ -86,6 +86,16 @@ pub(crate) fn spent(text: Option<&str>) -> Vec<u32> {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
+/// What a job waits for, as text.
+pub(crate) fn wait_text(wait: &Awaited) -> String {
+    serde_json::to_string(wait).expect("names and numbers are plain data")
+}
+
+/// What a job waits for, read back.
+pub(crate) fn wait(text: Option<&str>) -> Option<Awaited> {
+    text.and_then(|text| serde_json::from_str(text).ok())
+}
+
 /// What was found in the store for jobs that an insert did not take.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -131,6 +141,25 @@ pub(crate) struct Wrote {
     pub(crate) claimed: bool,
 }
 
+/// What is written into the audit log of a machine that is given another state.
+pub(crate) fn restate_action(restate: &Restate) -> String {
+    format!("restate to {} of version {}", restate.stage, restate.version)
+}
+
+/// Checks what a machine is to be.
+pub(crate) fn check_restate(restate: &Restate, limits: &Limits) -> Result<(), Error> {
+    windlass_model::limits::check_stage(&restate.stage)?;
+    if restate.version < 1 {
+        let what = format!("version {} of the kind", restate.version);
+        return Err(Error::Invalid(Invalid {
+            what,
+            why: "is not positive".into(),
+            hint: "count versions from 1".into(),
+        }));
+    }
+    Ok(limits.check_payload("data of the state", &restate.data.bytes)?)
+}
+
 /// A job's own policies read back; none, and text that is none, are the default.
 pub(crate) fn settings(text: Option<&str>) -> Settings {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
@@ -141,7 +170,7 @@ pub(crate) fn tags(text: Option<&str>) -> Vec<String> {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Puts a census together from counts per lane and place: what is live and neither ready nor scheduled runs.
+/// Puts a census together from counts per lane and place: what is live and neither ready, scheduled nor waiting runs.
 pub(crate) fn census(
     counts: BTreeMap<(i32, String), u64>,
     cap: u64,
@@ -151,7 +180,7 @@ pub(crate) fn census(
     for ((lane, place), jobs) in &counts {
         let of = |place: &str| counts.get(&(*lane, place.to_owned())).copied().unwrap_or(0);
         let (state, jobs) = match place.as_str() {
-            "live" => (State::Running, jobs.saturating_sub(of("ready") + of("scheduled"))),
+            "live" => (State::Running, jobs.saturating_sub(of("ready") + of("scheduled") + of("waiting"))),
             place => (place.parse().map_err(Error::Fault)?, *jobs),
         };
         let lane = name(*lane)?;
@@ -189,16 +218,18 @@ pub(crate) fn settings_text(settings: &Settings) -> Option<String> {
     (!settings.is_default()).then(|| serde_json::to_string(settings).expect("settings are plain data"))
 }
 
-/// How a state is looked for: its number, and whether the job must be in the ready set or among the timers.
-pub(crate) fn places(state: Option<State>) -> (Option<i16>, Option<bool>, Option<bool>) {
+/// How a state is looked for: its number, and whether the job must be in the ready set, among the timers, or parked.
+/// A parked job may be among the timers too: one that is scheduled is not parked.
+pub(crate) fn places(state: Option<State>) -> (Option<i16>, Option<bool>, Option<bool>, Option<bool>) {
     match state {
-        None => (None, None, None),
-        Some(State::Ready) => (Some(LIVE), Some(true), None),
-        Some(State::Scheduled) => (Some(LIVE), None, Some(true)),
-        Some(State::Running) => (Some(LIVE), Some(false), Some(false)),
-        Some(State::Done) => (Some(DONE), None, None),
-        Some(State::Failed) => (Some(FAILED), None, None),
-        Some(State::Cancelled) => (Some(CANCELLED), None, None),
+        None => (None, None, None, None),
+        Some(State::Ready) => (Some(LIVE), Some(true), None, None),
+        Some(State::Scheduled) => (Some(LIVE), None, Some(true), Some(false)),
+        Some(State::Running) => (Some(LIVE), Some(false), Some(false), Some(false)),
+        Some(State::Waiting) => (Some(LIVE), None, None, Some(true)),
+        Some(State::Done) => (Some(DONE), None, None, None),
+        Some(State::Failed) => (Some(FAILED), None, None, None),
+        Some(State::Cancelled) => (Some(CANCELLED), None, None, None),
     }
 }
 

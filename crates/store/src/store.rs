@@ -4,8 +4,8 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, Payload, Reason, State,
-    Submitted, Time, Verdict, WorkerId,
+    Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, NewSignal, Payload, Reason,
+    State, Submitted, Time, Verdict, WorkerId,
 };
 
 use crate::{By, Control, Error, Inspect};
@@ -65,7 +65,21 @@ pub trait Store: Send + Sync + 'static {
     /// nothing is written. Otherwise `Fenced`. A change that the database refuses for its data is found
     /// by bisection and answered `Refused`; its batch-mates commit. There is at most one change per job in
     /// a call.
+    ///
+    /// A change with a step moves the job's stage with its revision, records the transition, and consumes the signals it
+    /// names. `Next` leaves the job claimed under the same epoch; if the job was paused or told to end meanwhile, it is
+    /// set aside instead and the answer is `Halted`. `Wait` parks the job, or puts it back into the ready set if what it
+    /// waits for is there: a signal that was delivered before is seen here, a later one sees the parked job. Children
+    /// are put in as by [`Store::submit`]; the job waits for those that were. Whoever ends a child, here or at another
+    /// door, wakes the parent if it was the last.
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+
+    /// Delivers signals, all of them in one transaction, and says of each what became of it, in order.
+    ///
+    /// A signal is in the job's inbox afterwards, and stays there until a step that was shown it makes progress. If the
+    /// job is parked and this completes what it waits for, it is in the ready set. One that was delivered before (same
+    /// job, name and dedup id) is not delivered again, whether it was consumed or not.
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>>;
 
     /// Lengthens a worker's lease to `beat.lease` from now, and says whether other workers' leases have run
     /// out. A worker declared dead stays dead. Forgets settled claims and the aloneness of `beat.joined`
@@ -100,9 +114,9 @@ pub trait Store: Send + Sync + 'static {
     /// Which of a worker's attempts were told to end.
     fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>>;
 
-    /// Looks for serial keys with a free slot and jobs in line, and hands the slots over. Nothing should be found: this
-    /// is the backstop for what a crash between two transactions, or a hand in the database, may leave. Answers how
-    /// many jobs entered the ready set.
+    /// Looks for serial keys with a free slot and jobs in line, and hands the slots over; and for parked jobs that have
+    /// what they wait for, and wakes them. Nothing should be found: this is the backstop for what a crash between two
+    /// transactions, or a hand in the database, may leave. Answers how many jobs entered the ready set.
     fn sweep(&self, now: Now) -> Fut<'_, usize>;
 
     /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
@@ -201,6 +215,24 @@ pub struct Haul {
     pub refill_at: Option<Time>,
     /// The store's clock at this claim.
     pub now: Time,
+}
+
+/// What became of one signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signalled {
+    /// It is in the inbox.
+    Delivered {
+        /// Whether it woke the job.
+        woke: bool,
+    },
+    /// It was delivered before. Nothing was written.
+    Duplicate,
+    /// The job has ended, in this state. Nothing was written.
+    Ended(State),
+    /// There are as many signals in the inbox as there may be. Nothing was written.
+    Full,
+    /// There is no such job. Nothing was written.
+    Unknown,
 }
 
 /// An attempt that was told to end.
@@ -321,7 +353,7 @@ impl Ended {
                 Some(Ended::Failed { reason: reason.unwrap_or(Reason::Stopped), failure: failure() })
             }
             State::Cancelled => Some(Ended::Cancelled(failure())),
-            State::Scheduled | State::Ready | State::Running => None,
+            State::Scheduled | State::Ready | State::Running | State::Waiting => None,
         }
     }
 }

@@ -70,6 +70,7 @@ fn sqlite_understands_every_statement() {
     let conn = rusqlite::Connection::open_in_memory().expect("opened");
     conn.execute_batch(include_str!("../src/sqlite/migrations/0001_core.up.sql")).expect("migrated");
     conn.execute_batch(include_str!("../src/sqlite/migrations/0002_jobs.up.sql")).expect("migrated");
+    conn.execute_batch(include_str!("../src/sqlite/migrations/0003_machines.up.sql")).expect("migrated");
     for (name, text) in statements("sqlite") {
         conn.prepare(&text).unwrap_or_else(|error| panic!("sqlite/sql/{name}.sql: {error}"));
     }

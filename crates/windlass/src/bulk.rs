@@ -166,5 +166,7 @@ pub fn describe(filter: &Filter) -> String {
     say("queue", &filter.queue);
     say("tag", &filter.tag);
     say("key", &filter.key);
+    say("stage", &filter.stage);
+    say("version", &filter.version.map(|version| version.to_string()));
     if words.is_empty() { "all jobs".into() } else { words.join(" ") }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_model::{JobId, Limit, Schedule, State};
 use windlass_store::{Act, By, Did, Prune, Pruned, Rule};
 
-use crate::{Bulk, Engine, Error};
+use crate::{Bulk, Engine, Error, Machine, Migrate};
 
 /// How long a running attempt is given to end when nothing else is said.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -96,6 +96,16 @@ impl<'a> Control<'a> {
     /// Does one thing to every job that matches a filter; see [`Bulk`].
     pub fn bulk(&self, filter: windlass_store::Filter, act: Act) -> Bulk<'a> {
         Bulk::new(self.engine, filter, act, self.by.clone())
+    }
+
+    /// Moves jobs of one version of a machine to another, their states converted by `convert`; see [`Migrate`].
+    pub fn migrate<A, B, F>(&self, convert: F) -> Migrate<'a, A, B, F>
+    where
+        A: Machine,
+        B: Machine,
+        F: Fn(A) -> Result<B, String>,
+    {
+        Migrate::new(self.engine, self.by.clone(), convert)
     }
 
     /// Claims nothing from a queue until it is resumed.

@@ -1,16 +1,23 @@
 //! The engine: a store, the kinds it serves, and a worker once it has started.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Calendar, JobId, KindVersion, Payload, WorkerId, limits::check_name};
-use windlass_runtime::{Config, Counts, Handler, Pool, Registry, Submitter, Telemetry, Waiters, Worker};
+use windlass_runtime::{
+    Config, Counts, Handler, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker,
+};
 use windlass_store::{IdSource, Inspect, Store};
 
 use crate::{
-    Codec, Control, Error, JobError, Kind, Scheduling, Submit, SubmitAll, SubmitJson, Task,
+    Codec, Control, Error, JobError, Kind, Machine, Scheduling, Signal, Submit, SubmitAll, SubmitJson, Task,
     codec::{self, Codecs, coded},
     handle::output,
+    machine::{Bound, MachineHandler, stage},
     task::TaskHandler,
 };
 
@@ -28,6 +35,7 @@ struct Shared {
     store: Arc<dyn Store>,
     ids: IdSource,
     submitter: Arc<Submitter>,
+    signaller: Arc<Signaller>,
     waiters: Arc<Waiters>,
     flights: usize,
     worker: tokio::sync::Mutex<Option<Worker>>,
@@ -39,7 +47,13 @@ struct Shared {
 struct Setup {
     registry: Registry,
     /// Into which queue jobs of a kind go unless the submit says otherwise.
-    homes: std::collections::HashMap<String, &'static str>,
+    homes: HashMap<String, &'static str>,
+    /// Which kinds are machines.
+    machines: HashSet<String>,
+    /// What steps of machines need; set when the engine starts.
+    bound: Arc<OnceLock<Arc<Bound>>>,
+    /// What was wrong with a kind when it was added.
+    fault: Option<String>,
     pools: Vec<(String, Pool)>,
     config: Config,
     codecs: Arc<Codecs>,
@@ -59,6 +73,8 @@ impl Engine {
         let flights = if url.starts_with("postgres") { 2 } else { 1 };
         // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
         let submitter = Submitter::new(Arc::clone(&store), flights, Duration::from_secs(30));
+        let patience = Duration::from_secs(30);
+        let signaller = Signaller::new(Arc::clone(&store), Arc::clone(&submitter), flights, patience);
         let waiters = Waiters::new(Arc::clone(&store));
         tokio::spawn(Arc::clone(&waiters).run());
         let shared = Shared {
@@ -67,6 +83,7 @@ impl Engine {
             store,
             ids: IdSource::new(),
             submitter,
+            signaller,
             waiters,
             flights,
             worker: Default::default(),
@@ -78,6 +95,17 @@ impl Engine {
     pub fn task<T: Task>(mut self) -> Engine {
         self.setup.homes.insert(T::KIND.to_owned(), T::QUEUE);
         self.handler(T::KIND, T::VERSION, Arc::new(TaskHandler::<T>::new()))
+    }
+
+    /// Serves jobs of a machine's kind. Several versions of one kind can be served side by side.
+    pub fn machine<M: Machine>(mut self) -> Engine {
+        if let Err(why) = stage::variants::<M>() {
+            self.setup.fault.get_or_insert(format!("the machine {:?} cannot be served: {why}", M::KIND));
+        }
+        self.setup.homes.insert(M::KIND.to_owned(), M::QUEUE);
+        self.setup.machines.insert(M::KIND.to_owned());
+        let handler = MachineHandler::<M>::new(Arc::clone(&self.setup.bound));
+        self.handler(M::KIND, M::VERSION, Arc::new(handler))
     }
 
     /// Serves jobs of a kind with a handler of your own.
@@ -128,8 +156,12 @@ impl Engine {
         let kinds = setup.registry.kinds();
         if kinds.is_empty() {
             return Err(Error::Setup(
-                "nothing to serve: add a kind with `.task::<T>()` before `.start()`".into(),
+                "nothing to serve: add a kind with `.task::<T>()` or `.machine::<M>()` before `.start()`"
+                    .into(),
             ));
+        }
+        if let Some(fault) = setup.fault {
+            return Err(Error::Setup(fault));
         }
         for kind in &kinds {
             check_name("kind", &kind.kind)?;
@@ -143,6 +175,8 @@ impl Engine {
         if running.is_some() {
             return Err(Error::Setup("this engine has been started already".into()));
         }
+        let (store, codecs) = (Arc::clone(&shared.store), Arc::clone(&setup.codecs));
+        setup.bound.get_or_init(|| Arc::new(Bound { store, codecs, ids: IdSource::new() }));
         let worker = Worker::start(
             Arc::clone(&shared.store),
             coded(&setup.registry, &setup.codecs),
@@ -189,6 +223,16 @@ impl Engine {
     /// Puts a job of a kind in that this program knows by name only.
     pub fn submit_json(&self, kind: &str, version: i32, input: serde_json::Value) -> SubmitJson<'_> {
         SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
+    }
+
+    /// Sends a signal to a job: it is in its inbox, for good, when this returns. See [`Signal`].
+    pub fn signal<T: Serialize>(&self, job: JobId, name: &str, payload: T) -> Signal<'_> {
+        Signal::to_id(self, job, name, &payload)
+    }
+
+    /// Sends a signal to the job of a kind that has this key.
+    pub fn signal_key<T: Serialize>(&self, kind: &str, key: &str, name: &str, payload: T) -> Signal<'_> {
+        Signal::to_key(self, kind, key, name, &payload)
     }
 
     /// Submits a job by the calendar; see [`Scheduling`].
@@ -277,6 +321,16 @@ impl Engine {
     /// The queue of a kind's jobs.
     pub(crate) fn home(&self, kind: &str) -> &'static str {
         self.setup.homes.get(kind).copied().unwrap_or("default")
+    }
+
+    /// The stage that a job of a kind starts in that this program may know by name only.
+    pub(crate) fn stage(&self, kind: &str, input: &[u8]) -> Option<String> {
+        let is_machine = self.setup.machines.contains(kind);
+        is_machine.then(|| stage::split(input).map(|(name, _)| name)).flatten()
+    }
+
+    pub(crate) fn signaller(&self) -> &Arc<Signaller> {
+        &self.shared.signaller
     }
 
     pub(crate) fn codecs(&self) -> &Codecs {

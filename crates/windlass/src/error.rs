@@ -1,6 +1,8 @@
 //! What can go wrong, as a caller sees it.
 
-use windlass_model::{Failure, Invalid, JobId, Reason};
+use windlass_model::{Failure, Invalid, JobId, Reason, State};
+
+use crate::{ChildrenError, SignalError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,36 @@ pub enum Error {
         "job {0} has this unique name; wait for it, cancel it, or submit with another answer to the conflict"
     )]
     Rejected(JobId),
+    /// The job that a signal was sent to has ended.
+    #[error("job {job} is {state}: it takes no more signals{}", if matches!(state, State::Done) { "" } else { "; retry it first" })]
+    Ended {
+        /// The job.
+        job: JobId,
+        /// How it ended.
+        state: State,
+    },
+    /// As many signals wait in the job's inbox as may.
+    #[error(
+        "the inbox of job {job} is full: {most} signals wait in it; see what it waits for with `windlass why {job}`, or raise the \
+         store's inbox limit"
+    )]
+    InboxFull {
+        /// The job.
+        job: JobId,
+        /// How many an inbox holds.
+        most: usize,
+    },
+    /// There is no such job.
+    #[error("job {0} is not there; it was pruned, or never submitted")]
+    NoSuchJob(JobId),
+    /// No job of the kind has the key.
+    #[error("no {kind:?} job has the key {key:?}; submit it first, or send the signal with the submit")]
+    NoSuchKey {
+        /// The kind.
+        kind: String,
+        /// The key.
+        key: String,
+    },
     /// The engine was set up wrongly.
     #[error("{0}")]
     Setup(String),
@@ -75,6 +107,9 @@ pub enum JobError {
     /// There is no such job: it was pruned, or never submitted.
     #[error("job {0} is not there; it was pruned, or never submitted")]
     Gone(JobId),
+    /// It has not ended.
+    #[error("job {0} has not ended")]
+    Unfinished(JobId),
     /// Its output was written by a codec that this engine does not have, or that cannot read it.
     #[error("the output of job {id} cannot be read: {source}")]
     Unreadable {
@@ -98,22 +133,30 @@ pub enum JobError {
 
 /// Any error at all, for tasks that do not tell theirs apart: `?` turns whatever it meets into one, and it is retried.
 #[derive(Debug)]
-pub struct AnyError(String);
+pub struct AnyError(Failure);
 
-impl<E: std::error::Error> From<E> for AnyError {
+impl<E: std::error::Error + 'static> From<E> for AnyError {
     fn from(error: E) -> AnyError {
+        // The engine's own errors know whether a further attempt can mend them.
+        let known = &error as &dyn std::error::Error;
+        if let Some(error) = known.downcast_ref::<SignalError>() {
+            return AnyError(error.clone().into());
+        }
+        if let Some(error) = known.downcast_ref::<ChildrenError>() {
+            return AnyError(error.into());
+        }
         let mut text = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
             text += &format!(": {cause}");
             source = cause.source();
         }
-        AnyError(text)
+        AnyError(Failure::retry(text))
     }
 }
 
 impl From<AnyError> for Failure {
     fn from(error: AnyError) -> Failure {
-        Failure::retry(error.0)
+        error.0
     }
 }

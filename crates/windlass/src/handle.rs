@@ -2,11 +2,11 @@
 
 use std::marker::PhantomData;
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{JobId, Submitted};
 use windlass_store::Ended;
 
-use crate::{Engine, JobError, codec::Codecs};
+use crate::{Engine, JobError, Signal, codec::Codecs};
 
 /// A submitted job, with the type of its output.
 pub struct Handle<O> {
@@ -42,6 +42,11 @@ impl<O: DeserializeOwned> Handle<O> {
     /// Whether the job was there before under this key, with another input. The job there is untouched.
     pub fn differs(&self) -> bool {
         matches!(self.submitted, Submitted::Existing { same_input: false, .. })
+    }
+
+    /// Sends the job a signal; see [`Engine::signal`].
+    pub fn signal<T: Serialize>(&self, name: &str, payload: T) -> Signal<'_> {
+        self.engine.signal(self.id, name, payload)
     }
 
     /// Waits for the job to end, in whichever process it runs, and returns its output.

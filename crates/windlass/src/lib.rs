@@ -30,8 +30,9 @@
 //! # }
 //! ```
 //!
-//! In reading order: [`Task`] is what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
-//! transaction of your own) and [`Handle`] is what you hold of it; [`Scheduling`] submits by the calendar. [`Control`] is
+//! In reading order: [`Task`] and [`Machine`] are what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
+//! transaction of your own) and [`Handle`] is what you hold of it; [`Signal`]
+//! reaches a job while it lives; [`Scheduling`] submits by the calendar. [`Control`] is
 //! what people do to work that is there, [`Bulk`] does it to many, and [`why`] tells them why a job is where it is.
 //! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
 //! `docs/guarantees.md`.
@@ -39,12 +40,17 @@
 //! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
 mod bulk;
+mod child;
 pub mod codec;
 mod control;
 mod engine;
 mod error;
 mod handle;
+mod machine;
+mod migrate;
 mod schedule;
+mod signal;
+pub mod span;
 mod submit;
 mod task;
 mod telemetry;
@@ -52,12 +58,19 @@ pub mod why;
 mod within;
 
 pub use bulk::{Bulk, Preview, Tally, describe};
+pub use child::Child;
 pub use codec::Codec;
 pub use control::{Control, GRACE};
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};
 pub use handle::Handle;
+pub use machine::{
+    AsMachine, ChildResult, ChildrenError, Machine, Next, SignalError, StepCx, WaitFor, all, any, signal,
+    signals,
+};
+pub use migrate::{Migrate, Migrated};
 pub use schedule::Scheduling;
+pub use signal::{Delivery, Signal};
 pub use submit::{Put, Submit, SubmitAll, SubmitJson};
 pub use task::{AsTask, Kind, Task, TaskCx};
 pub use why::Why;
@@ -67,15 +80,18 @@ pub use windlass_model::{
     calendar::{CatchUp, Overlap, Unit},
     failure::Follow,
 };
-pub use windlass_runtime::{Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running};
+pub use windlass_runtime::{
+    Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, Turn,
+};
 pub use windlass_store as store;
 pub use windlass_store::{Act, AuditFilter, Did, Filter};
 
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        AnyError, Calendar, Charge, Engine, Failure, Handle, JobError, JobId, Limit, Pool, Retry, Serial,
-        Task, TaskCx, Unique,
+        AnyError, Calendar, Charge, Child, Engine, Failure, Handle, JobError, JobId, Limit, Machine, Next,
+        Pool, Retry, Serial, StepCx, Task, TaskCx, Unique, all, any, signal, signals,
+        span::{days, hours, minutes, seconds},
     };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;

@@ -37,6 +37,7 @@ impl<'a> Scheduling<'a> {
             .map(|input| {
                 let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input));
                 schedule.queue = J::QUEUE.into();
+                schedule.stage = J::stage(&schedule.input.bytes);
                 schedule
             });
         Scheduling { engine, schedule, author: "the program".into(), note: None }
@@ -52,6 +53,7 @@ impl<'a> Scheduling<'a> {
         let queue = engine.home(&kind.kind);
         let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input.to_string().into_bytes()));
         schedule.queue = queue.into();
+        schedule.stage = engine.stage(&schedule.kind.kind, &schedule.input.bytes);
         Scheduling { engine, schedule: Ok(schedule), author: "the program".into(), note: None }
     }
 

@@ -8,28 +8,34 @@ use std::{
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
 use windlass_model::{
-    Charge, JobId, KindVersion, NewJob, Payload, Retry, Serial, Submitted, Time, Unique, When,
+    Charge, JobId, KindVersion, NewJob, NewSignal, Payload, Retry, Serial, Submitted, Time, Unique, When,
 };
 
-use crate::{Engine, Error, Handle, Kind};
+use crate::{
+    Engine, Error, Handle, Kind,
+    signal::{Sent, send},
+};
 
 /// How many jobs go in one transaction of [`SubmitAll`].
 const CHUNK: usize = 1_000;
 
 /// What can be said of a job as it is submitted.
 #[derive(Clone)]
-struct Spec {
-    id: Option<JobId>,
-    queue: Option<String>,
-    key: Option<String>,
-    priority: i16,
-    when: When,
-    deadline_at: Option<Time>,
-    tags: Vec<String>,
-    options: Option<String>,
-    settings: windlass_model::Settings,
-    parent: Option<JobId>,
+pub(crate) struct Spec {
+    pub(crate) id: Option<JobId>,
+    pub(crate) queue: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) priority: i16,
+    pub(crate) when: When,
+    pub(crate) deadline_at: Option<Time>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) options: Option<String>,
+    pub(crate) settings: windlass_model::Settings,
+    pub(crate) parent: Option<JobId>,
+    /// Signals to go with it, and why one of them cannot.
+    signals: Result<Vec<Sent>, String>,
 }
 
 impl Default for Spec {
@@ -45,12 +51,38 @@ impl Default for Spec {
             options: None,
             settings: Default::default(),
             parent: None,
+            signals: Ok(Vec::new()),
         }
     }
 }
 
 impl Spec {
-    fn job(&self, id: JobId, kind: KindVersion, queue: &str, input: Vec<u8>) -> NewJob {
+    fn signal<T: Serialize>(&mut self, name: &str, dedup: Option<String>, payload: &T) {
+        match (&mut self.signals, Sent::new(name, dedup, payload)) {
+            (Ok(signals), Ok(sent)) => signals.push(sent),
+            (signals @ Ok(_), Err(fault)) => *signals = Err(fault.to_string()),
+            (Err(_), _) => {}
+        }
+    }
+
+    /// The signals that go with a job, encoded.
+    fn signals(&self, id: JobId, engine: &Engine) -> Result<Vec<NewSignal>, Error> {
+        let signals = self.signals.as_ref().map_err(|fault| Error::Setup(fault.clone()))?;
+        signals.iter().map(|sent| sent.to(id, engine)).collect()
+    }
+
+    /// Refuses signals where they cannot go with the job.
+    fn no_signals(&self) -> Result<(), Error> {
+        match &self.signals {
+            Ok(signals) if signals.is_empty() => Ok(()),
+            _ => Err(Error::Setup(
+                "a job that is submitted in a transaction of yours takes no signal with it; send it after the commit"
+                    .into(),
+            )),
+        }
+    }
+
+    pub(crate) fn job(&self, id: JobId, kind: KindVersion, queue: &str, input: Vec<u8>) -> NewJob {
         let input = Payload::json(input);
         NewJob {
             id,
@@ -62,6 +94,9 @@ impl Spec {
             when: self.when,
             deadline_at: self.deadline_at,
             parent: self.parent,
+            round: None,
+            stage: None,
+            signals: Vec::new(),
             tags: self.tags.clone(),
             options: self.options.clone(),
             settings: self.settings.clone(),
@@ -70,7 +105,7 @@ impl Spec {
     }
 }
 
-/// The settings that single and bulk submits share.
+/// The settings that all submits share.
 macro_rules! settings {
     () => {
         /// Into this queue.
@@ -149,16 +184,55 @@ macro_rules! settings {
             self
         }
 
+        /// As part of this trace, a W3C `traceparent`. What is submitted while a task runs is part of that task's
+        /// trace without being told.
+        pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+            self.spec.settings.trace = Some(traceparent.into());
+            self
+        }
+    };
+}
+
+pub(crate) use settings;
+
+/// What submits share that are not a step's children.
+macro_rules! family {
+    () => {
         /// As a child of this job: it is not pruned before that one has ended, and can be cancelled with it.
         pub fn parent(mut self, parent: JobId) -> Self {
             self.spec.parent = Some(parent);
             self
         }
+    };
+}
 
-        /// As part of this trace, a W3C `traceparent`. What is submitted while a task runs is part of that task's
-        /// trace without being told.
-        pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
-            self.spec.settings.trace = Some(traceparent.into());
+/// What single submits share.
+macro_rules! single {
+    () => {
+        /// Under this name, unique per kind until the job is pruned. If it is taken, the submit answers the job that has
+        /// it and puts nothing in.
+        pub fn key(mut self, key: impl Into<String>) -> Self {
+            self.spec.key = Some(key.into());
+            self
+        }
+
+        /// With an id made before by [`Engine::new_id`], so that the same submit can be repeated after its answer was
+        /// lost.
+        pub fn id(mut self, id: JobId) -> Self {
+            self.spec.id = Some(id);
+            self
+        }
+
+        /// With a signal, which is in its inbox from the start. If a job with its key or unique name is there already,
+        /// the signal goes to that one: then this is an error if that one has ended.
+        pub fn signal<T: Serialize>(mut self, name: &str, payload: T) -> Self {
+            self.spec.signal(name, None, &payload);
+            self
+        }
+
+        /// The same, but a signal with this name and dedup id that was sent to the job before is not sent again.
+        pub fn signal_once<T: Serialize>(mut self, name: &str, dedup: impl Into<String>, payload: T) -> Self {
+            self.spec.signal(name, Some(dedup.into()), &payload);
             self
         }
     };
@@ -179,19 +253,8 @@ impl<'a, J: Kind<M>, M> Submit<'a, J, M> {
     }
 
     settings!();
-
-    /// Under this name, unique per kind until the job is pruned. If it is taken, the submit answers the job that has
-    /// it and puts nothing in.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.spec.key = Some(key.into());
-        self
-    }
-
-    /// With an id made before by [`Engine::new_id`], so that the same submit can be repeated after its answer was lost.
-    pub fn id(mut self, id: JobId) -> Self {
-        self.spec.id = Some(id);
-        self
-    }
+    family!();
+    single!();
 }
 
 impl<J: Kind<M>, M> Submit<'_, J, M> {
@@ -201,8 +264,10 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
             serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source })?;
         let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
         let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
+        self.spec.no_signals()?;
+        let stage = J::stage(&input);
         let job = self.engine.codecs().encoded(self.spec.job(id, kind, J::QUEUE, input))?;
-        Ok((self.engine.clone(), job))
+        Ok((self.engine.clone(), NewJob { stage, ..job }))
     }
 }
 
@@ -214,7 +279,7 @@ impl<'a, J: Kind<M> + 'a, M: 'a> IntoFuture for Submit<'a, J, M> {
         let input =
             serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source });
         let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
-        let put = put(self.engine, self.spec, kind, J::QUEUE, input);
+        let put = put(self.engine, self.spec, kind, J::QUEUE, input, J::stage);
         Box::pin(async move {
             let (engine, id, submitted) = put.await?;
             Ok(Handle::new(engine, id, submitted))
@@ -237,18 +302,8 @@ impl<'a> SubmitJson<'a> {
     }
 
     settings!();
-
-    /// As [`Submit::key`].
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.spec.key = Some(key.into());
-        self
-    }
-
-    /// As [`Submit::id`].
-    pub fn id(mut self, id: JobId) -> Self {
-        self.spec.id = Some(id);
-        self
-    }
+    family!();
+    single!();
 }
 
 impl SubmitJson<'_> {
@@ -256,8 +311,11 @@ impl SubmitJson<'_> {
     pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
         let home = self.engine.home(&self.kind.kind);
         let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
-        let job = self.spec.job(id, self.kind, home, self.input.to_string().into_bytes());
-        Ok((self.engine.clone(), self.engine.codecs().encoded(job)?))
+        self.spec.no_signals()?;
+        let input = self.input.to_string().into_bytes();
+        let stage = self.engine.stage(&self.kind.kind, &input);
+        let job = self.engine.codecs().encoded(self.spec.job(id, self.kind, home, input))?;
+        Ok((self.engine.clone(), NewJob { stage, ..job }))
     }
 }
 
@@ -267,7 +325,9 @@ impl<'a> IntoFuture for SubmitJson<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         let home = self.engine.home(&self.kind.kind);
-        let put = put(self.engine, self.spec, self.kind, home, Ok(self.input.to_string().into_bytes()));
+        let (engine, kind) = (self.engine, self.kind.kind.clone());
+        let stage = move |input: &[u8]| engine.stage(&kind, input);
+        let put = put(engine, self.spec, self.kind, home, Ok(self.input.to_string().into_bytes()), stage);
         Box::pin(async move {
             let (engine, id, submitted) = put.await?;
             Ok(Handle::new(engine, id, submitted))
@@ -282,11 +342,14 @@ async fn put(
     kind: KindVersion,
     queue: &str,
     input: Result<Vec<u8>, Error>,
+    stage: impl Fn(&[u8]) -> Option<String>,
 ) -> Result<(Engine, JobId, Submitted), Error> {
     let input = input?;
     loop {
         let id = spec.id.unwrap_or_else(|| engine.new_id());
-        let job = engine.codecs().encoded(spec.job(id, kind.clone(), queue, input.clone()))?;
+        let mut job = engine.codecs().encoded(spec.job(id, kind.clone(), queue, input.clone()))?;
+        job.stage = stage(&input);
+        job.signals = spec.signals(id, engine)?;
         let submitted = engine.submitter().submit(vec![job]).await?.remove(0);
         let id = match submitted {
             Submitted::Existing { id, .. } => id,
@@ -296,6 +359,9 @@ async fn put(
             Submitted::IdTaken => continue,
             Submitted::New { .. } | Submitted::Replaced { .. } | Submitted::Repeated => id,
         };
+        if matches!(submitted, Submitted::Existing { .. }) {
+            send(engine, spec.signals(id, engine)?).await?;
+        }
         return Ok((engine.clone(), id, submitted));
     }
 }
@@ -335,6 +401,7 @@ where
     }
 
     settings!();
+    family!();
 
     /// Each under a serial key of its own, made from it.
     pub fn serial_by(mut self, key: impl Fn(&J) -> String + Send + 'a) -> Self {
@@ -371,7 +438,9 @@ where
             if let Some(serial) = &serial {
                 spec.settings.serial = Some(Box::new(Serial::new(serial(&job))));
             }
-            engine.codecs().encoded(spec.job(engine.new_id(), kind.clone(), J::QUEUE, input))
+            let stage = J::stage(&input);
+            let job = engine.codecs().encoded(spec.job(engine.new_id(), kind.clone(), J::QUEUE, input))?;
+            Ok(NewJob { stage, ..job })
         };
         let mut jobs = jobs.into_iter().map(encode);
         let chunks = std::iter::from_fn(move || {

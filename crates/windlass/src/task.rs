@@ -4,7 +4,7 @@ use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy};
+use windlass_runtime::{Attempt, Handler, Policy, Started, Turn};
 
 /// A plain job: one `run`, errors retried by policy.
 ///
@@ -98,6 +98,12 @@ pub trait Kind<M>: Serialize + Send + Sync {
     const QUEUE: &'static str;
     /// What it returns.
     type Output: DeserializeOwned + Send;
+
+    /// The stage that a job with this encoded input starts in, if it is a machine.
+    #[doc(hidden)]
+    fn stage(_input: &[u8]) -> Option<String> {
+        None
+    }
 }
 
 /// Marks [`Kind`]s that are [`Task`]s.
@@ -123,25 +129,23 @@ impl<T: Task> TaskHandler<T> {
 }
 
 impl<T: Task> Handler for TaskHandler<T> {
-    fn run(
-        &self,
-        attempt: Arc<Attempt>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>> {
-        Box::pin(async move {
-            let input = &attempt.job.input;
-            let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
-                Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND))
-                    .class(class::UNDECODABLE)
-            })?;
-            let output = task.run(&TaskCx { attempt }).await.map_err(Into::into)?;
-            let bytes = serde_json::to_vec(&output).map_err(|e| {
-                Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
-            })?;
-            Ok(Payload::json(bytes))
-        })
+    fn start(&self, attempt: Arc<Attempt>) -> Started {
+        Started { running: Box::pin(run::<T>(attempt)), timeout: self.policy.timeout, stage: None }
     }
 
-    fn policy(&self) -> &Policy {
-        &self.policy
+    fn retry(&self, _attempt: &Attempt) -> Retry {
+        self.policy.retry.clone()
     }
+}
+
+async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<Turn, Failure> {
+    let input = &attempt.job.input;
+    let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
+        Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
+    })?;
+    let output = task.run(&TaskCx { attempt }).await.map_err(Into::into)?;
+    let bytes = serde_json::to_vec(&output).map_err(|e| {
+        Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
+    })?;
+    Ok(Turn::Done(Payload::json(bytes)))
 }

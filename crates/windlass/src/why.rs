@@ -3,6 +3,7 @@
 //! [`explain`] is a pure function of what the store says; every state and everything that can hold a job has its
 //! sentence here and its test. Hints name commands as the stock binary has them, between backticks.
 
+mod parked;
 #[cfg(test)]
 mod tests;
 
@@ -67,6 +68,7 @@ pub fn explain(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> W
         State::Running => running(job, holds, workers, now),
         State::Scheduled => scheduled(job, holds, workers, now),
         State::Ready => ready(job, holds, workers, now),
+        State::Waiting => parked::causes(job, holds, workers, now),
     };
     let Cause(cause, because, hint) = causes.remove(0);
     let also = causes.into_iter().map(|Cause(_, because, _)| because).collect();
@@ -106,6 +108,10 @@ fn failed(job: &Job, at: &str) -> Cause {
         Reason::Poison => {
             let why = format!("{} died while it ran alone", counted(job.crashes.into(), "worker"));
             ("poison", why, "Look at what it does to its process (memory, aborts)")
+        }
+        Reason::Undecodable if job.summary.stage.is_some() => {
+            let first = "Serve it with code that reads this state, or migrate its state";
+            ("undecodable", "its state does not decode".into(), first)
         }
         Reason::Undecodable => {
             ("undecodable", "its input does not decode".into(), "Serve it with code that reads this input")
@@ -268,7 +274,13 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
     if !kinds.any(|served| served.version == version) {
         let because =
             format!("No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}.");
-        let hint = "Run a build with that version beside the new one until its jobs are through.";
+        let hint = match &job.summary.stage {
+            Some(_) => {
+                "Run a build with that version beside the new one until its jobs are through, or migrate their state to a \
+                 version that is served."
+            }
+            None => "Run a build with that version beside the new one until its jobs are through.",
+        };
         return Some(Cause("version_unserved", because, hint.into()));
     }
     None

@@ -85,15 +85,8 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             return Ok(committed);
         }
         let now = Time::from_system(std::time::SystemTime::now());
-        let change = |job: windlass::model::Claimed| Change {
-            job: job.id,
-            epoch: job.epoch,
-            rev: job.rev,
-            worker,
-            started_at: now,
-            deadline_at: job.deadline_at,
-            tied: false,
-            outcome: Outcome::Done(Payload::json(b"12345".to_vec())),
+        let change = |job: windlass::model::Claimed| {
+            Change::new(&job, worker, now, Outcome::Done(Payload::json(b"12345".to_vec())))
         };
         let changes: Vec<Change> = haul.jobs.into_iter().map(change).collect();
         let verdicts = store.commit(None, &changes).await?;

@@ -8,6 +8,7 @@ mod enqueue;
 mod helper;
 mod idle;
 mod latency;
+mod machine;
 mod place;
 mod rate;
 mod record;
@@ -43,6 +44,12 @@ use place::Place;
 /// the burst is admitted after the stop) and burst_after_stop (the most at one instant). schedule: n schedules of a
 /// second for 30 s, three processes, two of them killed and replaced; adds ticks (that the calendar has), fired,
 /// late_p50_ms, late_p99_ms, late_max_ms (tick → its job is submitted).
+///
+/// machine: n machines of some committed steps, 100 at once; per_second counts steps, floor_per_second is the same change
+/// rows committed by batches of 100 without the engine; adds steps and commits_per_step. chain: one machine of n
+/// sequential steps; floor_per_second is a bare update of one row, committed, on the same database; adds ratio and
+/// commits_per_step. signal: p50_ms and p99_ms are signal sent → step of the parked machine starts, in one process;
+/// per_second is how fast n parked machines are woken by 500 senders; adds delivered_per_second.
 #[derive(Parser)]
 pub(crate) struct Args {
     /// What to measure
@@ -55,6 +62,9 @@ pub(crate) struct Args {
     /// How many jobs [default: what the workload likes]
     #[arg(long)]
     n: Option<usize>,
+    /// How many steps each machine makes
+    #[arg(long, default_value_t = 10)]
+    steps: u32,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -84,6 +94,12 @@ enum Workload {
     Rate,
     /// 1,000 schedules, three processes, two of them killed
     Schedule,
+    /// Machines of some steps, 100 at once
+    Machine,
+    /// One machine, many steps
+    Chain,
+    /// Signals to parked machines
+    Signal,
     /// Submits for the latency workload, from a process of their own
     #[value(hide = true)]
     LatencySubmitter,
@@ -115,6 +131,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Serial => Box::pin(serial::run(&place, n.unwrap_or(100_000), args.quick)).await?,
         Workload::Rate => Box::pin(rate::run(&place, args.quick)).await?,
         Workload::Schedule => Box::pin(schedule::run(&place, n.unwrap_or(1_000), args.quick)).await?,
+        Workload::Machine => Box::pin(machine::run(&place, n.unwrap_or(5_000), args.steps)).await?,
+        Workload::Chain => Box::pin(machine::chain(&place, n.unwrap_or(1_000))).await?,
+        Workload::Signal => Box::pin(machine::signals(&place, n.unwrap_or(20_000), args.quick)).await?,
         Workload::LatencySubmitter | Workload::RateWorker | Workload::ScheduleWorker => {
             unreachable!("handled above")
         }

@@ -1,8 +1,11 @@
 //! Where a workload runs: a fresh store of its own each time.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
 };
 
 use anyhow::Context;
@@ -97,6 +100,56 @@ impl Place {
             conn.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?;
         }
         self.settle()
+    }
+
+    /// How many bare updates of one row this database commits a second, one after the other.
+    pub(super) async fn bare_commits(&self, n: usize) -> anyhow::Result<f64> {
+        match &self.kind {
+            Kind::Sqlite(dir) => {
+                let conn = rusqlite::Connection::open(dir.path().join("bare.db"))?;
+                conn.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+                conn.execute_batch(
+                    "pragma synchronous = full; create table bare (id integer primary key, value integer);
+                     insert into bare values (1, 0)",
+                )?;
+                let mut update = conn.prepare("update bare set value = value + 1 where id = 1")?;
+                let started = Instant::now();
+                for _ in 0..n {
+                    update.execute([])?;
+                }
+                Ok(n as f64 / started.elapsed().as_secs_f64())
+            }
+            Kind::Postgres(_) | Kind::Url(_) => {
+                let url = match &self.kind {
+                    Kind::Postgres(cluster) => cluster.url(),
+                    Kind::Url(url) => url.clone(),
+                    Kind::Sqlite(_) => unreachable!("handled above"),
+                };
+                let (client, connection) =
+                    windlass::store::tokio_postgres::connect(&url, windlass::store::tokio_postgres::NoTls)
+                        .await?;
+                tokio::spawn(connection);
+                client
+                    .batch_execute(
+                        "create table if not exists windlass_bare (id int primary key, value int);
+                         insert into windlass_bare values (1, 0) on conflict do nothing",
+                    )
+                    .await?;
+                let update =
+                    client.prepare("update windlass_bare set value = value + 1 where id = 1").await?;
+                // In a task of the runtime, beside its connection, as the engine's commits are.
+                let (client, rate) = tokio::spawn(async move {
+                    let started = Instant::now();
+                    for _ in 0..n {
+                        client.execute(&update, &[]).await?;
+                    }
+                    anyhow::Ok((client, n as f64 / started.elapsed().as_secs_f64()))
+                })
+                .await??;
+                client.batch_execute("drop table windlass_bare").await?;
+                Ok(rate)
+            }
+        }
     }
 
     /// Whether the server counts the pages of statements.

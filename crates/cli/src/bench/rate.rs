@@ -16,13 +16,10 @@ use anyhow::Context;
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use windlass::{
-    Charge, Engine, JobId, Limit, Time,
-    model::{Change, ClaimNo, Epoch, Limits, NewJob, Payload, Submitted, Verdict, WorkerId},
+    Charge, Engine, Limit, Time,
+    model::{NewJob, Payload},
     prelude::*,
-    store::{
-        Ask, Beat, Born, Control, Due, Ended, Fut, Haul, IdSource, Inspect, NewWorker, Now, Order, Reaped,
-        Renewal, Store, Sweep,
-    },
+    store::{Ask, Fut, Haul, IdSource, Now, Store},
 };
 
 use super::{Place, helper::Helper, report::Report};
@@ -283,82 +280,10 @@ impl Store for Noting {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
-        self.store.commit(now, changes)
-    }
-
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        self.store.enlist(now, worker)
-    }
-
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
-        self.store.submit(now, jobs, born)
-    }
-
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
-        self.store.renew(now, beat)
-    }
-
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
-        self.store.reap(now, sweep)
-    }
-
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
-        self.store.release(now, jobs)
-    }
-
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        self.store.disown(now, worker, numbers)
-    }
-
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        self.store.retire(now, worker)
-    }
-
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
-        self.store.due(now, limit)
-    }
-
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
-        self.store.orders(worker)
-    }
-
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        self.store.sweep(now)
-    }
-
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        self.store.gate(queues)
-    }
-
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
-        self.store.ended(ids)
-    }
-
-    /// Its claims are not noted: it is for what is not to be held up by a claim.
-    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        self.store.sibling()
-    }
-
-    fn inspect(&self) -> &dyn Inspect {
-        self.store.inspect()
-    }
-
-    fn control(&self) -> &dyn Control {
-        self.store.control()
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
-    fn beacon_dir(&self) -> Option<PathBuf> {
-        self.store.beacon_dir()
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
-    }
+    // What its siblings claim is not noted: they are for what is not to be held up by a claim.
+    windlass::store::delegate_store!(
+        enlist submit commit signal renew reap release disown retire due orders sweep gate ended sibling rest
+    );
 }
 
 #[cfg(test)]

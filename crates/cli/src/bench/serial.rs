@@ -284,15 +284,8 @@ impl Stand {
         place.settle_store(&self.url)?;
         let holders = self.holders.as_ref().context("somebody holds the keys")?;
         let now = Time::from_system(std::time::SystemTime::now());
-        let change = |job: &Claimed| Change {
-            job: job.id,
-            epoch: job.epoch,
-            rev: job.rev,
-            worker: holders.worker,
-            started_at: now,
-            deadline_at: job.deadline_at,
-            tied: true,
-            outcome: Outcome::Done(Payload::json(b"0".to_vec())),
+        let change = |job: &Claimed| {
+            Change::new(job, holders.worker, now, Outcome::Done(Payload::json(b"0".to_vec())))
         };
         let changes: Vec<Change> = holders.jobs.iter().map(change).collect();
         let started = Instant::now();

@@ -244,6 +244,7 @@ mod tests {
                 queue: "demo".into(),
                 key: None,
                 state: State::Done,
+                stage: None,
                 reason: None,
                 priority: 0,
                 attempts: 0,
@@ -264,6 +265,10 @@ mod tests {
             settings: Default::default(),
             spent: Vec::new(),
             input: Payload::default(),
+            data: None,
+            wait: None,
+            until: None,
+            pending: 0,
             output: Some(Payload::json(output)),
             failure: None,
         }

@@ -61,6 +61,7 @@ impl Record {
         for (change, verdict) in changes.iter().zip(verdicts) {
             let outcome = if matches!(change.outcome, Outcome::Retry { .. }) { "retry" } else { "final" };
             let verdict = match verdict {
+                Verdict::Halted => unreachable!("no job of the demo has steps"),
                 Verdict::Committed => "committed",
                 Verdict::Fenced => "fenced",
                 Verdict::Refused(_) => "refused",

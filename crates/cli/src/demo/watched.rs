@@ -10,10 +10,10 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, Epoch, Limits, NewJob, Submitted, Verdict, WorkerId},
+    model::{Change, ClaimNo, Epoch, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId},
     store::{
         Ask, Beat, Born, Control, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-        Store, Sweep,
+        Signalled, Store, Sweep,
     },
 };
 
@@ -137,6 +137,10 @@ impl Store for Watched {
 
     fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
         behind!(self, claim(now, ask))
+    }
+
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+        behind!(self, signal(now, signals))
     }
 
     fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {

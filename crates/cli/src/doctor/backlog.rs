@@ -19,9 +19,16 @@ pub(super) async fn examine(findings: &mut Findings, engine: &Engine, place: &Pl
     let count = |state: State| {
         census.iter().filter(|count| count.state == state).map(|count| count.jobs).sum::<u64>()
     };
-    let alive = alive(findings, place, &workers, count(State::Ready) + count(State::Scheduled), now);
+    let parked = count(State::Waiting);
+    // What is parked needs a worker too: for its timeout, or once what it waits for has come.
+    let waiting = count(State::Ready) + count(State::Scheduled) + parked;
+    let alive = alive(findings, place, &workers, waiting, now);
     let oldest = oldest::ready(place).await?;
     ready(findings, place, count(State::Ready), &oldest, now);
+    if parked > 0 {
+        let list = format!("`{} jobs --state waiting` lists them", place.program);
+        findings.ok("parked", format!("{} until signals come or children end; {list}", out::jobs(parked)));
+    }
     if alive > 0 {
         unserved(findings, place, &workers, &oldest, now);
     }

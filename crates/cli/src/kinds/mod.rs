@@ -1,5 +1,6 @@
 //! The kinds that the stock binary serves itself.
 
+mod approval;
 mod exec;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use windlass::{Engine, Failure, Task, TaskCx};
 
 /// Adds the built-in kinds to an engine.
 pub(crate) fn add(engine: Engine) -> Engine {
-    engine.task::<exec::Exec>().task::<Noop>().task::<Sleep>()
+    engine.task::<exec::Exec>().task::<Noop>().task::<Sleep>().machine::<approval::Approval>()
 }
 
 /// Does nothing, whatever the input.

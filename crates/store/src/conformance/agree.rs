@@ -4,17 +4,18 @@ use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use windlass_model::{
-    Change, Charge, ClaimNo, Claimed, Conflict, Failure, JobId, KindVersion, Limit, NewJob, Outcome, Payload,
-    Reason, Rev, Serial, State, States, Time, Unique, When, WorkerId,
+    Change, ClaimNo, Claimed, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State, Time, Verdict,
+    WorkerId,
 };
 
 use super::{
-    kit::{BEGIN, Handle, all, id, kind},
+    kit::{BEGIN, Handle, all, id, kind, payload},
+    make::{self, QUEUES, STAGES, limit},
     ops::{Draft, Edit, IDS, Op, sequence},
 };
 use crate::{
-    Act, Ask, AuditFilter, Beat, Born, By, Error, Haul, Holds, LimitView, NewWorker, ORDER_GATE, Prune,
-    RateHold, Rule, Sweep, TIMER_GATE, memory::Memory,
+    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Haul, Holds, LimitView, NewWorker, ORDER_GATE,
+    Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
 };
 
 /// The longest random sequence.
@@ -23,7 +24,6 @@ const MOST: usize = 60;
 const DETAIL: usize = 8;
 /// Long enough that most sequences have workers that serve.
 const LEASE: Duration = Duration::from_secs(90);
-const QUEUES: [&str; 2] = ["main", "aside"];
 
 /// Runs `cases` random sequences on fresh stores and on the memory store, and panics with the shortest sequence
 /// on which they disagree. PROPTEST_CASES overrides the number.
@@ -80,11 +80,11 @@ struct Pair {
     /// The name each of the three workers has now, and the number of its last claim.
     workers: [(WorkerId, i64); 3],
     enlisted: i64,
-    /// Every job ever handed out, with its worker.
-    held: Vec<(WorkerId, Claimed)>,
+    /// Every job ever handed out, with its worker, as each store handed it out: numbers of signals are a store's own.
+    held: Vec<(WorkerId, [Claimed; 2])>,
     submits: Vec<(Vec<NewJob>, Option<Born>)>,
     asks: Vec<Ask>,
-    commits: Vec<Vec<Change>>,
+    commits: Vec<[Vec<Change>; 2]>,
     gates: [Vec<u64>; 2],
     /// How often each id was pruned: nobody makes an id for two, and epochs tell only claims of one job apart.
     lives: [u32; IDS as usize],
@@ -130,8 +130,8 @@ impl Pair {
             }
             Op::SubmitAgain { which } => {
                 let index = newest(self.submits.len(), *which);
-                let is_there = |job: &NewJob| (0..IDS).any(|n| self.id(n) == job.id);
-                if let Some(index) = index.filter(|index| self.submits[*index].0.iter().all(is_there)) {
+                let is_there = |index: &usize| self.submits[*index].0.iter().all(|job| self.is_there(job));
+                if let Some(index) = index.filter(is_there) {
                     self.submit(index).await?;
                 }
             }
@@ -158,16 +158,37 @@ impl Pair {
                 }
             }
             Op::Commit { changes } => {
-                let changes = self.changes(changes);
-                self.commits.push(changes);
-                let changes = &self.commits[self.commits.len() - 1];
-                on_both!(self, |store| store.commit(now, changes));
+                self.commits.push(self.changes(changes));
+                self.commit(self.commits.len() - 1).await?;
             }
             Op::CommitAgain { which } => {
-                if let Some(index) = newest(self.commits.len(), *which) {
-                    let changes = &self.commits[index];
-                    on_both!(self, |store| store.commit(now, changes));
+                let children = |change: &Change| change.step.clone().map(|step| step.children);
+                let are_there =
+                    |change: &Change| children(change).iter().flatten().all(|job| self.is_there(job));
+                let index = newest(self.commits.len(), *which);
+                if let Some(index) = index.filter(|index| self.commits[*index][0].iter().all(are_there)) {
+                    self.commit(index).await?;
                 }
+            }
+            Op::Signal { signals } => {
+                let signal = |(to, name, dedup): &(u8, u8, u8)| make::signal_to(self.id(*to), *name, *dedup);
+                let signals: Vec<_> = signals.iter().map(signal).collect();
+                on_both!(self, |store| store.signal(now, &signals));
+            }
+            Op::Restate { id, version, stage, outdated } => {
+                let job = self.id(*id);
+                let seen = self.stores[0].inspect().job(job).await.map_err(|error| error.to_string())?;
+                let (epoch, rev) = seen.map(|seen| (seen.epoch, seen.rev)).unwrap_or_default();
+                let restate = Restate {
+                    job,
+                    epoch,
+                    rev: Rev(rev.0 - i32::from(*outdated)),
+                    version: i32::from(*version),
+                    stage: STAGES[usize::from(*stage)].to_owned(),
+                    data: payload("restated"),
+                };
+                let by = By::new("someone").note("because");
+                on_both!(self, |store| store.control().restate(now, std::slice::from_ref(&restate), &by));
             }
             Op::Renew { worker, lease, settle, join } => {
                 let beat = Beat {
@@ -186,8 +207,10 @@ impl Pair {
             }
             Op::Release { picks } => {
                 let mut seen = BTreeSet::new();
-                let held =
-                    picks.iter().filter_map(|pick| newest(self.held.len(), *pick)).map(|n| &self.held[n].1);
+                let held = picks
+                    .iter()
+                    .filter_map(|pick| newest(self.held.len(), *pick))
+                    .map(|n| &self.held[n].1[0]);
                 let pairs: Vec<_> =
                     held.filter(|job| seen.insert(job.id)).map(|job| (job.id, job.epoch)).collect();
                 on_both!(self, |store| store.release(now, &pairs));
@@ -257,36 +280,55 @@ impl Pair {
         let answers = on_both!(self, |store| store.submit(Some(self.now), jobs, *born));
         let Some(born) = *born else { return Ok(()) };
         let claimed = answers.iter().flatten().zip(jobs).filter_map(|(answer, job)| match answer {
-            windlass_model::Submitted::New { claimed: Some(epoch) } => Some(Claimed {
-                id: job.id,
-                kind: job.kind.clone(),
-                epoch: *epoch,
-                rev: Rev(0),
-                attempts: 0,
-                spent: Vec::new(),
-                deaths: 0,
-                key: job.key.clone(),
-                due_at: self.now,
-                deadline_at: job.deadline_at,
-                settings: job.settings.clone(),
-                input: job.input.clone(),
-            }),
+            windlass_model::Submitted::New { claimed: Some(epoch) } => Some(job.claimed(*epoch, self.now)),
             _ => None,
         });
-        self.held.extend(claimed.map(|job| (born.worker, job)));
+        self.held.extend(claimed.map(|job| (born.worker, [job.clone(), job])));
         Ok(())
     }
 
     async fn claim(&mut self, index: usize) -> Result<(), String> {
         let ask = &self.asks[index];
-        // Whether there may be more is a hint, and one store may know less than the other.
-        let claim = async |store: &Handle| {
+        let mut claimed: [Vec<Claimed>; 2] = Default::default();
+        let mut answers = Vec::new();
+        for (store, claimed) in self.stores.iter().zip(&mut claimed) {
             let haul = store.claim(Some(self.now), ask).await;
-            haul.map(|haul| Haul { more: false, ..haul })
-        };
-        let haul = on_both!(self, |store| claim(store));
+            // Whether there may be more is a hint, and one store may know less than the other.
+            let mut haul = haul.map(|haul| Haul { more: false, ..haul });
+            claimed.extend(haul.iter().flat_map(|haul| haul.jobs.clone()));
+            haul.iter_mut().flat_map(|haul| &mut haul.jobs).for_each(|job| unnumber(&mut job.inbox));
+            answers.push(haul);
+        }
+        same(answers.try_into().expect("two stores"))?;
+        let [reference, subject] = claimed;
         let worker = ask.worker;
-        self.held.extend(haul.into_iter().flat_map(|haul| haul.jobs).map(|job| (worker, job)));
+        self.held.extend(reference.into_iter().zip(subject).map(|(one, other)| (worker, [one, other])));
+        Ok(())
+    }
+
+    async fn commit(&mut self, index: usize) -> Result<(), String> {
+        let [one, other] = &self.commits[index];
+        let now = Some(self.now);
+        let answers = [self.stores[0].commit(now, one).await, self.stores[1].commit(now, other).await];
+        let verdicts = same(answers)?.unwrap_or_default();
+        // Whoever goes on knows what it has written.
+        let changes = one.iter().zip(verdicts);
+        for (change, _) in
+            changes.filter(|(change, to)| change.outcome == Outcome::Next && *to == Verdict::Committed)
+        {
+            let is_it =
+                |(_, [job, _]): &&(WorkerId, [Claimed; 2])| (job.id, job.epoch) == (change.job, change.epoch);
+            let Some((worker, jobs)) = self.held.iter().rev().find(is_it).cloned() else { continue };
+            let stage = change.step.as_ref().and_then(|step| step.stage.clone());
+            let further = |job: Claimed| Claimed {
+                rev: Rev(change.rev.0 + 1),
+                stage: stage.clone().map(|(stage, _)| stage).or(job.stage),
+                wait: None,
+                inbox: Vec::new(),
+                ..job
+            };
+            self.held.push((worker, jobs.map(further)));
+        }
         Ok(())
     }
 
@@ -304,6 +346,20 @@ impl Pair {
                 on_both!(self, |store| store.inspect().history(id));
                 on_both!(self, |store| holds(store, id));
                 on_both!(self, |store| store.inspect().children(id, None, 5));
+                on_both!(self, |store| inbox(store, id));
+                on_both!(self, |store| store.inspect().steps(id, Some(Rev(1)), 5));
+                for rev in 1..4 {
+                    on_both!(self, |store| store.inspect().joined(id, Rev(rev), None, 5));
+                }
+            }
+            for kind in ["a", "b"] {
+                on_both!(self, |store| store.inspect().paths(kind, 5));
+            }
+            for state in State::ALL {
+                let filter =
+                    Filter { state: Some(state), stage: Some(STAGES[0].into()), version: Some(2), ..all() };
+                on_both!(self, |store| store.inspect().jobs(&filter));
+                on_both!(self, |store| store.inspect().jobs(&Filter { stage: None, ..filter.clone() }));
             }
             let audit = AuditFilter { limit: 100, ..AuditFilter::default() };
             on_both!(self, |store| store.inspect().audit(&audit));
@@ -342,6 +398,11 @@ impl Pair {
         id(u32::from(n) + u32::from(IDS) * self.lives[usize::from(n)])
     }
 
+    /// Whether a number stands for the id of a job now.
+    fn is_there(&self, job: &NewJob) -> bool {
+        (0..IDS).any(|n| self.id(n) == job.id)
+    }
+
     /// Gives the numbers of jobs that are no longer there new ids.
     async fn bury(&mut self) -> Result<(), String> {
         for n in 0..IDS {
@@ -371,86 +432,61 @@ impl Pair {
         let mut jobs = Vec::new();
         for draft in drafts {
             let first = drafts.iter().find(|first| first.id == draft.id).expect("at least this one");
-            jobs.push(self.job(&Draft { input: draft.input, ..first.clone() }));
+            jobs.push(make::job(&Draft { input: draft.input, ..first.clone() }, self.now, |n| self.id(n)));
         }
         jobs
     }
 
-    fn job(&self, draft: &Draft) -> NewJob {
-        let input = Payload::json(vec![b'0' + draft.input]);
-        let name = ["a", "b"][usize::from(draft.kind / 2)];
-        let mut job = NewJob::new(self.id(draft.id), name, QUEUES[usize::from(draft.queue)], input);
-        job.kind.version = i32::from(draft.kind % 2) + 1;
-        job.key = draft.key.map(|key| format!("key {key}"));
-        job.priority = i16::from(draft.priority);
-        job.tags = draft.key.iter().map(|key| format!("tag {key}")).collect();
-        job.when = match draft.delay {
-            0 => When::Now,
-            delay if delay % 2 == 0 => When::After(Duration::from_secs(u64::from(delay))),
-            delay => When::At(self.now.plus(Duration::from_secs(u64::from(delay)))),
-        };
-        job.deadline_at = draft.deadline.map(|wait| self.now.plus(Duration::from_secs(u64::from(wait))));
-        job.settings.serial = draft.serial.map(|key| {
-            let slots = (key == 2).then_some(2);
-            Box::new(Serial { key: format!("serial {key}"), slots, hold: key == 1 })
-        });
-        job.settings.unique = draft.unique.map(|(key, conflict, scope)| {
-            let all = [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::CancelAndReplace];
-            let scopes =
-                [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
-            let within = (key == 1).then_some(Duration::from_secs(40));
-            let (scope, conflict) = (scopes[usize::from(scope)], all[usize::from(conflict)]);
-            Box::new(Unique { key: format!("name {key}"), scope, within, conflict })
-        });
-        job.settings.rate =
-            draft.weight.map(|weight| Box::new(Charge { limit: "api".into(), weight: u32::from(weight) }));
-        job.parent = draft.parent.filter(|parent| *parent != draft.id).map(|parent| self.id(parent));
-        job
-    }
-
-    /// At most one change per job, as the contract asks.
-    fn changes(&self, edits: &[Edit]) -> Vec<Change> {
+    /// At most one change per job, as the contract asks; for each store with its own numbers of signals.
+    fn changes(&self, edits: &[Edit]) -> [Vec<Change>; 2] {
         let mut seen = BTreeSet::new();
-        let mut changes = Vec::new();
+        let mut changes = <[Vec<Change>; 2]>::default();
         for edit in edits {
-            let Some((worker, job)) = newest(self.held.len(), edit.pick).map(|n| &self.held[n]) else {
+            let Some((worker, jobs)) = newest(self.held.len(), edit.pick).map(|n| &self.held[n]) else {
                 continue;
             };
-            if seen.insert(job.id) {
-                changes.push(Change {
-                    job: job.id,
-                    epoch: job.epoch,
-                    rev: Rev(job.rev.0 + i32::from(edit.rev)),
-                    worker: *worker,
-                    started_at: self.now.minus(Duration::from_secs(1)),
-                    deadline_at: job.deadline_at,
-                    tied: job.settings.ties(),
-                    outcome: outcome(edit, self.stores[0].limits().payload),
-                });
+            if seen.insert(jobs[0].id) {
+                for (job, changes) in jobs.iter().zip(&mut changes) {
+                    changes.push(self.change(edit, *worker, job));
+                }
             }
         }
         changes
     }
-}
 
-fn outcome(edit: &Edit, most: usize) -> Outcome {
-    let failure = Failure::retry("went wrong").class("busy");
-    match edit.outcome {
-        0 | 1 => Outcome::Done(Payload { codec: 1, bytes: vec![edit.after; 3] }),
-        2 => Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop("for good") },
-        3 => Outcome::Failed { reason: Reason::Undecodable, failure },
-        4 => Outcome::Cancelled(Failure::cancel("enough")),
-        5 if edit.after % 5 == 1 => Outcome::Done(Payload::json(vec![b'1'; most + 1])),
-        _ => {
-            let after = Duration::from_secs(u64::from(edit.after));
-            Outcome::Retry { after, spent: vec![u32::from(edit.after)], failure }
+    fn change(&self, edit: &Edit, worker: WorkerId, job: &Claimed) -> Change {
+        let rev = Rev(job.rev.0 + i32::from(edit.rev));
+        let step = edit.step.as_ref().map(|step| {
+            // The parent is for the store to name.
+            let children = self.jobs(&step.children).into_iter();
+            let children = children.map(|child| NewJob { parent: None, ..child }).collect();
+            Box::new(make::step(step, job, children))
+        });
+        Change {
+            job: job.id,
+            epoch: job.epoch,
+            rev,
+            worker,
+            started_at: self.now.minus(Duration::from_secs(1)),
+            deadline_at: job.deadline_at,
+            tied: job.settings.ties(),
+            parent: job.parent,
+            step,
+            outcome: make::outcome(edit, self.stores[0].limits().payload, rev),
         }
     }
 }
 
-/// The one rate limit, with so many tokens.
-fn limit(tokens: u32) -> Limit {
-    Limit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
+/// Takes away what is each store's own.
+fn unnumber(signals: &mut [Signal]) {
+    signals.iter_mut().for_each(|signal| signal.number = 0);
+}
+
+/// The signals in an inbox, but for their numbers.
+async fn inbox(store: &Handle, id: JobId) -> Result<Vec<Signal>, Error> {
+    let mut inbox = store.inspect().inbox(id, 100).await?;
+    unnumber(&mut inbox);
+    Ok(inbox)
 }
 
 /// What keeps a job, but for what hangs on the real clock.

@@ -90,6 +90,7 @@ async fn against_commit<F>(
             Verdict::Committed => assert_eq!(found, (State::Done, Rev(1), Epoch(0)), "round {n}"),
             Verdict::Fenced => assert_eq!(found, (end, Rev(0), Epoch(1)), "round {n}"),
             Verdict::Refused(why) => panic!("{why}"),
+            Verdict::Halted => panic!("nothing meant to go on"),
         }
     }
     drain(store, n).await;

@@ -5,7 +5,7 @@ use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 use super::kit::*;
 use crate::{Backlog, Census, Ended, Filter, NewWorker, SchemaState, Serves};
 
-/// Twelve jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
+/// Fourteen jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
 /// `aside`; the first of each pair is tagged `first`.
 async fn two_in_each_state(store: &Handle) {
     let worker = worker(store, 1).await;
@@ -16,7 +16,8 @@ async fn two_in_each_state(store: &Handle) {
             if n.is_multiple_of(2) { vec!["first".into(), format!("n{n}")] } else { vec![format!("n{n}")] };
         new
     };
-    for (pair, outcome) in [done("x"), failed(Reason::Stopped), cancelled()].into_iter().enumerate() {
+    let outcomes = [wait_for("go", Some(secs(90))), done("x"), failed(Reason::Stopped), cancelled()];
+    for (pair, outcome) in outcomes.into_iter().enumerate() {
         for n in [6 + pair as u32 * 2, 7 + pair as u32 * 2] {
             submit(store, &[make(n)]).await;
             let mut wanted = ask(worker, i64::from(n), 1);
@@ -35,7 +36,7 @@ async fn two_in_each_state(store: &Handle) {
 
 pub async fn every_filter_selects(store: Handle) {
     two_in_each_state(&store).await;
-    assert_eq!(list(&store, all()).await, (0..12).rev().map(id).collect::<Vec<_>>());
+    assert_eq!(list(&store, all()).await, (0..14).rev().map(id).collect::<Vec<_>>());
     for (index, state) in State::ALL.into_iter().enumerate() {
         let first = index as u32 * 2;
         let found = list(&store, Filter { state: Some(state), ..all() }).await;
@@ -57,7 +58,7 @@ pub async fn every_filter_selects(store: Handle) {
     }
     assert_eq!(list(&store, Filter { tag: Some("n3".into()), ..all() }).await, [id(3)]);
     assert_eq!(list(&store, Filter { key: Some("key 8".into()), ..all() }).await, [id(8)]);
-    let even: Vec<_> = (0..12).rev().filter(|n| n % 2 == 0).map(id).collect();
+    let even: Vec<_> = (0..14).rev().filter(|n| n % 2 == 0).map(id).collect();
     assert_eq!(list(&store, Filter { kind: Some(KIND.into()), ..all() }).await, even);
     assert_eq!(list(&store, Filter { queue: Some(QUEUE.into()), ..all() }).await, even);
     let both = Filter { kind: Some(KIND.into()), queue: Some("aside".into()), ..all() };
@@ -71,6 +72,29 @@ pub async fn every_filter_selects(store: Handle) {
         Filter { limit: 0, ..all() },
     ] {
         assert!(list(&store, nothing.clone()).await.is_empty(), "{nothing:?}");
+    }
+}
+
+pub async fn machines_are_found_by_stage_and_version(store: Handle) {
+    let me = worker(&store, 1).await;
+    let of = |n, version, stage| NewJob { kind: kind(KIND, version), ..machine(n, stage) };
+    submit(&store, &[of(1, 1, "Begin"), of(2, 1, "Charge"), of(3, 2, "Begin"), job(4)]).await;
+    let by = async |stage: Option<&str>, version, state| {
+        list(&store, Filter { stage: stage.map(str::to_owned), version, state, ..all() }).await
+    };
+    assert_eq!(by(Some("Begin"), None, None).await, [3, 1].map(id));
+    assert_eq!(by(Some("Begin"), Some(2), None).await, [id(3)]);
+    assert_eq!(by(None, Some(1), Some(State::Ready)).await, [4, 2, 1].map(id));
+    assert!(by(Some("nobody"), None, None).await.is_empty() && by(None, Some(9), None).await.is_empty());
+    for job in claim(&store, at(0), &ask(me, 1, 9)).await {
+        let outcome = if job.id == id(4) { failed(Reason::Stopped) } else { wait_for("go", None) };
+        commit(&store, 1, with(change(me, &job, outcome), step("Begin", "Ship", "1"))).await;
+    }
+    assert_eq!(by(Some("Ship"), Some(1), Some(State::Waiting)).await, [2, 1].map(id));
+    assert_eq!(by(Some("Ship"), None, Some(State::Failed)).await, [id(4)]);
+    assert_eq!(by(Some("Begin"), None, Some(State::Waiting)).await, []);
+    for summary in store.inspect().jobs(&all()).await.expect("jobs") {
+        assert_eq!(summary, view(&store, summary.id).await.summary, "lists and views agree");
     }
 }
 
@@ -155,7 +179,7 @@ pub async fn workers_are_shown(store: Handle) {
 
 pub async fn the_end_is_told(store: Handle) {
     two_in_each_state(&store).await;
-    let told = store.ended(&[id(10), id(99), id(6), id(0), id(8), id(2), id(4), id(6)]).await.expect("ended");
+    let told = store.ended(&[12, 99, 8, 0, 10, 2, 4, 6, 8].map(id)).await.expect("ended");
     let output = Some(Ended::Done(payload("x")));
     let expected = [
         Some(Ended::Cancelled(Failure::cancel("no longer wanted"))),
@@ -163,6 +187,7 @@ pub async fn the_end_is_told(store: Handle) {
         output.clone(),
         None,
         Some(Ended::Failed { reason: Reason::Stopped, failure: Failure::stop("because stopped") }),
+        None,
         None,
         None,
         output,

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Reason, Serial, State,
-    Submitted, Time, Verdict, WorkerId,
+    Awaited, Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, NewSignal, Outcome, Payload,
+    Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId, wait::Name,
 };
 
 use crate::{
     Act, Ask, Attempt, Beat, Born, By, Did, Due, Filter, Holds, Job, NewWorker, Now, Reaped, Renewal, Rule,
-    Store, Sweep,
+    Signalled, Stepped, Store, Sweep,
 };
 
 /// The moment at which every case begins.
@@ -145,17 +145,7 @@ pub fn born(worker: WorkerId, number: i64) -> Option<Born> {
 
 /// What an attempt of `worker` asks to be written.
 pub fn change(worker: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
-    let (deadline_at, tied) = (job.deadline_at, job.settings.ties());
-    Change {
-        job: job.id,
-        epoch: job.epoch,
-        rev: job.rev,
-        worker,
-        started_at: t(1),
-        deadline_at,
-        tied,
-        outcome,
-    }
+    Change::new(job, worker, t(1), outcome)
 }
 
 /// An output.
@@ -170,7 +160,87 @@ pub fn failed(reason: Reason) -> Outcome {
 
 /// An error that is tried again.
 pub fn retry(after: Duration, spent: &[u32]) -> Outcome {
-    Outcome::Retry { after, spent: spent.to_vec(), failure: Failure::retry("once more").class("busy") }
+    let failure = Some(Failure::retry("once more").class("busy"));
+    Outcome::Retry { after, spent: spent.to_vec(), failure }
+}
+
+/// A wait for one signal.
+pub fn wait_for(name: &str, timeout: Option<Duration>) -> Outcome {
+    wait_for_some(&[name], 1, timeout)
+}
+
+/// A signal.
+pub fn signal(job: JobId, name: &str, dedup: &str, text: &str) -> NewSignal {
+    NewSignal { job, name: name.to_owned(), dedup: dedup.to_owned(), payload: payload(text) }
+}
+
+/// A wait for so many of some signals; a name that ends with a star is one of which all are shown.
+pub fn wait_for_some(names: &[&str], needs: u32, timeout: Option<Duration>) -> Outcome {
+    let name = |name: &&str| Name { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
+    let names = names.iter().map(name).collect();
+    Outcome::Wait(Wait { what: Awaited::Signals { names, needs }, timeout })
+}
+
+/// A wait for the children that the change submits which follows a claim.
+pub fn join(job: &Claimed) -> Outcome {
+    Outcome::Wait(Wait { what: Awaited::Children { round: Rev(job.rev.0 + 1) }, timeout: None })
+}
+
+/// The `n`th job as a machine.
+pub fn machine(n: u32, stage: &str) -> NewJob {
+    NewJob { stage: Some(stage.to_owned()), ..job(n) }
+}
+
+/// A step from one stage to the next, with its data.
+pub fn step(ran: &str, stage: &str, data: &str) -> Step {
+    Step { ran: Some(ran.to_owned()), stage: Some((stage.to_owned(), payload(data))), ..Step::default() }
+}
+
+/// A step that submits jobs and goes on to a stage that may wait for them.
+pub fn bear(children: &[NewJob]) -> Step {
+    let stage = Some(("Joining".to_owned(), payload("x")));
+    Step { stage, children: children.to_vec(), ..Step::default() }
+}
+
+/// A step that consumes what it was shown and leaves the stage as it is.
+pub fn consume(job: &Claimed) -> Step {
+    Step { consumed: shown(job).iter().map(|signal| signal.number).collect(), ..Step::default() }
+}
+
+/// The signals that a step is shown of what its worker was handed.
+pub fn shown(job: &Claimed) -> Vec<Signal> {
+    let places = job.wait.as_ref().map(|wait| wait.shown(&job.inbox)).unwrap_or_default();
+    places.into_iter().map(|place| job.inbox[place].clone()).collect()
+}
+
+/// What signals say.
+pub fn texts(signals: &[Signal]) -> Vec<String> {
+    signals.iter().map(|signal| String::from_utf8_lossy(&signal.payload.bytes).into_owned()).collect()
+}
+
+/// The same change with a step.
+pub fn with(change: Change, step: Step) -> Change {
+    Change { step: Some(Box::new(step)), ..change }
+}
+
+/// A claim as its worker knows it after a step that goes on.
+pub fn further(job: &Claimed) -> Claimed {
+    Claimed { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
+}
+
+/// Sends signals.
+pub async fn send(store: &Handle, now: u64, signals: &[NewSignal]) -> Vec<Signalled> {
+    store.signal(at(now), signals).await.expect("signal")
+}
+
+/// What the signals in an inbox say, oldest first.
+pub async fn inbox(store: &Handle, n: u32) -> Vec<String> {
+    texts(&store.inspect().inbox(id(n), 10_000).await.expect("inbox"))
+}
+
+/// A machine's transitions.
+pub async fn steps(store: &Handle, n: u32) -> Vec<Stepped> {
+    store.inspect().steps(id(n), None, 1_000).await.expect("steps")
 }
 
 /// An end by the attempt's own wish.

@@ -9,13 +9,15 @@
 //! ```
 //!
 //! and random sequences against the memory store with [`agree::random`]. Some files are special: [`table`]
-//! tries every pair of state and event of [`windlass_model::state`], and [`races`], [`duels`] and [`crowds`] let several
-//! handles at the same rows at once.
+//! tries every pair of state and event of [`windlass_model::state`], [`interleave`] every order of a few calls, and
+//! [`races`], [`duels`], [`crowds`] and [`alarms`] let several handles at the same rows at once.
 
 #![expect(missing_docs, reason = "the name of a case says what it expects")]
 
 pub mod agree;
+pub mod alarms;
 pub mod bad_input;
+pub mod children;
 pub mod claim;
 pub mod commit;
 pub mod control;
@@ -23,19 +25,25 @@ pub mod crowds;
 pub mod duels;
 pub mod gate;
 pub mod inspect;
+pub mod interleave;
 pub mod kit;
 pub mod lease;
+pub mod machine;
+mod make;
 pub mod ops;
 pub mod prune;
 pub mod races;
 pub mod rate;
 pub mod reap;
+pub mod restate;
 pub mod schedule;
 pub mod serial;
+pub mod signal;
 pub mod submit;
 pub mod table;
 pub mod timers;
 pub mod unique;
+pub mod wait;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
 /// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
@@ -155,6 +163,7 @@ macro_rules! conformance {
                 what_workers_serve_is_shown
                 queues_show_what_waits_longest
                 every_filter_selects
+                machines_are_found_by_stage_and_version
                 pages_are_keyset_pages_newest_first
                 the_census_adds_up_and_is_capped
                 the_backlog_says_what_waits_and_since_when
@@ -175,6 +184,90 @@ macro_rules! conformance {
                 a_changed_schedule_keeps_its_pace_unless_the_calendar_changed
                 bad_schedules_are_refused_with_a_reason
                 eight_processes_fire_each_tick_once
+            }
+            machine {
+                a_step_goes_on_under_the_same_claim
+                whoever_claims_a_machine_goes_on_where_it_stands
+                transitions_are_recorded_with_where_they_led
+                paths_count_the_transitions_of_the_newest
+                counters_start_anew_with_every_step
+                a_retry_keeps_what_the_step_has_made_of_its_stage
+                a_retry_without_an_error_leaves_no_history
+                a_paused_machine_halts_after_its_step
+                a_machine_that_was_told_to_end_halts_after_its_step
+                a_resumed_machine_does_not_halt
+                a_yield_lets_others_pass
+                a_lost_answer_of_a_step_is_told_again
+                large_data_is_kept_replaced_and_forgotten
+                what_a_step_may_not_write_is_refused_alone
+                a_suspect_that_has_got_further_is_an_ordinary_job
+            }
+            restate {
+                a_ready_machine_waits_for_its_new_version
+                other_handles_find_a_machine_in_its_new_version
+                a_parked_machine_waits_on_in_its_new_version
+                whatever_place_a_machine_is_in_it_keeps_it
+                a_failed_machine_is_given_another_state_and_retried
+                what_runs_is_done_or_has_moved_is_refused
+                a_new_state_is_in_the_audit_log
+                a_state_that_cannot_be_is_refused_before_anything_is_done
+            }
+            signal {
+                a_late_signal_wakes_a_parked_job
+                an_early_signal_is_there_when_a_job_waits
+                a_signal_is_delivered_once
+                a_signal_of_another_name_stays_for_later
+                a_wait_for_any_is_over_with_the_first
+                a_wait_for_all_is_over_with_the_last
+                a_step_is_shown_every_signal_of_a_name_if_it_asks_for_them
+                a_full_inbox_takes_no_more
+                ended_and_unknown_jobs_take_none
+                a_bad_signal_refuses_the_call
+                a_signal_during_a_step_is_not_lost
+                signals_are_consumed_by_progress_alone
+                a_job_may_be_submitted_with_signals
+                nothing_is_left_of_the_signals_of_a_pruned_job
+            }
+            wait {
+                a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes
+                a_parked_job_may_be_cancelled_and_tried_again
+                a_parked_job_expires
+                a_parked_job_that_was_told_to_end_is_ended
+                a_parked_job_gives_its_serial_key_to_others
+                a_parked_job_that_holds_keeps_its_serial_key
+                a_wait_that_is_over_at_once_keeps_the_serial_key
+                a_parked_job_has_its_unique_name
+                what_a_job_waits_for_is_shown
+                priority_holds_for_a_parked_job_when_it_wakes
+                a_sweep_finds_no_parked_job_to_wake
+                a_timeout_wakes_like_a_signal
+                a_signal_in_time_leaves_no_timer
+            }
+            children {
+                a_job_goes_on_when_its_last_child_has_ended
+                every_end_of_a_child_counts
+                a_parent_may_end_in_the_batch_that_wakes_it
+                a_job_with_no_child_goes_on_at_once
+                children_that_are_not_put_in_do_not_count
+                a_fenced_step_submits_nothing
+                a_wait_is_for_the_children_of_its_own_step
+                children_that_ended_before_the_wait_end_it_at_once
+                a_wait_for_children_has_an_end_too
+                a_child_that_is_tried_again_counts_again
+                a_retried_child_is_not_an_ended_one
+                grandchildren_wake_their_parents_one_after_the_other
+                one_batch_may_end_all_children_and_their_children
+                how_children_ended_is_told
+                children_are_kept_while_their_parent_lives
+                children_of_an_ended_parent_end_alone
+                children_take_their_places_like_others
+                a_step_may_end_a_wait_and_bear_the_next_children
+            }
+            interleave {
+                every_order_of_signals_a_wait_and_its_timeout
+                every_order_with_a_claim_in_between
+                every_order_of_what_is_sent_twice
+                every_order_with_the_death_of_the_worker
             }
             table { every_pair_of_state_and_event }
             bad_input {
@@ -283,6 +376,13 @@ macro_rules! conformance {
                 the_same_claim_twice_at_once_takes_once
                 a_storm_of_everything_loses_nothing
             }
+            alarms {
+                signals_against_a_park_wake_it
+                a_wait_for_two_is_woken_by_the_last_of_two_senders
+                a_signal_against_its_timeout_wakes_once
+                ends_of_children_against_their_parents_park_wake_it
+                a_child_that_is_cancelled_against_its_own_end_counts_once
+            }
             crowds {
                 eight_submitters_of_one_serial_key_never_run_two_at_once
                 eight_submitters_of_one_serial_key_are_served_by_place
@@ -339,6 +439,13 @@ mod tests {
             include_str!("races.rs"),
             include_str!("schedule.rs"),
             include_str!("crowds.rs"),
+            include_str!("alarms.rs"),
+            include_str!("machine.rs"),
+            include_str!("restate.rs"),
+            include_str!("signal.rs"),
+            include_str!("wait.rs"),
+            include_str!("children.rs"),
+            include_str!("interleave.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

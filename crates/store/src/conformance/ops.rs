@@ -42,6 +42,10 @@ pub enum Op {
     Rule { rule: u8, amount: u8 },
     /// Deletes ended jobs.
     Prune { state: u8, age: u8 },
+    /// Sends signals: to which job, of which name, with which dedup id.
+    Signal { signals: Vec<(u8, u8, u8)> },
+    /// Gives a machine another version and stage, as it is or as it was.
+    Restate { id: u8, version: u8, stage: u8, outdated: bool },
     /// Lets time pass, in seconds.
     Pass { seconds: u16 },
 }
@@ -73,6 +77,10 @@ pub struct Draft {
     pub weight: Option<u8>,
     /// Which job submitted it.
     pub parent: Option<u8>,
+    /// In which stage it starts, if it is a machine.
+    pub stage: Option<u8>,
+    /// Which signals it has from the start: name and dedup id.
+    pub signals: Vec<(u8, u8)>,
 }
 
 /// A change to be committed.
@@ -86,6 +94,25 @@ pub struct Edit {
     pub after: u8,
     /// What is added to the revision: 0 but for mistakes.
     pub rev: i8,
+    /// Which signals a wait is for.
+    pub names: u8,
+    /// What the step of a machine wants written beside its outcome.
+    pub step: Option<Move>,
+}
+
+/// What the step of a machine wants written.
+#[derive(Clone, Debug)]
+pub struct Move {
+    /// Whether the transition is recorded.
+    pub ran: bool,
+    /// Which stage it leads to, with how much data; 0 is more than a row holds.
+    pub stage: Option<(u8, u8)>,
+    /// Whether it says that nothing has changed.
+    pub unchanged: bool,
+    /// Whether it consumes the signals it was shown.
+    pub consumes: bool,
+    /// Jobs to be submitted with it.
+    pub children: Vec<Draft>,
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -99,8 +126,14 @@ fn draft() -> impl Strategy<Value = Draft> {
         option::weighted(0.2, 1..4u8),
         option::weighted(0.1, 0..IDS),
     );
-    (0..IDS, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline, flow).prop_map(
-        |(id, input, queue, kind, key, priority, delay, deadline, (serial, unique, weight, parent))| Draft {
+    let machine = (option::weighted(0.3, 0..2u8), vec((0..3u8, 0..3u8), 0..3));
+    let plain = (0..IDS, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline);
+    (plain, flow, machine).prop_map(
+        |(
+            (id, input, queue, kind, key, priority, delay, deadline),
+            (serial, unique, weight, parent),
+            (stage, signals),
+        )| Draft {
             id,
             input,
             queue,
@@ -113,6 +146,9 @@ fn draft() -> impl Strategy<Value = Draft> {
             unique,
             weight,
             parent,
+            stage,
+            // Most jobs have none, so that most are put in by the short way.
+            signals: if id % 4 == 0 { signals } else { Vec::new() },
         },
     )
 }
@@ -121,7 +157,18 @@ fn edit() -> impl Strategy<Value = Edit> {
     let pick = prop_oneof![4 => 0..4u8, 1 => 0..60u8];
     let after = prop_oneof![Just(0u8), 1..30u8];
     let rev = prop_oneof![12 => Just(0i8), 1 => Just(-1i8), 1 => Just(1i8)];
-    (pick, 0..8u8, after, rev).prop_map(|(pick, outcome, after, rev)| Edit { pick, outcome, after, rev })
+    let outcome = prop_oneof![8 => 0..8u8, 9 => 8..15u8];
+    (pick, outcome, after, rev, 0..16u8, option::weighted(0.7, step()))
+        .prop_map(|(pick, outcome, after, rev, names, step)| Edit { pick, outcome, after, rev, names, step })
+}
+
+fn step() -> impl Strategy<Value = Move> {
+    let data = prop_oneof![1 => Just(0u8), 24 => 1..4u8];
+    let children = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..4)];
+    let stage = option::weighted(0.8, (0..2u8, data));
+    (any::<bool>(), stage, prop::bool::weighted(0.2), prop::bool::weighted(0.8), children).prop_map(
+        |(ran, stage, unchanged, consumes, children)| Move { ran, stage, unchanged, consumes, children },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -147,6 +194,9 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (vec(0..IDS, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
         2 => (0..6u8, 0..5u8).prop_map(|(rule, amount)| Op::Rule { rule, amount }),
         1 => (0..3u8, 0..60u8).prop_map(|(state, age)| Op::Prune { state, age }),
+        4 => vec((0..IDS, 0..3u8, 0..6u8), 1..4).prop_map(|signals| Op::Signal { signals }),
+        1 => (0..IDS, 1..4u8, 0..2u8, prop::bool::weighted(0.2))
+            .prop_map(|(id, version, stage, outdated)| Op::Restate { id, version, stage, outdated }),
         4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),
     ]
 }

@@ -4,7 +4,7 @@
 //! revision of the last claim anybody honestly had: the current one of a running job, an outdated one else.
 
 use windlass_model::{
-    ClaimNo, Claimed, Event, JobId, NewJob, Outcome, Reason, State, WorkerId,
+    ClaimNo, Claimed, Event, JobId, NewJob, Outcome, Reason, State, Wait, WorkerId,
     state::{MOVES, next},
 };
 
@@ -45,6 +45,8 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
         }
         State::Scheduled if event == Event::Expire => Some(retry(secs(LATE_WAKE - 4), &[1])),
         State::Scheduled => Some(retry(secs(WAKE - 4), &[1])),
+        State::Waiting if event == Event::Expire => Some(wait_for("go", Some(secs(LATE_WAKE - 4)))),
+        State::Waiting => Some(wait_for("go", Some(secs(WAKE - 4)))),
         State::Done => Some(done("x")),
         State::Failed => Some(failed(Reason::Stopped)),
         State::Cancelled => Some(cancelled()),
@@ -84,6 +86,12 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         }
         Event::Finish => write(done("y")).await,
         Event::Retry => write(retry(secs(40), &[7])).await,
+        Event::Step => write(Outcome::Next).await,
+        Event::Yield => write(Outcome::Wait(Wait::YIELD)).await,
+        Event::Park => write(wait_for("other", None)).await,
+        Event::Wake => {
+            store.signal(at(6), &[signal(subject.job, "go", "1", "x")]).await.expect("signal");
+        }
         Event::Fail => write(failed(Reason::Exhausted)).await,
         Event::Cancel => {
             write(cancelled()).await;

@@ -127,6 +127,7 @@ async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
     let outcome = match state {
         State::Scheduled | State::Ready => return new,
         State::Running => None,
+        State::Waiting => Some(wait_for("go", None)),
         State::Done => Some(done("x")),
         State::Failed => Some(failed(Reason::Stopped)),
         State::Cancelled => Some(cancelled()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Act, Did, Prune, Pruned, Rule,
+    Act, Did, Prune, Pruned, Restate, Rule,
     control::{check_by, said},
 };
 
@@ -117,7 +117,7 @@ impl Inner {
         self.moved(id, Event::Revive);
         let row = self.jobs.get_mut(&id).expect("looked up before");
         (row.ended, row.reason, row.finished_at) = (None, None, None);
-        (row.attempts, row.deaths, row.crashes, row.suspect) = (0, 0, 0, false);
+        (row.attempts, row.deaths, row.crashes, row.suspect, row.run) = (0, 0, 0, false, 0);
         row.spent = Vec::new();
         row.epoch.0 += 1;
         (row.due_at, row.place) = (now, now);
@@ -126,7 +126,36 @@ impl Inner {
         if let Some(at) = deadline {
             self.set_timer(at, id, Timer::Deadline);
         }
+        self.child_lives(id);
         self.enter(id);
+        Did::Done
+    }
+
+    fn restate(&mut self, now: Time, restate: &Restate, by: &By) -> Did {
+        let id = restate.job;
+        if !self.jobs.contains_key(&id) {
+            return Did::Unknown;
+        }
+        match self.state(id) {
+            State::Done => return said::restate_done(),
+            State::Running => return said::restate_running(),
+            _ => {}
+        }
+        let ready = self.is_ready(id);
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        if (row.epoch, row.rev) != (restate.epoch, restate.rev) {
+            return said::restate_moved();
+        }
+        let place = (row.lane(), row.rank(), id);
+        row.new.kind.version = restate.version;
+        row.epoch.0 += 1;
+        row.stage = Some(restate.stage.clone());
+        row.data = Some(restate.data.clone());
+        self.ready.remove(&place);
+        if ready {
+            self.make_ready(id);
+        }
+        self.log(now, &pick::restate_action(restate), &id.to_string(), by);
         Did::Done
     }
 
@@ -280,6 +309,14 @@ impl Control for Memory {
             check_by(by)?;
             pick::check_rule(rule, &self.limits)?;
             inner.rule(now, rule, by)
+        })
+    }
+
+    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.run(now, |inner, now| {
+            check_by(by)?;
+            jobs.iter().try_for_each(|restate| pick::check_restate(restate, &self.limits))?;
+            Ok(jobs.iter().map(|restate| inner.restate(now, restate, by)).collect())
         })
     }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Census, Filter, Firing, Holds, Job, LimitView, Miss, QueueView, RateHold,
-    ScheduleView, SchemaState, SerialHold, SerialView, Summary, Told, WorkerView,
+    AuditFilter, Backlog, Census, Filter, Firing, Holds, Job, Joined, LimitView, Miss, Path, QueueView,
+    RateHold, ScheduleView, SchemaState, SerialHold, SerialView, Summary, Told, Waiting, WorkerView,
 };
 
 impl Inner {
@@ -16,6 +16,7 @@ impl Inner {
             queue: row.new.queue.clone(),
             key: row.new.key.clone(),
             state: self.state(id),
+            stage: row.stage.clone(),
             reason: row.reason,
             priority: row.new.priority,
             attempts: row.attempts,
@@ -45,6 +46,10 @@ impl Inner {
             settings: row.new.settings.clone(),
             spent: row.spent.clone(),
             input: row.new.input.clone(),
+            data: row.data.clone(),
+            wait: row.wait.clone(),
+            until: row.until,
+            pending: row.pending,
             output: row.output.clone(),
             failure: row.failure.clone(),
             summary,
@@ -58,6 +63,8 @@ impl Inner {
             && filter.queue.as_ref().is_none_or(|queue| *queue == row.new.queue)
             && filter.tag.as_ref().is_none_or(|tag| row.new.tags.contains(tag))
             && filter.key.as_ref().is_none_or(|key| row.new.key.as_ref() == Some(key))
+            && filter.stage.as_ref().is_none_or(|stage| row.stage.as_ref() == Some(stage))
+            && filter.version.is_none_or(|version| row.new.kind.version == version)
             && filter.before.is_none_or(|before| id < before)
     }
 
@@ -79,6 +86,7 @@ impl Inner {
             let count = match self.state(*id) {
                 State::Ready => &mut queue.ready,
                 State::Scheduled => &mut queue.scheduled,
+                State::Waiting => continue,
                 _ => &mut queue.running,
             };
             *count = (*count + 1).min(cap);
@@ -132,6 +140,11 @@ impl Inner {
             told,
             serial: row.serial().map(|key| self.serial_hold(key, row, id)),
             rate,
+            waiting: row.wait.clone().filter(|_| row.parked).map(|what| {
+                let there: BTreeSet<&String> = row.inbox.iter().map(|signal| &signal.name).collect();
+                let there = there.into_iter().cloned().collect();
+                Waiting { what, until: row.until, there, pending: row.pending }
+            }),
             suspect: row.suspect,
             ahead: if self.is_ready(id) { before.min(1_000) as u64 } else { 0 },
         })
@@ -287,6 +300,52 @@ impl Inspect for Memory {
             };
             let ids: Vec<JobId> = inner.jobs.iter().filter(meant).map(|(id, _)| *id).take(limit).collect();
             Ok(ids.into_iter().map(|id| inner.summary(id)).collect())
+        })
+    }
+
+    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+        self.run(None, |inner, _| {
+            let meant = |(id, row): &(&JobId, &Row)| {
+                row.new.parent == Some(parent)
+                    && row.new.round == Some(round)
+                    && after.is_none_or(|after| **id > after)
+            };
+            let view = |(id, row): (&JobId, &Row)| Joined {
+                id: *id,
+                kind: row.new.kind.kind.clone(),
+                key: row.new.key.clone(),
+                ended: inner.ended(*id),
+            };
+            Ok(inner.jobs.iter().filter(meant).take(limit).map(view).collect())
+        })
+    }
+
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+        self.run(None, |inner, _| {
+            let row = inner.jobs.get(&id);
+            Ok(row.into_iter().flat_map(|row| row.inbox.iter()).take(limit).cloned().collect())
+        })
+    }
+
+    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+        self.run(None, |inner, _| {
+            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.steps.iter());
+            Ok(all.filter(|step| after.is_none_or(|after| step.rev > after)).take(limit).cloned().collect())
+        })
+    }
+
+    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+        self.run(None, |inner, _| {
+            let newest = inner.jobs.values().rev().filter(|row| row.new.kind.kind == kind).take(limit);
+            let mut times: BTreeMap<(i32, String, Option<String>, String), u64> = BTreeMap::new();
+            for (version, step) in
+                newest.flat_map(|row| row.steps.iter().map(|step| (row.new.kind.version, step)))
+            {
+                let path = (version, step.stage.clone(), step.next.clone(), step.how.clone());
+                *times.entry(path).or_default() += 1;
+            }
+            let path = |((version, stage, next, how), times)| Path { version, stage, next, how, times };
+            Ok(times.into_iter().map(path).collect())
         })
     }
 

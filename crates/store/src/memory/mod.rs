@@ -7,6 +7,7 @@ mod control;
 mod flow;
 mod inspect;
 mod schedule;
+mod signal;
 mod verbs;
 
 pub(crate) use verbs::{expired, lease_ran_out, lost};
@@ -18,13 +19,13 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, Payload, Reason, Rev, State,
-    Submitted, Time, Verdict, WorkerId, rank::rank, rate::Level, state,
+    Awaited, Change, ClaimNo, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, NewSignal, Payload,
+    Reason, Rev, Signal, State, Submitted, Time, Verdict, WorkerId, rank::rank, rate::Level, state,
 };
 
 use crate::{
     Ask, Attempt, AuditEntry, Beat, Born, By, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now,
-    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Store, Sweep, pick,
+    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, pick,
 };
 
 /// The store in memory.
@@ -122,6 +123,22 @@ struct Row {
     started_at: Option<Time>,
     finished_at: Option<Time>,
     history: Vec<Attempt>,
+    stage: Option<String>,
+    /// The revision that led to it.
+    since: Rev,
+    /// The steps it has made since it last waited.
+    run: u32,
+    data: Option<Payload>,
+    /// What it waits for, or waited for when it last made progress.
+    wait: Option<Awaited>,
+    until: Option<Time>,
+    parked: bool,
+    /// How many of the children of round `since` have not ended.
+    pending: u32,
+    steps: Vec<Stepped>,
+    inbox: Vec<Signal>,
+    /// Names and dedup ids of all signals ever delivered.
+    heard: BTreeSet<(String, String)>,
 }
 
 struct Claim {
@@ -195,6 +212,8 @@ impl Inner {
         let row = &self.jobs[&id];
         if let Some(state) = row.ended {
             state
+        } else if row.parked {
+            State::Waiting
         } else if row.hold == Hold::Aside || self.is_ready(id) || self.in_line(id) {
             State::Ready
         } else if self.timers.contains(&(row.due_at, id, Timer::Wake)) {
@@ -231,12 +250,14 @@ impl Inner {
         self.leave(id);
         let row = self.jobs.get_mut(&id).expect("looked up above");
         row.hold = Hold::None;
+        row.parked = false;
         row.ended = Some(state);
         row.reason = reason;
         if failure.is_some() {
             row.failure = failure;
         }
         row.finished_at = Some(now);
+        self.child_ended(id, now);
     }
 
     /// Whether the pair is a live claim.
@@ -284,6 +305,13 @@ impl Store for Memory {
         })
     }
 
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+        self.run(now, |inner, now| {
+            signals.iter().try_for_each(|signal| self.limits.check_signal(signal))?;
+            Ok(signals.iter().map(|signal| inner.signal(now, signal, self.limits.inbox)).collect())
+        })
+    }
+
     fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
         self.run(now, |inner, now| Ok(inner.renew(now, beat)))
     }
@@ -322,7 +350,7 @@ impl Store for Memory {
     }
 
     fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        self.run(now, |inner, _| Ok(inner.sweep()))
+        self.run(now, |inner, now| Ok(inner.sweep() + inner.sweep_waits(now)))
     }
 
     fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {

@@ -63,6 +63,9 @@ impl Inner {
                 }
                 let born = born.is_some() && !job.is_special() && !self.queue_pauses.contains_key(&job.queue);
                 let claimed = self.put_in(now, job, born);
+                for signal in &job.signals {
+                    self.hear(now, job.id, signal);
+                }
                 taken.extend(claimed.map(|epoch| (job.id, epoch)));
                 match replaced {
                     Some(id) => Submitted::Replaced { id },
@@ -105,8 +108,20 @@ impl Inner {
             started_at: None,
             finished_at: None,
             history: Vec::new(),
+            stage: job.stage.clone(),
+            since: Rev(0),
+            run: 0,
+            data: None,
+            wait: None,
+            until: None,
+            parked: false,
+            pending: 0,
+            steps: Vec::new(),
+            inbox: Vec::new(),
+            heard: BTreeSet::new(),
         };
         self.jobs.insert(job.id, row);
+        self.child_lives(job.id);
         if let Some(at) = job.deadline_at {
             self.set_timer(at, job.id, Timer::Deadline);
         }
@@ -185,18 +200,31 @@ impl Inner {
             deadline_at: row.new.deadline_at,
             settings: row.new.settings.clone(),
             input: row.new.input.clone(),
+            parent: row.new.parent.filter(|_| row.new.round.is_some()),
+            stage: row.stage.clone(),
+            since: row.since,
+            run: row.run,
+            data: row.data.clone(),
+            wait: row.wait.clone(),
+            until: row.until,
+            pending: row.pending,
+            inbox: self.shown(id),
         }
     }
 
     pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> Verdict {
-        if let Outcome::Done(output) = &change.outcome
-            && let Err(invalid) = limits.check_payload("output", &output.bytes)
-        {
+        let children = || change.step.iter().flat_map(|step| &step.children);
+        let rates = || children().try_for_each(|job| self.check_rate(job));
+        let refused = limits.check_change(change).and_then(|()| rates());
+        if let Err(invalid) = refused {
             return Verdict::Refused(invalid.to_string());
         }
-        let Some(row) = self.jobs.get_mut(&change.job) else { return Verdict::Fenced };
+        // Known from now on, whatever becomes of the change.
+        self.queues.extend(children().map(|job| job.queue.clone()));
+        let Some(row) = self.jobs.get(&change.job) else { return Verdict::Fenced };
         if row.rev.0 == change.rev.0 + 1 && row.rev_epoch == change.epoch {
-            return Verdict::Committed;
+            let goes_on = change.outcome != Outcome::Next || self.is_claimed((change.job, change.epoch));
+            return if goes_on { Verdict::Committed } else { Verdict::Halted };
         }
         if row.rev != change.rev || !self.is_claimed((change.job, change.epoch)) {
             return Verdict::Fenced;
@@ -207,7 +235,12 @@ impl Inner {
         row.worker = Some(change.worker);
         row.started_at = Some(change.started_at);
         row.attempts += u32::from(change.outcome.counts());
-        let to = self.moved(change.job, change.outcome.event());
+        let halted = change.outcome == Outcome::Next && row.hold == Hold::Wanted;
+        let event = if halted { Event::Yield } else { change.outcome.event() };
+        let to = self.moved(change.job, event);
+        if let Some(step) = &change.step {
+            self.step(now, change, step);
+        }
         if let Some(failure) = change.outcome.failure() {
             self.note(change.job, change.worker, change.epoch, change.started_at, now, failure);
         }
@@ -218,6 +251,16 @@ impl Inner {
             }
             Outcome::Failed { reason, .. } => self.end(change.job, to, Some(*reason), None, now),
             Outcome::Cancelled(_) => self.end(change.job, to, None, None, now),
+            Outcome::Next if halted => {
+                self.progress(change);
+                self.let_pass(change.job, now);
+                return Verdict::Halted;
+            }
+            Outcome::Next => self.progress(change),
+            Outcome::Wait(wait) => {
+                self.progress(change);
+                self.park(change.job, wait, now);
+            }
             Outcome::Retry { after, spent, .. } => {
                 let row = self.jobs.get_mut(&change.job).expect("found above");
                 row.epoch.0 += 1;
@@ -375,6 +418,7 @@ impl Inner {
                 (_, id, Timer::Wake) => {
                     self.moved(id, Event::Due);
                     self.timers.remove(&timer);
+                    self.jobs.get_mut(&id).expect("has a timer, so is there").parked = false;
                     self.enter(id);
                     due.woken += 1;
                 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Now,
-    arrival::{Arrival, duplicate, refused},
+    arrival::{Arrival, check, duplicate, refused},
     intern::Lane,
     pick::{self, CANCELLED, FAILED},
 };
@@ -36,6 +36,7 @@ fn read(row: &Row) -> Arrival {
         codec: row.get(14),
         input: row.get(15),
         digest: row.get(16),
+        stage: row.get(17),
     }
 }
 
@@ -190,14 +191,14 @@ pub async fn submit_in(
     limits: &Limits,
     job: &NewJob,
 ) -> Result<(), Error> {
-    limits.check(job)?;
+    check(job, limits)?;
     let sql = include_str!("sql/arrive_write.sql").replacen(
         "into arrivals",
         &format!("into \"{schema}\".arrivals"),
         1,
     );
     let row = Arrival::of(job);
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 16] = [
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
         &row.id.0,
         &row.kind,
         &row.version,
@@ -214,6 +215,7 @@ pub async fn submit_in(
         &row.codec,
         &row.input,
         &row.digest,
+        &row.stage,
     ];
     client.execute(&sql, &params).await.map_err(sorted).map(drop)
 }

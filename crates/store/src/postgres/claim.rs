@@ -1,12 +1,17 @@
 //! Taking ready jobs.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
-use windlass_model::{Claimed, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level};
+use windlass_model::{Awaited, Claimed, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level};
 
-use super::{Postgres, conn::Guard, micros};
+use super::{
+    Postgres,
+    conn::Guard,
+    micros,
+    rows::{payload, signal},
+};
 use crate::{Ask, Error, Haul, Now, memory::lease_ran_out, pick};
 
 pub(super) async fn claim(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
@@ -64,7 +69,8 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
         store.shared.floors.reached(lanes, raised, full && !ask.alone, last);
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
-    let jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<Vec<_>, _>>()?;
+    let mut jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<Vec<_>, _>>()?;
+    show_inboxes(&conn, &mut jobs).await?;
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
     // What stands behind the last job of a full claim was not asked for.
     let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
@@ -141,6 +147,29 @@ fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
     Ok(columns.into_iter().map(read).collect())
 }
 
+/// Hands those of some claimed jobs that waited for signals what came of them.
+async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed]) -> Result<(), Error> {
+    let waited = |job: &&mut Claimed| matches!(job.wait, Some(Awaited::Signals { .. }));
+    let mut waited: HashMap<Uuid, &mut Claimed> =
+        jobs.iter_mut().filter(waited).map(|job| (job.id.0, job)).collect();
+    if waited.is_empty() {
+        return Ok(());
+    }
+    let mut wanted: Vec<(Uuid, (&str, bool))> = Vec::new();
+    for (id, job) in &waited {
+        if let Some(Awaited::Signals { names, .. }) = &job.wait {
+            wanted.extend(names.iter().map(|name| (*id, (name.name.as_str(), name.every))));
+        }
+    }
+    let (ids, (names, every)): (Vec<Uuid>, (Vec<&str>, Vec<bool>)) = wanted.into_iter().unzip();
+    let rows = conn.query(include_str!("sql/claim_inbox.sql"), &[&ids, &every, &names]).await?;
+    for row in rows {
+        let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("asked for");
+        job.inbox.push(signal(&row, 1));
+    }
+    Ok(())
+}
+
 fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
     Ok(Claimed {
         id: JobId(row.get(4)),
@@ -155,5 +184,14 @@ fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
         spent: pick::spent(row.get(12)),
         settings: pick::settings(row.get(13)),
         input: Payload { codec: row.get::<_, i16>(14) as u8, bytes: row.get(15) },
+        stage: row.get(22),
+        data: payload(row.get(23), row.get(24)),
+        wait: pick::wait(row.get(25)),
+        until: row.get::<_, Option<i64>>(26).map(Time),
+        pending: row.get::<_, i32>(27).max(0) as u32,
+        parent: row.get::<_, Option<Uuid>>(28).map(JobId),
+        since: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
+        run: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
+        inbox: Vec::new(),
     })
 }

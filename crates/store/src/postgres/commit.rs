@@ -1,34 +1,88 @@
 //! Writing what attempts ask for.
+//!
+//! A batch of one sort is one statement, which needs no brackets. Otherwise all statements are sent together, brackets
+//! included, unless what is sent later hangs on what was written: slots of serial keys, children, and the ends of
+//! children, which count for their parents.
 
-use std::{collections::HashSet, pin::Pin};
-
-use windlass_model::{Change, JobId, Outcome, Time, Verdict};
-
-use super::{Postgres, SPAN, conn::Guard, micros, serial, span};
-use crate::{
-    Error, Now,
-    pick::{self, CANCELLED, DEADLINE, FAILED},
+use std::{
+    collections::{BTreeSet, HashMap},
+    pin::Pin,
 };
+
+use futures_util::future::{join, join3, join5};
+use uuid::Uuid;
+use windlass_model::{Change, Event, JobId, NewJob, Outcome, Rev, Verdict};
+
+use super::{
+    Postgres,
+    columns::Base,
+    conn::{Guard, giving_way},
+    serial,
+    submit::{Batch, Names},
+    wake::{self, COUNT, LOCK, WAKE},
+    write::{Sort, Sorts, Wrote},
+};
+use crate::{Error, Now, pick::DEADLINE};
 
 /// Commits a batch. If the database refuses it for its data, it is halved until the bad change stands alone; the
 /// others commit.
 pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
     let mut verdicts = vec![Verdict::Fenced; changes.len()];
-    let mut batch = Vec::with_capacity(changes.len());
-    for (place, change) in changes.iter().enumerate() {
-        match too_large(store, change) {
-            Some(why) => verdicts[place] = Verdict::Refused(why),
-            None => batch.push((place, change)),
+    let mut names = Names::default();
+    let mut runs: Vec<Vec<Placed>> = vec![Vec::with_capacity(changes.len())];
+    for placed in changes.iter().enumerate() {
+        let (place, change) = placed;
+        if let Some(why) = refusal(store, change, &mut names).await? {
+            verdicts[place] = Verdict::Refused(why);
+            continue;
+        }
+        // A child's unique name may be that of a job which changes in this call: who comes first matters.
+        if children(change).iter().any(|child| child.settings.unique.is_some()) {
+            runs.extend([vec![placed], Vec::new()]);
+        } else {
+            runs.last_mut().expect("there is one").push(placed);
         }
     }
-    batch.sort_by_key(|(_, change)| change.job);
-    bisect(store, now, &batch, &mut verdicts).await?;
+    for mut run in runs.into_iter().filter(|run| !run.is_empty()) {
+        run.sort_by_key(|(_, change)| change.job);
+        bisect(store, now, &run, &names, &mut verdicts).await?;
+    }
     Ok(verdicts)
 }
 
-fn too_large(store: &Postgres, change: &Change) -> Option<String> {
-    let Outcome::Done(output) = &change.outcome else { return None };
-    store.shared.options.limits.check_payload("output", &output.bytes).err().map(|e| e.to_string())
+fn children(change: &Change) -> &[NewJob] {
+    change.step.as_ref().map_or(&[], |step| &step.children)
+}
+
+/// Whether a change parks its job.
+fn parks(change: &Change) -> bool {
+    change.outcome.event() == Event::Park
+}
+
+/// Whether a change may free a slot of a serial key.
+fn is_tied(change: &Change) -> bool {
+    change.tied && change.outcome != Outcome::Next
+}
+
+/// Whether a change ends a child that its parent's wait counts.
+fn is_counted(change: &Change) -> bool {
+    change.parent.is_some() && change.outcome.ends()
+}
+
+/// Why a change is never taken, if it is not; otherwise the names of its children are known.
+async fn refusal(store: &Postgres, change: &Change, names: &mut Names) -> Result<Option<String>, Error> {
+    if let Err(invalid) = store.shared.options.limits.check_change(change) {
+        return Ok(Some(invalid.to_string()));
+    }
+    if children(change).is_empty() {
+        return Ok(None);
+    }
+    match Names::of(store, children(change)).await {
+        Ok(known) => names.extend(known),
+        Err(Error::Invalid(invalid)) => return Ok(Some(invalid.to_string())),
+        Err(error) => return Err(error),
+    }
+    Ok(None)
 }
 
 /// A change and its place among those asked for.
@@ -38,14 +92,15 @@ fn bisect<'a>(
     store: &'a Postgres,
     now: Now,
     batch: &'a [Placed<'a>],
+    names: &'a Names,
     verdicts: &'a mut [Verdict],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
-        match (whole(store, now, batch).await, batch) {
-            (Ok(committed), _) => {
+        match (giving_way!(whole(store, now, batch, names)), batch) {
+            (Ok(told), _) => {
                 for (place, change) in batch {
-                    if committed.contains(&change.job) {
-                        verdicts[*place] = Verdict::Committed;
+                    if let Some(verdict) = told.get(&change.job) {
+                        verdicts[*place] = verdict.clone();
                     }
                 }
                 Ok(())
@@ -56,244 +111,219 @@ fn bisect<'a>(
             }
             (Err(Error::Refused(_)), _) => {
                 let (left, right) = batch.split_at(batch.len() / 2);
-                bisect(store, now, left, &mut *verdicts).await?;
-                bisect(store, now, right, &mut *verdicts).await
+                bisect(store, now, left, names, &mut *verdicts).await?;
+                bisect(store, now, right, names, &mut *verdicts).await
             }
             (Err(error), _) => Err(error),
         }
     })
 }
 
-/// Commits all of a batch or nothing of it; answers which changes are now, or were before, committed.
-async fn whole(store: &Postgres, now: Now, batch: &[Placed<'_>]) -> Result<HashSet<JobId>, Error> {
-    let sort = |wanted: fn(&Outcome) -> bool| -> Vec<&Change> {
-        batch.iter().map(|(_, change)| *change).filter(|change| wanted(&change.outcome)).collect()
-    };
-    let done = sort(|outcome| matches!(outcome, Outcome::Done(_)));
-    let ended = sort(|outcome| matches!(outcome, Outcome::Failed { .. } | Outcome::Cancelled(_)));
-    let again = sort(|outcome| matches!(outcome, Outcome::Retry { .. }));
-    let sorts =
-        [!done.is_empty(), !ended.is_empty(), !again.is_empty()].into_iter().filter(|there| *there).count();
+/// Commits all of a batch or nothing of it; answers what is to be said of the changes that are now, or were before,
+/// committed.
+async fn whole(
+    store: &Postgres,
+    now: Now,
+    batch: &[Placed<'_>],
+    names: &Names,
+) -> Result<HashMap<JobId, Verdict>, Error> {
+    let sorts = Sorts::of(batch.iter().map(|(_, change)| *change));
+    let parks: Vec<Uuid> =
+        batch.iter().filter(|(_, change)| parks(change)).map(|(_, change)| change.job.0).collect();
+    let follows =
+        |(_, change): &Placed| is_tied(change) || is_counted(change) || !children(change).is_empty();
 
     let conn = store.conn().await?;
-    // A batch of one sort is one statement, which needs no brackets; otherwise they are sent together.
-    let tied: Vec<uuid::Uuid> =
-        batch.iter().filter(|(_, change)| change.tied).map(|(_, change)| change.job.0).collect();
-    let bracketed = sorts > 1 || !tied.is_empty();
-    let work = async {
-        let begin = async { if bracketed { conn.begin().await } else { Ok(()) } };
-        // Polled in this order, so `begin` is sent first and none waits for the answer of another. All answers are
-        // looked at: a statement after the one that failed says only that the transaction is over.
-        let (begun, a, b, c) = futures_util::future::join4(
-            begin,
-            write_done(&conn, now, &done),
-            write_ended(&conn, now, &ended),
-            write_again(&conn, now, &again),
-        )
-        .await;
-        begun?;
-        let [a, b, c] = first_cause([a, b, c])?;
-        // Slots are handed over in the commit that frees them.
-        serial::settle(&conn, &tied).await?;
-        if bracketed {
-            conn.commit().await?;
-        }
-        Ok::<_, Error>([a, b, c].concat())
+    let wrote = if batch.iter().any(follows) {
+        step_by_step(store, &conn, now, batch, &sorts, names).await?
+    } else {
+        let wrote = match sorts.count() > 1 || !parks.is_empty() {
+            true => together(&conn, now, &sorts, &parks).await?,
+            false => sorts.write(&conn, now).await?,
+        };
+        // Few steps find their job paused: its slot is handed over afterwards, and a sweep finds what a crash leaves.
+        let leaving: Vec<Uuid> = wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0).collect();
+        serial::settle_alone(&conn, &leaving).await?;
+        wrote
     };
-    let wrote = match work.await {
-        Ok(wrote) => wrote,
-        Err(error) => {
-            if bracketed {
-                conn.rollback().await;
-            }
-            return Err(error);
-        }
-    };
-    if !again.is_empty() || !tied.is_empty() {
+    if sorts.has(Sort::Again) || sorts.has(Sort::Waits) || batch.iter().any(follows) {
         store.shared.floors.lowered(i64::MIN);
     }
-    let held: Vec<uuid::Uuid> = wrote.iter().filter(|(_, held)| *held).map(|(id, _)| id.0).collect();
+    let wrote: HashMap<JobId, Wrote> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
+    tidy(&conn, &wrote, batch).await?;
+    let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
+    for (_, change) in batch {
+        if let Some(wrote) = wrote.get(&change.job) {
+            let halted = wrote.held && change.outcome == Outcome::Next;
+            told.insert(change.job, if halted { Verdict::Halted } else { Verdict::Committed });
+        }
+    }
+    if told.len() < batch.len() {
+        seen(&conn, batch, &mut told).await?;
+    }
+    Ok(told)
+}
+
+/// Sends everything at once: nobody waits for the answer of another.
+async fn together(
+    conn: &Guard<'_>,
+    now: Now,
+    sorts: &Sorts<'_>,
+    parks: &[Uuid],
+) -> Result<Vec<Wrote>, Error> {
+    // One that is still being prepared would be overtaken by the next.
+    sorts.prepare(conn).await?;
+    for sql in [LOCK, WAKE] {
+        conn.prepare(sql).await?;
+    }
+    // Each statement locks by id, but one comes after the other: with several, all jobs are locked before.
+    let ids = if sorts.count() > 1 { sorts.ids() } else { Vec::new() };
+    // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
+    let (begun, locked, wrote, woken, committed) = join5(
+        conn.begin(),
+        wake::lock(conn, &ids),
+        sorts.write(conn, now),
+        wake::wake(conn, now, parks),
+        conn.commit(),
+    )
+    .await;
+    begun?;
+    locked?;
+    let wrote = wrote?;
+    woken?;
+    committed?;
+    Ok(wrote)
+}
+
+/// Writes a batch of which some changes have consequences that hang on whether they were written.
+async fn step_by_step(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    batch: &[Placed<'_>],
+    sorts: &Sorts<'_>,
+    names: &Names,
+) -> Result<Vec<Wrote>, Error> {
+    sorts.prepare(conn).await?;
+    for sql in [LOCK, COUNT, WAKE] {
+        conn.prepare(sql).await?;
+    }
+    // Parents are mostly older than their children: all are locked by id before any is written.
+    let counted = batch.iter().filter(|(_, change)| is_counted(change));
+    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
+    if !ids.is_empty() || sorts.count() > 1 {
+        ids.extend(batch.iter().map(|(_, change)| change.job));
+    }
+    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    let work = async {
+        let (begun, locked, wrote) =
+            join3(conn.begin(), wake::lock(conn, &ids), sorts.write(conn, now)).await;
+        begun?;
+        locked?;
+        let wrote = wrote?;
+        follow(store, conn, now, batch, &wrote, names).await?;
+        conn.commit().await?;
+        Ok(wrote)
+    };
+    let wrote = work.await;
+    if wrote.is_err() {
+        conn.rollback().await;
+    }
+    wrote
+}
+
+/// What follows from changes that were written, in their transaction: their children are put in, ends of children count,
+/// those that have what they wait for are woken, and slots are handed over.
+async fn follow(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    batch: &[Placed<'_>],
+    wrote: &[Wrote],
+    names: &Names,
+) -> Result<(), Error> {
+    let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
+    let mut changes: Vec<Placed> =
+        batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
+    changes.sort_by_key(|(place, _)| *place);
+    put_children(store, conn, now, &changes, names).await?;
+    let of = |wanted: fn(&Change) -> bool| -> Vec<Uuid> {
+        let wanted = changes.iter().filter(|(_, change)| wanted(change));
+        wanted.map(|(_, change)| change.job.0).collect()
+    };
+    let ends = of(is_counted);
+    let mut waiting: BTreeSet<Uuid> = of(parks).into_iter().collect();
+    let parents = changes.iter().filter(|(_, change)| is_counted(change));
+    waiting.extend(parents.filter_map(|(_, change)| Some(change.parent?.0)));
+    let waiting: Vec<Uuid> = waiting.into_iter().collect();
+    let (counted, woken) = join(wake::count_ends(conn, &ends), wake::wake(conn, now, &waiting)).await;
+    counted?;
+    let woken = woken?;
+    let mut settling = of(is_tied);
+    settling.extend(wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0));
+    settling.extend(woken.unsettled);
+    serial::settle(conn, &settling).await.map(drop)
+}
+
+/// Puts in the children of changes that were written.
+async fn put_children(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    changes: &[Placed<'_>],
+    names: &Names,
+) -> Result<(), Error> {
+    let mut jobs: Vec<NewJob> = Vec::new();
+    for (_, change) in changes {
+        let (parent, round) = (Some(change.job), Some(Rev(change.rev.0 + 1)));
+        jobs.extend(children(change).iter().map(|child| NewJob { parent, round, ..child.clone() }));
+    }
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let batch = Batch { store, conn, now, jobs: &jobs, names, born: None };
+    if batch.put_within().await?.iter().any(Option::is_none) {
+        return Err(Error::Unavailable("jobs with these keys are being pruned".into()));
+    }
+    Ok(())
+}
+
+/// Forgets what is kept beside jobs that have ended. It need not be done with the commit: what a crash leaves of it says
+/// nothing of a job that has ended.
+async fn tidy(conn: &Guard<'_>, wrote: &HashMap<JobId, Wrote>, batch: &[Placed<'_>]) -> Result<(), Error> {
+    let ends = batch.iter().map(|(_, change)| *change).filter(|change| change.outcome.ends());
+    let ends: Vec<(&Change, &Wrote)> =
+        ends.filter_map(|change| Some((change, wrote.get(&change.job)?))).collect();
+    let held: Vec<Uuid> =
+        ends.iter().filter(|(_, wrote)| wrote.held).map(|(change, _)| change.job.0).collect();
     if !held.is_empty() {
-        // What a crash leaves of these says nothing of a job that has ended.
         conn.execute(include_str!("sql/act_clear.sql"), &[&held]).await?;
     }
-    let mut committed: HashSet<JobId> = wrote.into_iter().map(|(id, _)| id).collect();
-    forget_deadlines(&conn, done.iter().chain(&ended).filter(|change| committed.contains(&change.job)))
-        .await?;
-    if committed.len() < batch.len() {
-        committed.extend(seen(&conn, batch, &committed).await?);
-    }
-    Ok(committed)
-}
-
-/// All answers, or the error that came first: one that blames the transaction was caused by another.
-fn first_cause<T, const N: usize>(answers: [Result<T, Error>; N]) -> Result<[T; N], Error> {
-    let caused = |error: &Error| matches!(error, Error::Fault(text) if text.ends_with("(25P02)"));
-    let mut good = Vec::with_capacity(N);
-    let mut bad = Vec::new();
-    for answer in answers {
-        match answer {
-            Ok(answer) => good.push(answer),
-            Err(error) => bad.push(error),
-        }
-    }
-    let first = bad.iter().position(|error| !caused(error)).unwrap_or(0);
-    match bad.into_iter().nth(first) {
-        Some(error) => Err(error),
-        None => Ok(good.try_into().unwrap_or_else(|_| unreachable!("all were good"))),
-    }
-}
-
-/// The jobs that a statement wrote, and whether something is kept of a pause or an order.
-fn wrote(rows: Vec<tokio_postgres::Row>) -> Vec<Wrote> {
-    rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect()
-}
-
-type Wrote = (JobId, bool);
-
-async fn write_done(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
-    if changes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let base = Base::new(changes);
-    let output = |change: &Change| match &change.outcome {
-        Outcome::Done(output) => (i16::from(output.codec), output.bytes.clone()),
-        _ => unreachable!("sorted before"),
-    };
-    let (codec, bytes): (Vec<i16>, Vec<Vec<u8>>) = changes.iter().map(|change| output(change)).unzip();
-    let rows = conn
-        .query(
-            include_str!("sql/commit_done.sql"),
-            &[&micros(now), &base.id, &base.epoch, &base.rev, &base.worker, &base.started_at, &codec, &bytes],
-        )
-        .await?;
-    Ok(wrote(rows))
-}
-
-async fn write_ended(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
-    if changes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let base = Base::new(changes);
-    let mut state: Vec<i16> = Vec::new();
-    let mut reasons: Vec<Option<i16>> = Vec::new();
-    let mut failures: Vec<String> = Vec::new();
-    for change in changes {
-        match &change.outcome {
-            Outcome::Failed { reason, failure } => {
-                state.push(FAILED);
-                reasons.push(Some(pick::reason_number(*reason)));
-                failures.push(pick::failure_text(failure));
-            }
-            Outcome::Cancelled(failure) => {
-                state.push(CANCELLED);
-                reasons.push(None);
-                failures.push(pick::failure_text(failure));
-            }
-            _ => unreachable!("sorted before"),
-        }
-    }
-    let counts: Vec<i32> = changes.iter().map(|change| i32::from(change.outcome.counts())).collect();
-    let rows = conn
-        .query(
-            include_str!("sql/commit_failed.sql"),
-            &[
-                &micros(now),
-                &base.id,
-                &base.epoch,
-                &base.rev,
-                &base.worker,
-                &base.started_at,
-                &state,
-                &reasons,
-                &failures,
-                &counts,
-            ],
-        )
-        .await?;
-    Ok(wrote(rows))
-}
-
-async fn write_again(conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Wrote>, Error> {
-    if changes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let base = Base::new(changes);
-    let mut afters: Vec<i64> = Vec::new();
-    let mut spents: Vec<Option<String>> = Vec::new();
-    let mut failures: Vec<String> = Vec::new();
-    for change in changes {
-        let Outcome::Retry { after, spent, failure } = &change.outcome else { unreachable!("sorted before") };
-        afters.push(span(*after));
-        spents.push(pick::spent_text(spent));
-        failures.push(pick::failure_text(failure));
-    }
-    let rows = conn
-        .query(
-            include_str!("sql/commit_retry.sql"),
-            &[
-                &micros(now),
-                &base.id,
-                &base.epoch,
-                &base.rev,
-                &base.worker,
-                &base.started_at,
-                &afters,
-                &spents,
-                &failures,
-                &Time::MAX.micros(),
-                &SPAN,
-                &conn.gate_writer,
-            ],
-        )
-        .await?;
-    Ok(wrote(rows))
-}
-
-/// Those of the changes not written now that had been written before their answer was lost.
-async fn seen(
-    conn: &Guard<'_>,
-    batch: &[Placed<'_>],
-    committed: &HashSet<JobId>,
-) -> Result<Vec<JobId>, Error> {
-    let missing: Vec<&Change> =
-        batch.iter().map(|(_, change)| *change).filter(|change| !committed.contains(&change.job)).collect();
-    let base = Base::new(&missing);
-    let rows = conn.query(include_str!("sql/commit_seen.sql"), &[&base.id, &base.epoch, &base.rev]).await?;
-    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
-}
-
-/// Takes the timers of deadlines back that no longer matter. What a crash leaves of them fires later and finds
-/// nothing to do.
-async fn forget_deadlines<'a>(
-    conn: &Guard<'_>,
-    ended: impl Iterator<Item = &'a &'a Change>,
-) -> Result<(), Error> {
-    let (at, ids): (Vec<i64>, Vec<_>) =
-        ended.filter_map(|change| Some((change.deadline_at?.micros(), change.job.0))).unzip();
+    let deadline = |(change, _): &(&Change, &Wrote)| Some((change.deadline_at?.micros(), change.job.0));
+    let (at, ids): (Vec<i64>, Vec<Uuid>) = ends.iter().filter_map(deadline).unzip();
     if !at.is_empty() {
         conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &DEADLINE]).await?;
     }
     Ok(())
 }
 
-/// What all sorts of changes have in common, as arrays.
-struct Base {
-    id: Vec<uuid::Uuid>,
-    epoch: Vec<i32>,
-    rev: Vec<i32>,
-    worker: Vec<i64>,
-    started_at: Vec<i64>,
-}
-
-impl Base {
-    fn new(changes: &[&Change]) -> Base {
-        Base {
-            id: changes.iter().map(|change| change.job.0).collect(),
-            epoch: changes.iter().map(|change| change.epoch.0).collect(),
-            rev: changes.iter().map(|change| change.rev.0).collect(),
-            worker: changes.iter().map(|change| change.worker.0).collect(),
-            started_at: changes.iter().map(|change| change.started_at.micros()).collect(),
-        }
+/// What is to be said of changes that were not written now, but before their answer was lost.
+async fn seen(
+    conn: &Guard<'_>,
+    batch: &[Placed<'_>],
+    told: &mut HashMap<JobId, Verdict>,
+) -> Result<(), Error> {
+    let missing: HashMap<JobId, &Change> = batch
+        .iter()
+        .map(|(_, change)| (change.job, *change))
+        .filter(|(job, _)| !told.contains_key(job))
+        .collect();
+    let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
+    let rows = conn.query(include_str!("sql/commit_seen.sql"), &[&base.id, &base.epoch, &base.rev]).await?;
+    for row in rows {
+        let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
+        let halted = missing[&id].outcome == Outcome::Next && !claimed;
+        told.insert(id, if halted { Verdict::Halted } else { Verdict::Committed });
     }
+    Ok(())
 }

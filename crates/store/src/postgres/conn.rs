@@ -21,6 +21,28 @@ const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_m
      -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
      -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=10s";
 
+/// How often a transaction that was chosen to give way in a deadlock is tried.
+pub(super) const DEADLOCKS: u64 = 5;
+
+/// Calls again what was chosen to give way because two met in opposite order.
+macro_rules! giving_way {
+    ($call:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $call.await {
+                Err($crate::Error::Unavailable(why))
+                    if why.ends_with("(40P01)") && tries < $crate::postgres::conn::DEADLOCKS =>
+                {
+                    tokio::time::sleep(std::time::Duration::from_millis(fastrand::u64(1..20) * tries)).await;
+                    tries += 1;
+                }
+                answer => break answer,
+            }
+        }
+    }};
+}
+pub(super) use giving_way;
+
 /// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;
 

@@ -7,44 +7,36 @@ use std::{
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, Limit, State, Time, rank::rank, rate::Level};
+use windlass_model::{Epoch, JobId, Limit, Rev, State, Time, rank::rank, rate::Level};
 
-use super::{Postgres, conn::Guard, micros, prune, schedule, scope, serial, submit::Names};
+use super::{
+    Postgres,
+    conn::{Guard, giving_way},
+    micros, prune, restate, schedule, scope, serial,
+    submit::Names,
+    wake,
+};
 use crate::{
-    Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Rule,
+    Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Restate, Rule,
     control::{check_by, said},
     pick::{self, ASIDE, WANTED},
 };
 
-/// How often a transaction that was chosen to give way in a deadlock is tried.
-const DEADLOCKS: u64 = 5;
-
-/// Calls again what was chosen to give way because two met in opposite order.
-macro_rules! giving_way {
-    ($call:expr) => {{
-        let mut tries = 1;
-        loop {
-            match $call.await {
-                Err(Error::Unavailable(why)) if why.ends_with("(40P01)") && tries < DEADLOCKS => {
-                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20) * tries)).await;
-                    tries += 1;
-                }
-                answer => break answer,
-            }
-        }
-    }};
-}
-
 /// A job that is locked to be acted on.
-struct Held {
-    id: Uuid,
-    lane: i32,
+pub(super) struct Held {
+    pub(super) id: Uuid,
+    pub(super) lane: i32,
     priority: i16,
-    ended: Option<State>,
+    pub(super) ended: Option<State>,
     due_at: Time,
     suspect: bool,
     serial: bool,
     aside: bool,
+    parked: bool,
+    pub(super) epoch: Epoch,
+    pub(super) rev: Rev,
+    /// Whether its parent's wait counts it.
+    child: bool,
     settings: windlass_model::Settings,
     kind: i32,
     in_line: bool,
@@ -52,13 +44,14 @@ struct Held {
     paused_by: Option<String>,
     told: bool,
     /// Taken out of the ready set by this transaction.
-    was_ready: bool,
+    pub(super) was_ready: bool,
 }
 
 impl Held {
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         match self.ended {
             Some(state) => state,
+            None if self.parked => State::Waiting,
             None if self.was_ready || self.aside || self.in_line => State::Ready,
             None if self.asleep => State::Scheduled,
             None => State::Running,
@@ -66,9 +59,9 @@ impl Held {
     }
 }
 
-/// Locks jobs and finds out where they are. Live ones that are meant and in the ready set are taken out of it: then
-/// nobody claims them meanwhile.
-async fn hold(
+/// Locks jobs, and the parents that count them, and finds out where they are. Live ones that are meant and in the ready set
+/// are taken out of it: then nobody claims them meanwhile.
+pub(super) async fn hold(
     conn: &Guard<'_>,
     ids: &[Uuid],
     out: impl Fn(&Held) -> bool,
@@ -82,16 +75,21 @@ async fn hold(
         due_at: Time(row.get(4)),
         suspect: row.get(5),
         serial: row.get::<_, Option<i64>>(6).is_some(),
-        aside: row.get::<_, Option<i16>>(8) == Some(ASIDE),
-        settings: pick::settings(row.get(12)),
-        kind: row.get(13),
+        aside: row.get::<_, Option<i16>>(7) == Some(ASIDE),
+        epoch: Epoch(row.get(8)),
+        settings: pick::settings(row.get(9)),
+        kind: row.get(10),
+        parked: row.get(11),
+        rev: Rev(row.get(12)),
+        child: row.get(13),
         in_line: false,
         asleep: false,
         paused_by: None,
         told: false,
         was_ready: false,
     };
-    let mut jobs: HashMap<Uuid, Held> = rows.iter().map(|row| (row.get(0), held(row))).collect();
+    let asked = rows.iter().filter(|row| row.get(14));
+    let mut jobs: HashMap<Uuid, Held> = asked.map(|row| (row.get(0), held(row))).collect();
     if jobs.values().any(|job| job.serial) {
         serial::lock(conn, ids).await?;
     }
@@ -173,14 +171,17 @@ pub(super) async fn cancel_waiting(
     }
 }
 
-/// Ends live jobs as cancelled that are locked and in no ready set; their slots are handed over.
+/// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, and their parents woken
+/// if they were the last they waited for.
 pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
     }
     let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
-    conn.execute(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
-    serial::hand_over(conn, ids).await.map(drop)
+    let rows = conn.query(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
+    serial::hand_over(conn, ids).await?;
+    let children: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    wake::children_ended(conn, Some(now), &children).await
 }
 
 async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &By) -> Result<Vec<Did>, Error> {
@@ -263,6 +264,8 @@ async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, E
     }
     let plain: Vec<Uuid> = back.iter().copied().filter(|id| held[id].settings.unique.is_none()).collect();
     bring_back(conn, now, &plain).await?;
+    let children: Vec<Uuid> = back.iter().copied().filter(|id| held[id].child).collect();
+    wake::count_revivals(conn, &children).await?;
     serial::settle(conn, &back).await?;
     Ok(dids)
 }
@@ -275,9 +278,10 @@ async fn bring_back(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<(), Err
 }
 
 /// Where a live job stands, without moving it.
-async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
+pub(super) async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
     let rows = conn.query(include_str!("sql/scope_holder.sql"), &[&job.id, &super::SPAN]).await?;
     Ok(match rows.first() {
+        Some(row) if row.get(7) => State::Waiting,
         Some(row) if row.get(2) => State::Ready,
         Some(row) if row.get(3) => State::Scheduled,
         _ => State::Running,
@@ -486,6 +490,10 @@ async fn rule(store: &Postgres, now: Now, rule: &Rule, by: &By) -> Result<Did, E
 }
 
 impl Control for Postgres {
+    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(restate::restate(self, now, jobs, by))
+    }
+
     fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], what: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
         Box::pin(act(self, now, jobs, what, by))
     }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId};
+use windlass_model::{Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, migrate};
+use super::{Postgres, SPAN, migrate, rows::payload};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
-    Job, LimitView, Miss, QueueView, ScheduleView, SchemaState, SerialView, Summary, WorkerView,
+    Job, Joined, LimitView, Miss, Path, QueueView, ScheduleView, SchemaState, SerialView, Stepped, Summary,
+    WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -38,15 +39,12 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
     Ok(ids.iter().map(answer).collect())
 }
 
-fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
-    Some(Payload { codec: codec? as u8, bytes: bytes? })
-}
-
 impl Postgres {
     pub(super) fn summary(&self, row: &Row) -> Result<Summary, Error> {
         let lane = self.lane(row.get(1))?;
         let state = match pick::final_state(row.get(3)) {
             Some(state) => state,
+            None if row.get(12) => State::Waiting,
             None if row.get(10) => State::Ready,
             None if row.get(11) => State::Scheduled,
             None => State::Running,
@@ -58,6 +56,7 @@ impl Postgres {
             queue: lane.queue,
             key: row.get(9),
             state,
+            stage: row.get(13),
             reason: pick::reason(row.get(4)),
             priority: row.get(2),
             attempts: row.get::<_, i32>(5) as u32,
@@ -74,26 +73,30 @@ impl Postgres {
         self.know_lanes(&conn, [row.get(1)].into_iter()).await?;
         Ok(Some(Job {
             summary: self.summary(row)?,
-            epoch: Epoch(row.get(12)),
-            rev: Rev(row.get(13)),
-            deaths: row.get::<_, i16>(14) as u16,
-            crashes: row.get::<_, i16>(15) as u16,
-            worker: row.get::<_, Option<i64>>(16).map(WorkerId),
-            started_at: row.get::<_, Option<i64>>(17).map(Time),
-            deadline_at: row.get::<_, Option<i64>>(18).map(Time),
-            parent: row.get::<_, Option<uuid::Uuid>>(28).map(JobId),
-            tags: pick::tags(row.get(19)),
-            options: row.get(20),
-            settings: pick::settings(row.get(21)),
-            spent: pick::spent(row.get(22)),
-            input: Payload { codec: row.get::<_, i16>(23) as u8, bytes: row.get(24) },
-            output: payload(row.get(25), row.get(26)),
-            failure: pick::failure(row.get(27)),
+            epoch: Epoch(row.get(14)),
+            rev: Rev(row.get(15)),
+            deaths: row.get::<_, i16>(16) as u16,
+            crashes: row.get::<_, i16>(17) as u16,
+            worker: row.get::<_, Option<i64>>(18).map(WorkerId),
+            started_at: row.get::<_, Option<i64>>(19).map(Time),
+            deadline_at: row.get::<_, Option<i64>>(20).map(Time),
+            parent: row.get::<_, Option<uuid::Uuid>>(30).map(JobId),
+            tags: pick::tags(row.get(21)),
+            options: row.get(22),
+            settings: pick::settings(row.get(23)),
+            spent: pick::spent(row.get(24)),
+            input: Payload { codec: row.get::<_, i16>(25) as u8, bytes: row.get(26) },
+            output: payload(row.get(27), row.get(28)),
+            failure: pick::failure(row.get(29)),
+            data: payload(row.get(31), row.get(32)),
+            wait: pick::wait(row.get(33)),
+            until: row.get::<_, Option<i64>>(34).map(Time),
+            pending: row.get::<_, i32>(35).max(0) as u32,
         }))
     }
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
-        let (state, is_ready, is_scheduled) = pick::places(filter.state);
+        let (state, is_ready, is_scheduled, is_parked) = pick::places(filter.state);
         let sql = match state {
             Some(FAILED | CANCELLED) => include_str!("sql/inspect_trouble.sql"),
             _ => include_str!("sql/inspect_jobs.sql"),
@@ -115,6 +118,9 @@ impl Postgres {
                     &filter.tag,
                     &filter.key,
                     &limit,
+                    &filter.stage,
+                    &filter.version,
+                    &is_parked,
                 ],
             )
             .await?;
@@ -222,6 +228,22 @@ impl Inspect for Postgres {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(self.read_children(parent, after, limit))
+    }
+
+    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+        Box::pin(self.read_joined(parent, round, after, limit))
+    }
+
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+        Box::pin(self.read_inbox(id, limit))
+    }
+
+    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+        Box::pin(self.read_steps(id, after, limit))
+    }
+
+    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+        Box::pin(self.read_paths(kind, limit))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

@@ -25,6 +25,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("migrations/0002_jobs.up.sql"),
         down: include_str!("migrations/0002_jobs.down.sql"),
     },
+    Migration {
+        version: 3,
+        name: "machines",
+        up: include_str!("migrations/0003_machines.up.sql"),
+        down: include_str!("migrations/0003_machines.down.sql"),
+    },
 ];
 
 async fn state(client: &Client, schema: &str) -> Result<SchemaState, Error> {

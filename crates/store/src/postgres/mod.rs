@@ -9,6 +9,7 @@
 
 mod arrive;
 mod claim;
+mod columns;
 mod commit;
 mod conn;
 mod control;
@@ -18,13 +19,17 @@ mod lease;
 mod migrate;
 mod prune;
 mod reap;
+mod restate;
 mod rows;
 mod schedule;
 mod scope;
 mod serial;
+mod signal;
 mod submit;
 mod timers;
 mod views;
+mod wake;
+mod write;
 
 use std::{
     collections::BTreeSet,
@@ -37,12 +42,12 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, Submitted, Time, Verdict, WorkerId,
+    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
 };
 
 use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    SchemaState, Store, Sweep,
+    SchemaState, Signalled, Store, Sweep,
     intern::{Lane, Lanes},
 };
 pub use arrive::submit_in;
@@ -255,6 +260,10 @@ impl Store for Postgres {
         Box::pin(commit::commit(self, now, changes))
     }
 
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+        Box::pin(signal::signal(self, now, signals))
+    }
+
     fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
         Box::pin(lease::renew(self, now, beat))
     }
@@ -304,8 +313,8 @@ impl Store for Postgres {
         Box::pin(lease::orders(self, worker))
     }
 
-    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
-        Box::pin(serial::sweep(self))
+    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(async move { Ok(serial::sweep(self).await? + wake::sweep(self, now).await?) })
     }
 
     fn control(&self) -> &dyn Control {

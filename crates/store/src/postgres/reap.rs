@@ -7,7 +7,7 @@ use windlass_model::{
     crash::{Fate, after_death},
 };
 
-use super::{Postgres, SPAN, conn::Guard, micros, serial};
+use super::{Postgres, SPAN, conn::Guard, micros, serial, wake};
 use crate::{
     Error, Now, Reaped, Sweep,
     memory::lost,
@@ -98,9 +98,11 @@ async fn return_jobs(
         )
         .await?;
     let mut left: Vec<uuid::Uuid> = Vec::new();
+    let mut children: Vec<uuid::Uuid> = Vec::new();
     for row in rows {
         let count = row.get::<_, i64>(1) as usize;
         left.extend(row.get::<_, Option<Vec<uuid::Uuid>>>(4).unwrap_or_default());
+        children.extend(row.get::<_, Option<Vec<uuid::Uuid>>>(6).unwrap_or_default());
         if let Some(ended) = row.get::<_, Option<Vec<uuid::Uuid>>>(5) {
             conn.execute(include_str!("sql/act_clear.sql"), &[&ended]).await?;
         }
@@ -115,7 +117,7 @@ async fn return_jobs(
         }
     }
     serial::settle(conn, &left).await?;
-    Ok(())
+    wake::children_ended(conn, now, &children).await
 }
 
 /// Decisions, as arrays.

@@ -1,12 +1,28 @@
-//! A batch of jobs as the arrays that a submit sends.
+//! A batch of jobs as the arrays that a submit sends, and values as they are read from columns.
 
 use std::collections::HashMap;
 
+use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, NewJob, Time, When};
+use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
 
 use super::{span, submit::Batch};
 use crate::pick;
+
+/// A payload out of two columns.
+pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
+    Some(Payload { codec: codec? as u8, bytes: bytes? })
+}
+
+/// A signal in an inbox, out of five columns.
+pub(super) fn signal(row: &Row, first: usize) -> Signal {
+    Signal {
+        number: row.get(first),
+        name: row.get(first + 1),
+        at: Time(row.get(first + 2)),
+        payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
+    }
+}
 
 /// Jobs as columns, in the order in which they are written.
 pub(super) struct Rows<'a> {
@@ -27,6 +43,7 @@ pub(super) struct Rows<'a> {
     pub(super) tags: Vec<Option<String>>,
     pub(super) options: Vec<Option<&'a str>>,
     pub(super) settings: Vec<Option<String>>,
+    pub(super) stage: Vec<Option<&'a str>>,
     pub(super) tag: Vec<&'a str>,
     pub(super) tag_job: Vec<Uuid>,
 }
@@ -74,6 +91,7 @@ impl<'a> Rows<'a> {
             tags: jobs.iter().map(tags).collect(),
             options: jobs.iter().map(|job| job.options.as_deref()).collect(),
             settings: jobs.iter().map(|job| pick::settings_text(&job.settings)).collect(),
+            stage: jobs.iter().map(|job| job.stage.as_deref()).collect(),
             tag_job: jobs.iter().flat_map(|job| std::iter::repeat_n(job.id.0, job.tags.len())).collect(),
             tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
         }

@@ -79,6 +79,7 @@ async fn ask(
         for row in rows {
             let state = match pick::final_state(row.get(1)) {
                 Some(state) => state,
+                None if row.get(7) => State::Waiting,
                 None if row.get(2) => State::Ready,
                 None if row.get(3) => State::Scheduled,
                 None => State::Running,

@@ -34,6 +34,20 @@ pub(super) async fn settle(conn: &Guard<'_>, ids: &[Uuid]) -> Result<usize, Erro
     hand_over(conn, ids).await
 }
 
+/// The same in a transaction of its own, for jobs whose own is over.
+pub(super) async fn settle_alone(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    conn.begin().await?;
+    let settled = settle(conn, ids).await;
+    match &settled {
+        Ok(_) => conn.commit().await?,
+        Err(_) => conn.rollback().await,
+    }
+    settled.map(drop)
+}
+
 /// Lets live jobs that are due, locked and not held enter the ready set or their key's line.
 pub(super) async fn enter(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
     if enter_unsettled(conn, ids).await? {

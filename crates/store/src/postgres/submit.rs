@@ -5,9 +5,12 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{JobId, NewJob, Submitted, Time, rank::rank};
+use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
 
-use super::{Postgres, SPAN, conn::Guard, control::bucket, micros, rows::Rows, scope, scope::Took, serial};
+use super::{
+    Postgres, SPAN, conn::Guard, control::bucket, micros, rows::Rows, scope, scope::Took, serial, signal,
+    wake,
+};
 use crate::{
     Born, Error, Now,
     intern::Lane,
@@ -222,6 +225,7 @@ impl Batch<'_> {
                     &rows.tag_job,
                     &self.conn.gate_writer,
                     &Time::MAX.micros(),
+                    &rows.stage,
                 ],
             )
             .await?;
@@ -249,6 +253,7 @@ impl Batch<'_> {
             jobs.iter().map(|job| Some(job.settings.rate.as_ref()?.weight as i32)).collect();
         let keeps: Vec<Option<bool>> =
             jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.hold)).collect();
+        let round: Vec<Option<i32>> = jobs.iter().map(|job| job.round.map(|round| round.0)).collect();
         let written = self
             .conn
             .query(
@@ -276,6 +281,8 @@ impl Batch<'_> {
                     &serials,
                     &weight,
                     &keeps,
+                    &rows.stage,
+                    &round,
                 ],
             )
             .await?;
@@ -283,7 +290,12 @@ impl Batch<'_> {
             .iter()
             .map(|row| (JobId(row.get(0)), (row.get(1), Time(row.get(2)), row.get(3))))
             .collect();
+        let in_now: Vec<&NewJob> = jobs.into_iter().filter(|job| written.contains_key(&job.id)).collect();
+        // Before anything that ends another child of the same parent.
+        wake::count_births(self.conn, &in_now, 1).await?;
         let mut timed = false;
+        let mut undone: Vec<&NewJob> = Vec::new();
+        let mut signals: Vec<(JobId, &NewSignal)> = Vec::new();
         for (n, place) in rows.places.iter().enumerate() {
             let job = &self.jobs[*place];
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
@@ -293,12 +305,18 @@ impl Batch<'_> {
                     told.extend(replaced.map(|id| (*place, Submitted::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
                     timed |= timer;
+                    signals.extend(distinct(&job.signals).map(|signal| (job.id, signal)));
                 }
                 Took::Not(answer) => {
                     self.conn.execute(include_str!("sql/submit_undo.sql"), &[&job.id.0]).await?;
                     told.insert(*place, answer);
+                    undone.push(job);
                 }
             }
+        }
+        wake::count_births(self.conn, &undone, -1).await?;
+        if !signals.is_empty() {
+            signal::put(self.conn, self.now, &signals, self.store.shared.options.limits.inbox).await?;
         }
         if timed {
             let sql = include_str!("sql/rule_gates.sql");
@@ -348,6 +366,12 @@ impl Batch<'_> {
         let lanes = &self.store.shared.lanes;
         lanes.get_in(&job.queue, &job.kind, self.names.bucket(job)).expect("interned before")
     }
+}
+
+/// Signals of which no two are equal: the second of two was delivered before.
+fn distinct(signals: &[NewSignal]) -> impl Iterator<Item = &NewSignal> {
+    let mut seen = HashSet::new();
+    signals.iter().filter(move |signal| seen.insert((&signal.name, &signal.dedup)))
 }
 
 /// Parts a batch so that no id, key or unique name stands twice in a part: of two equal ones the first in the call is to win,

@@ -10,12 +10,17 @@ use super::{
     Postgres, arrive,
     conn::{Conn, Guard},
     control, micros, schedule, serial,
+    wake::children_ended,
 };
 use crate::{
     By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
     memory::expired,
     pick::{self, CANCEL, DEADLINE, WAKE},
 };
+
+/// Numbers in the `parked` column: that a job is parked, and that it was woken before its time was over.
+const PARKED: i16 = 1;
+const WOKEN: i16 = 0;
 
 /// A timer that was due, with what is needed of its job.
 struct Fired {
@@ -28,9 +33,35 @@ struct Fired {
     suspect: bool,
     held: bool,
     serial: bool,
+    parked: bool,
+    /// Whether this is the moment that its job is due at.
+    wakes: bool,
+    /// Whether this is the deadline of its job.
+    expires: bool,
+    /// The job whose wait for its children counts it.
+    parent: Option<Uuid>,
 }
 
 impl Fired {
+    fn new(at: Time, what: i16, job: &Row) -> Fired {
+        let (due_at, parked) = (Time(job.get(3)), job.get::<_, Option<i16>>(8));
+        Fired {
+            at,
+            id: JobId(job.get(0)),
+            what,
+            lane: job.get(1),
+            priority: job.get(2),
+            due_at,
+            suspect: job.get(4),
+            held: job.get::<_, Option<i16>>(5).is_some(),
+            serial: job.get::<_, Option<i64>>(6).is_some(),
+            parked: parked == Some(PARKED),
+            wakes: at == due_at && parked != Some(WOKEN),
+            expires: job.get::<_, Option<i64>>(7) == Some(at.micros()),
+            parent: job.get(9),
+        }
+    }
+
     fn place(&self) -> (i32, i64) {
         (if self.suspect { -self.lane } else { self.lane }, rank(self.due_at, self.priority))
     }
@@ -93,14 +124,33 @@ async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
     Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
 }
 
+/// A timer that was taken: when it was due, whose it is, what it does.
+type Timer = (Time, JobId, i16);
+
 async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Result<(), Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = conn.query(include_str!("sql/due.sql"), &[&now.micros(), &limit]).await?;
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.get(1)).collect();
+    let mut timers: Vec<Timer> =
+        rows.iter().map(|row| (Time(row.get(0)), JobId(row.get(1)), row.get(2))).collect();
+    timers.sort_unstable();
+    // Mostly once: what comes after the end of a child may be another timer of the parent which that has woken.
+    while !timers.is_empty() {
+        timers = fire_first(conn, now, timers, due).await?;
+    }
+    Ok(())
+}
+
+/// Fires the first of some timers, in order; answers those that must be looked at again.
+async fn fire_first(
+    conn: &Guard<'_>,
+    now: Time,
+    mut timers: Vec<Timer>,
+    due: &mut Due,
+) -> Result<Vec<Timer>, Error> {
+    let ids: Vec<Uuid> = timers.iter().map(|(_, id, _)| id.0).collect();
     let live = conn.query(include_str!("sql/due_jobs.sql"), &[&ids]).await?;
     let live: HashMap<JobId, Row> = live.into_iter().map(|row| (JobId(row.get(0)), row)).collect();
-    let told: Vec<Uuid> =
-        rows.iter().filter(|row| row.get::<_, i16>(2) == CANCEL).map(|row| row.get(1)).collect();
+    let told: Vec<Uuid> = timers.iter().filter(|(.., what)| *what == CANCEL).map(|(_, id, _)| id.0).collect();
     let mut orders: HashMap<(JobId, Time), By> = HashMap::new();
     if !told.is_empty() {
         for row in conn.query(include_str!("sql/due_told.sql"), &[&told]).await? {
@@ -108,34 +158,33 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
             orders.insert((JobId(row.get(0)), Time(row.get(3))), by);
         }
     }
-    let mut fired: Vec<Fired> = rows
-        .iter()
-        .filter_map(|timer| {
-            let (at, id, what) = (Time(timer.get(0)), JobId(timer.get(1)), timer.get::<_, i16>(2));
-            let job = live.get(&id)?;
-            // What an earlier life of the job left behind is void.
-            let meant = match what {
-                WAKE => at == Time(job.get(3)),
-                DEADLINE => job.get::<_, Option<i64>>(7) == Some(at.micros()),
-                _ => orders.contains_key(&(id, at)),
-            };
-            meant.then(|| Fired {
-                at,
-                id,
-                what,
-                lane: job.get(1),
-                priority: job.get(2),
-                due_at: Time(job.get(3)),
-                suspect: job.get(4),
-                held: job.get::<_, Option<i16>>(5).is_some(),
-                serial: job.get::<_, Option<i64>>(6).is_some(),
-            })
-        })
-        .collect();
-    fired.sort_by_key(|timer| (timer.at, timer.id, timer.what));
     // Once a job has ended, a later timer of it in this batch is void; an earlier wake happened, for a moment.
     let mut gone = HashSet::new();
-    fired.retain(|timer| if timer.what == WAKE { !gone.contains(&timer.id) } else { gone.insert(timer.id) });
+    let mut parents = HashSet::new();
+    let mut fired: Vec<Fired> = Vec::with_capacity(timers.len());
+    let mut looked = 0;
+    for (at, id, what) in &timers {
+        if parents.contains(&id.0) {
+            break;
+        }
+        looked += 1;
+        let Some(timer) = live.get(id).map(|job| Fired::new(*at, *what, job)) else { continue };
+        // What an earlier life of the job left behind is void.
+        let meant = match timer.what {
+            WAKE => timer.wakes,
+            DEADLINE => timer.expires,
+            _ => orders.contains_key(&(*id, *at)),
+        };
+        if !meant || gone.contains(id) {
+            continue;
+        }
+        if timer.what != WAKE {
+            gone.insert(*id);
+            parents.extend(timer.parent);
+        }
+        fired.push(timer);
+    }
+    let later = timers.split_off(looked);
     let (wakes, ends): (Vec<Fired>, Vec<Fired>) = fired.into_iter().partition(|timer| timer.what == WAKE);
     due.woken += wakes.len();
     if ends.iter().chain(&wakes).any(|timer| timer.serial) {
@@ -153,11 +202,15 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
     if !serials.is_empty() {
         serial::hand_over(conn, &serials).await?;
     }
-    Ok(())
+    Ok(later)
 }
 
 /// Lets woken jobs enter: the ready set, a line, or they are set aside.
 async fn wake(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Result<(), Error> {
+    let parked: Vec<Uuid> = wakes.iter().filter(|timer| timer.parked).map(|timer| timer.id.0).collect();
+    if !parked.is_empty() {
+        conn.execute(include_str!("sql/due_unpark.sql"), &[&parked]).await?;
+    }
     let here: Vec<&Fired> = wakes.iter().filter(|timer| !gone.contains(&timer.id)).collect();
     let aside: Vec<Uuid> = here.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
     if !aside.is_empty() {
@@ -203,6 +256,9 @@ async fn end(
         conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
         let at: Vec<i64> = expired_ones.iter().map(|timer| timer.due_at.micros()).collect();
         conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
+        let children: Vec<Uuid> =
+            expired_ones.iter().filter(|timer| timer.parent.is_some()).map(|timer| timer.id.0).collect();
+        children_ended(conn, Some(now), &children).await?;
     }
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();

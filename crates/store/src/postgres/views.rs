@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::Row;
-use windlass_model::{JobId, Payload, Time, calendar::Missed};
+use tokio_postgres::{Row, types::ToSql};
+use windlass_model::{JobId, Payload, Rev, Signal, Time, WorkerId, calendar::Missed};
 
-use super::{Postgres, SPAN, control::bucket};
+use super::{
+    Postgres, SPAN,
+    control::bucket,
+    rows::{payload, signal},
+};
 use crate::{
-    AuditEntry, AuditFilter, Error, Firing, Holds, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView,
-    SerialHold, SerialView, Summary, Told, pick,
+    AuditEntry, AuditFilter, Ended, Error, Firing, Holds, Joined, LimitView, Miss, Path, Pause, QueueView,
+    RateHold, ScheduleView, SerialHold, SerialView, Stepped, Summary, Told, Waiting, pick,
 };
 
 /// A pause out of three columns.
@@ -62,6 +66,12 @@ impl Postgres {
                 RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
             });
         }
+        holds.waiting = pick::wait(row.get(22)).map(|what| {
+            let mut there: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
+            there.sort_unstable();
+            let until = row.get::<_, Option<i64>>(23).map(Time);
+            Waiting { what, until, there, pending: row.get::<_, i32>(24).max(0) as u32 }
+        });
         Ok(Some(holds))
     }
 
@@ -168,5 +178,71 @@ impl Postgres {
         let rows = conn.query(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
+    }
+
+    pub(super) async fn read_joined(
+        &self,
+        parent: JobId,
+        round: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Joined>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = include_str!("sql/inspect_joined.sql");
+        let params: [&(dyn ToSql + Sync); 4] = [&parent.0, &round.0, &after.map(|id| id.0), &limit];
+        let rows = self.conn().await?.query(sql, &params).await?;
+        let joined = |row: &Row| {
+            let state = pick::final_state(row.get(3));
+            let (reason, failure) = (pick::reason(row.get(4)), pick::failure(row.get(5)));
+            let output = payload(row.get(6), row.get(7));
+            Joined {
+                id: JobId(row.get(0)),
+                kind: row.get(1),
+                key: row.get(2),
+                ended: state.and_then(|state| Ended::from_parts(state, reason, failure, output)),
+            }
+        };
+        Ok(rows.iter().map(joined).collect())
+    }
+
+    pub(super) async fn read_inbox(&self, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.conn().await?.query(include_str!("sql/inspect_inbox.sql"), &[&id.0, &limit]).await?;
+        Ok(rows.iter().map(|row| signal(row, 0)).collect())
+    }
+
+    pub(super) async fn read_steps(
+        &self,
+        id: JobId,
+        after: Option<Rev>,
+        limit: usize,
+    ) -> Result<Vec<Stepped>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = include_str!("sql/inspect_steps.sql");
+        let rows = self.conn().await?.query(sql, &[&id.0, &after.map(|rev| rev.0), &limit]).await?;
+        let stepped = |row: &Row| Stepped {
+            rev: Rev(row.get(0)),
+            stage: row.get(1),
+            next: row.get(2),
+            how: row.get(3),
+            at: Time(row.get(4)),
+            worker: WorkerId(row.get(5)),
+        };
+        Ok(rows.iter().map(stepped).collect())
+    }
+
+    pub(super) async fn read_paths(&self, kind: &str, limit: usize) -> Result<Vec<Path>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.conn().await?.query(include_str!("sql/inspect_paths.sql"), &[&kind, &limit]).await?;
+        let path = |row: &Row| Path {
+            version: row.get(0),
+            stage: row.get(1),
+            next: row.get(2),
+            how: row.get(3),
+            times: row.get::<_, i64>(4) as u64,
+        };
+        let mut paths: Vec<Path> = rows.iter().map(path).collect();
+        paths.sort_unstable();
+        Ok(paths)
     }
 }

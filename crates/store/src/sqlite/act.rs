@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use rusqlite::params;
-use windlass_model::{Epoch, JobId, Settings, State, Time, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{Epoch, JobId, Rev, Settings, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
     flow::Spot,
     inspect::holders,
     scope,
     tx::{ORDERS, Tx},
+    wait::Of,
 };
 use crate::{
     Act, By, Did, Error,
@@ -24,6 +25,7 @@ pub(super) struct Seen {
     /// Whether it is in the ready set itself, not in line nor aside.
     pub(super) placed: bool,
     pub(super) epoch: Epoch,
+    pub(super) rev: Rev,
     pub(super) kind: i32,
     pub(super) submitted_at: Time,
     pub(super) digest: [u8; 16],
@@ -35,9 +37,10 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
     tx.one(include_str!("sql/act_job.sql"), params, |row| {
         let spot = Spot::read(id, row, 0)?;
-        let (placed, in_line, waits) = (row.get(13)?, row.get(14)?, row.get(15)?);
-        let state = match pick::final_state(row.get(8)?) {
+        let (placed, in_line, waits) = (row.get(15)?, row.get(16)?, row.get(17)?);
+        let state = match pick::final_state(row.get(10)?) {
             Some(state) => state,
+            None if spot.parked => State::Waiting,
             None if placed || in_line || spot.hold == Some(ASIDE) => State::Ready,
             None if waits => State::Scheduled,
             None => State::Running,
@@ -46,11 +49,12 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
             spot,
             state,
             placed,
-            epoch: Epoch(row.get(9)?),
-            kind: row.get(10)?,
-            submitted_at: Time(row.get(11)?),
-            digest: row.get(12)?,
-            settings: pick::settings(row.get::<_, Option<String>>(16)?.as_deref()),
+            epoch: Epoch(row.get(11)?),
+            rev: Rev(row.get(19)?),
+            kind: row.get(12)?,
+            submitted_at: Time(row.get(13)?),
+            digest: row.get(14)?,
+            settings: pick::settings(row.get::<_, Option<String>>(18)?.as_deref()),
         })
     })
 }
@@ -79,7 +83,7 @@ pub(super) fn cancel(tx: &Tx<'_>, now: Time, seen: &Seen, grace: Duration, by: &
         _ => {
             end_cancelled(tx, now, spot, by)?;
             tx.unplace(spot)?;
-            tx.clear(spot)?;
+            tx.clear(now, spot)?;
             return Ok(Did::Done);
         }
     }
@@ -167,6 +171,9 @@ fn revive(tx: &Tx<'_>, now: Time, seen: Seen) -> Result<Did, Error> {
     tx.run(include_str!("sql/act_retry.sql"), params)?;
     if let Some(at) = deadline_at {
         tx.set_timer(at, spot.id, DEADLINE)?;
+    }
+    if let Some(parent) = spot.parent {
+        tx.count_children(now, parent, 1, Of::Child(spot.id))?;
     }
     let spot = Spot { due_at: now, place: now, suspect: false, hold: None, deadline_at, ..seen.spot };
     tx.enter(&spot)?;

@@ -21,7 +21,7 @@ use super::{
     tx::{TIMERS, Tx},
 };
 use crate::{
-    Error,
+    Error, arrival,
     pick::{self, CANCELLED, FAILED},
 };
 
@@ -36,7 +36,7 @@ const UNNAMED: &str = "unnamed";
 /// The answer says only that the job itself is sound. Whether its key or its unique name is taken, and whether its rate
 /// limit exists, is seen when it is put in; if not so, it is there as a cancelled or failed job that says why.
 pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), Error> {
-    limits.check(job)?;
+    arrival::check(job, limits)?;
     let (at, delay) = match job.when {
         When::Now => (None, 0),
         When::After(delay) => (None, i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)),
@@ -61,6 +61,7 @@ pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), E
         job.input.codec,
         job.input.bytes,
         &job.digest,
+        job.stage,
     ])?;
     Ok(())
 }
@@ -240,6 +241,7 @@ fn whole(id: JobId, row: &Row<'_>, limits: &Limits) -> Result<NewJob, String> {
     job.tags = json(row, 11, "tags")?.unwrap_or_default();
     job.options = field(row, 12, "options")?;
     job.settings = json::<Settings>(row, 13, "settings")?.unwrap_or_default();
+    job.stage = field(row, 17, "stage")?;
     if let Some(digest) = digest(row)? {
         job.digest = digest;
     }

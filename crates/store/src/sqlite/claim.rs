@@ -5,6 +5,7 @@ use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Payload, Rev, 
 
 use super::{
     rate::{self, Shares},
+    signal,
     tx::{Tx, job_id, pack, unpack},
 };
 use crate::{
@@ -107,7 +108,7 @@ fn repeated(tx: &Tx<'_>, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error
             Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
-            jobs.push(raw.claimed(&tx.store.lane(tx, lane)?.kind)?);
+            jobs.push(raw.claimed(tx, &tx.store.lane(tx, lane)?.kind)?);
         }
     }
     Ok(jobs)
@@ -128,7 +129,7 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claime
         while let Some(row) = rows.next()? {
             let (raw, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, raw.id));
-            taken.push((rank, raw.claimed(&lane.kind)?));
+            taken.push((rank, raw.claimed(tx, &lane.kind)?));
         }
         drop(rows);
         if let Some((rank, id)) = last {
@@ -160,9 +161,18 @@ struct Raw {
     spent: Option<String>,
     settings: Option<String>,
     input: Payload,
+    stage: Option<String>,
+    data: Option<Payload>,
+    wait: Option<String>,
+    until: Option<i64>,
+    pending: u32,
+    parent: Option<[u8; 16]>,
+    since: i32,
+    run: u32,
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
+    let data = row.get::<_, Option<u8>>(14)?;
     Ok(Raw {
         id: row.get(0)?,
         epoch: row.get(1)?,
@@ -175,13 +185,23 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
         spent: row.get(7)?,
         settings: row.get(8)?,
         input: Payload { codec: row.get(9)?, bytes: row.get(10)? },
+        stage: row.get(13)?,
+        data: data.map(|codec| row.get(15).map(|bytes| Payload { codec, bytes })).transpose()?,
+        wait: row.get(16)?,
+        until: row.get(17)?,
+        pending: row.get(18)?,
+        parent: row.get(19)?,
+        since: row.get(20)?,
+        run: row.get(21)?,
     })
 }
 
 impl Raw {
-    fn claimed(self, kind: &KindVersion) -> Result<Claimed, Error> {
+    fn claimed(self, tx: &Tx<'_>, kind: &KindVersion) -> Result<Claimed, Error> {
+        let id = job_id(&self.id)?;
+        let wait = pick::wait(self.wait.as_deref());
         Ok(Claimed {
-            id: job_id(&self.id)?,
+            id,
             kind: kind.clone(),
             epoch: Epoch(self.epoch),
             rev: Rev(self.rev),
@@ -193,6 +213,15 @@ impl Raw {
             deadline_at: self.deadline_at.map(Time),
             settings: pick::settings(self.settings.as_deref()),
             input: self.input,
+            parent: self.parent.map(JobId::from_bytes),
+            stage: self.stage,
+            since: Rev(self.since),
+            run: self.run,
+            data: self.data,
+            inbox: signal::shown(tx, id, wait.as_ref())?,
+            wait,
+            until: self.until.map(Time),
+            pending: self.pending,
         })
     }
 }

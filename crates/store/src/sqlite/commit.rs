@@ -1,40 +1,78 @@
 //! Writing what attempts ask for.
 
 use rusqlite::params;
-use windlass_model::{Change, Failure, Limits, Outcome, Payload, Time, Verdict};
+use windlass_model::{Change, Failure, NewJob, Outcome, Payload, Time, Verdict, Wait};
 
 use super::{
     Sqlite,
     flow::Spot,
+    lanes::Name,
+    rate::{self, Buckets},
+    step::{self, Stage},
     submit::{NEAR, OUTPUT},
     tx::Tx,
+    wait::Parked,
 };
 use crate::{
     Error, Now,
     pick::{self, CANCELLED, DEADLINE, FAILED, WAKE},
 };
 
+/// What a change brings with it that was looked at before the transaction: the rate limits of its children, or why it is
+/// refused.
+type Checked = Result<Buckets, String>;
+
 /// Commits a batch in one transaction. Within it each change stands in a savepoint only if the batch failed
 /// once without: a refusal is rare, and brackets around every change would cost more than the change.
 pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let limits = &store.shared.options.limits;
+    let checked = changes.iter().map(|change| check(store, change)).collect::<Result<Vec<_>, _>>()?;
+    let batch: Vec<_> = changes.iter().zip(&checked).collect();
+    store.intern(lanes(&batch).into_iter()).await?;
+    let size = changes.iter().map(|change| 1 + children(change).len()).sum();
     let whole = store
-        .write(changes.len(), |tx| {
-            changes.iter().map(|change| apply(tx, tx.now(now), change, limits)).collect()
+        .write(size, |tx| {
+            batch.iter().map(|(change, checked)| apply(tx, tx.now(now), change, checked)).collect()
         })
         .await;
     match whole {
-        Err(Error::Refused(_)) => store.write(changes.len(), |tx| one_by_one(tx, now, changes, limits)).await,
+        Err(Error::Refused(_)) => store.write(size, |tx| one_by_one(tx, now, &batch)).await,
         answer => answer,
     }
 }
 
+/// The lanes of the children of a batch.
+fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
+    let mut lanes = Vec::new();
+    for (change, checked) in batch {
+        if let Ok(buckets) = checked {
+            let jobs = children(change).iter();
+            lanes.extend(jobs.map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))));
+        }
+    }
+    lanes
+}
+
+fn children(change: &Change) -> &[NewJob] {
+    change.step.as_ref().map_or(&[], |step| step.children.as_slice())
+}
+
+/// Checks what a change wants written.
+fn check(store: &Sqlite, change: &Change) -> Result<Checked, Error> {
+    if let Err(invalid) = store.shared.options.limits.check_change(change) {
+        return Ok(Err(invalid.to_string()));
+    }
+    match rate::check(store, children(change)) {
+        Err(Error::Invalid(invalid)) => Ok(Err(invalid.to_string())),
+        buckets => buckets.map(Ok),
+    }
+}
+
 /// The same with a savepoint around each change: what the database refuses for its data fails alone.
-fn one_by_one(tx: &Tx<'_>, now: Now, changes: &[Change], limits: &Limits) -> Result<Vec<Verdict>, Error> {
-    let mut verdicts = Vec::with_capacity(changes.len());
-    for change in changes {
+fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<Verdict>, Error> {
+    let mut verdicts = Vec::with_capacity(batch.len());
+    for (change, checked) in batch {
         tx.run("savepoint change", [])?;
-        let verdict = match apply(tx, tx.now(now), change, limits) {
+        let verdict = match apply(tx, tx.now(now), change, checked) {
             Err(Error::Refused(why)) => {
                 tx.run("rollback to change", [])?;
                 Verdict::Refused(why)
@@ -47,34 +85,65 @@ fn one_by_one(tx: &Tx<'_>, now: Now, changes: &[Change], limits: &Limits) -> Res
     Ok(verdicts)
 }
 
-/// Applies one change. Most jobs have nothing hanging on them: the statements that end a job pass over those that are
-/// held or have a serial key, and only when nothing was written is it looked why.
-fn apply(tx: &Tx<'_>, now: Time, change: &Change, limits: &Limits) -> Result<Verdict, Error> {
-    if let Outcome::Done(output) = &change.outcome
-        && let Err(invalid) = limits.check_payload("output", &output.bytes)
-    {
-        return Ok(Verdict::Refused(invalid.to_string()));
-    }
-    if write(tx, now, change, false)? {
-        return Ok(Verdict::Committed);
-    }
-    let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0];
-    let seen = tx.one(include_str!("sql/commit_seen.sql"), params, |row| {
-        Ok((row.get(0)?, row.get(1)?, Spot::read(change.job, row, 2)?))
-    })?;
-    match seen {
-        Some((true, ..)) => Ok(Verdict::Committed),
-        Some((_, true, spot)) => {
-            write(tx, now, change, true)?;
-            tx.clear(&spot)?;
-            Ok(Verdict::Committed)
-        }
-        _ => Ok(Verdict::Fenced),
-    }
+/// A job whose change was not written at once.
+struct Found {
+    /// Whether it was written before.
+    repeated: bool,
+    /// Whether epoch and rev are those of the change.
+    open: bool,
+    /// Whether it is claimed under the epoch of the change.
+    claimed: bool,
+    spot: Spot,
 }
 
-/// Writes a change if epoch and rev are its own. A change that ends the job is written only if nothing hangs on the
-/// job, unless whatever does `is_cleared` by the caller.
+fn find(tx: &Tx<'_>, change: &Change) -> Result<Option<Found>, Error> {
+    let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0];
+    tx.one(include_str!("sql/commit_seen.sql"), params, |row| {
+        let (repeated, open, claimed) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Found { repeated, open, claimed, spot: Spot::read(change.job, row, 3)? })
+    })
+}
+
+/// Applies one change. Most jobs have nothing hanging on them: the statements pass over those that are held, have a
+/// serial key or a parent that waits, or large data to be forgotten, and only when nothing was written is it looked why.
+fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<Verdict, Error> {
+    let buckets = match checked {
+        Ok(buckets) => buckets,
+        Err(why) => return Ok(Verdict::Refused(why.clone())),
+    };
+    let ties = change.outcome.ends() && (change.tied || change.parent.is_some());
+    let bears = !children(change).is_empty();
+    if !ties && !bears && write(tx, now, change, false)? {
+        return Ok(Verdict::Committed);
+    }
+    let Some(found) = find(tx, change)? else { return Ok(Verdict::Fenced) };
+    let goes_on = change.outcome == Outcome::Next;
+    if found.repeated {
+        return Ok(if goes_on && !found.claimed { Verdict::Halted } else { Verdict::Committed });
+    }
+    if !found.open {
+        return Ok(Verdict::Fenced);
+    }
+    let halts = goes_on && found.spot.hold.is_some();
+    let mut spot = found.spot;
+    if bears {
+        step::bear(tx, now, change, buckets)?;
+        // A child that takes the place of another job may have told this very one to end.
+        spot = find(tx, change)?.map_or(spot, |found| found.spot);
+    }
+    if halts {
+        wait(tx, now, change, &Wait::YIELD, true)?;
+    } else {
+        write(tx, now, change, true)?;
+    }
+    if change.outcome.ends() {
+        tx.clear(now, &spot)?;
+    }
+    Ok(if halts { Verdict::Halted } else { Verdict::Committed })
+}
+
+/// Writes a change if epoch and rev are its own. It is written only if nothing hangs on the job that must be seen to,
+/// unless the caller sees to it (`is_cleared`).
 fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
     match &change.outcome {
         Outcome::Done(output) => done(tx, now, change, output, is_cleared),
@@ -83,8 +152,73 @@ fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bo
             ended(tx, now, change, FAILED, reason, failure, is_cleared)
         }
         Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
-        Outcome::Retry { after, spent, failure } => retry(tx, now, change, now.plus(*after), spent, failure),
+        Outcome::Retry { after, spent, failure } => {
+            retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
+        }
+        Outcome::Next => next(tx, now, change, is_cleared),
+        Outcome::Wait(what) => wait(tx, now, change, what, is_cleared),
     }
+}
+
+/// The hot path of machines: one update, and one insert for the record.
+fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    let stage = Stage::after(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.started_at.micros(),
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.near,
+        stage.far,
+        is_cleared,
+    ];
+    let applied = tx.run(include_str!("sql/commit_next.sql"), params)? == 1;
+    if applied {
+        step::keep_progress(tx, change, is_cleared)?;
+        step::record(tx, now, change)?;
+    }
+    Ok(applied)
+}
+
+/// Parks a job, or lets others pass.
+fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) -> Result<bool, Error> {
+    let (stage, parked) = (Stage::after(change), Parked::of(what, now));
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.started_at.micros(),
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.near,
+        stage.far,
+        is_cleared,
+        parked.due_at.micros(),
+        parked.wait,
+        parked.until.map(Time::micros),
+        parked.parked,
+    ];
+    let row = tx.one(include_str!("sql/commit_wait.sql"), params, |row| {
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(10)?, row.get::<_, i64>(11)?))
+    })?;
+    let Some((spot, keeps, pending)) = row else { return Ok(false) };
+    step::keep_progress(tx, change, is_cleared)?;
+    step::record(tx, now, change)?;
+    match parked.parked {
+        None => tx.enter(&spot)?,
+        Some(_) => tx.park(now, &spot, what, keeps == Some(true), pending)?,
+    }
+    Ok(true)
+}
+
+fn is_unchanged(change: &Change) -> bool {
+    change.step.as_ref().is_some_and(|step| step.unchanged)
 }
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
@@ -106,7 +240,7 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
         tx.run(include_str!("sql/submit_payload.sql"), params)?;
     }
-    forget_deadline(tx, change, applied)
+    close(tx, now, change, applied)
 }
 
 fn ended(
@@ -136,7 +270,7 @@ fn ended(
     if applied {
         note(tx, now, change, &text)?;
     }
-    forget_deadline(tx, change, applied)
+    close(tx, now, change, applied)
 }
 
 fn retry(
@@ -145,9 +279,9 @@ fn retry(
     change: &Change,
     due_at: Time,
     spent: &[u32],
-    failure: &Failure,
+    failure: Option<&Failure>,
 ) -> Result<bool, Error> {
-    let text = pick::failure_text(failure);
+    let text = failure.map(pick::failure_text);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -159,10 +293,14 @@ fn retry(
         text,
     ];
     let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(8)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(10)?))
     })?;
     let Some((spot, keeps)) = row else { return Ok(false) };
-    note(tx, now, change, &text)?;
+    if let Some(text) = text {
+        note(tx, now, change, &text)?;
+    }
+    step::save(tx, change)?;
+    step::record(tx, now, change)?;
     if due_at <= now {
         tx.enter(&spot)?;
         return Ok(true);
@@ -187,10 +325,15 @@ fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Takes a deadline's timer back when the job has ended.
-fn forget_deadline(tx: &Tx<'_>, change: &Change, applied: bool) -> Result<bool, Error> {
-    if let Some(at) = change.deadline_at.filter(|_| applied) {
+/// Takes a deadline's timer back when the job has ended, and writes what its last step wants written.
+fn close(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
+    if !applied {
+        return Ok(false);
+    }
+    if let Some(at) = change.deadline_at {
         tx.unset_timer(at, change.job, DEADLINE)?;
     }
-    Ok(applied)
+    step::save(tx, change)?;
+    step::record(tx, now, change)?;
+    Ok(true)
 }

@@ -2,8 +2,8 @@
 
 use windlass_model::JobId;
 
-use super::{Sqlite, act, prune, rules};
-use crate::{Act, By, Control, Did, Fut, Now, Prune, Pruned, Rule, control::check_by, pick};
+use super::{Sqlite, act, machine, prune, rules};
+use crate::{Act, By, Control, Did, Fut, Now, Prune, Pruned, Restate, Rule, control::check_by, pick};
 
 impl Control for Sqlite {
     fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
@@ -23,6 +23,15 @@ impl Control for Sqlite {
             check_by(by)?;
             pick::check_rule(rule, &self.shared.options.limits)?;
             self.write(1, |tx| rules::rule(tx, tx.now(now), rule, by)).await
+        })
+    }
+
+    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(async move {
+            check_by(by)?;
+            let limits = &self.shared.options.limits;
+            jobs.iter().try_for_each(|restate| pick::check_restate(restate, limits))?;
+            machine::restate(self, now, jobs, by).await
         })
     }
 

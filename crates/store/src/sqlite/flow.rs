@@ -9,9 +9,10 @@ use windlass_model::{JobId, Time, rank::rank};
 use super::{
     Sqlite,
     tx::{Tx, id_of},
+    wait::{self, Of},
 };
 use crate::{
-    By, Error,
+    By, Error, Now,
     pick::{CANCEL, DEADLINE, WAKE, WANTED},
 };
 
@@ -29,10 +30,14 @@ pub(super) struct Spot {
     pub(super) serial: Option<i64>,
     /// Its place in the line of its key.
     pub(super) place: Time,
+    pub(super) parked: bool,
+    /// The job whose wait for its children its end counts for.
+    pub(super) parent: Option<JobId>,
 }
 
 impl Spot {
-    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial and place, from this column on.
+    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked and parent, from this
+    /// column on: ten of them.
     pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Spot> {
         Ok(Spot {
             id,
@@ -44,6 +49,8 @@ impl Spot {
             hold: row.get(from + 5)?,
             serial: row.get(from + 6)?,
             place: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
+            parked: row.get::<_, Option<i16>>(from + 8)?.is_some(),
+            parent: row.get::<_, Option<[u8; 16]>>(from + 9)?.map(JobId::from_bytes),
         })
     }
 
@@ -101,8 +108,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets all that hangs on a job while it lives, but for its place: it has ended.
-    pub(super) fn clear(&self, spot: &Spot) -> Result<(), Error> {
+    /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
+    /// that.
+    pub(super) fn clear(&self, now: Time, spot: &Spot) -> Result<(), Error> {
         if let Some(at) = spot.deadline_at {
             self.unset_timer(at, spot.id, DEADLINE)?;
         }
@@ -110,7 +118,8 @@ impl Tx<'_> {
             self.run(include_str!("sql/act_resume.sql"), [spot.id.as_bytes()])?;
             self.take_order(spot.id)?;
         }
-        self.leave(spot)
+        self.leave(spot)?;
+        spot.parent.map_or(Ok(()), |parent| self.count_children(now, parent, -1, Of::Child(spot.id)))
     }
 
     /// Forgets that a job was told to end; answers who told it.
@@ -157,8 +166,12 @@ impl Tx<'_> {
     }
 }
 
-/// Hands over slots that nobody handed over. Looks without the write lock first: there should be none.
-pub(super) async fn sweep(store: &Sqlite) -> Result<usize, Error> {
+/// Hands over slots that nobody handed over, and wakes what nobody woke. Looks without the write lock first: there should be none.
+pub(super) async fn sweep(store: &Sqlite, now: Now) -> Result<usize, Error> {
+    Ok(sweep_keys(store).await? + wait::sweep(store, now).await?)
+}
+
+async fn sweep_keys(store: &Sqlite) -> Result<usize, Error> {
     let stale = |tx: &Tx<'_>| {
         tx.all(include_str!("sql/sweep_stale.sql"), [], |row| Ok((row.get::<_, i64>(0)?, id_of(row, 1)?)))
     };

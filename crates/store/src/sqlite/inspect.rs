@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
-use windlass_model::{Epoch, JobId, Payload, Rev, State, Time, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
-    Sqlite, arrive, migrate, schedule,
+    Sqlite, arrive, machine, migrate, schedule,
     tx::{Tx, id_of, unpack},
     views,
 };
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
-    Job, LimitView, Miss, QueueView, ScheduleView, SchemaState, SerialView, Summary, WorkerView,
+    Job, Joined, LimitView, Miss, Path, QueueView, ScheduleView, SchemaState, SerialView, Stepped, Summary,
+    WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -51,11 +52,13 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
     let state = match pick::final_state(row.get(3)?) {
         Some(state) => state,
+        None if row.get(12)? => State::Waiting,
         None if row.get(10)? => State::Ready,
         None if row.get(11)? => State::Scheduled,
         None => State::Running,
     };
     Ok(Summary {
+        stage: row.get(13)?,
         id: id_of(row, 0)?,
         kind: lane.kind.kind,
         version: lane.kind.version,
@@ -92,34 +95,39 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
     let mut rows = statement.query(params![id.as_bytes(), SPAN])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let summary = summary(tx, row)?;
-    let epoch = Epoch(row.get(12)?);
+    let epoch = Epoch(row.get(14)?);
     let holder = match summary.state {
         State::Running => holders(tx)?.remove(&(id, epoch)),
         _ => None,
     };
-    let output: Option<Vec<u8>> = row.get(26)?;
+    let data: Option<u8> = row.get(31)?;
+    let output: Option<Vec<u8>> = row.get(28)?;
     Ok(Some(Job {
         epoch,
-        rev: Rev(row.get(13)?),
-        deaths: row.get(14)?,
-        crashes: row.get(15)?,
-        worker: holder.map(|(worker, _)| worker).or(row.get::<_, Option<i64>>(16)?.map(WorkerId)),
-        started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(17)?.map(Time)),
-        deadline_at: row.get::<_, Option<i64>>(18)?.map(Time),
-        parent: row.get::<_, Option<[u8; 16]>>(28)?.map(JobId::from_bytes),
-        tags: pick::tags(row.get::<_, Option<String>>(19)?.as_deref()),
-        options: row.get(20)?,
-        settings: pick::settings(row.get::<_, Option<String>>(21)?.as_deref()),
-        spent: pick::spent(row.get::<_, Option<String>>(22)?.as_deref()),
-        input: Payload { codec: row.get(23)?, bytes: row.get(24)? },
-        output: output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(25)?, bytes })).transpose()?,
-        failure: pick::failure(row.get::<_, Option<String>>(27)?.as_deref()),
+        rev: Rev(row.get(15)?),
+        deaths: row.get(16)?,
+        crashes: row.get(17)?,
+        worker: holder.map(|(worker, _)| worker).or(row.get::<_, Option<i64>>(18)?.map(WorkerId)),
+        started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(19)?.map(Time)),
+        deadline_at: row.get::<_, Option<i64>>(20)?.map(Time),
+        parent: row.get::<_, Option<[u8; 16]>>(30)?.map(JobId::from_bytes),
+        tags: pick::tags(row.get::<_, Option<String>>(21)?.as_deref()),
+        options: row.get(22)?,
+        settings: pick::settings(row.get::<_, Option<String>>(23)?.as_deref()),
+        spent: pick::spent(row.get::<_, Option<String>>(24)?.as_deref()),
+        input: Payload { codec: row.get(25)?, bytes: row.get(26)? },
+        output: output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(27)?, bytes })).transpose()?,
+        failure: pick::failure(row.get::<_, Option<String>>(29)?.as_deref()),
+        data: data.map(|codec| Ok::<_, Error>(Payload { codec, bytes: row.get(32)? })).transpose()?,
+        wait: pick::wait(row.get::<_, Option<String>>(33)?.as_deref()),
+        until: row.get::<_, Option<i64>>(34)?.map(Time),
+        pending: row.get(35)?,
         summary,
     }))
 }
 
 fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
-    let (state, is_ready, is_scheduled) = pick::places(filter.state);
+    let (state, is_ready, is_scheduled, is_parked) = pick::places(filter.state);
     let sql = match state {
         Some(FAILED | CANCELLED) => include_str!("sql/inspect_trouble.sql"),
         _ => include_str!("sql/inspect_jobs.sql"),
@@ -138,6 +146,9 @@ fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
         filter.tag,
         filter.key,
         limit,
+        is_parked,
+        filter.stage,
+        filter.version,
     ])?;
     let mut summaries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -270,6 +281,22 @@ impl Inspect for Sqlite {
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         Box::pin(std::future::ready(self.read(|tx| views::children(tx, parent, after, limit))))
+    }
+
+    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+        Box::pin(std::future::ready(self.read(|tx| machine::joined(tx, parent, round, after, limit))))
+    }
+
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+        Box::pin(std::future::ready(self.read(|tx| machine::inbox(tx, id, limit))))
+    }
+
+    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+        Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
+    }
+
+    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+        Box::pin(std::future::ready(self.read(|tx| machine::paths(tx, kind, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

@@ -17,6 +17,7 @@ mod flow;
 mod inspect;
 mod lanes;
 mod lease;
+mod machine;
 mod migrate;
 mod options;
 mod prune;
@@ -25,10 +26,13 @@ mod reap;
 mod rules;
 mod schedule;
 mod scope;
+mod signal;
+mod step;
 mod submit;
 mod timers;
 mod tx;
 mod views;
+mod wait;
 
 pub use arrive::submit_in;
 pub use options::Options;
@@ -43,12 +47,14 @@ use std::{
 };
 
 use rusqlite::Connection;
-use windlass_model::{Change, ClaimNo, Epoch, JobId, Limits, NewJob, Submitted, Verdict, WorkerId};
+use windlass_model::{
+    Change, ClaimNo, Epoch, JobId, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId,
+};
 
 use self::tx::{BUSY, Tx};
 use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    Store, Sweep, intern::Lanes,
+    Signalled, Store, Sweep, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -221,6 +227,10 @@ impl Store for Sqlite {
         Box::pin(commit::commit(self, now, changes))
     }
 
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+        Box::pin(signal::signal(self, now, signals))
+    }
+
     fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
         Box::pin(async move {
             if beat.settled.is_empty() && beat.joined.is_empty() {
@@ -259,8 +269,8 @@ impl Store for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| lease::orders(tx, worker))))
     }
 
-    fn sweep(&self, _now: Now) -> Fut<'_, usize> {
-        Box::pin(flow::sweep(self))
+    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(flow::sweep(self, now))
     }
 
     fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {

@@ -114,7 +114,14 @@ fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
     if old.far {
         tx.run(include_str!("sql/prune_payloads.sql"), [id])?;
     }
-    tx.run(include_str!("sql/prune_attempts.sql"), [id])?;
-    tx.run(include_str!("sql/prune_job.sql"), [id])?;
+    for sql in [
+        include_str!("sql/prune_attempts.sql"),
+        include_str!("sql/prune_signals.sql"),
+        include_str!("sql/prune_heard.sql"),
+        include_str!("sql/prune_steps.sql"),
+        include_str!("sql/prune_job.sql"),
+    ] {
+        tx.run(sql, [id])?;
+    }
     Ok(())
 }

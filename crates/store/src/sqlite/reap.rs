@@ -71,7 +71,7 @@ fn return_job(
     reaped: &mut Reaped,
 ) -> Result<(), Error> {
     let row = tx.one(include_str!("sql/reap_job.sql"), params![id.as_bytes(), epoch.0], |row| {
-        Ok((Spot::read(id, row, 0)?, row.get::<_, u16>(8)?, row.get::<_, u16>(9)?))
+        Ok((Spot::read(id, row, 0)?, row.get::<_, u16>(10)?, row.get::<_, u16>(11)?))
     })?;
     let Some((spot, deaths, crashes)) = row else { return Ok(()) };
     let failure = pick::failure_text(&lost(claim.worker, claim.alone));
@@ -88,7 +88,7 @@ fn return_job(
             let reason = pick::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
             tx.run(include_str!("sql/reap_poison.sql"), params)?;
-            tx.clear(&spot)?;
+            tx.clear(now, &spot)?;
             reaped.poisoned += 1;
         }
     }

@@ -10,7 +10,7 @@ use super::{
     claim::read_claim,
     flow::Spot,
     rate::{self, Buckets},
-    scope,
+    scope, signal,
     tx::{Tx, id_of, pack},
 };
 use crate::{
@@ -24,6 +24,7 @@ pub(super) const NEAR: usize = 32 << 10;
 /// Bits of the `far` column, and what the payloads are called in their own table.
 pub(super) const INPUT: i16 = 1;
 pub(super) const OUTPUT: i16 = 2;
+pub(super) const DATA: i16 = 4;
 
 pub(super) async fn submit(
     store: &Sqlite,
@@ -105,6 +106,8 @@ pub(super) fn put(
         let params = params![born.worker.0, born.number.0, false, now.micros(), pack(&taken)];
         tx.run(include_str!("sql/claim_record.sql"), params)?;
     }
+    let born = jobs.iter().zip(&wrote).filter(|(_, wrote)| wrote.is_some()).map(|(job, _)| job);
+    tx.count_new(now, born)?;
     let found = match wrote.iter().all(Option::is_some) {
         true => Found::default(),
         false => find(tx, jobs, buckets, &wrote, asked)?,
@@ -148,7 +151,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Writes the job, its tags and its input; answers whether neither its id nor its key was there.
+    /// Writes the job, its tags, its signals and its input; answers whether neither its id nor its key was there.
     pub(super) fn insert(
         &self,
         tx: &Tx<'_>,
@@ -181,6 +184,8 @@ impl Row<'_> {
             settings.rate.as_ref().map(|charge| charge.weight),
             settings.serial.as_ref().is_some_and(|serial| serial.hold).then_some(true),
             far.then_some(INPUT),
+            job.stage,
+            job.round.map(|round| round.0),
         ])?;
         if new == 0 {
             return Ok(false);
@@ -192,6 +197,7 @@ impl Row<'_> {
         for tag in &job.tags {
             tx.run(include_str!("sql/submit_tag.sql"), params![tag, job.id.as_bytes()])?;
         }
+        job.signals.iter().try_for_each(|signal| signal::hear(tx, now, job.id, signal))?;
         Ok(true)
     }
 
@@ -206,6 +212,8 @@ impl Row<'_> {
             hold: None,
             serial: self.serial,
             place: self.due_at,
+            parked: false,
+            parent: job.parent.filter(|_| job.round.is_some()),
         }
     }
 }

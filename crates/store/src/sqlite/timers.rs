@@ -77,18 +77,23 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
         }
         match *what {
             WAKE => {
-                tx.enter(spot)?;
+                if spot.parked {
+                    tx.rouse(spot)?
+                } else {
+                    tx.enter(spot)?
+                }
                 due.woken += 1;
             }
             DEADLINE => {
-                expire(tx, now, spot, *at)?;
+                expire(tx, now, &as_it_is(tx, spot)?, *at)?;
                 due.expired += 1;
             }
             _ => {
                 let by = tx.take_order(spot.id)?.unwrap_or_else(|| By::new("someone"));
-                act::end_cancelled(tx, now, spot, &by)?;
-                tx.unplace(spot)?;
-                tx.clear(spot)?;
+                let spot = as_it_is(tx, spot)?;
+                act::end_cancelled(tx, now, &spot, &by)?;
+                tx.unplace(&spot)?;
+                tx.clear(now, &spot)?;
                 due.cancelled += 1;
             }
         }
@@ -102,7 +107,13 @@ fn expire(tx: &Tx<'_>, now: Time, spot: &Spot, at: Time) -> Result<(), Error> {
     let params = params![spot.id.as_bytes(), reason, failure, now.micros()];
     tx.run(include_str!("sql/due_expire.sql"), params)?;
     tx.unplace(spot)?;
-    tx.clear(&Spot { deadline_at: None, ..*spot })
+    tx.clear(now, &Spot { deadline_at: None, ..*spot })
+}
+
+/// A job whose timer is due, as it is now: the end of a child earlier in this batch may have woken it.
+fn as_it_is(tx: &Tx<'_>, spot: &Spot) -> Result<Spot, Error> {
+    let seen = act::look(tx, spot.id)?;
+    seen.map(|seen| seen.spot).ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
 }
 
 /// Reads all gates at once: they are few.

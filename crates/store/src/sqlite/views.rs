@@ -7,6 +7,7 @@ use super::{
     act::{self, Seen},
     arrive,
     inspect::{SPAN, summary},
+    machine,
     rate::Bucket,
     tx::{Tx, id_of},
 };
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// A number of rows as SQLite takes it.
-fn most(limit: usize) -> i64 {
+pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -53,6 +54,7 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
         false => None,
     };
     Ok(Some(Holds {
+        waiting: machine::waiting(tx, spot)?,
         arriving: false,
         paused,
         queue_paused,

@@ -43,6 +43,9 @@ async fn a_job_is_in_if_and_only_if_the_callers_transaction_commits() {
     );
 
     let tx = client.transaction().await.expect("begin");
+    let signals = vec![kit::signal(kit::id(3), "go", "1", "x")];
+    let early = submit_in(&tx, options.schema_name(), &limits, &NewJob { signals, ..job(3) }).await;
+    assert!(early.expect_err("no place for them").to_string().contains("after the transaction"));
     submit_in(&tx, options.schema_name(), &limits, &job(2)).await.expect("submitted");
     tx.commit().await.expect("committed");
     assert_eq!(store.ended(&[kit::id(2)]).await.expect("ended"), [None], "it is on its way");
@@ -96,7 +99,8 @@ async fn the_sql_function_submits_and_refuses() {
     assert_eq!(job.input, Payload::json(br#"{"image": 7}"#.to_vec()));
     assert_eq!(job.tags, ["a", "b"]);
     assert_eq!(job.settings.serial.expect("serial").key, "s");
-    assert_eq!(job.settings.unique.expect("unique").key, "u");
+    let unique = job.settings.unique.expect("unique");
+    assert_eq!((unique.key.as_str(), unique.scope), ("u", windlass_model::States::LIVE));
     assert_eq!(id.0.get_version_num(), 7, "ids sort by time");
     for (arguments, text) in [
         ("''", "the kind is empty"),

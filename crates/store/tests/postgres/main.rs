@@ -1,6 +1,7 @@
 //! The suite on PostgreSQL, and what only a server can suffer. A machine without PostgreSQL fails it.
 
 mod arrive;
+mod machines;
 mod plans;
 mod trouble;
 

@@ -84,6 +84,120 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
     a_look_at_the_backlog_costs_its_cap(&client).await;
 }
 
+/// 20,000 machines: the first half parked, with three signals and three transitions each, the others the children of
+/// the first.
+const MACHINES: &str = "
+    insert into queues (name) values ('default');
+    insert into kinds (name) values ('served');
+    insert into lanes (queue, kind, version) values (1, 1, 1);
+    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parked, waits, needs, wait,
+                      parent, round, serial, place)
+    select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 0, n, 1, 1, 0, 0, '', '1',
+           case when n < 10000 then 1 end, case when n < 10000 then '{go,stop}'::text[] end, 1, '{}',
+           case when n >= 10000 then '00000000-0000-7000-8000-000000000000'::uuid end, case when n >= 10000 then 1 end,
+           n, n
+    from generate_series(0, 19999) n;
+    insert into serials (key) select n::text from generate_series(0, 19999) n;
+    insert into holders (serial, job) select serial, id from jobs;
+    insert into signals (job, name, at, codec, payload)
+    select id, case n when 1 then 'go' else 'other' end, 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
+    insert into heard (job, name, dedup) select job, name, number::text from signals;
+    insert into steps (job, rev, stage, next, how, at, worker)
+    select id, n, 'a', 'b', 'next', 0, 7 from jobs, generate_series(1, 3) n where parked = 1";
+
+/// The ids of a hundred jobs from the `n`th on, as an array.
+fn hundred(n: u32) -> String {
+    let ids: Vec<String> = (n..n + 100).map(|n| format!("00000000-0000-7000-8000-{n:012x}")).collect();
+    format!("'{{{}}}'", ids.join(","))
+}
+
+/// A hundred times the same, as an array.
+fn times(value: &str) -> String {
+    format!("'{{{}}}'", vec![value; 100].join(","))
+}
+
+/// Plans are made by the first call, when the tables are empty, and must be good when they are full.
+#[tokio::test]
+async fn steps_waits_and_signals_cost_their_batch() {
+    macro_rules! sql {
+        ($name:literal) => {
+            ($name, include_str!(concat!("../../src/postgres/sql/", $name, ".sql")))
+        };
+    }
+    let (zero, one, seven, null) = (times("0"), times("1"), times("7"), times("null"));
+    let change = |n: u32| format!("null, {}, {zero}, {zero}, {seven}, {zero}", hundred(n));
+    let (ran, saved) = (times("a"), format!("{}, {zero}, {}", times("b"), times("x")));
+    let (parked, children) = (hundred(0), hundred(15_000));
+    let consumed = format!("{parked}, {one}");
+    let waits = format!("{}, {}, {}, {one}, {seven}", times("wait"), times("x"), times("go"));
+    let ended = format!("{}, {one}, {null}, {null}, {zero}, {zero}, {}", times("done"), times("x"));
+    let first = "'00000000-0000-7000-8000-000000000000'";
+    let calls = [
+        (sql!("commit_next"), format!("{}, {ran}, {saved}, {}, {consumed}", change(11_000), times("f"))),
+        (
+            sql!("commit_next_one"),
+            format!(
+                "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 'a', 'b', 0::int2, 'x', false",
+                11_500
+            ),
+        ),
+        (
+            sql!("commit_wait"),
+            format!("{}, {ran}, {saved}, {}, {waits}, {consumed}, 9000, 1, 1", change(12_000), times("f")),
+        ),
+        (sql!("commit_end"), format!("{}, {ran}, {saved}, {ended}, {consumed}", change(13_000))),
+        (
+            sql!("commit_retry"),
+            format!("{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}", change(14_000)),
+        ),
+        (
+            sql!("signal_put"),
+            format!("null, {parked}, {}, {}, {zero}, {}, 1000", times("go"), times("9"), times("x")),
+        ),
+        (sql!("commit_lock"), parked.clone()),
+        (sql!("signal_wake"), format!("{parked}, null, 1, 1")),
+        (sql!("claim_inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
+        (sql!("commit_parents"), format!("{children}, -1")),
+        (sql!("serial_enter"), format!("{children}, 1, 1")),
+        (sql!("act_jobs"), children.clone()),
+        (sql!("due_jobs"), children.clone()),
+        (sql!("reap_job"), children.clone()),
+        (sql!("inspect_joined"), format!("{first}, 1, null, 100")),
+        (sql!("inspect_steps"), format!("{first}, null, 100")),
+        (sql!("inspect_paths"), "'served', 100".into()),
+        (sql!("prune"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
+        (sql!("sweep_waits"), String::new()),
+    ];
+    let options = super::fresh();
+    Postgres::migrate(&options, None).await.expect("migrated");
+    let client = Postgres::client(&options).await.expect("connected");
+    let execute = |name: &str, call: &str| match call {
+        "" => format!("execute {name}"),
+        call => format!("execute {name} ({call})"),
+    };
+    for ((name, text), call) in &calls {
+        client.batch_execute(&format!("prepare {name} as {text}")).await.expect(name);
+        client.batch_execute(&execute(name, call)).await.expect(name);
+    }
+    client.batch_execute(MACHINES).await.expect("filled");
+    for ((name, _), call) in &calls {
+        let explain = format!("explain (analyze, format json) {}", execute(name, call));
+        let explained = client.query_one(&explain, &[]).await;
+        let plan: serde_json::Value = explained.unwrap_or_else(|error| panic!("{name}: {error:?}")).get(0);
+        let mut all = Vec::new();
+        nodes(&plan[0]["Plan"], &mut all);
+        for node in all.iter().filter(|node| node["Relation Name"].is_string()) {
+            let rows = |what: &str| {
+                node[what].as_f64().unwrap_or(0.0) * node["Actual Loops"].as_f64().unwrap_or(0.0)
+            };
+            let read = rows("Actual Rows") + rows("Rows Removed by Filter");
+            assert_ne!(node["Node Type"], "Seq Scan", "{name}: {node:#}");
+            let most = if *name == "sweep_waits" { 4_000.0 } else { 400.0 };
+            assert!(read <= most, "{name}: reads {read} rows of {}: {node:#}", node["Relation Name"]);
+        }
+    }
+}
+
 async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
     let sql = include_str!("../../src/postgres/sql/inspect_backlog.sql");
     client.batch_execute(&format!("prepare backlog (int8) as {sql}")).await.expect("prepared");

@@ -42,6 +42,7 @@ fn full(n: u32) -> NewJob {
         tags: vec!["red".into(), "ü \"".into()],
         options: Some("{\"a\":1}".into()),
         input: Payload { codec: 3, bytes: vec![0, 1, 255] },
+        stage: Some("Begin".into()),
         ..job_in(n, "other", "aside")
     };
     new.kind.version = 4;
@@ -83,6 +84,7 @@ async fn a_job_is_there_if_the_transaction_commits() {
     assert_eq!((summary.submitted_at, summary.due_at, kept.deadline_at), (t(10), t(15), new.deadline_at));
     assert_eq!((kept.parent, kept.tags, kept.options), (new.parent, new.tags, new.options));
     assert_eq!((kept.settings, kept.input), (new.settings, new.input));
+    assert_eq!(summary.stage, new.stage);
     assert_eq!(store.due(at(10), 9).await.expect("due").admitted, 0, "once");
     let repeated = store.submit(at(11), &[full(1)], None).await.expect("submit");
     assert_eq!(repeated, [windlass_model::Submitted::Repeated], "its digest was kept");
@@ -183,6 +185,9 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
     bad.priority = 101;
     let error = submit_in(&conn, &bad, &Limits::default()).expect_err("refused");
     assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let signalled = NewJob { signals: vec![signal(id(1), "go", "1", "x")], ..job(1) };
+    let error = submit_in(&conn, &signalled, &Limits::default()).expect_err("there is no place for them");
+    assert!(error.to_string().contains("send them after"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_model::{Charge, Limit};
+use windlass_model::{Charge, Limit, Outcome, Verdict};
 use windlass_store::{
     Ask, Rule, Store,
     conformance::kit::*,
@@ -74,6 +74,7 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "act_hold",
         "act_job",
         "act_priority",
+        "act_restate",
         "act_retry",
         "arrive_taken",
         "claim_bucket",
@@ -82,11 +83,17 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "claim_repeat",
         "claim_settle",
         "claim_worker",
+        "commit_child",
+        "commit_consume",
         "commit_done",
         "commit_failed",
+        "commit_near",
+        "commit_next",
         "commit_retry",
         "commit_seen",
+        "commit_stage",
         "commit_untimer",
+        "commit_wait",
         "due",
         "due_expire",
         "due_unready",
@@ -102,13 +109,20 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "inspect_history",
         "inspect_holders",
         "inspect_holds",
+        "inspect_inbox",
+        "inspect_joined",
         "inspect_serial",
+        "inspect_steps",
+        "inspect_waiting",
         "orders",
         "orders_forget",
         "prune_attempts",
+        "prune_heard",
         "prune_job",
         "prune_jobs",
         "prune_payloads",
+        "prune_signals",
+        "prune_steps",
         "prune_tag",
         "prune_trouble",
         "scope_forget",
@@ -118,6 +132,10 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "serial_free",
         "serial_held",
         "serial_unwait",
+        "signal_count",
+        "signal_job",
+        "signal_names",
+        "signal_wake",
     ];
     for (name, sql) in claim.iter().chain(&others) {
         let plan = plan(&conn, sql);
@@ -211,4 +229,56 @@ async fn plain_jobs_pay_nothing_for_what_others_use() {
     let (one, hundred) = (of_plain_jobs(1).await, of_plain_jobs(100).await);
     assert_eq!(one, [5, 9, 3], "begin, insert, ready, gate, commit; begin to commit; begin, update, commit");
     assert_eq!(hundred, [5, 9, 3 + 99]);
+}
+
+#[tokio::test]
+async fn a_sweep_walks_inboxes_and_stuck_jobs_alone() {
+    let (_folder, path) = path();
+    let _store = Sqlite::open(Options::new(&path)).expect("open");
+    let conn = Connection::open(&path).expect("open");
+    let [(_, sql)] = sql!["sweep_waits"];
+    let plan = plan(&conn, sql);
+    assert!(!plan.contains("SCAN windlass_jobs"), "{plan}");
+    assert!(plan.contains("windlass_jobs_stuck"), "{plan}");
+    let jobs: Vec<&str> = plan
+        .lines()
+        .filter(|line| line.contains("SCAN j") && !line.contains("windlass_jobs_stuck"))
+        .collect();
+    assert!(jobs.is_empty(), "it walks all jobs:\n{plan}");
+}
+
+/// Statements of one commit.
+async fn of_commit(store: &Handle, change: windlass_model::Change) -> u64 {
+    let before = store.statements();
+    assert_eq!(commit(store, 1, change).await, Verdict::Committed);
+    store.statements() - before
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_an_update_and_an_insert() {
+    let (_folder, path) = path();
+    let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
+    let me = worker(&store, 1).await;
+    submit(&store, &[machine(1, "Begin")]).await;
+    let job = claim_one(&store, 0, me, 1).await;
+    let next = |job, step| with(change(me, job, Outcome::Next), step);
+    assert_eq!(of_commit(&store, next(&job, step("Begin", "Charge", "1"))).await, 4, "with its brackets");
+    let job = further(&job);
+    let park = with(change(me, &job, wait_for("go", None)), step("Charge", "Ship", "2"));
+    assert_eq!(of_commit(&store, park).await, 5, "and a look at the inbox");
+    let before = store.statements();
+    send(&store, 2, &[signal(id(1), "go", "1", "x")]).await;
+    assert_eq!(
+        store.statements() - before,
+        10,
+        "begin, look, heard, put, names, timer, wake, ready, gate, commit"
+    );
+    let before = store.statements();
+    let job = claim_one(&store, 2, me, 2).await;
+    let with_inbox = store.statements() - before;
+    assert_eq!(shown(&job).len(), 1);
+    submit(&store, &[keyed(2, "other")]).await;
+    let before = store.statements();
+    claim_one(&store, 2, me, 3).await;
+    assert_eq!(with_inbox, store.statements() - before + 1, "only those that wait for signals look for them");
 }

@@ -1,9 +1,9 @@
-//! The second migration, up and down, with jobs in every place.
+//! The migrations, up and down, with jobs in every place.
 
 use std::{path::Path, sync::Arc};
 
 use rusqlite::Connection;
-use windlass_model::{Charge, Limit, NewJob, Outcome, Payload, State, Verdict};
+use windlass_model::{Charge, Limit, NewJob, Outcome, Payload, State, Step, Verdict};
 use windlass_store::{
     Act, Ask, Did, Error, Rule, SchemaState,
     conformance::kit::*,
@@ -41,11 +41,17 @@ fn up_and_down_lead_back_to_where_they_began() {
     Sqlite::migrate(&path, Some(2)).expect("up");
     let second = schema(&path);
     assert_ne!(first, second);
+    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
+    let third = schema(&path);
+    assert_ne!(second, third);
+    let down = Sqlite::migrate(&path, Some(2)).expect("down");
+    assert_eq!((down.version, down.oldest), (2, 2), "binaries of the second version may use it again");
+    assert_eq!(schema(&path), second);
     let down = Sqlite::migrate(&path, Some(1)).expect("down");
     assert_eq!((down.version, down.oldest), (1, 1), "binaries of the first version may use it again");
     assert_eq!(schema(&path), first);
     assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
-    assert_eq!(schema(&path), second);
+    assert_eq!(schema(&path), third);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,6 +147,41 @@ async fn going_down_makes_ready_what_waits_for_what_is_gone() {
     assert_eq!(taken.iter().find(|job| job.id == id(21)).expect("taken").input.bytes.len(), 50_000);
     assert_eq!(view(&store, id(20)).await.output.expect("kept").bytes.len(), 60_000);
     assert_eq!(due(&store, 100, 9).await.woken, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn going_down_makes_ready_what_is_parked() {
+    let (_folder, path) = super::path();
+    let store = open(&path);
+    let me = worker(&store, 1).await;
+    let mut holds = keyed(4, "h");
+    holds.settings.serial = Some(Box::new(windlass_model::Serial::new("h").hold()));
+    submit(&store, &[job(1), job(2), keyed(3, "k"), holds, job(5), keyed(6, "k"), keyed(7, "h")]).await;
+    for job in claim(&store, at(0), &ask(me, 1, 9)).await {
+        let timeout = (job.id == id(2)).then(|| secs(600));
+        let large =
+            Step { stage: Some(("Big".into(), Payload::json(vec![b'1'; 50_000]))), ..Step::default() };
+        commit(&store, 1, with(change(me, &job, wait_for("go", timeout)), large)).await;
+    }
+    assert_eq!(act(&store, 2, 5, Act::Pause).await, Did::Done);
+    assert_eq!(count(&store, State::Waiting).await, 5);
+    drop(store);
+    Sqlite::migrate(&path, Some(2)).expect("down");
+    assert_eq!(number(&path, "select count(*) from windlass_payloads"), 0);
+    assert_eq!(number(&path, "select count(*) from windlass_jobs where far is not null"), 0);
+    assert_eq!(number(&path, "select count(*) from windlass_timers"), 0);
+    let store = open(&path);
+    assert_eq!(count(&store, State::Ready).await, 7);
+    let me = worker(&store, 2).await;
+    let taken = claim(&store, at(3), &ask(me, 1, 9)).await;
+    let mut first = ids(&taken);
+    first.sort();
+    assert_eq!(first, [1, 2, 4, 6].map(id), "6 has the key that 3 gave up, 4 kept its own, 5 is paused");
+    assert!(taken.iter().all(|job| job.stage.is_none() && job.data.is_none()), "they begin anew");
+    commit(&store, 4, change(me, taken.iter().find(|job| job.id == id(6)).expect("taken"), done("x"))).await;
+    assert_eq!(claim_one(&store, 4, me, 2).await.id, id(3));
+    assert_eq!(act(&store, 5, 5, Act::Resume).await, Did::Done);
+    assert_eq!(claim_one(&store, 5, me, 3).await.id, id(5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_model::{NewJob, Outcome, Payload, State, Verdict};
+use windlass_model::{NewJob, Outcome, Payload, State, Step, Verdict};
 use windlass_store::{
     Ended, Prune,
     conformance::kit::*,
@@ -87,4 +87,47 @@ async fn a_fenced_or_repeated_write_leaves_no_payload() {
     let retried = change(me, &second, retry(secs(0), &[]));
     assert_eq!(commit(&store, 2, retried).await, Verdict::Committed);
     assert_eq!(claim_one(&store, 2, me, 3).await.input, new.input, "after a retry too");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_data_of_a_machine_goes_when_it_changes() {
+    let (_folder, path) = super::path();
+    let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    let conn = Connection::open(&path).expect("open");
+    let me = worker(&store, 1).await;
+    submit(&store, &[NewJob { input: sized(NEAR + 1, b'i'), ..machine(1, "Begin") }]).await;
+    let to = |len| Step { stage: Some(("Next".into(), sized(len, b'd'))), ..Step::default() };
+    let kept =
+        || number(&conn, "select coalesce(sum(length(bytes)), 0) from windlass_payloads where what = 4");
+    let mut job = claim_one(&store, 0, me, 1).await;
+    let mut number_of_claim = 1;
+    let waits = wait_for("go", Some(secs(9)));
+    let outcomes = [Outcome::Next, retry(secs(0), &[]), Outcome::Wait(windlass_model::Wait::YIELD), waits];
+    for outcome in outcomes {
+        for len in [NEAR + 5, NEAR + 7, NEAR, NEAR + 9, 0] {
+            let moved = with(change(me, &job, outcome.clone()), to(len));
+            assert_eq!(commit(&store, 1, moved).await, Verdict::Committed);
+            let far = if len > NEAR { len as i64 } else { 0 };
+            assert_eq!(kept(), far, "{outcome:?} {len}");
+            assert_eq!(view(&store, id(1)).await.data, Some(sized(len, b'd')));
+            job = further(&job);
+            if outcome != Outcome::Next {
+                due(&store, 10, 9).await;
+                number_of_claim += 1;
+                job = claim_one(&store, 10, me, number_of_claim).await;
+            }
+            assert_eq!(job.input.bytes.len(), NEAR + 1, "its input is where it was");
+        }
+    }
+    let by = someone();
+    store.release(at(11), &[(job.id, job.epoch)]).await.expect("release");
+    for len in [NEAR + 3, 3] {
+        let seen = view(&store, id(1)).await;
+        let (epoch, rev, stage, data) = (seen.epoch, seen.rev, "Other".to_owned(), sized(len, b'r'));
+        let restate = windlass_store::Restate { job: id(1), epoch, rev, version: 1, stage, data };
+        store.control().restate(at(11), &[restate], &by).await.expect("restate");
+        assert_eq!(kept(), if len > NEAR { len as i64 } else { 0 });
+        assert_eq!(view(&store, id(1)).await.data, Some(sized(len, b'r')));
+    }
+    assert_eq!(number(&conn, "select far from windlass_jobs"), 1, "the input alone");
 }

@@ -4,9 +4,8 @@
 use std::{path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
-use windlass_model::{Change, ClaimNo, Epoch, JobId, Limits, NewJob, Submitted, Verdict, WorkerId};
 use windlass_store::{
-    Ask, Beat, Born, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Reaped, Renewal, Store, Sweep,
+    Fut, Store,
     sqlite::{Options, Sqlite},
 };
 
@@ -32,79 +31,7 @@ impl Store for Separate {
         Box::pin(std::future::ready(Ok(separate(self.path.clone()))))
     }
 
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        self.store.enlist(now, worker)
-    }
-
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
-        self.store.submit(now, jobs, born)
-    }
-
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
-        self.store.claim(now, ask)
-    }
-
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
-        self.store.commit(now, changes)
-    }
-
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
-        self.store.renew(now, beat)
-    }
-
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
-        self.store.reap(now, sweep)
-    }
-
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
-        self.store.release(now, jobs)
-    }
-
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        self.store.disown(now, worker, numbers)
-    }
-
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        self.store.retire(now, worker)
-    }
-
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
-        self.store.due(now, limit)
-    }
-
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        self.store.gate(queues)
-    }
-
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
-        self.store.ended(ids)
-    }
-
-    fn inspect(&self) -> &dyn Inspect {
-        self.store.inspect()
-    }
-
-    fn control(&self) -> &dyn windlass_store::Control {
-        self.store.control()
-    }
-
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<windlass_store::Order>> {
-        self.store.orders(worker)
-    }
-
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        self.store.sweep(now)
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
-    fn beacon_dir(&self) -> Option<PathBuf> {
-        self.store.beacon_dir()
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
-    }
+    windlass_store::delegate_store!(
+        enlist submit claim commit signal renew reap release disown retire due orders sweep gate ended rest
+    );
 }

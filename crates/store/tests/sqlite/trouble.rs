@@ -36,7 +36,7 @@ async fn a_change_that_the_database_refuses_fails_alone() {
         321 => windlass_model::Outcome::Retry {
             after: secs(0),
             spent: vec![],
-            failure: windlass_model::Failure::retry("poison"),
+            failure: Some(windlass_model::Failure::retry("poison")),
         },
         _ if n.is_multiple_of(2) => retry(secs(0), &[]),
         _ => done("x"),
@@ -161,4 +161,39 @@ async fn a_sweep_mends_what_a_hand_in_the_database_left() {
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     assert_eq!(ids(&claim(&store, at(1), &ask(worker, 3, 9)).await), [2, 4, 6].map(id));
     assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_wakes_what_a_hand_in_the_file_left_parked() {
+    let (_folder, path) = path();
+    let store = open(&path);
+    let me = worker(&store, 1).await;
+    let mut parks = jobs(1, 4);
+    parks.push(keyed(5, "k"));
+    submit(&store, &parks).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let waits = |n: usize| match n {
+        0 => wait_for("go", Some(secs(50))),
+        1 => wait_for_some(&["go", "stop"], 2, None),
+        2 => join(&taken[2]),
+        _ => wait_for("go", None),
+    };
+    for (n, job) in taken.iter().enumerate() {
+        let children = if n == 2 { jobs(20, 1) } else { Vec::new() };
+        commit(&store, 1, with(change(me, job, waits(n)), bear(&children))).await;
+    }
+    claim(&store, at(1), &ask(me, 2, 9)).await;
+    let conn = rusqlite::Connection::open(&path).expect("open");
+    for n in [1, 2, 4, 5] {
+        let sql = "insert into windlass_signals (job, number, name, at, codec, payload) values (?1, 7, ?2, 0, 0, x'31')";
+        let name = if n == 4 { "other" } else { "go" };
+        conn.execute(sql, rusqlite::params![id(n).as_bytes(), name]).expect("insert");
+    }
+    conn.execute("update windlass_jobs set pending = 0 where id = ?1", [id(3).as_bytes()]).expect("update");
+    assert_eq!(store.sweep(at(5)).await.expect("sweep"), 3);
+    assert_eq!(store.sweep(at(5)).await.expect("sweep"), 0);
+    let woken = claim(&store, at(5), &ask(me, 3, 9)).await;
+    assert_eq!(ids(&woken), [1, 3, 5].map(id), "2 and 4 have not all they wait for");
+    assert!(woken.iter().all(|job| job.due_at == t(5)));
+    assert_eq!(due(&store, 99, 9).await.woken, 0, "its timer went with it");
 }

@@ -2,8 +2,8 @@
 
 use std::{future::ready, sync::Arc};
 
-use windlass_model::{Failure, Payload, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy, Registry, Running};
+use windlass_model::{Failure, Payload, Retry, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, Turn};
 
 use super::Codecs;
 
@@ -25,45 +25,92 @@ struct Coded {
 }
 
 impl Handler for Coded {
-    fn run(&self, attempt: Arc<Attempt>) -> Running {
-        let attempt = match self.plain(attempt) {
-            Ok(attempt) => attempt,
-            Err(failure) => return Box::pin(ready(Err(failure))),
-        };
-        let running = self.handler.run(attempt);
-        if !self.codecs.encodes() {
-            return running;
+    fn start(&self, attempt: Arc<Attempt>) -> Started {
+        match self.plain(attempt) {
+            Ok(attempt) => {
+                let started = self.handler.start(attempt);
+                Started { running: self.encoding(started.running), ..started }
+            }
+            Err((failure, stage)) => Started { running: Box::pin(ready(Err(failure))), timeout: None, stage },
         }
-        let codecs = Arc::clone(&self.codecs);
-        Box::pin(async move { encoded(&codecs, running.await?) })
     }
 
-    fn policy(&self) -> &Policy {
-        self.handler.policy()
+    fn retry(&self, attempt: &Attempt) -> Retry {
+        match self.plain(Arc::new(attempt.clone())) {
+            Ok(attempt) => self.handler.retry(&attempt),
+            Err(_) => Policy::default().retry,
+        }
+    }
+
+    fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
+        let running = self.handler.rescue(self.plain(attempt).ok()?, failure)?;
+        Some(self.encoding(running))
     }
 }
 
 impl Coded {
-    /// The attempt with its input decoded.
-    fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, Failure> {
-        if attempt.job.input.codec == 0 {
+    /// The attempt with all its payloads decoded; or what is wrong with them, and the stage it is in.
+    fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, (Failure, Option<String>)> {
+        let job = &attempt.job;
+        let payloads = [Some(&job.input), job.data.as_ref()];
+        let shown: Vec<i64> = job.shown().iter().map(|signal| signal.number).collect();
+        let inbox = job.inbox.iter().map(|signal| &signal.payload);
+        if payloads.into_iter().flatten().chain(inbox).all(|payload| payload.codec == 0) {
             return Ok(attempt);
         }
-        let input = self.codecs.decode(&attempt.job.input).map_err(|error| {
-            Failure::stop(format!("the input cannot be read: {error}")).class(class::UNDECODABLE)
-        })?;
         let mut plain = Attempt::clone(&attempt);
-        plain.job.input = Payload::json(input.into_owned());
-        Ok(Arc::new(plain))
+        let job = Arc::make_mut(&mut plain.job);
+        let decode = |what: &str, payload: &mut Payload| {
+            let decoded = self.codecs.decode(payload).map_err(|error| {
+                Failure::stop(format!("the {what} cannot be read: {error}")).class(class::UNDECODABLE)
+            })?;
+            *payload = Payload::json(decoded.into_owned());
+            Ok(())
+        };
+        let mut all = || {
+            decode("input", &mut job.input)?;
+            job.data.as_mut().map_or(Ok(()), |data| decode("state", data))?;
+            let mut shown = job.inbox.iter_mut().filter(|signal| shown.contains(&signal.number));
+            shown.try_for_each(|signal| decode("signal", &mut signal.payload))
+        };
+        match all() {
+            Ok(()) => Ok(Arc::new(plain)),
+            Err(failure) => Err((failure, attempt.job.stage.clone())),
+        }
+    }
+
+    /// The same future with everything encoded that is to be kept.
+    fn encoding(&self, running: Running) -> Running {
+        if !self.codecs.encodes() {
+            return running;
+        }
+        let codecs = Arc::clone(&self.codecs);
+        Box::pin(async move {
+            let mut turn = running.await?;
+            match &mut turn {
+                Turn::Done(output) => encode(&codecs, "output", output)?,
+                Turn::Next(stage) | Turn::Wait(stage, _) | Turn::Again { stage, .. } => {
+                    encode(&codecs, "state", &mut stage.data)?;
+                }
+                Turn::Children { stage, children, .. } => {
+                    encode(&codecs, "state", &mut stage.data)?;
+                    children
+                        .iter_mut()
+                        .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
+                }
+                Turn::ByPolicy(_) | Turn::Stop(_) => {}
+            }
+            Ok(turn)
+        })
     }
 }
 
-/// The output as it is kept. A handler that has encoded its own is left alone.
-fn encoded(codecs: &Codecs, output: Payload) -> Result<Payload, Failure> {
-    if output.codec != 0 {
-        return Ok(output);
+/// A payload as it is kept. What a handler has encoded itself is left alone.
+fn encode(codecs: &Codecs, what: &str, payload: &mut Payload) -> Result<(), Failure> {
+    if payload.codec == 0 {
+        *payload = codecs.encode(std::mem::take(&mut payload.bytes)).map_err(|error| {
+            Failure::stop(format!("the {what} cannot be written: {error}")).class(class::REFUSED)
+        })?;
     }
-    codecs.encode(output.bytes).map_err(|error| {
-        Failure::stop(format!("the output cannot be written: {error}")).class(class::REFUSED)
-    })
+    Ok(())
 }

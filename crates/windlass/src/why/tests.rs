@@ -1,6 +1,6 @@
 //! Every cause, from what the store would say.
 
-use windlass_model::{Epoch, Failure, KindVersion, Payload, Rev, Settings, WorkerId};
+use windlass_model::{Awaited, Epoch, Failure, KindVersion, Payload, Rev, Settings, WorkerId};
 use windlass_store::{Serves, Summary, Told};
 
 use super::*;
@@ -23,6 +23,7 @@ fn job(state: State) -> Job {
         queue: "images".into(),
         key: None,
         state,
+        stage: None,
         reason: None,
         priority: 0,
         attempts: 0,
@@ -45,6 +46,10 @@ fn job(state: State) -> Job {
         settings: Settings::default(),
         spent: Vec::new(),
         input: Payload::default(),
+        data: None,
+        wait: None,
+        until: None,
+        pending: 0,
         output: None,
         failure: None,
     }
@@ -326,4 +331,66 @@ fn without_any_hold_it_is_a_matter_of_place() {
     let said = why(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
     assert_eq!(said.cause, "suspect");
     assert!(said.because.starts_with("2 workers died while it was claimed"), "{said:?}");
+}
+
+fn parked(what: Awaited, there: &[&str], until: Option<Time>, pending: u32) -> Why {
+    let mut job = job(State::Waiting);
+    job.summary.stage = Some("AwaitPayment".into());
+    let there = there.iter().map(|name| (*name).to_owned()).collect();
+    let waiting = Some(windlass_store::Waiting { what, until, there, pending });
+    why(&job, &Holds { waiting, ..Holds::default() }, &serving())
+}
+
+fn signals(needs: u32, names: &[&str]) -> Awaited {
+    let name = |name: &&str| windlass_model::wait::Name { name: (*name).to_owned(), every: false };
+    Awaited::Signals { names: names.iter().map(name).collect(), needs }
+}
+
+#[test]
+fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
+    let one = parked(signals(1, &["payment"]), &[], Some(later(3_600)), 0);
+    assert_eq!(one.cause, "signal");
+    assert_eq!(
+        one.because,
+        "In AwaitPayment, it waits for the signal \"payment\" until 2027-01-15T09:00:00.000000Z, in 60 min."
+    );
+    assert_eq!(one.hint, format!("Wait, or send it: `windlass signal {} payment JSON`.", id(1)));
+    let any = parked(signals(1, &["a", "b"]), &[], None, 0);
+    assert!(any.because.contains("any of the signals \"a\", \"b\", however long that takes"), "{any:?}");
+    let all = parked(signals(2, &["a", "b"]), &["a"], None, 0);
+    assert!(all.because.contains("of which \"b\" is missing") && all.hint.contains(" b JSON"), "{all:?}");
+    assert!(
+        parked(signals(2, &["a", "b"]), &[], None, 0).because.contains("all of the signals \"a\", \"b\",")
+    );
+    let late = parked(signals(1, &["a"]), &[], Some(NOW), 0);
+    assert!(late.because.contains("which has passed"), "{late:?}");
+}
+
+#[test]
+fn a_parent_says_how_many_children_it_waits_for() {
+    let children = |pending| parked(Awaited::Children { round: Rev(1) }, &[], None, pending);
+    assert_eq!(children(1).cause, "children");
+    assert!(children(1).because.contains("of which one has not ended,"), "{:?}", children(1));
+    assert!(children(3).because.contains("of which 3 jobs have not ended,"), "{:?}", children(3));
+}
+
+#[test]
+fn a_parked_job_that_nobody_serves_says_so_too() {
+    let mut job = job(State::Waiting);
+    let waiting = Some(windlass_store::Waiting {
+        what: signals(1, &["a"]),
+        until: Some(NOW),
+        there: Vec::new(),
+        pending: 0,
+    });
+    let holds = Holds { waiting, paused: pause(None), ..Holds::default() };
+    let said = why(&job, &holds, &[worker("images", "resize", 1)]);
+    assert_eq!(said.cause, "signal");
+    assert!(said.also.iter().any(|also| also.contains("knows version 2")), "{said:?}");
+    assert!(said.also.iter().any(|also| also.contains("paused by ada")), "{said:?}");
+    assert_eq!(why(&job, &holds, &[]).cause, "no_worker", "its time is over, and nobody looks");
+    job.summary.state = State::Ready;
+    job.summary.stage = Some("A".into());
+    let said = why(&job, &Holds::default(), &[worker("images", "resize", 1)]);
+    assert!(said.hint.contains("migrate their state"), "{said:?}");
 }

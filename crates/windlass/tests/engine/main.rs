@@ -3,7 +3,9 @@
 mod codec;
 mod common;
 mod control;
+mod crash;
 mod crowd;
+mod machines;
 mod outage;
 mod spans;
 mod telemetry;

@@ -1,3 +1,7 @@
--- Locks jobs by id and reads all that acts on them need.
-select id, lane, priority, state, due_at, suspect, serial, place, hold, epoch, submitted_at, deadline_at, settings, kind
-from jobs where id = any($1::uuid[]) order by id for update
+-- Locks jobs, and the parents whose waits count them, by id, and reads all that acts on them need; the last column says
+-- which were asked for.
+select id, lane, priority, state, due_at, suspect, serial, hold, epoch, settings, kind, coalesce(parked, 0) = 1, rev,
+       round is not null, id = any($1)
+from jobs
+where id = any (array(select unnest($1::uuid[]) union select c.parent from jobs c where c.id = any($1) and c.round is not null))
+order by id for update

@@ -12,7 +12,7 @@ union all
 select j.lane, 'scheduled', count(*), null
 from (select t.job, t.what from timers t order by t.due_at, t.job, t.what limit $1::int8) s
 join jobs j on j.id = s.job
-where s.what = 0 and j.state = 0
+where s.what = 0 and j.state = 0 and coalesce(j.parked, 0) <> 1
 group by j.lane
 union all
 select j.lane, 'running', count(*), null

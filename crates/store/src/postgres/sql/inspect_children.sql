@@ -3,7 +3,8 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
        (coalesce(j.hold, 0) = 2 or exists (select 1 from ready r
                where r.lane in (j.lane, -j.lane) and r.rank = j.due_at + j.priority * $1::int8 and r.job = j.id)
         or exists (select 1 from line l where l.serial = j.serial and l.place = j.place and l.job = j.id)),
-       exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0)
+       exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0),
+       coalesce(j.parked, 0) = 1, j.stage
 from jobs j
 where j.parent = $2 and j.id > coalesce($3::uuid, '00000000-0000-0000-0000-000000000000'::uuid)
 order by j.id

@@ -9,6 +9,12 @@ with gone as (
     where g.tags is not null and t.job = g.id and t.tag in (select jsonb_array_elements_text(g.tags::jsonb))
 ), forgotten as (
     delete from attempts a using gone g where a.job = g.id
+), unheard as (
+    delete from heard h using gone g where h.job = g.id
+), unread as (
+    delete from signals s using gone g where s.job = g.id
+), untold as (
+    delete from steps s using gone g where s.job = g.id
 ), unnamed as (
     delete from scopes s using unnest($3::int4[], $4::text[], $5::uuid[]) as n (kind, key, job), gone g
     where s.kind = n.kind and s.key = n.key and s.job = n.job and g.id = n.job

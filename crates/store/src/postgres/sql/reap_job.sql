@@ -1,6 +1,7 @@
--- Jobs of dead workers that are still claimed under their epoch, locked by id.
+-- Jobs of dead workers that are still claimed under their epoch, locked by id, with the parents whose waits count them.
 select j.id, j.epoch, j.deaths, j.crashes
 from jobs j
-where j.id = any($1::uuid[]) and j.state = 0
+where j.id = any (array(select unnest($1::uuid[]) union select c.parent from jobs c where c.id = any($1) and c.round is not null))
+  and j.state = 0
 order by j.id
 for update

@@ -14,7 +14,7 @@ with clock as materialized (
         finished_at = case when f.poison then clock.now end
     from fate f, clock
     where j.id = f.id and j.epoch = f.epoch and j.state = 0
-    returning j.id, j.lane, j.priority, j.due_at, j.state, j.deadline_at, j.hold, j.serial
+    returning j.id, j.lane, j.priority, j.due_at, j.state, j.deadline_at, j.hold, j.serial, j.round
 ), kept as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select f.id, f.epoch, f.worker, f.claimed_at, clock.now, f.failure from fate f join wrote on wrote.id = f.id, clock
@@ -31,5 +31,5 @@ with clock as materialized (
 select state, count(*), array_agg(deadline_at) filter (where state = 2 and deadline_at is not null),
        array_agg(id) filter (where state = 2 and deadline_at is not null),
        array_agg(id) filter (where serial is not null and (state <> 0 or hold is not null)),
-       array_agg(id) filter (where state = 2)
+       array_agg(id) filter (where state = 2), array_agg(id) filter (where state = 2 and round is not null)
 from wrote group by state

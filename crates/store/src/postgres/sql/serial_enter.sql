@@ -3,7 +3,8 @@
 -- settled).
 with who as materialized (
     select j.id, j.lane, j.suspect, j.serial, j.place, j.due_at + j.priority * $2::int8 as rank,
-           j.serial is null or exists (select from holders h where h.serial = j.serial and h.job = j.id) as free
+           j.serial is null
+           or (select true from holders h where h.serial = j.serial and h.job = j.id) is not null as free
     from jobs j where j.id = any($1::uuid[]) and j.state = 0 and j.hold is null
 ), to_line as (
     insert into line (serial, place, job) select serial, place, id from who where not free on conflict do nothing

@@ -10,12 +10,15 @@ with clock as materialized (
     select l.id from queues q join lanes l on l.queue = q.id where q.paused_at is not null and exists (select from me)
 ), put as (
     insert into jobs (id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, key, tags,
-                      options, settings)
+                      options, settings, stage)
     select n.id, clock.now, least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $22), n.deadline_at,
-           n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.key, n.tags, n.options, n.settings
+           n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.key, n.tags, n.options, n.settings,
+           n.stage
     from clock, unnest($4::uuid[], $5::int4[], $6::int4[], $7::int2[], $8::int8[], $9::int8[], $10::int8[],
-                       $11::bytea[], $12::int2[], $13::bytea[], $14::text[], $15::text[], $16::text[], $17::text[])
-         as n (id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, key, tags, options, settings)
+                       $11::bytea[], $12::int2[], $13::bytea[], $14::text[], $15::text[], $16::text[], $17::text[],
+                       $23::text[])
+         as n (id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, key, tags, options, settings,
+               stage)
     on conflict do nothing
     returning id, lane, priority, submitted_at, due_at, deadline_at
 ), placed as materialized (

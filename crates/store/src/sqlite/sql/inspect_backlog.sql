@@ -14,5 +14,5 @@ union all
 select j.lane, 'scheduled', count(*), null
 from (select t.job, t.what from windlass_timers t order by t.due_at, t.job, t.what limit ?1) s
 join windlass_jobs j on j.id = s.job
-where s.what = 0 and j.state = 0
+where s.what = 0 and j.state = 0 and j.parked is null
 group by j.lane

@@ -4,7 +4,8 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
        or exists (select 1 from windlass_ready r
                   where r.lane in (j.lane, -j.lane) and r.rank = j.due_at + j.priority * ?1 and r.job = j.id)
        or exists (select 1 from windlass_line l where l.serial = j.serial and l.place = j.place and l.job = j.id),
-       exists (select 1 from windlass_timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0)
+       exists (select 1 from windlass_timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0),
+       j.parked is not null, j.stage
 from windlass_jobs j
 where j.parent = ?2 and j.id > ?3
 order by j.id

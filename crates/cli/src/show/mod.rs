@@ -1,8 +1,11 @@
 //! `windlass show`: all that is known of one job.
 
+mod machine;
+
 use std::process::ExitCode;
 
 use anyhow::bail;
+use machine::Machine;
 use windlass::{
     JobId, Payload, State, States, Time,
     model::Settings,
@@ -37,22 +40,27 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         bail!(place.no_job(args.id));
     };
     let (holds, history) = (holds.unwrap_or_default(), inspect.history(args.id).await?);
+    let machine = Machine::of(&job, inspect).await?;
     if args.json {
         let mut told = serde_json::to_value(&job)?;
         told["history"] = serde_json::to_value(&history)?;
         told["holds"] = serde_json::to_value(&holds)?;
+        machine.tell(&mut told)?;
         out::print_json(&told)?;
     } else {
-        out::print(&page(&job, &holds, &history, inspect.clock().await?))?;
+        out::print(&page(&job, &holds, &history, &machine, inspect.clock().await?))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(job: &Job, holds: &Holds, history: &[Attempt], now: Time) -> String {
+fn page(job: &Job, holds: &Holds, history: &[Attempt], machine: &Machine, now: Time) -> String {
     let summary = &job.summary;
     let mut page = format!("job {}\n", summary.id);
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
     line("state", state(job, now));
+    for (name, text) in machine::lines(job, now) {
+        line(name, text);
+    }
     if let Some(pause) = &holds.paused {
         line("paused", rule::paused(pause, now));
     }
@@ -102,6 +110,7 @@ fn page(job: &Job, holds: &Holds, history: &[Attempt], now: Time) -> String {
     page += &settings(&job.settings);
     page += &standing(holds, now);
     page += &block("input", &payload(&job.input));
+    page += &machine.blocks(job, now);
     if let Some(output) = &job.output {
         page += &block("output", &payload(output));
     }

@@ -1,0 +1,304 @@
+//! Machines: many at once, one long chain, and signals.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use windlass::{
+    Engine, Filter, Handle, Time,
+    model::{Change, ClaimNo, Claimed, KindVersion, NewJob, Outcome, Payload, Step, Verdict},
+    prelude::*,
+    store::{Ask, IdSource, NewWorker, Store},
+};
+
+use super::{Place, record::Account, report::Report};
+
+/// How often each machine's step was executed.
+static EXECUTED: OnceLock<Vec<AtomicU32>> = OnceLock::new();
+
+/// A machine of so many steps.
+#[derive(Serialize, Deserialize)]
+enum Count {
+    Down { n: usize, left: u32 },
+}
+
+impl Machine for Count {
+    const KIND: &'static str = "bench.count";
+    type Output = usize;
+    type Error = Failure;
+
+    async fn step(self, _cx: &StepCx) -> Result<Next<Count>, Failure> {
+        let Count::Down { n, left } = self;
+        if let Some(executed) = EXECUTED.get().and_then(|all| all.get(n)) {
+            executed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(match left {
+            0 | 1 => Next::done(n),
+            left => Next::to(Count::Down { n, left: left - 1 }),
+        })
+    }
+}
+
+/// How many machines run at once.
+const AT_ONCE: usize = 100;
+
+/// n machines of some steps each.
+pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<Report> {
+    anyhow::ensure!(steps > 0, "a machine has at least one step");
+    let floor = floor(place, n, steps).await?;
+    EXECUTED.get_or_init(|| (0..n).map(|_| AtomicU32::new(0)).collect());
+    let url = place.url();
+    let engine = Engine::open(&url).await?;
+    let put = engine.submit_all((0..n).map(|n| Count::Down { n, left: steps })).await?;
+    place.settle_store(&url)?;
+    let engine = engine.machine::<Count>().queue("default", Pool::slots(AT_ONCE));
+    let started = Instant::now();
+    let engine = engine.start().await?;
+    let all = n as u64 * u64::from(steps);
+    let deadline = started + Duration::from_secs(300);
+    while engine.counts().committed < all && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let counts = engine.counts();
+    engine.stop().await;
+    let mut account = Account::default();
+    for (n, job) in put.iter().enumerate() {
+        let kept = engine.inspect().steps(job.id, None, steps as usize + 1).await?.len() as u64;
+        let executed = EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
+        account.lost += u64::from(steps).saturating_sub(kept) as usize;
+        account.duplicated += executed.saturating_sub(steps) as usize;
+    }
+    let bytes = engine.inspect().bytes().await?;
+    Ok(Report::new("machine", place.name(), n)
+        .with("steps", steps)
+        .rate(n * steps as usize, seconds)
+        .figure("floor_per_second", floor)
+        .figure("commits_per_step", counts.commits as f64 / all as f64)
+        .figure("commits_per_job", counts.commits as f64 / n as f64)
+        .figure("db_bytes_per_job", bytes as f64 / n as f64)
+        .account(account))
+}
+
+/// The same change rows committed by batches, without an engine: so many a second.
+async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
+    let store = place.store().await?;
+    let ids = IdSource::new();
+    let worker = enlist(&*store, &ids).await?;
+    let input = |n: usize| Payload::json(format!("{{\"Down\":{{\"n\":{n},\"left\":{steps}}}}}").into_bytes());
+    let job = |n: usize| {
+        let job = NewJob::new(ids.job(), Count::KIND, "default", input(n));
+        NewJob { stage: Some("Down".into()), ..job }
+    };
+    let mut batches = Vec::new();
+    for batch in 0..n.div_ceil(AT_ONCE) {
+        let jobs: Vec<NewJob> = (batch * AT_ONCE..((batch + 1) * AT_ONCE).min(n)).map(job).collect();
+        store.submit(None, &jobs, None).await?;
+        batches.push(claim(&*store, worker, batch as i64 + 1).await?);
+    }
+    place.settle()?;
+    let now = Time::from_system(std::time::SystemTime::now());
+    let started = Instant::now();
+    let mut committed = 0;
+    for mut jobs in batches {
+        for left in (0..steps).rev() {
+            let ran = Some("Down".to_owned());
+            let change = |(n, job): (usize, &Claimed)| {
+                let data = format!("{{\"n\":{n},\"left\":{left}}}").into_bytes();
+                let stage = (left > 0).then(|| ("Down".to_owned(), Payload::json(data)));
+                let outcome = match left {
+                    0 => Outcome::Done(Payload::json(n.to_string().into_bytes())),
+                    _ => Outcome::Next,
+                };
+                let step = Step { ran: ran.clone(), stage, ..Step::default() };
+                Change { step: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
+            };
+            let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();
+            let verdicts = store.commit(None, &changes).await?;
+            committed += verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
+            jobs.iter_mut().for_each(|job| job.rev.0 += 1);
+        }
+    }
+    anyhow::ensure!(committed == n * steps as usize, "the floor committed {committed} changes");
+    Ok(committed as f64 / started.elapsed().as_secs_f64())
+}
+
+async fn enlist(store: &dyn Store, ids: &IdSource) -> anyhow::Result<windlass::model::WorkerId> {
+    let lease = Duration::from_secs(600);
+    let (id, name, serves) = (ids.worker(), "floor".into(), Vec::new());
+    anyhow::ensure!(
+        store.enlist(None, &NewWorker { id, name, beacon: None, lease, serves }).await?,
+        "enlisted"
+    );
+    Ok(id)
+}
+
+async fn claim(
+    store: &dyn Store,
+    worker: windlass::model::WorkerId,
+    number: i64,
+) -> anyhow::Result<Vec<Claimed>> {
+    let kinds: Arc<[KindVersion]> = [KindVersion { kind: Count::KIND.into(), version: 1 }].into();
+    let ask = Ask {
+        worker,
+        number: ClaimNo(number),
+        queue: "default".into(),
+        kinds,
+        limit: AT_ONCE,
+        alone: false,
+        settled: Vec::new(),
+    };
+    Ok(store.claim(None, &ask).await?.jobs)
+}
+
+/// One machine of n steps, one after the other.
+pub(super) async fn chain(place: &Place, n: usize) -> anyhow::Result<Report> {
+    let bare = place.bare_commits(n.clamp(100, 2_000)).await?;
+    EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
+    let url = place.url();
+    let engine = Engine::open(&url).await?.machine::<Count>().start().await?;
+    // Once to have everything warm, then for the record.
+    run_one(&engine, n.min(100), usize::MAX).await?;
+    let engine_commits = engine.counts().commits;
+    let started = Instant::now();
+    let id = run_one(&engine, n, 0).await?.id();
+    let seconds = started.elapsed().as_secs_f64();
+    let commits = engine.counts().commits - engine_commits;
+    engine.stop().await;
+    let kept = engine.inspect().steps(id, None, n + 1).await?.len();
+    let executed = EXECUTED.get().map_or(0, |all| all[0].load(Ordering::Relaxed)) as usize;
+    let account = Account { lost: n.saturating_sub(kept), duplicated: executed.saturating_sub(n) };
+    Ok(Report::new("chain", place.name(), n)
+        .rate(n, seconds)
+        .figure("floor_per_second", bare)
+        .figure("ratio", n as f64 / seconds / bare)
+        .figure("commits_per_step", commits as f64 / n as f64)
+        .account(account))
+}
+
+async fn run_one(engine: &Engine, steps: usize, n: usize) -> anyhow::Result<Handle<usize>> {
+    let job = engine.submit(Count::Down { n, left: u32::try_from(steps)? }).await?;
+    job.result().await?;
+    Ok(job)
+}
+
+/// When woken steps started, by machine and round.
+static WOKEN: Mutex<Vec<Instant>> = Mutex::new(Vec::new());
+
+/// A machine that waits for signals, so many times.
+#[derive(Serialize, Deserialize)]
+enum Sleeper {
+    Fresh { rounds: u32 },
+    Woken { rounds: u32 },
+}
+
+impl Machine for Sleeper {
+    const KIND: &'static str = "bench.sleeper";
+    type Output = ();
+    type Error = Failure;
+
+    async fn step(self, _cx: &StepCx) -> Result<Next<Sleeper>, Failure> {
+        let rounds = match self {
+            Sleeper::Fresh { rounds } => rounds,
+            Sleeper::Woken { rounds } => {
+                WOKEN.lock().unwrap_or_else(|e| e.into_inner()).push(Instant::now());
+                rounds - 1
+            }
+        };
+        Ok(match rounds {
+            0 => Next::done(()),
+            rounds => Next::wait(Sleeper::Woken { rounds }, signal("go")),
+        })
+    }
+}
+
+fn woken() -> usize {
+    WOKEN.lock().unwrap_or_else(|e| e.into_inner()).len()
+}
+
+/// How many tasks send signals at once.
+const SENDERS: usize = 500;
+
+/// Signals: how soon a parked machine's step starts, and how fast n parked machines are woken.
+pub(super) async fn signals(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
+    let url = place.url();
+    let engine = Engine::open(&url).await?.machine::<Sleeper>().queue("default", Pool::slots(AT_ONCE));
+    let engine = engine.start().await?;
+    let rounds = if quick { 5 } else { 300 };
+    // From a task of the runtime, where a program's own signals come from.
+    let one = engine.clone();
+    let mut latencies = tokio::spawn(async move { one_by_one(&one, rounds).await }).await??;
+    latencies.sort_by(f64::total_cmp);
+    let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+
+    WOKEN.lock().unwrap_or_else(|e| e.into_inner()).clear();
+    let put = engine.submit_all((0..n).map(|_| Sleeper::Fresh { rounds: 1 })).await?;
+    all_parked(&engine, n).await?;
+    place.settle_store(&url)?;
+    let started = Instant::now();
+    let mut senders = tokio::task::JoinSet::new();
+    for chunk in put.chunks(n.div_ceil(SENDERS).max(1)) {
+        let (engine, ids) = (engine.clone(), chunk.iter().map(|job| job.id).collect::<Vec<_>>());
+        senders.spawn(async move {
+            for id in ids {
+                engine.signal(id, "go", ()).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(sent) = senders.join_next().await {
+        sent??;
+    }
+    let sent = started.elapsed();
+    let deadline = started + Duration::from_secs(120);
+    while woken() < n && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    for job in &put {
+        engine.result::<()>(job.id).await?;
+    }
+    engine.stop().await;
+    let account = Account { lost: n.saturating_sub(woken()), duplicated: woken().saturating_sub(n) };
+    Ok(Report::new("signal", place.name(), n)
+        .rate(n, seconds)
+        .figure("p50_ms", at(0.5))
+        .figure("p99_ms", at(0.99))
+        .figure("delivered_per_second", n as f64 / sent.as_secs_f64())
+        .account(account))
+}
+
+/// One signal at a time to a parked machine: how long until its step starts, in milliseconds.
+async fn one_by_one(engine: &Engine, rounds: u32) -> anyhow::Result<Vec<f64>> {
+    let job = engine.submit(Sleeper::Fresh { rounds }).await?;
+    let mut latencies = Vec::new();
+    for round in 0..rounds as usize {
+        all_parked(engine, 1).await?;
+        let sent = Instant::now();
+        job.signal("go", ()).await?;
+        let deadline = sent + Duration::from_secs(10);
+        while woken() <= round {
+            anyhow::ensure!(Instant::now() < deadline, "round {round}: the machine was not woken");
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        let started = WOKEN.lock().unwrap_or_else(|e| e.into_inner())[round];
+        latencies.push((started - sent).as_secs_f64() * 1_000.0);
+    }
+    job.result().await?;
+    Ok(latencies)
+}
+
+/// Waits until n machines are parked.
+async fn all_parked(engine: &Engine, n: usize) -> anyhow::Result<()> {
+    let filter = Filter { state: Some(windlass::State::Waiting), limit: n, ..Filter::default() };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while engine.inspect().jobs(&filter).await?.len() < n {
+        anyhow::ensure!(Instant::now() < deadline, "not all machines were parked");
+        tokio::time::sleep(Duration::from_millis(if n == 1 { 1 } else { 100 })).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! `windlass signal`: says something to a job that lives.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use windlass::{
+    Delivery, Engine, Error, JobId, State,
+    store::{Filter, Job},
+};
+
+use crate::{kind, out, place::Place};
+
+/// Send a signal to a job: it is in its inbox, for good, when this returns
+///
+/// The payload is any JSON value, null if it is left out; `-` reads it from standard input, `@FILE` from a file. The job is
+/// named by its id, or by --kind and --key: `windlass signal --kind order --key 17 paid '{"cents": 1200}'`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The job; left out with --kind and --key
+    job: String,
+    /// The signal's name
+    name: Option<String>,
+    /// What it says, as JSON; `-` reads it from standard input, `@FILE` from a file [default: null]
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    payload: Option<String>,
+    /// Once: a signal with this name and id that was sent to the job before is not delivered again
+    #[arg(long, value_name = "ID")]
+    dedup: Option<String>,
+    /// To the job of this kind with the key that --key says
+    #[arg(long, requires = "key")]
+    kind: Option<String>,
+    /// To the job with this key, instead of a job's id
+    #[arg(long, requires = "kind")]
+    key: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// To whom, and what.
+struct Letter {
+    to: To,
+    name: String,
+    payload: Value,
+}
+
+enum To {
+    Id(JobId),
+    Key { kind: String, key: String },
+}
+
+impl Args {
+    fn letter(&self) -> anyhow::Result<Letter> {
+        let (to, name, payload) = match (&self.kind, &self.key) {
+            (Some(kind), Some(key)) => {
+                if self.payload.is_some() {
+                    bail!("both a job and --key are given; name the job by one of them");
+                }
+                let to = To::Key { kind: kind.clone(), key: key.clone() };
+                (to, self.job.clone(), &self.name)
+            }
+            _ => {
+                let id = self.job.parse().map_err(anyhow::Error::msg)?;
+                let Some(name) = self.name.clone() else {
+                    bail!("the signal has no name; say which: `signal {id} NAME`");
+                };
+                (To::Id(id), name, &self.payload)
+            }
+        };
+        let payload = match payload {
+            Some(text) => kind::json("payload", text)?,
+            None => Value::Null,
+        };
+        Ok(Letter { to, name, payload })
+    }
+}
+
+pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+    let Letter { to, name, payload } = args.letter()?;
+    let engine = place.reader().await?;
+    let id = match to {
+        To::Id(id) => id,
+        To::Key { kind, key } => find(&engine, kind, key).await?,
+    };
+    let signal = engine.signal(id, &name, payload);
+    let sent = match args.dedup {
+        Some(dedup) => signal.dedup(dedup).await,
+        None => signal.await,
+    };
+    let delivery = match sent {
+        Ok(delivery) => delivery,
+        Err(Error::NoSuchJob(id)) => bail!(place.no_job(id)),
+        Err(error) => bail!(place.said(&error.to_string())),
+    };
+    let (word, more) = match delivery {
+        Delivery::Delivered => ("delivered", ""),
+        Delivery::Duplicate => ("duplicate", ": it was sent one with this name and dedup id before"),
+    };
+    if args.json {
+        out::print_json(&json!({ "job": id, "name": name, "delivery": word }))?;
+    } else {
+        out::print(&format!("{id} {word}{more}\n"))?;
+    }
+    if let Some(job) = engine.inspect().job(id).await?
+        && let Some(note) = unheard(&job, &name)
+    {
+        out::note(&format!("note: {note}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The job of a kind that has a key.
+async fn find(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobId> {
+    let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
+    match engine.inspect().jobs(&filter).await?.first() {
+        Some(job) => Ok(job.id),
+        None => bail!(Error::NoSuchKey { kind, key }),
+    }
+}
+
+/// Why nobody may listen to a signal of this name.
+fn unheard(job: &Job, name: &str) -> Option<String> {
+    if job.summary.stage.is_none() {
+        return Some(
+            "the job has no stage: it is a machine that has not begun, or a plain task, which takes no signals".into(),
+        );
+    }
+    let waits: Vec<&str> = job.wait.as_ref().map(|wait| wait.names().collect()).unwrap_or_default();
+    if job.summary.state != State::Waiting || waits.contains(&name) {
+        return None;
+    }
+    let what = match waits.as_slice() {
+        [] => "its children".to_owned(),
+        names => names.join(", "),
+    };
+    Some(format!("the job waits for {what} and not for {name}; the signal stays in its inbox until it does"))
+}

@@ -1,0 +1,201 @@
+//! What an attempt's end means: from what its code returned to what is committed.
+//!
+//! Whatever could be refused by the store is refused here first, as a failure of the step that asked for it.
+
+use std::time::Duration;
+
+use windlass_model::{
+    Awaited, Change, Failure, Outcome, Reason, Rev, Step, Time, Wait, failure::class, limits::DELAY,
+};
+
+use crate::{Attempt, Handler, Turn, handler::Stage, worker::Core};
+
+/// How often in a row a step may lead to the very state it came from.
+const STANDING: u32 = 100;
+/// How many steps a machine may make without waiting for anything: more than any does, and few enough that one that runs
+/// in circles ends.
+const STEPS: u32 = 1_000_000;
+
+/// How the code of an attempt ended.
+pub(crate) enum Ended {
+    Turn(Turn),
+    Failure(Failure),
+    Timeout,
+    Panic(String),
+}
+
+/// What is needed to say what follows from it.
+pub(crate) struct Judge<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) handler: &'a dyn Handler,
+    pub(crate) attempt: &'a Attempt,
+    /// The stage that ran.
+    pub(crate) stage: Option<String>,
+    /// How often in a row steps led to the very state they came from.
+    pub(crate) standing: u32,
+    /// Whether it is the job's deadline that limits the attempt.
+    pub(crate) expiring: bool,
+    pub(crate) limit: Option<Duration>,
+}
+
+impl Judge<'_> {
+    /// What is to be committed, or the failure about which nothing is decided yet.
+    pub(crate) fn after(&self, ended: Ended) -> Result<Change, Failure> {
+        let failure = match ended {
+            Ended::Turn(turn) => match self.checked(turn) {
+                Ok(change) => return Ok(change),
+                Err(failure) => failure,
+            },
+            Ended::Failure(failure) => failure,
+            Ended::Timeout if self.expiring => return Ok(self.end(expired(self.attempt))),
+            Ended::Timeout => timed_out(self.limit),
+            Ended::Panic(text) => panicked(&text),
+        };
+        match self.attempt.told.by() {
+            // Whatever it says: it is not tried again.
+            Some(by) => Ok(self.end(Outcome::Cancelled(by.failure()))),
+            None if &*failure.class == class::UNDECODABLE => Ok(self.by_policy(failure)),
+            None => Err(failure),
+        }
+    }
+
+    /// What is to be committed after the code was given its failure and has ended again.
+    pub(crate) fn after_rescue(&self, first: Failure, ended: Ended) -> Change {
+        match self.after(ended) {
+            Ok(change) => change,
+            Err(second) => {
+                let text = format!("on_error failed ({second}) when it was given the error: {first}");
+                let failure = Failure::stop(text).class(second.class.to_string());
+                self.end(Outcome::Failed { reason: Reason::Stopped, failure })
+            }
+        }
+    }
+
+    /// What is to be committed if the retry policy decides.
+    pub(crate) fn by_policy(&self, failure: Failure) -> Change {
+        let retry = self.handler.retry(self.attempt);
+        let outcome = self.core.decide(&self.attempt.job, &retry, failure);
+        if outcome.ends() { self.end(outcome) } else { change(self.attempt, outcome, None) }
+    }
+
+    /// A change that ends the job.
+    fn end(&self, outcome: Outcome) -> Change {
+        let step = self.stage.clone().map(|ran| Step { ran: Some(ran), ..Step::default() });
+        change(self.attempt, outcome, step)
+    }
+
+    /// The change that the code asks for, or what is wrong with it.
+    fn checked(&self, turn: Turn) -> Result<Change, Failure> {
+        let job = &self.attempt.job;
+        let (outcome, stage, children) = match turn {
+            Turn::Done(output) => (Outcome::Done(output), None, Vec::new()),
+            Turn::Stop(failure) => {
+                return Ok(self.end(Outcome::Failed { reason: Reason::Stopped, failure }));
+            }
+            Turn::ByPolicy(failure) => {
+                return Ok(match self.attempt.told.by() {
+                    Some(by) => self.end(Outcome::Cancelled(by.failure())),
+                    None => self.by_policy(failure),
+                });
+            }
+            Turn::Next(stage) => (Outcome::Next, Some(stage), Vec::new()),
+            Turn::Wait(stage, wait) => (Outcome::Wait(wait), Some(stage), Vec::new()),
+            Turn::Children { stage, children, timeout } => {
+                let what = Awaited::Children { round: Rev(job.rev.0 + 1) };
+                (Outcome::Wait(Wait { what, timeout }), Some(stage), children)
+            }
+            Turn::Again { stage, after } => {
+                if after > DELAY {
+                    let text =
+                        "the time until the step is run again is longer than 100 years; choose a shorter one";
+                    return Err(refused(text));
+                }
+                if self.stage.as_ref().is_some_and(|ran| *ran != stage.name) {
+                    let text = format!(
+                        "the step is to be run again, but in another state, {:?}; use `Next::sleep` to go on to it later",
+                        stage.name
+                    );
+                    return Err(refused(text));
+                }
+                (Outcome::Retry { after, spent: job.spent.clone(), failure: None }, Some(stage), Vec::new())
+            }
+        };
+        if let Some(by) = self.attempt.told.by()
+            && !outcome.ends()
+        {
+            return Ok(self.end(Outcome::Cancelled(by.failure())));
+        }
+        let Some(Stage { name, data, unchanged }) = stage else {
+            let change = self.end(outcome);
+            self.core.store.limits().check_change(&change).map_err(refused)?;
+            return Ok(change);
+        };
+        let progresses = outcome.progresses();
+        let shown = job.shown();
+        let consumed: Vec<i64> =
+            if progresses { shown.iter().map(|signal| signal.number).collect() } else { Vec::new() };
+        let unchanged = unchanged && consumed.is_empty() && outcome == Outcome::Next;
+        if unchanged && self.standing + 1 >= STANDING {
+            return Ok(self.end(standing(&name)));
+        }
+        if outcome == Outcome::Next && job.run >= STEPS {
+            return Ok(self.end(endless(&name)));
+        }
+        // Another try at the same step is no transition.
+        let ran = self.stage.clone().filter(|_| progresses);
+        let step = Step { ran, stage: Some((name, data)), unchanged, consumed, children };
+        let change = change(self.attempt, outcome, Some(step));
+        self.core.store.limits().check_change(&change).map_err(refused)?;
+        Ok(change)
+    }
+}
+
+/// What a job is to wait for again that was claimed before it had come.
+pub(crate) fn unmet(attempt: &Attempt, now: Time) -> Option<Wait> {
+    let job = &attempt.job;
+    let what = job.wait.clone()?;
+    let over = job.until.is_some_and(|until| until <= now);
+    (!over && !job.is_met()).then(|| Wait { what, timeout: job.until.map(|until| until.since(now)) })
+}
+
+/// What an attempt wants written.
+pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<Step>) -> Change {
+    let change = Change::new(&attempt.job, attempt.worker, attempt.started_at, outcome);
+    Change { step: step.map(Box::new), ..change }
+}
+
+/// What follows when the deadline passes under an attempt.
+pub(crate) fn expired(attempt: &Attempt) -> Outcome {
+    let at = attempt.job.deadline_at.unwrap_or_default();
+    let text = format!("the deadline {at} passed before the job had ended");
+    Outcome::Failed { reason: Reason::Expired, failure: Failure::stop(text).class(class::EXPIRED) }
+}
+
+pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
+    Failure::retry(format!("the attempt ran longer than {:?}", limit.unwrap_or_default()))
+        .class(class::TIMEOUT)
+}
+
+pub(crate) fn panicked(text: &str) -> Failure {
+    Failure::retry(text).class(class::PANIC)
+}
+
+fn refused(why: impl std::fmt::Display) -> Failure {
+    Failure::stop(why).class(class::REFUSED)
+}
+
+fn standing(stage: &str) -> Outcome {
+    let text = format!(
+        "the state {stage:?} led to itself, unchanged, {STANDING} times in a row; to wait for something use \
+         `Next::wait`, to look again later `Next::retry_after`"
+    );
+    Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop(text) }
+}
+
+fn endless(stage: &str) -> Outcome {
+    let text = format!(
+        "the machine made {STEPS} steps without waiting for anything and would go on to {stage:?}: it seems to run in \
+         circles; if it does not, let it end and submit the next"
+    );
+    Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop(text) }
+}

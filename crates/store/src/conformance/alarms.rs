@@ -1,0 +1,187 @@
+//! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
+
+use windlass_model::{Awaited, Change, Claimed, JobId, NewJob, Outcome, Rev, State, Verdict, Wait, WorkerId};
+
+use super::{
+    kit::*,
+    races::{EACH, ROUNDS, at_once, both, drain, round},
+};
+use crate::Signalled;
+
+/// Nothing is parked that has what it waits for.
+async fn nobody_sleeps(store: &Handle, n: u32) {
+    assert_eq!(count(store, State::Waiting).await, 0, "round {n}: nobody is parked");
+    assert_eq!(store.sweep(at(200)).await.expect("sweep"), 0, "round {n}: nothing was left to the sweep");
+}
+
+fn parks(me: WorkerId, jobs: &[Claimed], wait: &Outcome) -> Vec<Change> {
+    jobs.iter().map(|job| change(me, job, wait.clone())).collect()
+}
+
+pub async fn signals_against_a_park_wake_it(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, taken) = round(&store, n).await;
+        let changes = parks(me, &taken, &wait_for("go", Some(secs(1_000))));
+        let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
+        let told = at_once(&store, 4, |task, store| {
+            let (changes, mut jobs) = (changes.clone(), jobs.clone());
+            async move {
+                if task == 0 {
+                    for chunk in changes.chunks(1 + n as usize % 3) {
+                        let verdicts = store.commit(at(100), chunk).await.expect("commit");
+                        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+                    }
+                    return 0;
+                }
+                // Two send the same signal, the third another; locks meet in both orders.
+                if task == 2 {
+                    jobs.reverse();
+                }
+                let dedup = if task == 3 { "other" } else { "same" };
+                let mut delivered = 0;
+                for chunk in jobs.chunks(3) {
+                    let signals: Vec<_> = chunk.iter().map(|job| signal(*job, "go", dedup, dedup)).collect();
+                    let told = send(&store, 100, &signals).await;
+                    delivered +=
+                        told.iter().filter(|told| matches!(told, Signalled::Delivered { .. })).count();
+                }
+                delivered
+            }
+        })
+        .await;
+        assert_eq!(told.iter().sum::<usize>(), 2 * EACH as usize, "round {n}: each was delivered once");
+        nobody_sleeps(&store, n).await;
+        let woken = drain(&store, n).await;
+        assert_eq!(woken.len(), EACH as usize, "round {n}: each is ready once");
+        for job in &woken {
+            assert_eq!(job.inbox.len(), 1, "round {n}: one is shown");
+            let kept = store.inspect().inbox(job.id, 9).await.expect("inbox");
+            let mut said = texts(&kept);
+            said.sort();
+            assert_eq!(said, ["other", "same"], "round {n}: both are kept");
+        }
+        assert_eq!(due(&store, 5_000, 99).await.woken, 0, "round {n}: no timer is left behind");
+    }
+}
+
+pub async fn a_wait_for_two_is_woken_by_the_last_of_two_senders(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, taken) = round(&store, n).await;
+        let changes = parks(me, &taken, &wait_for_some(&["a", "b"], 2, None));
+        store.commit(at(1), &changes).await.expect("commit");
+        let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
+        let woke = at_once(&store, 2, |task, store| {
+            let jobs = jobs.clone();
+            async move {
+                let name = ["a", "b"][task];
+                let mut woke = 0;
+                for job in jobs {
+                    let told = send(&store, 2, &[signal(job, name, "1", name)]).await;
+                    woke += usize::from(told == [Signalled::Delivered { woke: true }]);
+                }
+                woke
+            }
+        })
+        .await;
+        assert_eq!(woke.iter().sum::<usize>(), EACH as usize, "round {n}: one of the two woke each");
+        nobody_sleeps(&store, n).await;
+        assert_eq!(drain(&store, n).await.len(), EACH as usize);
+    }
+}
+
+pub async fn a_signal_against_its_timeout_wakes_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, taken) = round(&store, n).await;
+        store.commit(at(1), &parks(me, &taken, &wait_for("go", Some(secs(9))))).await.expect("commit");
+        let jobs: Vec<JobId> = taken.iter().map(|job| job.id).collect();
+        let signaller = async move |store: Handle| {
+            let mut woke = 0;
+            for job in jobs {
+                let told = send(&store, 10, &[signal(job, "go", "1", "x")]).await;
+                woke += usize::from(told == [Signalled::Delivered { woke: true }]);
+            }
+            woke
+        };
+        let keeper = async move |store: Handle| {
+            let mut woken = 0;
+            for _ in 0..EACH {
+                woken += store.due(at(10), 2).await.expect("due").woken;
+            }
+            woken
+        };
+        let (woke, woken) = both(&store, signaller, keeper).await;
+        let rest = due(&store, 10, 99).await.woken;
+        assert_eq!(woke + woken + rest, EACH as usize, "round {n}: each was woken once");
+        nobody_sleeps(&store, n).await;
+        let taken = drain(&store, n).await;
+        assert_eq!(taken.len(), EACH as usize, "round {n}: each is ready once");
+        assert!(taken.iter().all(|job| texts(&job.inbox) == ["x"]));
+    }
+}
+
+/// A job that submitted children and goes on, and the children as they run.
+async fn family(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
+    let me = worker(store, 1_000 + i64::from(n)).await;
+    let first = n * 100;
+    submit(store, &[job(first)]).await;
+    let parent = claim_one(store, 0, me, 1).await;
+    let children: Vec<NewJob> = jobs(first + 1, EACH);
+    commit(store, 1, with(change(me, &parent, Outcome::Next), bear(&children))).await;
+    let children = claim(store, at(1), &ask(me, 2, 99)).await;
+    assert_eq!(children.len(), EACH as usize);
+    (me, further(&parent), children)
+}
+
+pub async fn ends_of_children_against_their_parents_park_wake_it(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, parent, children) = family(&store, n).await;
+        let wait = Wait { what: Awaited::Children { round: Rev(1) }, timeout: None };
+        let park = change(me, &parent, Outcome::Wait(wait));
+        let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
+        at_once(&store, 4, |task, store| {
+            let (park, ends) = (park.clone(), ends.clone());
+            async move {
+                let mine: Vec<Change> = match task {
+                    0 => vec![park],
+                    task => ends.into_iter().skip(task - 1).step_by(3).collect(),
+                };
+                for chunk in mine.chunks(1 + n as usize % 2) {
+                    let verdicts = store.commit(at(2), chunk).await.expect("commit");
+                    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+                }
+            }
+        })
+        .await;
+        nobody_sleeps(&store, n).await;
+        let woken = drain(&store, n).await;
+        assert_eq!(ids(&woken), [parent.id], "round {n}: it is ready once");
+        assert_eq!(woken[0].pending, 0);
+    }
+}
+
+pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, parent, children) = family(&store, n).await;
+        let wait = Wait { what: Awaited::Children { round: Rev(1) }, timeout: None };
+        commit(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
+        let ids_of: Vec<JobId> = children.iter().map(|child| child.id).collect();
+        let told = store.control().act(at(2), &ids_of, cancel(0), &someone()).await.expect("act");
+        assert!(told.iter().all(|did| *did == crate::Did::Told));
+        let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
+        let committer = async move |store: Handle| {
+            for end in ends {
+                store.commit(at(3), &[end]).await.expect("commit");
+            }
+        };
+        let keeper = async move |store: Handle| {
+            for _ in 0..EACH {
+                store.due(at(3), 2).await.expect("due");
+            }
+        };
+        both(&store, committer, keeper).await;
+        due(&store, 3, 99).await;
+        nobody_sleeps(&store, n).await;
+        assert_eq!(view(&store, parent.id).await.pending, 0, "round {n}");
+        assert_eq!(ids(&drain(&store, n).await), [parent.id], "round {n}: it is ready once");
+    }
+}

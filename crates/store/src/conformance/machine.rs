@@ -1,0 +1,316 @@
+//! Machines: steps under one claim, what is recorded of them, what stops them between two.
+
+use windlass_model::{
+    Claimed, Epoch, NewJob, Outcome, Payload, Reason, Rev, State, Step, Verdict, Wait, WorkerId,
+};
+
+use super::kit::*;
+use crate::{Act, Did, Path, Sweep};
+
+/// Submits the `n`th job as a machine in its first stage and claims it for a worker of the same number.
+async fn begun(store: &Handle, n: u32) -> (WorkerId, Claimed) {
+    let holder = worker(store, i64::from(n)).await;
+    submit(store, &[machine(n, "Begin")]).await;
+    (holder, claim_one(store, 0, holder, 1).await)
+}
+
+fn next(worker: WorkerId, job: &Claimed, step: Step) -> windlass_model::Change {
+    with(change(worker, job, Outcome::Next), step)
+}
+
+pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    assert_eq!((first.stage.as_deref(), &first.data, first.rev), (Some("Begin"), &None, Rev(0)));
+    let before = gates(&store, &[QUEUE, crate::TIMER_GATE]).await;
+    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.epoch, seen.rev), (State::Running, first.epoch, Rev(1)));
+    assert_eq!((seen.summary.stage.as_deref(), seen.data), (Some("Charge"), Some(payload("1"))));
+    assert_eq!((seen.worker, claims(&store, me).await), (Some(me), 1));
+    assert_eq!(gates(&store, &[QUEUE, crate::TIMER_GATE]).await, before, "no queue gained anything");
+    let second = further(&first);
+    assert_eq!(commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, Verdict::Fenced);
+    let third = further(&second);
+    let end = with(change(me, &third, done("x")), Step { ran: Some("Ship".into()), ..Step::default() });
+    assert_eq!(commit(&store, 4, end).await, Verdict::Committed);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Done, Rev(3), Epoch(0)));
+    assert_eq!(seen.summary.stage.as_deref(), Some("Ship"), "the stage it ended in");
+    assert!(history(&store, id(1)).await.is_empty());
+}
+
+pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
+    let again = claim(&store, at(2), &ask(me, 1, 1)).await.remove(0);
+    assert_eq!((again.rev, again.epoch), (Rev(1), first.epoch), "the claim is the same");
+    assert_eq!((again.stage.as_deref(), again.data), (Some("Charge"), Some(payload("1"))));
+    let two = worker(&store, 2).await;
+    reap(&store, 3, me).await;
+    let other = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
+    assert_eq!((other.rev, other.stage.as_deref(), other.data), (Rev(1), Some("Charge"), Some(payload("1"))));
+    assert_eq!(other.input, job(1).input, "its input is what it was");
+    assert_eq!(
+        commit(&store, 4, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
+        Verdict::Fenced
+    );
+    assert_eq!(steps(&store, 1).await.len(), 1, "nothing of what was fenced is there");
+    store.release(at(5), &[(other.id, other.epoch)]).await.expect("release");
+    let third = claim(&store, at(5), &ask_alone(two, 2)).await.remove(0);
+    assert_eq!((third.stage.as_deref(), third.data), (Some("Charge"), Some(payload("1"))));
+}
+
+pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    let stay = |ran: &str| Step { ran: Some(ran.into()), ..Step::default() };
+    commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
+    let job = further(&first);
+    commit(&store, 3, next(me, &job, stay("Charge"))).await;
+    let job = further(&job);
+    commit(&store, 4, next(me, &job, Step { ran: None, ..step("", "Ship", "2") })).await;
+    let job = further(&job);
+    commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
+    let job = claim_one(&store, 5, me, 2).await;
+    commit(&store, 6, with(change(me, &job, wait_for("go", Some(secs(4)))), stay("Ship"))).await;
+    due(&store, 10, 9).await;
+    let job = claim_one(&store, 10, me, 3).await;
+    commit(&store, 11, with(change(me, &job, retry(secs(0), &[])), stay("Ship"))).await;
+    let job = claim_one(&store, 11, me, 4).await;
+    commit(&store, 12, with(change(me, &job, join(&job)), step("Ship", "Last", "3"))).await;
+    let job = claim_one(&store, 12, me, 5).await;
+    commit(&store, 13, with(change(me, &job, failed(Reason::Stopped)), stay("Last"))).await;
+    let all = steps(&store, 1).await;
+    let told: Vec<_> = all
+        .iter()
+        .map(|step| (step.rev.0, step.stage.as_str(), step.next.as_deref(), step.how.as_str()))
+        .collect();
+    let expected = [
+        (1, "Begin", Some("Charge"), "next"),
+        (2, "Charge", Some("Charge"), "next"),
+        (4, "Ship", Some("Ship"), "next"),
+        (5, "Ship", Some("Ship"), "wait"),
+        (6, "Ship", Some("Ship"), "retry"),
+        (7, "Ship", Some("Last"), "children"),
+        (8, "Last", None, "failed"),
+    ];
+    assert_eq!(told, expected);
+    assert!(all.iter().all(|step| step.worker == me) && all[0].at == t(2) && all[6].at == t(13));
+    let page = store.inspect().steps(id(1), Some(Rev(2)), 2).await.expect("steps");
+    assert_eq!(page, all[2..4]);
+    assert!(store.inspect().steps(id(9), None, 9).await.expect("steps").is_empty());
+}
+
+pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
+    let me = worker(&store, 1).await;
+    let newer = NewJob { kind: kind(KIND, 2), ..machine(3, "Begin") };
+    submit(&store, &[machine(1, "Begin"), machine(2, "Begin"), newer, job_in(4, "other", QUEUE)]).await;
+    let wanted = crate::Ask { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
+    for job in claim(&store, at(0), &wanted).await {
+        commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
+        let end = Step { ran: Some("Charge".into()), ..Step::default() };
+        commit(&store, 2, with(change(me, &further(&job), done("x")), end)).await;
+    }
+    let path = |version, stage: &str, next: Option<&str>, how: &str, times| Path {
+        version,
+        stage: stage.into(),
+        next: next.map(str::to_owned),
+        how: how.into(),
+        times,
+    };
+    let paths = async |kind, limit| store.inspect().paths(kind, limit).await.expect("paths");
+    let of = |version, times| {
+        [path(version, "Begin", Some("Charge"), "next", times), path(version, "Charge", None, "done", times)]
+    };
+    assert_eq!(paths(KIND, 9).await, [of(1, 2), of(2, 1)].concat());
+    assert_eq!(paths(KIND, 2).await, [of(1, 1), of(2, 1)].concat(), "the newest two");
+    assert!(paths("other", 9).await.is_empty() && paths("nobody", 9).await.is_empty());
+}
+
+pub async fn counters_start_anew_with_every_step(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    commit(&store, 1, change(me, &first, retry(secs(0), &[3, 4]))).await;
+    let second = claim_one(&store, 1, me, 2).await;
+    assert_eq!((second.attempts, second.spent.as_slice()), (1, [3, 4].as_slice()));
+    reap(&store, 2, me).await;
+    let two = worker(&store, 2).await;
+    let third = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
+    assert_eq!((third.attempts, third.deaths), (1, 1));
+    commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.attempts, seen.deaths, seen.crashes, seen.spent), (0, 0, 0, vec![]));
+    assert!(!holds(&store, 1).await.suspect);
+    assert_eq!(history(&store, id(1)).await.len(), 2, "what went wrong before is kept");
+    let mut job = further(&third);
+    for attempts in 1..=3 {
+        let same = Step { unchanged: true, ..step("Charge", "Charge", "1") };
+        commit(&store, 4, next(two, &job, same)).await;
+        assert_eq!(view(&store, id(1)).await.summary.attempts, attempts, "it stands where it stood");
+        job = further(&job);
+    }
+    commit(&store, 5, with(change(two, &job, wait_for("go", None)), step("Charge", "Ship", "2"))).await;
+    assert_eq!(view(&store, id(1)).await.summary.attempts, 0);
+}
+
+pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    let saved = Step { ran: None, ..step("", "Begin", "so far") };
+    commit(&store, 1, with(change(me, &first, retry(secs(0), &[])), saved)).await;
+    let second = claim_one(&store, 1, me, 2).await;
+    assert_eq!(
+        (second.stage.as_deref(), second.data, second.attempts),
+        (Some("Begin"), Some(payload("so far")), 1)
+    );
+    assert!(steps(&store, 1).await.is_empty(), "nothing was recorded");
+}
+
+pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    commit(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
+    let second = claim_one(&store, 1, me, 2).await;
+    let again = Outcome::Retry { after: secs(5), spent: vec![2], failure: None };
+    assert_eq!(commit(&store, 2, change(me, &second, again)).await, Verdict::Committed);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.summary.due_at), (State::Scheduled, t(7)));
+    assert_eq!((seen.summary.attempts, seen.spent), (2, vec![2]), "it counts");
+    assert_eq!(history(&store, id(1)).await.len(), 1, "of the first alone");
+    assert_eq!(seen.failure.expect("of the first").message, "once more");
+}
+
+pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    assert_eq!(act(&store, 1, 1, Act::Pause).await, Did::Done);
+    let go = next(me, &first, step("Begin", "Charge", "1"));
+    assert_eq!(commit(&store, 2, go.clone()).await, Verdict::Halted);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Ready, Rev(1), Epoch(1)));
+    assert_eq!(seen.summary.stage.as_deref(), Some("Charge"), "the step is written");
+    assert_eq!(steps(&store, 1).await.len(), 1);
+    assert_eq!(commit(&store, 2, go).await, Verdict::Halted, "and said again");
+    assert_eq!(steps(&store, 1).await.len(), 1);
+    assert_eq!(
+        commit(&store, 3, next(me, &further(&first), step("Charge", "Ship", "2"))).await,
+        Verdict::Fenced
+    );
+    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
+    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    let second = claim_one(&store, 4, me, 3).await;
+    assert_eq!((second.stage.as_deref(), second.due_at), (Some("Charge"), t(2)));
+}
+
+pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    assert_eq!(act(&store, 1, 1, cancel(60)).await, Did::Told);
+    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Halted);
+    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty(), "it is not claimed again");
+    assert_eq!(due(&store, 61, 9).await.cancelled, 1);
+    assert_eq!(state(&store, id(1)).await, State::Cancelled);
+    assert!(store.orders(me).await.expect("orders").is_empty());
+}
+
+pub async fn a_resumed_machine_does_not_halt(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    act(&store, 1, 1, Act::Pause).await;
+    act(&store, 1, 1, Act::Resume).await;
+    assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    assert_eq!(state(&store, id(1)).await, State::Running);
+}
+
+pub async fn a_yield_lets_others_pass(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    submit(&store, &[job(2)]).await;
+    let before = gates(&store, &[QUEUE]).await;
+    let yields = with(change(me, &first, Outcome::Wait(Wait::YIELD)), step("Begin", "Charge", "1"));
+    assert_eq!(commit(&store, 5, yields.clone()).await, Verdict::Committed);
+    assert_ne!(gates(&store, &[QUEUE]).await, before);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.epoch, seen.wait), (State::Ready, Epoch(1), None));
+    assert_eq!(commit(&store, 5, yields).await, Verdict::Committed, "said again");
+    let taken = claim(&store, at(6), &ask(me, 2, 9)).await;
+    assert_eq!(ids(&taken), [id(2), id(1)], "behind what was there");
+    assert_eq!(taken[1].due_at, t(5));
+}
+
+pub async fn a_lost_answer_of_a_step_is_told_again(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    let go = next(me, &first, step("Begin", "Charge", "1"));
+    for _ in 0..3 {
+        assert_eq!(commit(&store, 1, go.clone()).await, Verdict::Committed);
+    }
+    assert_eq!((view(&store, id(1)).await.rev, steps(&store, 1).await.len()), (Rev(1), 1));
+    reap(&store, 2, me).await;
+    assert_eq!(commit(&store, 3, go.clone()).await, Verdict::Halted, "it is written, and the claim is over");
+    let two = worker(&store, 2).await;
+    let second = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
+    commit(&store, 4, next(two, &second, step("Charge", "Ship", "2"))).await;
+    assert_eq!(commit(&store, 5, go).await, Verdict::Fenced, "others have gone on");
+    let third = further(&second);
+    let parks = with(change(two, &third, wait_for("go", None)), step("Ship", "Last", "3"));
+    for _ in 0..2 {
+        assert_eq!(commit(&store, 6, parks.clone()).await, Verdict::Committed);
+    }
+    assert_eq!((state(&store, id(1)).await, steps(&store, 1).await.len()), (State::Waiting, 3));
+    send(&store, 7, &[signal(id(1), "go", "1", "x")]).await;
+    claim_one(&store, 7, two, 2).await;
+    assert_eq!(commit(&store, 8, parks).await, Verdict::Committed, "until the next change");
+    assert_eq!(state(&store, id(1)).await, State::Running);
+}
+
+pub async fn large_data_is_kept_replaced_and_forgotten(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    let sized = |len: usize| Payload { codec: 5, bytes: vec![len as u8; len] };
+    let to = |len| Step { stage: Some(("Big".into(), sized(len))), ..Step::default() };
+    let mut job = first;
+    for len in [40_000, 300_000, 10, 0, 100_000, 20] {
+        assert_eq!(commit(&store, 1, next(me, &job, to(len))).await, Verdict::Committed, "{len}");
+        assert_eq!(view(&store, id(1)).await.data, Some(sized(len)));
+        job = further(&job);
+    }
+    commit(&store, 2, with(change(me, &job, retry(secs(0), &[])), to(50_000))).await;
+    let job = claim_one(&store, 2, me, 2).await;
+    assert_eq!(job.data, Some(sized(50_000)));
+    commit(&store, 3, with(change(me, &job, wait_for("go", None)), to(60_000))).await;
+    send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
+    let job = claim_one(&store, 4, me, 3).await;
+    assert_eq!(job.data, Some(sized(60_000)));
+    commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), to(7))).await;
+    assert_eq!(claim_one(&store, 5, me, 4).await.data, Some(sized(7)));
+}
+
+pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 6)).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
+    let mut charged = job(50);
+    charged.settings.rate = Some(Box::new(windlass_model::Charge { limit: "nobody".into(), weight: 1 }));
+    let changes = [
+        next(me, &taken[0], Step { stage: Some(("Begin".into(), large)), ..Step::default() }),
+        next(me, &taken[1], step("Begin", "", "1")),
+        change(me, &taken[2], wait_for_some(&[], 1, None)),
+        change(me, &taken[3], wait_for("go", Some(secs(0)))),
+        with(change(me, &taken[4], join(&taken[4])), bear(&[job(51), charged])),
+        next(me, &taken[5], step("Begin", "Charge", "1")),
+    ];
+    let verdicts = store.commit(at(1), &changes).await.expect("commit");
+    for (n, text) in ["allowed", "empty", "names no signal", "is zero", "does not exist"].iter().enumerate() {
+        assert!(matches!(&verdicts[n], Verdict::Refused(why) if why.contains(text)), "{:?}", verdicts[n]);
+        let seen = view(&store, taken[n].id).await;
+        assert_eq!((seen.rev, seen.summary.state), (Rev(0), State::Running));
+    }
+    assert_eq!(verdicts[5], Verdict::Committed);
+    assert_eq!(list(&store, all()).await.len(), 6, "no child is there");
+}
+
+pub async fn a_suspect_that_has_got_further_is_an_ordinary_job(store: Handle) {
+    let (me, first) = begun(&store, 1).await;
+    reap(&store, 1, me).await;
+    let two = worker(&store, 2).await;
+    let job = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
+    assert_eq!(commit(&store, 2, next(two, &job, step("Begin", "Charge", "1"))).await, Verdict::Committed);
+    // A death alone counts from the last step on.
+    let sweep = Sweep { dead: vec![two], lapsed: false, limit: 9, crashes: 2 };
+    assert_eq!(store.reap(at(3), &sweep).await.expect("reap").returned, 1);
+    let seen = view(&store, first.id).await;
+    assert_eq!((seen.deaths, seen.crashes), (1, 1));
+}

@@ -1,0 +1,122 @@
+//! Real jobs and changes of random ones: what [`super::ops`] draws, [`super::agree`] calls the stores with.
+
+use std::time::Duration;
+
+use windlass_model::{
+    Awaited, Charge, Claimed, Conflict, Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload, Reason,
+    Rev, Serial, State, States, Step, Time, Unique, Wait, When, wait::Name,
+};
+
+use super::{
+    kit::signal,
+    ops::{Draft, Edit, Move},
+};
+
+pub(super) const QUEUES: [&str; 2] = ["main", "aside"];
+pub(super) const STAGES: [&str; 2] = ["First", "Second"];
+const NAMES: [&str; 3] = ["go", "stop", "other"];
+/// Data that SQLite keeps apart from the job's row.
+const LARGE: usize = 33_000;
+
+/// So many seconds.
+pub(super) fn seconds(n: u8) -> Duration {
+    Duration::from_secs(u64::from(n))
+}
+
+/// The one rate limit, with so many tokens.
+pub(super) fn limit(tokens: u32) -> Limit {
+    Limit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
+}
+
+/// A signal; there are few names and ids, so that some come twice.
+pub(super) fn signal_to(job: JobId, name: u8, dedup: u8) -> NewSignal {
+    let dedup = dedup.to_string();
+    signal(job, NAMES[usize::from(name)], &dedup, &dedup)
+}
+
+/// A job; `id` says which id a number stands for.
+pub(super) fn job(draft: &Draft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob {
+    let input = Payload::json(vec![b'0' + draft.input]);
+    let name = ["a", "b"][usize::from(draft.kind / 2)];
+    let mut job = NewJob::new(id(draft.id), name, QUEUES[usize::from(draft.queue)], input);
+    job.kind.version = i32::from(draft.kind % 2) + 1;
+    job.key = draft.key.map(|key| format!("key {key}"));
+    job.priority = i16::from(draft.priority);
+    job.tags = draft.key.iter().map(|key| format!("tag {key}")).collect();
+    job.when = match draft.delay {
+        0 => When::Now,
+        delay if delay % 2 == 0 => When::After(seconds(delay)),
+        delay => When::At(now.plus(seconds(delay))),
+    };
+    job.deadline_at = draft.deadline.map(|wait| now.plus(seconds(wait)));
+    job.settings.serial = draft.serial.map(|key| {
+        let slots = (key == 2).then_some(2);
+        Box::new(Serial { key: format!("serial {key}"), slots, hold: key == 1 })
+    });
+    job.settings.unique = draft.unique.map(|(key, conflict, scope)| {
+        let all = [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::CancelAndReplace];
+        let scopes =
+            [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
+        let within = (key == 1).then_some(Duration::from_secs(40));
+        let (scope, conflict) = (scopes[usize::from(scope)], all[usize::from(conflict)]);
+        Box::new(Unique { key: format!("name {key}"), scope, within, conflict })
+    });
+    job.settings.rate =
+        draft.weight.map(|weight| Box::new(Charge { limit: "api".into(), weight: u32::from(weight) }));
+    job.parent = draft.parent.filter(|parent| *parent != draft.id).map(id);
+    job.stage = draft.stage.map(|stage| STAGES[usize::from(stage)].to_owned());
+    job.signals = draft.signals.iter().map(|(name, dedup)| signal_to(job.id, *name, *dedup)).collect();
+    job
+}
+
+/// How an attempt ends; `most` is the longest output, `rev` the revision it follows.
+pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
+    let failure = Failure::retry("went wrong").class("busy");
+    let timeout = (edit.after > 0).then(|| seconds(edit.after));
+    match edit.outcome {
+        0 | 1 => Outcome::Done(Payload { codec: 1, bytes: vec![edit.after; 3] }),
+        2 => Outcome::Failed { reason: Reason::Stopped, failure: Failure::stop("for good") },
+        3 => Outcome::Failed { reason: Reason::Undecodable, failure },
+        4 => Outcome::Cancelled(Failure::cancel("enough")),
+        5 if edit.after % 5 == 1 => Outcome::Done(Payload::json(vec![b'1'; most + 1])),
+        5..8 => {
+            let failure = (edit.outcome != 7).then_some(failure);
+            Outcome::Retry { after: seconds(edit.after), spent: vec![u32::from(edit.after)], failure }
+        }
+        8..11 => Outcome::Next,
+        11 => Outcome::Wait(Wait::YIELD),
+        12 => Outcome::Wait(Wait { what: Awaited::Children { round: Rev(rev.0 + 1) }, timeout }),
+        _ => Outcome::Wait(Wait { what: awaited(edit.names), timeout }),
+    }
+}
+
+/// A wait for one or both of two signals, by bits: which, whether all of them, whether every one of a name.
+fn awaited(bits: u8) -> Awaited {
+    let name = |n: usize| Name { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
+    let names: Vec<Name> = match bits & 3 {
+        1 => vec![name(0)],
+        2 => vec![name(1)],
+        _ => vec![name(0), name(1)],
+    };
+    let needs = if bits & 4 != 0 { names.len() as u32 } else { 1 };
+    Awaited::Signals { names, needs }
+}
+
+/// What a step wants written beside its outcome, if the job was claimed like this.
+pub(super) fn step(step: &Move, job: &Claimed, children: Vec<NewJob>) -> Step {
+    let shown = || {
+        let wait = job.wait.as_ref()?;
+        Some(wait.shown(&job.inbox).into_iter().map(|place| job.inbox[place].number).collect())
+    };
+    let data = |data: u8| match data {
+        0 => Payload { codec: 3, bytes: vec![b'd'; LARGE] },
+        data => Payload::json(vec![data; usize::from(data)]),
+    };
+    Step {
+        ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
+        stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
+        unchanged: step.unchanged,
+        consumed: step.consumes.then(shown).flatten().unwrap_or_default(),
+        children,
+    }
+}

@@ -1,0 +1,200 @@
+//! Parked jobs: what wakes them beside signals, and what may be done to them meanwhile.
+
+use windlass_model::{NewJob, Outcome, Reason, Serial, State, States, Submitted, Unique};
+
+use super::{
+    kit::*,
+    signal::{KEPT, WOKE, consuming, parked, to_first},
+};
+use crate::{Act, Did, Signalled, TIMER_GATE, Waiting};
+
+pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(store: Handle) {
+    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
+    assert_eq!(act(&store, 2, 1, Act::Pause).await, Did::Done);
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
+    assert_eq!(state(&store, id(1)).await, State::Ready, "aside");
+    assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
+    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    assert_eq!(claim_one(&store, 4, me, 3).await.due_at, t(3));
+    // The same by its timeout, and one that is resumed before waits on.
+    let me = parked(&store, 2, wait_for("go", Some(secs(9)))).await;
+    act(&store, 2, 2, Act::Pause).await;
+    act(&store, 3, 2, Act::Resume).await;
+    assert_eq!(state(&store, id(2)).await, State::Waiting);
+    act(&store, 4, 2, Act::Pause).await;
+    assert_eq!(due(&store, 10, 9).await.woken, 1);
+    assert!(claim(&store, at(10), &ask(me, 2, 9)).await.is_empty());
+    act(&store, 11, 2, Act::Resume).await;
+    assert_eq!(claim_one(&store, 11, me, 3).await.id, id(2));
+}
+
+pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
+    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
+    assert_eq!(act(&store, 2, 1, cancel(9)).await, Did::Done);
+    assert_eq!(state(&store, id(1)).await, State::Cancelled);
+    assert_eq!(due(&store, 2, 9).await.next_at, None, "its timer is gone");
+    assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [Signalled::Ended(State::Cancelled)]);
+    assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None);
+    assert_eq!(act(&store, 4, 1, Act::Retry).await, Did::Done);
+    let job = claim_one(&store, 4, me, 2).await;
+    assert!(job.wait.is_some() && job.inbox.is_empty(), "it goes on as if its time were over");
+    consuming(&store, 5, me, &job, wait_for("go", None)).await;
+    assert_eq!(send(&store, 6, &[to_first("go", "a")]).await, [WOKE]);
+}
+
+pub async fn a_parked_job_expires(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[NewJob { deadline_at: Some(t(5)), ..job(1) }]).await;
+    let job = claim_one(&store, 0, me, 1).await;
+    commit(&store, 1, change(me, &job, wait_for("go", Some(secs(9))))).await;
+    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.summary.state, seen.summary.reason), (State::Failed, Some(Reason::Expired)));
+    assert_eq!(due(&store, 20, 9).await, crate::Due { now: t(20), ..crate::Due::default() });
+}
+
+pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    assert_eq!(act(&store, 1, 1, cancel(5)).await, Did::Told);
+    commit(&store, 2, change(me, &job, wait_for("go", Some(secs(50))))).await;
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    assert_eq!(send(&store, 3, &[to_first("stop", "a")]).await, [KEPT]);
+    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(due(&store, 99, 9).await.woken, 0);
+    assert_eq!(state(&store, id(1)).await, State::Cancelled);
+}
+
+pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
+    let first = claim_one(&store, 0, me, 1).await;
+    commit(&store, 1, change(me, &first, wait_for("go", None))).await;
+    let second = claim_one(&store, 1, me, 2).await;
+    assert_eq!(second.id, id(2));
+    send(&store, 2, &[to_first("go", "a")]).await;
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+    assert!(claim(&store, at(2), &ask(me, 3, 9)).await.is_empty(), "it waits in line");
+    commit(&store, 3, change(me, &second, done("x"))).await;
+    assert_eq!(claim_one(&store, 3, me, 4).await.id, id(1), "where it stood");
+}
+
+pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
+    let me = worker(&store, 1).await;
+    let mut holds = job(1);
+    holds.settings.serial = Some(Box::new(Serial::new("k").hold()));
+    submit(&store, &[holds, keyed(2, "k")]).await;
+    let first = claim_one(&store, 0, me, 1).await;
+    commit(&store, 1, change(me, &first, wait_for("go", None))).await;
+    assert!(claim(&store, at(1), &ask(me, 2, 9)).await.is_empty());
+    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+    send(&store, 2, &[to_first("go", "a")]).await;
+    assert_eq!(claim_one(&store, 2, me, 3).await.id, id(1));
+}
+
+pub async fn a_wait_that_is_over_at_once_keeps_the_serial_key(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[keyed(1, "k"), keyed(2, "k")]).await;
+    let first = claim_one(&store, 0, me, 1).await;
+    send(&store, 1, &[to_first("go", "a")]).await;
+    commit(&store, 2, change(me, &first, wait_for("go", None))).await;
+    let again = claim(&store, at(2), &ask(me, 2, 9)).await;
+    assert_eq!(ids(&again), [id(1)]);
+    commit(&store, 3, change(me, &again[0], Outcome::Wait(windlass_model::Wait::YIELD))).await;
+    assert_eq!(ids(&claim(&store, at(3), &ask(me, 3, 9)).await), [id(1)], "and so does a yield");
+}
+
+pub async fn a_parked_job_has_its_unique_name(store: Handle) {
+    let me = worker(&store, 1).await;
+    let named = |n, unique: Unique| {
+        let mut new = job(n);
+        new.settings.unique = Some(Box::new(unique));
+        new
+    };
+    submit(&store, &[named(1, Unique::new("a"))]).await;
+    let first = claim_one(&store, 0, me, 1).await;
+    commit(&store, 1, change(me, &first, wait_for("go", Some(secs(9))))).await;
+    let answer = async |job| store.submit(at(2), &[job], None).await.expect("submit").remove(0);
+    assert!(
+        matches!(answer(named(2, Unique::new("a"))).await, Submitted::Existing { id, .. } if id == first.id)
+    );
+    let replace = answer(named(3, Unique::new("a").or_replace())).await;
+    assert_eq!(replace, Submitted::Replaced { id: id(1) }, "it does not run");
+    assert_eq!(state(&store, id(1)).await, State::Cancelled);
+    assert_eq!(due(&store, 30, 9).await.woken, 0);
+    let third = claim_one(&store, 30, me, 2).await;
+    assert_eq!(third.id, id(3));
+    commit(&store, 31, change(me, &third, wait_for("go", None))).await;
+    let only = Unique::new("a").scope(States::of([State::Waiting]));
+    assert!(matches!(answer(named(4, only)).await, Submitted::Existing { .. }));
+}
+
+pub async fn what_a_job_waits_for_is_shown(store: Handle) {
+    let names = ["a", "b*"];
+    parked(&store, 1, wait_for_some(&names, 2, Some(secs(9)))).await;
+    send(&store, 2, &[to_first("z", "1"), to_first("b", "2"), to_first("b", "3")]).await;
+    let waiting = holds(&store, 1).await.waiting.expect("it is parked");
+    let Outcome::Wait(wait) = wait_for_some(&names, 2, None) else { unreachable!("as made") };
+    let there = vec!["b".to_owned(), "z".to_owned()];
+    assert_eq!(waiting, Waiting { what: wait.what.clone(), until: Some(t(10)), there, pending: 0 });
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.wait, seen.until, seen.summary.state), (Some(wait.what), Some(t(10)), State::Waiting));
+    due(&store, 10, 9).await;
+    assert_eq!(holds(&store, 1).await.waiting, None, "it is no longer parked");
+    let first = store.inspect().inbox(id(1), 2).await.expect("inbox");
+    assert_eq!(
+        (texts(&first), first[0].name.as_str(), first[0].at),
+        (vec!["1".into(), "2".into()], "z", t(2))
+    );
+}
+
+pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
+    let me = parked(&store, 1, wait_for("go", None)).await;
+    assert_eq!(act(&store, 2, 1, Act::Priority(-50)).await, Did::Done);
+    submit(&store, &[job(2)]).await;
+    send(&store, 3, &[to_first("go", "a")]).await;
+    assert_eq!(ids(&claim(&store, at(3), &ask(me, 2, 9)).await), [1, 2].map(id));
+}
+
+pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
+    let me = parked(&store, 1, wait_for_some(&["a", "b"], 2, None)).await;
+    send(&store, 2, &[to_first("a", "1"), to_first("c", "2")]).await;
+    assert_eq!(store.sweep(at(2)).await.expect("sweep"), 0);
+    send(&store, 3, &[to_first("b", "3")]).await;
+    assert_eq!(store.sweep(at(3)).await.expect("sweep"), 0);
+    claim_one(&store, 3, me, 2).await;
+    assert_eq!(store.sweep(at(3)).await.expect("sweep"), 0, "what runs is not woken");
+}
+
+pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    let before = gates(&store, &[TIMER_GATE]).await;
+    commit(&store, 1, change(me, &job, wait_for("go", Some(secs(9))))).await;
+    assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.until, seen.summary.due_at), (Some(t(10)), t(10)));
+    assert_eq!(due(&store, 9, 9).await.next_at, Some(t(10)));
+    assert_eq!(due(&store, 10, 9).await.woken, 1);
+    let job = claim_one(&store, 10, me, 2).await;
+    assert_eq!((job.until, job.due_at, job.inbox.len(), job.attempts), (Some(t(10)), t(10), 0, 0));
+    assert!(job.wait.is_some() && history(&store, id(1)).await.is_empty(), "it is no failure");
+    // What comes after it is there for the next to claim it.
+    send(&store, 11, &[to_first("go", "a")]).await;
+    commit(&store, 12, change(me, &job, retry(secs(0), &[]))).await;
+    assert_eq!(texts(&shown(&claim_one(&store, 12, me, 3).await)), ["a"]);
+}
+
+pub async fn a_signal_in_time_leaves_no_timer(store: Handle) {
+    let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
+    assert_eq!(send(&store, 2, &[to_first("go", "a")]).await, [WOKE]);
+    assert_eq!(due(&store, 2, 9).await.next_at, None);
+    let job = claim_one(&store, 2, me, 2).await;
+    assert_eq!(due(&store, 30, 9).await.woken, 0);
+    consuming(&store, 31, me, &job, wait_for("go", Some(secs(9)))).await;
+    assert_eq!(due(&store, 31, 9).await.next_at, Some(t(40)));
+    // One that is there already leaves none either.
+    let (other, job) = running(&store, 2).await;
+    send(&store, 32, &[signal(id(2), "go", "a", "a")]).await;
+    commit(&store, 33, change(other, &job, wait_for("go", Some(secs(1))))).await;
+    assert_eq!(due(&store, 39, 9).await.woken, 0);
+}

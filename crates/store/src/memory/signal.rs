@@ -1,0 +1,159 @@
+//! Machines: stages, signals, waits and children.
+
+use windlass_model::{Outcome, Step, Wait};
+
+use super::*;
+
+impl Inner {
+    /// Delivers a signal, and wakes the job if that completes what it waits for.
+    pub(super) fn signal(&mut self, now: Time, signal: &NewSignal, most: usize) -> Signalled {
+        let Some(row) = self.jobs.get(&signal.job) else { return Signalled::Unknown };
+        if let Some(state) = row.ended {
+            return Signalled::Ended(state);
+        }
+        if row.heard.contains(&(signal.name.clone(), signal.dedup.clone())) {
+            return Signalled::Duplicate;
+        }
+        if row.inbox.len() >= most {
+            return Signalled::Full;
+        }
+        self.hear(now, signal.job, signal);
+        Signalled::Delivered { woke: self.wake_if_met(signal.job, now) }
+    }
+
+    /// Puts a signal into an inbox, unless it was there before.
+    pub(super) fn hear(&mut self, now: Time, id: JobId, signal: &NewSignal) {
+        let row = self.jobs.get_mut(&id).expect("only jobs that are there hear");
+        if row.heard.insert((signal.name.clone(), signal.dedup.clone())) {
+            let (name, payload) = (signal.name.clone(), signal.payload.clone());
+            row.inbox.push(Signal { number: row.heard.len() as i64, name, at: now, payload });
+        }
+    }
+
+    /// The signals that a worker is handed with a job: the oldest of each name it waits for, or all of the name.
+    pub(super) fn shown(&self, id: JobId) -> Vec<Signal> {
+        let row = &self.jobs[&id];
+        let Some(wait) = &row.wait else { return Vec::new() };
+        let mut seen = BTreeSet::new();
+        let wanted = |signal: &&Signal| match wait.wants(&signal.name) {
+            Some(every) => seen.insert(signal.name.clone()) || every,
+            None => false,
+        };
+        row.inbox.iter().filter(wanted).cloned().collect()
+    }
+
+    /// What a step writes beside its outcome.
+    pub(super) fn step(&mut self, now: Time, change: &Change, step: &Step) {
+        let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
+        if let Some((stage, data)) = &step.stage {
+            row.stage = Some(stage.clone());
+            if change.outcome.progresses() {
+                // What was waited for before is waited for no longer.
+                (row.since, row.pending) = (row.rev, 0);
+            }
+            row.data = Some(data.clone());
+        }
+        if let Some(stage) = step.ran.clone() {
+            let next = row.stage.clone().filter(|_| !change.outcome.ends());
+            let how = change.outcome.name().to_owned();
+            row.steps.push(Stepped { rev: row.rev, stage, next, how, at: now, worker: change.worker });
+        }
+        row.inbox.retain(|signal| !step.consumed.contains(&signal.number));
+        let round = row.rev;
+        let children = step.children.iter().map(|child| NewJob {
+            parent: Some(change.job),
+            round: Some(round),
+            ..child.clone()
+        });
+        self.submit(now, &children.collect::<Vec<_>>(), None);
+    }
+
+    /// A job has got further: its counters start anew, unless it stands where it stood.
+    pub(super) fn progress(&mut self, change: &Change) {
+        let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
+        let unchanged = change.step.as_ref().is_some_and(|step| step.unchanged);
+        row.attempts = if unchanged { row.attempts + 1 } else { 0 };
+        row.spent = Vec::new();
+        (row.deaths, row.crashes, row.suspect) = (0, 0, false);
+        (row.wait, row.until) = (None, None);
+        let rests = matches!(&change.outcome, Outcome::Wait(wait) if wait.what != Awaited::Nothing);
+        let moved =
+            change.outcome == Outcome::Next || change.step.as_ref().is_some_and(|step| step.stage.is_some());
+        row.run = match (moved, rests) {
+            (false, _) => row.run,
+            (true, true) => 0,
+            (true, false) => row.run + 1,
+        };
+    }
+
+    /// Ends the claim of a job that goes on later.
+    pub(super) fn let_pass(&mut self, id: JobId, now: Time) {
+        let row = self.jobs.get_mut(&id).expect("claimed, so there");
+        row.epoch.0 += 1;
+        row.due_at = now;
+        self.enter(id);
+    }
+
+    pub(super) fn park(&mut self, id: JobId, wait: &Wait, now: Time) {
+        if wait.what == Awaited::Nothing {
+            return self.let_pass(id, now);
+        }
+        let row = self.jobs.get_mut(&id).expect("claimed, so there");
+        row.epoch.0 += 1;
+        row.parked = true;
+        row.wait = Some(wait.what.clone());
+        row.until = wait.timeout.map(|timeout| now.plus(timeout));
+        row.due_at = row.until.unwrap_or(now);
+        let keeps = row.new.settings.serial.as_ref().is_some_and(|serial| serial.hold);
+        if let Some(at) = row.until {
+            self.set_timer(at, id, Timer::Wake);
+        }
+        // What was there before the wait ends it at once: then the job has not let go of its key.
+        if !self.wake_if_met(id, now) && !keeps {
+            self.leave(id);
+        }
+    }
+
+    /// Wakes a parked job that has what it waits for: the one routine for all doors.
+    pub(super) fn wake_if_met(&mut self, id: JobId, now: Time) -> bool {
+        let row = &self.jobs[&id];
+        let names = row.inbox.iter().map(|signal| signal.name.as_str());
+        let met = row.parked && row.wait.as_ref().is_some_and(|wait| wait.is_met(names, row.pending));
+        if met {
+            self.moved(id, Event::Wake);
+            let row = self.jobs.get_mut(&id).expect("looked up before");
+            self.timers.remove(&(row.due_at, id, Timer::Wake));
+            row.parked = false;
+            row.due_at = now;
+            self.enter(id);
+        }
+        met
+    }
+
+    /// The parent whose wait a child counts for, as long as it is in the stage that waits for it.
+    fn waiting_parent(&mut self, id: JobId) -> Option<(JobId, &mut Row)> {
+        let (parent, round) = (self.jobs[&id].new.parent?, self.jobs[&id].new.round?);
+        let row = self.jobs.get_mut(&parent)?;
+        (row.since == round).then_some((parent, row))
+    }
+
+    /// A child that was put in, or is live again, counts for the wait of its parent.
+    pub(super) fn child_lives(&mut self, id: JobId) {
+        if let Some((_, row)) = self.waiting_parent(id) {
+            row.pending += 1;
+        }
+    }
+
+    /// Its end counts too.
+    pub(super) fn child_ended(&mut self, id: JobId, now: Time) {
+        if let Some((parent, row)) = self.waiting_parent(id) {
+            row.pending -= 1;
+            self.wake_if_met(parent, now);
+        }
+    }
+
+    pub(super) fn sweep_waits(&mut self, now: Time) -> usize {
+        let parked: Vec<JobId> = self.jobs.iter().filter(|(_, row)| row.parked).map(|(id, _)| *id).collect();
+        parked.into_iter().filter(|id| self.wake_if_met(*id, now)).count()
+    }
+}

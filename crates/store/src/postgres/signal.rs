@@ -1,0 +1,132 @@
+//! Signals: delivered into inboxes, each one once.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use futures_util::future::join5;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{JobId, NewSignal};
+
+use super::{
+    Postgres,
+    conn::{Guard, giving_way},
+    micros, serial,
+    wake::{self, LOCK, WAKE, Woken},
+};
+use crate::{Error, Now, Signalled, pick};
+
+/// The statement that fills inboxes, for those who prepare it.
+const PUT: &str = include_str!("sql/signal_put.sql");
+
+pub(super) async fn signal(
+    store: &Postgres,
+    now: Now,
+    signals: &[NewSignal],
+) -> Result<Vec<Signalled>, Error> {
+    let limits = &store.shared.options.limits;
+    signals.iter().try_for_each(|signal| limits.check_signal(signal))?;
+    if signals.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Of equal ones the first is sent, and what becomes of it says what becomes of the others.
+    let mut sent: Vec<(JobId, &NewSignal)> = Vec::with_capacity(signals.len());
+    let mut places: HashMap<(JobId, &str, &str), usize> = HashMap::with_capacity(signals.len());
+    let mut first_of: Vec<(usize, bool)> = Vec::with_capacity(signals.len());
+    for signal in signals {
+        let place = *places.entry((signal.job, &signal.name, &signal.dedup)).or_insert(sent.len());
+        let first = place == sent.len();
+        sent.extend(first.then_some((signal.job, signal)));
+        first_of.push((place, first));
+    }
+    let answers = giving_way!(deliver(store, now, &sent))?;
+    let answer = |(place, first): &(usize, bool)| match answers[*place] {
+        Signalled::Delivered { .. } if !first => Signalled::Duplicate,
+        answer => answer,
+    };
+    Ok(first_of.iter().map(answer).collect())
+}
+
+/// Delivers signals of which no two are equal. One round trip: the jobs are locked, their inboxes filled, and those that
+/// have what they wait for are woken, each by a statement that sees all that was done by whoever had the locks before.
+async fn deliver(
+    store: &Postgres,
+    now: Now,
+    signals: &[(JobId, &NewSignal)],
+) -> Result<Vec<Signalled>, Error> {
+    let ids: BTreeSet<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    let conn = store.conn().await?;
+    // One that is still being prepared would be overtaken by the next.
+    for sql in [LOCK, PUT, WAKE] {
+        conn.prepare(sql).await?;
+    }
+    // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
+    let (begun, locked, rows, woken, committed) = join5(
+        conn.begin(),
+        wake::lock(&conn, &ids),
+        put(&conn, now, signals, store.shared.options.limits.inbox),
+        wake::wake(&conn, now, &ids),
+        conn.commit(),
+    )
+    .await;
+    begun?;
+    locked?;
+    let (rows, woken) = (rows?, woken?);
+    committed?;
+    if !woken.ids.is_empty() {
+        // A crash before this leaves jobs in a line with a free slot, which a sweep finds.
+        if let Err(error) = serial::settle_alone(&conn, &woken.unsettled).await {
+            tracing::debug!(%error, "slots for woken jobs are left to the sweep");
+        }
+        store.shared.floors.lowered(i64::MIN);
+    }
+    Ok(answers(signals, &rows, &woken))
+}
+
+/// Fills inboxes, of at most `most` signals each, with signals of which no two are equal.
+pub(super) async fn put(
+    conn: &Guard<'_>,
+    now: Now,
+    signals: &[(JobId, &NewSignal)],
+    most: usize,
+) -> Result<Vec<Row>, Error> {
+    let ids: Vec<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
+    let names: Vec<&str> = signals.iter().map(|(_, signal)| signal.name.as_str()).collect();
+    let dedups: Vec<&str> = signals.iter().map(|(_, signal)| signal.dedup.as_str()).collect();
+    let codecs: Vec<i16> = signals.iter().map(|(_, signal)| i16::from(signal.payload.codec)).collect();
+    let payloads: Vec<&[u8]> = signals.iter().map(|(_, signal)| signal.payload.bytes.as_slice()).collect();
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    conn.query(PUT, &[&micros(now), &ids, &names, &dedups, &codecs, &payloads, &most]).await
+}
+
+/// What is to be said of each signal. The one that completed what its job waits for is the one that woke it.
+fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<Signalled> {
+    let mut there: HashMap<JobId, HashSet<String>> = HashMap::new();
+    let mut told: HashSet<JobId> = HashSet::new();
+    let mut answer = |((job, signal), row): (&(JobId, &NewSignal), &Row)| {
+        let Some(state) = row.get::<_, Option<i16>>(0) else { return Signalled::Unknown };
+        if let Some(state) = pick::final_state(state) {
+            return Signalled::Ended(state);
+        }
+        match (row.get(1), row.get(2)) {
+            (false, _) => return Signalled::Duplicate,
+            (true, false) => return Signalled::Full,
+            (true, true) => {}
+        }
+        if !woken.ids.contains(&job.0) || told.contains(job) {
+            return Signalled::Delivered { woke: false };
+        }
+        let there = there.entry(*job).or_default();
+        there.extend(row.get::<_, Option<Vec<String>>>(5).unwrap_or_default());
+        let (waits, needs) = (row.get::<_, Option<Vec<&str>>>(3), row.get::<_, Option<i32>>(4));
+        if waits.is_some_and(|waits| waits.contains(&signal.name.as_str())) {
+            there.insert(signal.name.clone());
+        }
+        let woke = there.len() >= needs.unwrap_or(0) as usize;
+        if woke {
+            told.insert(*job);
+        }
+        Signalled::Delivered { woke }
+    };
+    signals.iter().zip(rows).map(&mut answer).collect()
+}

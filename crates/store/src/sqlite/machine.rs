@@ -1,0 +1,131 @@
+//! Reads for people: machines, their transitions, inboxes and children; and what people make of machines.
+
+use rusqlite::params;
+use windlass_model::{Awaited, JobId, KindVersion, Payload, Rev, Signal, State, Time, WorkerId};
+
+use super::{
+    Sqlite,
+    act::{self, Seen},
+    flow::Spot,
+    rules, signal,
+    step::{self, Stage},
+    tx::{Tx, id_of},
+    views::most,
+};
+use crate::{By, Did, Ended, Error, Joined, Now, Path, Restate, Stepped, Waiting, control::said, pick};
+
+pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
+    tx.all(include_str!("sql/inspect_inbox.sql"), params![id.as_bytes(), most(limit)], signal::read)
+}
+
+pub(super) fn steps(tx: &Tx<'_>, id: JobId, after: Option<Rev>, limit: usize) -> Result<Vec<Stepped>, Error> {
+    let after = after.map_or(-1, |rev| rev.0);
+    tx.all(include_str!("sql/inspect_steps.sql"), params![id.as_bytes(), after, most(limit)], |row| {
+        Ok(Stepped {
+            rev: Rev(row.get(0)?),
+            stage: row.get(1)?,
+            next: row.get(2)?,
+            how: row.get(3)?,
+            at: Time(row.get(4)?),
+            worker: WorkerId(row.get(5)?),
+        })
+    })
+}
+
+pub(super) fn paths(tx: &Tx<'_>, kind: &str, limit: usize) -> Result<Vec<Path>, Error> {
+    tx.all(include_str!("sql/inspect_paths.sql"), params![kind, most(limit)], |row| {
+        Ok(Path {
+            version: row.get(0)?,
+            stage: row.get(1)?,
+            next: row.get(2)?,
+            how: row.get(3)?,
+            times: row.get::<_, i64>(4)? as u64,
+        })
+    })
+}
+
+pub(super) fn joined(
+    tx: &Tx<'_>,
+    parent: JobId,
+    round: Rev,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<Joined>, Error> {
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(include_str!("sql/inspect_joined.sql"))?;
+    let mut rows = statement.query(params![parent.as_bytes(), round.0, after, most(limit)])?;
+    let mut joined = Vec::new();
+    while let Some(row) = rows.next()? {
+        let output: Option<Vec<u8>> = row.get(7)?;
+        let output = output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(6)?, bytes })).transpose()?;
+        let failure = pick::failure(row.get::<_, Option<String>>(5)?.as_deref());
+        let reason = pick::reason(row.get(4)?);
+        let state = pick::final_state(row.get(3)?);
+        joined.push(Joined {
+            id: id_of(row, 0)?,
+            kind: tx.store.lane(tx, row.get(1)?)?.kind.kind,
+            key: row.get(2)?,
+            ended: state.and_then(|state| Ended::from_parts(state, reason, failure, output)),
+        });
+    }
+    Ok(joined)
+}
+
+/// What a parked job waits for, and what of it is there.
+pub(super) fn waiting(tx: &Tx<'_>, spot: &Spot) -> Result<Option<Waiting>, Error> {
+    if !spot.parked {
+        return Ok(None);
+    }
+    let id = spot.id.as_bytes();
+    let found = tx.one(include_str!("sql/inspect_waiting.sql"), [id], |row| {
+        let wait = row.get::<_, Option<String>>(0)?;
+        Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
+    })?;
+    let Some((wait, until, pending)) = found else { return Ok(None) };
+    let what = pick::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
+    let mut there: Vec<String> = tx.all(include_str!("sql/signal_names.sql"), [id], |row| row.get(0))?;
+    there.sort_unstable();
+    there.dedup();
+    Ok(Some(Waiting { what, until: until.map(Time), there, pending }))
+}
+
+pub(super) async fn restate(store: &Sqlite, now: Now, jobs: &[Restate], by: &By) -> Result<Vec<Did>, Error> {
+    let did = store
+        .write(jobs.len() * 4, |tx| {
+            let now = tx.now(now);
+            jobs.iter().map(|restate| restate_one(tx, now, restate, by)).collect()
+        })
+        .await?;
+    // Lanes may have been made, and may be known once they are committed.
+    store.read_lanes()?;
+    Ok(did)
+}
+
+fn restate_one(tx: &Tx<'_>, now: Time, restate: &Restate, by: &By) -> Result<Did, Error> {
+    let Some(Seen { spot, state, placed, epoch, rev, .. }) = act::look(tx, restate.job)? else {
+        return Ok(Did::Unknown);
+    };
+    match state {
+        State::Done => return Ok(said::restate_done()),
+        State::Running => return Ok(said::restate_running()),
+        _ if (epoch, rev) != (restate.epoch, restate.rev) => return Ok(said::restate_moved()),
+        _ => {}
+    }
+    let old = tx.store.lane(tx, spot.lane)?;
+    let kind = KindVersion { kind: old.kind.kind, version: restate.version };
+    let name = (old.queue.as_str(), &kind, old.bucket);
+    tx.intern(name)?;
+    let lane = tx.lane_for(name)?.id;
+    if placed {
+        tx.unplace(&spot)?;
+    }
+    let stage = Stage::of(&restate.stage, &restate.data);
+    let params = params![spot.id.as_bytes(), lane, stage.name, stage.codec, stage.near, stage.far];
+    tx.run(include_str!("sql/act_restate.sql"), params)?;
+    step::keep_data(tx, spot.id, &restate.data)?;
+    if placed {
+        tx.make_ready(&Spot { lane, ..spot })?;
+    }
+    rules::log(tx, now, &pick::restate_action(restate), &restate.job.to_string(), by)?;
+    Ok(Did::Done)
+}

@@ -1,0 +1,108 @@
+//! Signals: into an inbox, and shown to whoever waited for them.
+
+use rusqlite::{Row, params};
+use windlass_model::{Awaited, JobId, NewSignal, Payload, Signal, Time};
+
+use super::{Sqlite, flow::Spot, tx::Tx};
+use crate::{Error, Now, Signalled, pick};
+
+/// The job that a signal is for.
+struct Addressee {
+    state: i16,
+    wait: Option<String>,
+    /// The first and the last number in its inbox.
+    numbers: Option<(i64, i64)>,
+    heard: bool,
+    pending: i64,
+    spot: Spot,
+}
+
+pub(super) async fn signal(store: &Sqlite, now: Now, signals: &[NewSignal]) -> Result<Vec<Signalled>, Error> {
+    let limits = &store.shared.options.limits;
+    signals.iter().try_for_each(|signal| limits.check_signal(signal))?;
+    store
+        .write(signals.len() * 2, |tx| {
+            let now = tx.now(now);
+            signals.iter().map(|signal| deliver(tx, now, signal, limits.inbox)).collect()
+        })
+        .await
+}
+
+fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Signalled, Error> {
+    let params = params![signal.job.as_bytes(), signal.name, signal.dedup];
+    let found = tx.one(include_str!("sql/signal_job.sql"), params, |row| {
+        let first = row.get::<_, Option<i64>>(2)?;
+        Ok(Addressee {
+            state: row.get(0)?,
+            wait: row.get(1)?,
+            numbers: first.map(|first| row.get(3).map(|last| (first, last))).transpose()?,
+            heard: row.get(4)?,
+            pending: row.get(5)?,
+            spot: Spot::read(signal.job, row, 6)?,
+        })
+    })?;
+    let Some(found) = found else { return Ok(Signalled::Unknown) };
+    if let Some(state) = pick::final_state(found.state) {
+        return Ok(Signalled::Ended(state));
+    }
+    if found.heard {
+        return Ok(Signalled::Duplicate);
+    }
+    if is_full(tx, &found, most)? {
+        return Ok(Signalled::Full);
+    }
+    hear(tx, now, signal.job, signal)?;
+    let wait = pick::wait(found.wait.as_deref()).filter(|_| found.spot.parked);
+    let woke = match wait {
+        Some(wait) if wait.wants(&signal.name).is_some() => tx.is_met(signal.job, &wait, found.pending)?,
+        _ => false,
+    };
+    if woke {
+        tx.wake(now, &found.spot)?;
+    }
+    Ok(Signalled::Delivered { woke })
+}
+
+/// Whether an inbox has as many signals as it may. Their numbers may have gaps, so only many numbers are counted.
+fn is_full(tx: &Tx<'_>, found: &Addressee, most: usize) -> Result<bool, Error> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let span = found.numbers.map_or(0, |(first, last)| last - first + 1);
+    if span < most {
+        return Ok(false);
+    }
+    let count = tx.one(include_str!("sql/signal_count.sql"), [found.spot.id.as_bytes()], |row| row.get(0))?;
+    Ok(count.unwrap_or(0) >= most)
+}
+
+/// Puts a signal into an inbox, unless it was there before.
+pub(super) fn hear(tx: &Tx<'_>, now: Time, id: JobId, signal: &NewSignal) -> Result<(), Error> {
+    let params = params![id.as_bytes(), signal.name, signal.dedup];
+    if tx.run(include_str!("sql/signal_heard.sql"), params)? == 1 {
+        let payload = &signal.payload;
+        let params = params![id.as_bytes(), signal.name, now.micros(), payload.codec, payload.bytes];
+        tx.run(include_str!("sql/signal_put.sql"), params)?;
+    }
+    Ok(())
+}
+
+/// The signals that a worker is handed with a job: the oldest of each name it waits for, or all of the name.
+pub(super) fn shown(tx: &Tx<'_>, id: JobId, wait: Option<&Awaited>) -> Result<Vec<Signal>, Error> {
+    let Some(Awaited::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
+    let mut shown = Vec::new();
+    for name in names {
+        let params = params![id.as_bytes(), name.name, if name.every { -1 } else { 1 }];
+        shown.extend(tx.all(include_str!("sql/claim_inbox.sql"), params, read)?);
+    }
+    shown.sort_by_key(|signal| signal.number);
+    Ok(shown)
+}
+
+/// Reads number, name, at, codec and payload.
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Signal> {
+    Ok(Signal {
+        number: row.get(0)?,
+        name: row.get(1)?,
+        at: Time(row.get(2)?),
+        payload: Payload { codec: row.get(3)?, bytes: row.get(4)? },
+    })
+}

@@ -1,0 +1,2 @@
+-- Forgets the inbox of a job.
+delete from windlass_signals where job = ?1

@@ -1,0 +1,2 @@
+-- Forgets the transitions of a job.
+delete from windlass_steps where job = ?1

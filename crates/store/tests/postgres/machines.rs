@@ -1,0 +1,184 @@
+//! Machines on a server: what steps, waits and signals cost in statements, and what meets at a row.
+
+use std::sync::Arc;
+
+use windlass_model::{
+    Awaited, Change, Claimed, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WorkerId,
+};
+use windlass_store::{Signalled, conformance::kit::*, postgres::Postgres};
+
+async fn open() -> Handle {
+    Arc::new(Postgres::open(super::fresh()).await.expect("open"))
+}
+
+/// A step of a machine to `stage`.
+fn step(holder: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+    let stage = Some(("After".to_owned(), payload("1")));
+    let step = Step { ran: Some("Before".into()), stage, ..Step::default() };
+    Change { step: Some(Box::new(step)), ..change(holder, job, outcome) }
+}
+
+/// The same with children, whose end it waits for.
+fn fork(holder: WorkerId, job: &Claimed, children: Vec<NewJob>) -> Change {
+    let what = Awaited::Children { round: windlass_model::Rev(job.rev.0 + 1) };
+    let mut change = step(holder, job, Outcome::Wait(Wait { what, timeout: None }));
+    change.step.as_mut().expect("made above").children = children;
+    change
+}
+
+/// How many statements a call sends, brackets included.
+macro_rules! cost {
+    ($store:expr, $call:expr) => {{
+        let before = $store.statements();
+        let answer = $call.await.expect("answered");
+        (answer, $store.statements() - before)
+    }};
+}
+
+#[tokio::test]
+async fn steps_waits_and_signals_are_few_statements() {
+    let store = open().await;
+    let holder = worker(&store, 1).await;
+    submit(&store, &jobs(1, 100)).await;
+    let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let changes = |held: &[Claimed], outcome: fn() -> Outcome| -> Vec<Change> {
+        held.iter().map(|job| step(holder, job, outcome())).collect()
+    };
+    for batch in [1, 100] {
+        let (verdicts, sent) = cost!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
+        assert_eq!((verdicts, sent), (vec![Verdict::Committed; batch], 1), "a step is one statement");
+        held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
+    }
+    let (_, sent) = cost!(store, store.commit(at(2), &changes(&held, || wait_for("go", Some(secs(9))))));
+    assert_eq!(sent, 4, "begin, park, wake, commit");
+    for batch in [1..2, 2..100] {
+        let signals: Vec<_> = batch.map(|n| signal(id(n), "go", "1", "x")).collect();
+        let (told, sent) = cost!(store, store.signal(at(3), &signals));
+        assert_eq!(told, vec![Signalled::Delivered { woke: true }; signals.len()]);
+        assert_eq!(sent, 5, "begin, lock, put, wake, commit");
+    }
+    let (haul, sent) = cost!(store, store.claim(at(4), &ask(holder, 2, 100)));
+    assert_eq!((haul.jobs.len(), sent), (99, 2), "the jobs, and their inboxes");
+    assert!(haul.jobs.iter().all(|job| job.inbox.len() == 1));
+    let (_, sent) =
+        cost!(store, store.commit(at(5), &changes(&haul.jobs[..50], || Outcome::Wait(Wait::YIELD))));
+    assert_eq!(sent, 1, "who lets others pass waits for nothing");
+    let (_, sent) = cost!(store, store.commit(at(5), &changes(&haul.jobs[50..], || done("x"))));
+    assert_eq!(sent, 1, "an end is one statement");
+    // Plain tasks pay for none of it.
+    submit(&store, &jobs(200, 100)).await;
+    let (haul, sent) = cost!(store, store.claim(at(6), &ask(holder, 3, 200)));
+    assert_eq!((haul.jobs.len(), sent), (150, 1));
+    let plain: Vec<Change> =
+        haul.jobs.iter().filter(|job| job.id >= id(200)).map(|job| change(holder, job, done("x"))).collect();
+    let (_, sent) = cost!(store, store.commit(at(7), &plain));
+    assert_eq!((plain.len(), sent), (100, 1));
+}
+
+#[tokio::test]
+async fn children_are_put_in_and_counted_in_one_transaction_each() {
+    let store = open().await;
+    let (holder, parent) = running(&store, 1).await;
+    let (_, sent) = cost!(store, store.commit(at(1), &[fork(holder, &parent, jobs(10, 100))]));
+    assert!(sent <= 8, "begin, park, put, count, enter, wake, commit; not {sent}");
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 100));
+    let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
+    let ends =
+        |part: &[Claimed]| -> Vec<Change> { part.iter().map(|job| change(holder, job, done("x"))).collect() };
+    let (_, sent) = cost!(store, store.commit(at(3), &ends(&children[..99])));
+    assert_eq!(sent, 6, "begin, lock, end, count, wake, commit");
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 1));
+    store.commit(at(4), &ends(&children[98..])).await.expect("commit");
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
+}
+
+/// Whoever comes second sees what the first did: no signal is there while its job sleeps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_and_the_wait_it_ends_never_miss_each_other() {
+    let store = open().await;
+    let holder = worker(&store, 1).await;
+    submit(&store, &jobs(1, 100)).await;
+    let held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let tasks: Vec<_> = held
+        .into_iter()
+        .flat_map(|job| {
+            let (one, other, id) = (store.clone(), store.clone(), job.id);
+            let parks = async move {
+                let change = step(holder, &job, wait_for("go", Some(secs(5))));
+                assert_eq!(one.commit(at(1), &[change]).await.expect("commit"), [Verdict::Committed]);
+            };
+            let tells = async move {
+                other.signal(at(1), &[signal(id, "go", "1", "x")]).await.expect("signal");
+                other.due(at(6), 100).await.expect("due");
+            };
+            [tokio::spawn(parks), tokio::spawn(tells)]
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    assert_eq!(store.sweep(at(7)).await.expect("sweep"), 0);
+    assert_eq!(count(&store, State::Ready).await, 100);
+    assert_eq!(claim(&store, at(7), &ask(holder, 2, 200)).await.len(), 100);
+    assert_eq!(claim(&store, at(7), &ask(holder, 3, 200)).await.len(), 0, "nobody twice");
+}
+
+/// Ends of children at all doors at once: the parent is woken when the last has ended, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_children_end_at_once_at_all_doors() {
+    let store = open().await;
+    let (holder, parent) = running(&store, 1).await;
+    let family = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
+    assert_eq!(
+        commit(&store, 1, fork(holder, &parent, (10..210).map(family).collect())).await,
+        Verdict::Committed
+    );
+    let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
+    let mut tasks = Vec::new();
+    for part in children.chunks(10) {
+        let (store, changes) = (store.clone(), part.to_vec());
+        tasks.push(tokio::spawn(async move {
+            let changes: Vec<Change> = changes.iter().map(|job| change(holder, job, done("x"))).collect();
+            store.commit(at(3), &changes).await.expect("commit");
+        }));
+    }
+    for part in 0..10u32 {
+        let store = store.clone();
+        tasks.push(tokio::spawn(async move {
+            let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
+            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.due(at(60), 50).await.expect("due");
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
+    assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1);
+}
+
+/// What is parked goes back to what an older binary knows.
+#[tokio::test]
+async fn parked_jobs_are_ready_after_the_schema_went_down() {
+    let options = super::fresh();
+    let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
+    let holder = worker(&store, 1).await;
+    submit(&store, &[job(1), job(2), keyed(3, "k")]).await;
+    let held = claim(&store, at(0), &ask(holder, 1, 3)).await;
+    let parks: Vec<Change> =
+        held.iter().map(|job| step(holder, job, wait_for("go", Some(secs(9))))).collect();
+    store.commit(at(1), &parks).await.expect("commit");
+    act(&store, 2, 2, windlass_store::Act::Pause).await;
+    drop(store);
+    Postgres::migrate(&options, Some(2)).await.expect("down");
+    let client = Postgres::client(&options).await.expect("connected");
+    let counts = "select (select count(*) from ready), (select count(*) from line), (select count(*) from timers), \
+                  (select count(*) from jobs where hold = 2)";
+    let row = client.query_one(counts, &[]).await.expect("counted");
+    let count = |n: usize| row.get::<_, i64>(n);
+    assert_eq!(
+        (count(0), count(1), count(2), count(3)),
+        (1, 1, 0, 1),
+        "one ready, one in line, one set aside"
+    );
+}

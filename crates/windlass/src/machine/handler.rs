@@ -1,0 +1,105 @@
+//! Running a machine's jobs: decodes the state, calls `step`, and hands over what follows.
+
+use std::{
+    future::ready,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use windlass_model::{Failure, Retry, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
+use windlass_store::{IdSource, Store};
+
+use super::{Machine, Next, StepCx, stage};
+use crate::codec::Codecs;
+
+/// What a machine's steps need of their engine.
+pub(crate) struct Bound {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) codecs: Arc<Codecs>,
+    pub(crate) ids: IdSource,
+}
+
+/// Runs a machine's jobs.
+pub(crate) struct MachineHandler<M> {
+    /// Set when the engine starts.
+    bound: Arc<OnceLock<Arc<Bound>>>,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> MachineHandler<M> {
+    pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> MachineHandler<M> {
+        MachineHandler { bound, machine: PhantomData }
+    }
+
+    fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
+        let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+        StepCx { attempt, bound }
+    }
+}
+
+impl<M: Machine> Handler for MachineHandler<M> {
+    fn start(&self, attempt: Arc<Attempt>) -> Started {
+        let (name, state) = match state::<M>(&attempt) {
+            Ok(state) => state,
+            Err(failure) => {
+                let stage = attempt.job.stage.clone();
+                return Started { running: Box::pin(ready(Err(failure))), timeout: None, stage };
+            }
+        };
+        let timeout = state.timeout();
+        let running: Running = if timeout == Some(Duration::ZERO) {
+            let text = format!(
+                "the timeout of the state {name:?} is zero; give the step time, or `None` for as long as it likes"
+            );
+            Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
+        } else {
+            let cx = self.cx(attempt);
+            Box::pin(async move { turn(state.step(&cx).await, &cx) })
+        };
+        Started { running, timeout: timeout.filter(|limit| !limit.is_zero()), stage: Some(name) }
+    }
+
+    fn retry(&self, attempt: &Attempt) -> Retry {
+        let retry = || Some(state::<M>(attempt).ok()?.1.retry());
+        // A panic in there is no reason to lose the failure that it was asked about.
+        catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
+    }
+
+    fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
+        let (_, state) = state::<M>(&attempt).ok()?;
+        let (cx, failure) = (self.cx(attempt), failure.clone());
+        Some(Box::pin(async move { turn(state.on_error(failure, &cx).await, &cx) }))
+    }
+}
+
+fn turn<M: Machine>(next: Result<Next<M>, M::Error>, cx: &StepCx) -> Result<Turn, Failure> {
+    next.map_err(Into::into)?.turn(&cx.attempt, &cx.bound.ids)
+}
+
+/// The state that a job is in, with its name.
+fn state<M: Machine>(attempt: &Attempt) -> Result<(String, M), Failure> {
+    let job = &attempt.job;
+    let (name, data) = match (&job.stage, &job.data) {
+        (Some(name), Some(data)) => (name.clone(), data.bytes.as_slice()),
+        _ => stage::split(&job.input.bytes).ok_or_else(|| {
+            let text = format!("the input of a {:?} machine is not a state, {{\"Variant\": data}}", M::KIND);
+            Failure::stop(text).class(class::UNDECODABLE)
+        })?,
+    };
+    match stage::decode(&name, data) {
+        Ok(state) => Ok((name, state)),
+        Err(error) => {
+            let known = stage::variants::<M>().unwrap_or_default().join(", ");
+            let text = format!(
+                "the state {name:?} does not decode as version {} of {:?} ({error}), whose states are {known}; give the \
+                 variant back its name or an alias, or migrate the job's state (docs/machines.md), then retry it",
+                M::VERSION,
+                M::KIND,
+            );
+            Err(Failure::stop(text).class(class::UNDECODABLE))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Moving jobs of one version of a machine to another: their states are converted by code that knows both.
+
+use std::marker::PhantomData;
+
+use windlass_model::{JobId, State, limits::check_stage};
+use windlass_store::{By, Did, Filter, Job, Restate};
+
+use crate::{
+    Engine, Error, Machine,
+    machine::stage::{self, decode, encode},
+};
+
+/// How many jobs are looked at, and written, at a time.
+const BATCH: usize = 100;
+/// How many of those that could not be migrated are told one by one.
+const TOLD: usize = 20;
+
+/// A migration that is being described. Nothing is done until [`Migrate::run`].
+///
+/// Jobs that run are passed over: run it again for them, or pause their queue first. Jobs that are done stay as they are;
+/// failed and cancelled ones are migrated too, so that they can be retried.
+#[must_use = "a migration does nothing until it is run"]
+pub struct Migrate<'a, A, B, F> {
+    engine: &'a Engine,
+    by: By,
+    convert: F,
+    versions: PhantomData<fn(A) -> B>,
+}
+
+/// What a migration has done, or would do.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Migrated {
+    /// Jobs that were looked at.
+    pub seen: usize,
+    /// Jobs whose state was, or could be, converted.
+    pub migrated: usize,
+    /// Jobs that run, or moved meanwhile: to be tried again.
+    pub busy: usize,
+    /// Jobs whose state could not be converted.
+    pub refused: usize,
+    /// The first of those, and why.
+    pub because: Vec<(JobId, String)>,
+    /// Whether it was ended before all were done.
+    pub cut_short: bool,
+}
+
+impl<'a, A, B, F> Migrate<'a, A, B, F>
+where
+    A: Machine,
+    B: Machine,
+    F: Fn(A) -> Result<B, String>,
+{
+    pub(crate) fn new(engine: &'a Engine, by: By, convert: F) -> Migrate<'a, A, B, F> {
+        Migrate { engine, by, convert, versions: PhantomData }
+    }
+
+    /// Converts every state and writes nothing: what would come of it.
+    pub async fn dry_run(&self) -> Result<Migrated, Error> {
+        self.go(false, |_| true).await
+    }
+
+    /// Does it, batch by batch. `seen` is told how far it is after every batch, and may end it by answering `false`; what
+    /// was done stays done. Running it again goes on with the rest.
+    pub async fn run(self, seen: impl FnMut(&Migrated) -> bool) -> Result<Migrated, Error> {
+        let control = self.engine.store().control();
+        let (from, to) = (A::VERSION, B::VERSION);
+        let action = format!("migrate from version {from} to {to}");
+        control.note(None, &action, A::KIND, &self.by).await?;
+        let migrated = self.go(true, seen).await?;
+        let ended = format!(
+            "{action} ended: {} migrated, {} busy, {} refused",
+            migrated.migrated, migrated.busy, migrated.refused
+        );
+        control.note(None, &ended, A::KIND, &self.by).await?;
+        self.engine.look();
+        Ok(migrated)
+    }
+
+    async fn go(&self, write: bool, mut seen: impl FnMut(&Migrated) -> bool) -> Result<Migrated, Error> {
+        if A::KIND != B::KIND || A::VERSION == B::VERSION {
+            return Err(Error::Setup(format!(
+                "{:?} version {} cannot be migrated to {:?} version {}; both must be of one kind, in different versions",
+                A::KIND,
+                A::VERSION,
+                B::KIND,
+                B::VERSION
+            )));
+        }
+        let (kind, version) = (Some(A::KIND.to_owned()), Some(A::VERSION));
+        let mut filter = Filter { kind, version, limit: BATCH, ..Filter::default() };
+        let mut migrated = Migrated::default();
+        loop {
+            let page = self.engine.inspect().jobs(&filter).await?;
+            let last = page.len() < BATCH;
+            filter.before = page.last().map(|job| job.id);
+            let mut batch = Vec::new();
+            for summary in page.into_iter().filter(|job| job.state != State::Done) {
+                migrated.seen += 1;
+                let Some(job) = self.engine.inspect().job(summary.id).await? else { continue };
+                match self.restate(&job) {
+                    _ if job.summary.state == State::Running => migrated.busy += 1,
+                    Ok(restate) => batch.push(restate),
+                    Err(why) => migrated.refuse(job.summary.id, why),
+                }
+            }
+            if write {
+                let dids = self.engine.store().control().restate(None, &batch, &self.by).await?;
+                for (did, restate) in dids.into_iter().zip(&batch) {
+                    match did {
+                        Did::Done => migrated.migrated += 1,
+                        Did::Unknown => migrated.refuse(restate.job, "it was pruned meanwhile".into()),
+                        _ => migrated.busy += 1,
+                    }
+                }
+            } else {
+                migrated.migrated += batch.len();
+            }
+            if !seen(&migrated) && !last {
+                migrated.cut_short = true;
+                return Ok(migrated);
+            }
+            if last {
+                return Ok(migrated);
+            }
+        }
+    }
+
+    /// What a job is to be, or why it cannot.
+    fn restate(&self, job: &Job) -> Result<Restate, String> {
+        let payload = job.data.as_ref().unwrap_or(&job.input);
+        let plain = self.engine.codecs().decode(payload).map_err(|error| error.to_string())?;
+        let (name, data) = match (&job.summary.stage, &job.data) {
+            (Some(name), Some(_)) => (name.clone(), &plain[..]),
+            _ => stage::split(&plain).ok_or("its input is not a state")?,
+        };
+        let old: A =
+            decode(&name, data).map_err(|error| format!("its state {name:?} does not decode ({error})"))?;
+        let new = (self.convert)(old)?;
+        let (stage, data) = encode(&new).map_err(|why| format!("its new state {why}"))?;
+        let data = self.engine.codecs().encode(data).map_err(|error| error.to_string())?;
+        let limits = self.engine.store().limits();
+        check_stage(&stage)
+            .and_then(|()| limits.check_payload("new state", &data.bytes))
+            .map_err(|e| e.to_string())?;
+        Ok(Restate { job: job.summary.id, epoch: job.epoch, rev: job.rev, version: B::VERSION, stage, data })
+    }
+}
+
+impl Migrated {
+    fn refuse(&mut self, id: JobId, why: String) {
+        self.refused += 1;
+        if self.because.len() < TOLD {
+            self.because.push((id, why));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Sending signals to jobs.
+
+use std::{
+    future::{Future, IntoFuture},
+    pin::Pin,
+};
+
+use serde::Serialize;
+use windlass_model::{JobId, NewSignal};
+use windlass_store::{Filter, Signalled};
+
+use crate::{Engine, Error};
+
+/// What became of a signal that was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// It is in the job's inbox, for good.
+    Delivered,
+    /// One with its name and dedup id was delivered to the job before. Nothing was done.
+    Duplicate,
+}
+
+/// A signal that is being described; `.await` sends it.
+#[must_use = "a signal is not sent until it is awaited"]
+pub struct Signal<'a> {
+    engine: &'a Engine,
+    to: To,
+    sent: Result<Sent, Error>,
+}
+
+enum To {
+    Id(JobId),
+    Key { kind: String, key: String },
+}
+
+impl<'a> Signal<'a> {
+    pub(crate) fn to_id<T: Serialize>(engine: &'a Engine, job: JobId, name: &str, payload: &T) -> Signal<'a> {
+        Signal { engine, to: To::Id(job), sent: Sent::new(name, None, payload) }
+    }
+
+    pub(crate) fn to_key<T: Serialize>(
+        engine: &'a Engine,
+        kind: &str,
+        key: &str,
+        name: &str,
+        payload: &T,
+    ) -> Signal<'a> {
+        let to = To::Key { kind: kind.to_owned(), key: key.to_owned() };
+        Signal { engine, to, sent: Sent::new(name, None, payload) }
+    }
+
+    /// Once: a signal with this name and dedup id that was sent to the job before is not delivered again, whether the
+    /// first was consumed or not.
+    pub fn dedup(mut self, id: impl Into<String>) -> Signal<'a> {
+        if let Ok(sent) = &mut self.sent {
+            sent.dedup = Some(id.into());
+        }
+        self
+    }
+}
+
+impl<'a> IntoFuture for Signal<'a> {
+    type Output = Result<Delivery, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let sent = self.sent?;
+            let job = match self.to {
+                To::Id(id) => id,
+                To::Key { kind, key } => find(self.engine, kind, key).await?,
+            };
+            let delivery = send(self.engine, vec![sent.to(job, self.engine)?]).await?;
+            Ok(delivery.into_iter().next().unwrap_or(Delivery::Duplicate))
+        })
+    }
+}
+
+/// The job of a kind that has a key.
+async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error> {
+    let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
+    match engine.inspect().jobs(&filter).await?.first() {
+        Some(job) => Ok(job.id),
+        None => Err(Error::NoSuchKey { kind, key }),
+    }
+}
+
+/// A signal on its way, not yet addressed.
+#[derive(Clone)]
+pub(crate) struct Sent {
+    name: String,
+    dedup: Option<String>,
+    payload: Vec<u8>,
+}
+
+impl Sent {
+    pub(crate) fn new<T: Serialize>(name: &str, dedup: Option<String>, payload: &T) -> Result<Sent, Error> {
+        let payload = serde_json::to_vec(payload)
+            .map_err(|source| Error::Encode { kind: format!("signal {name}"), source })?;
+        Ok(Sent { name: name.to_owned(), dedup, payload })
+    }
+
+    pub(crate) fn to(&self, job: JobId, engine: &Engine) -> Result<NewSignal, Error> {
+        let payload = engine.codecs().encode(self.payload.clone());
+        let payload =
+            payload.map_err(|source| Error::Codec { kind: format!("signal {}", self.name), source })?;
+        // One that nobody named is told from others by an id of its own, so that sending it can be repeated.
+        let dedup = match self.dedup.as_deref() {
+            // Refused by the check of every signal.
+            Some("") => String::new(),
+            Some(dedup) => format!("={dedup}"),
+            None => engine.new_id().to_string(),
+        };
+        Ok(NewSignal { job, name: self.name.clone(), dedup, payload })
+    }
+}
+
+/// Delivers signals; one that cannot be delivered is an error.
+pub(crate) async fn send(engine: &Engine, signals: Vec<NewSignal>) -> Result<Vec<Delivery>, Error> {
+    if signals.is_empty() {
+        return Ok(Vec::new());
+    }
+    let jobs: Vec<JobId> = signals.iter().map(|signal| signal.job).collect();
+    let answers = engine.signaller().signal(signals).await?;
+    let delivery = |(answer, job): (Signalled, JobId)| match answer {
+        Signalled::Delivered { .. } => Ok(Delivery::Delivered),
+        Signalled::Duplicate => Ok(Delivery::Duplicate),
+        Signalled::Ended(state) => Err(Error::Ended { job, state }),
+        Signalled::Full => Err(Error::InboxFull { job, most: engine.store().limits().inbox }),
+        Signalled::Unknown => Err(Error::NoSuchJob(job)),
+    };
+    answers.into_iter().zip(jobs).map(delivery).collect()
+}

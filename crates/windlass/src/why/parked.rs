@@ -1,0 +1,72 @@
+//! Why a parked job waits.
+
+use windlass_model::{Awaited, State, Time};
+use windlass_store::{Holds, Job, Waiting, WorkerView};
+
+use super::{Cause, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
+
+pub(super) fn causes(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+    debug_assert_eq!(job.summary.state, State::Waiting);
+    let until = holds.waiting.as_ref().and_then(|waiting| waiting.until);
+    let mut causes = Vec::new();
+    if until.is_some_and(|until| until <= now) && !workers.iter().any(|worker| is_alive(worker, now)) {
+        causes.push(no_worker());
+    }
+    causes.push(match &holds.waiting {
+        Some(waiting) => awaited(job, waiting, now),
+        None => Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()),
+    });
+    causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
+    causes.extend(queue_paused(job, holds));
+    causes.extend(unserved(job, workers, now).filter(|Cause(cause, ..)| *cause != "no_worker"));
+    causes
+}
+
+fn awaited(job: &Job, waiting: &Waiting, now: Time) -> Cause {
+    let id = job.summary.id;
+    let stage = job.summary.stage.as_ref().map(|stage| format!("In {stage}, it")).unwrap_or("It".into());
+    let until = match waiting.until {
+        Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
+        Some(until) => format!(" until {until}, which has passed"),
+        None => ", however long that takes".to_owned(),
+    };
+    match &waiting.what {
+        Awaited::Signals { names, needs } => {
+            let is_there = |name: &&str| waiting.there.iter().any(|there| there == name);
+            let names: Vec<&str> = names.iter().map(|name| name.name.as_str()).collect();
+            let missing: Vec<&str> = names.iter().copied().filter(|name| !is_there(name)).collect();
+            let what = match (names.as_slice(), *needs as usize) {
+                ([name], _) => format!("the signal {name:?}"),
+                (names, 1) => format!("any of the signals {}", list(names)),
+                (names, needs) if needs == names.len() && missing.len() < needs => {
+                    format!("all of the signals {}, of which {} is missing", list(names), list(&missing))
+                }
+                (names, needs) if needs == names.len() => format!("all of the signals {}", list(names)),
+                (names, needs) => format!("{needs} of the signals {}", list(names)),
+            };
+            if names.is_empty() {
+                let because = format!("{stage} sleeps{until}.");
+                return Cause("asleep", because, format!("Wait, or give it up: `windlass cancel {id}`."));
+            }
+            let because = format!("{stage} waits for {what}{until}.");
+            let name = missing.first().or(names.first()).copied().unwrap_or("NAME");
+            let hint = format!("Wait, or send it: `windlass signal {id} {name} JSON`.");
+            Cause("signal", because, hint)
+        }
+        Awaited::Children { .. } => {
+            let because = format!(
+                "{stage} waits for its children, of which {} has not ended{until}.",
+                counted(waiting.pending.into(), "job").replace("1 job", "one")
+            );
+            let because = if waiting.pending == 1 { because } else { because.replace("has not", "have not") };
+            Cause("children", because, format!("See what they do: `windlass jobs --parent {id}`."))
+        }
+        Awaited::Nothing => {
+            Cause("waiting", format!("{stage} let others pass and goes on soon."), "Wait.".into())
+        }
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}

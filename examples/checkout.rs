@@ -1,0 +1,103 @@
+//! A checkout that waits for its payment, and is called off if none comes in time.
+//!
+//! Run it with `cargo run -p windlass --example checkout`.
+
+use windlass::prelude::*;
+
+/// The states of a checkout. Each is committed before the next runs; while it waits, it takes no slot and no memory.
+#[derive(Serialize, Deserialize)]
+enum Checkout {
+    Start { order: u32, cents: u64 },
+    AwaitPayment { order: u32, cents: u64 },
+    Ship { order: u32, paid: u64 },
+    Refund { order: u32, paid: u64 },
+}
+
+/// What the payment service says.
+#[derive(Serialize, Deserialize)]
+struct Payment {
+    cents: u64,
+}
+
+/// How long a customer may take. In a shop it would be an hour or a day; it costs no more.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+impl Machine for Checkout {
+    const KIND: &'static str = "checkout";
+    type Output = String;
+    type Error = AnyError;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Checkout>, AnyError> {
+        Ok(match self {
+            Checkout::Start { order, cents } => {
+                println!("  order {order}: reserved, waits for {cents} cents");
+                Next::wait(Checkout::AwaitPayment { order, cents }, signal("payment")).timeout(PATIENCE)
+            }
+            Checkout::AwaitPayment { order, cents } => match cx.signal::<Payment>("payment")? {
+                Some(Payment { cents: paid }) if paid == cents => Next::to(Checkout::Ship { order, paid }),
+                Some(Payment { cents: paid }) => Next::to(Checkout::Refund { order, paid }),
+                None => Next::stop(format!("order {order} was not paid within {PATIENCE:?}")),
+            },
+            Checkout::Ship { order, paid } => {
+                // The same for every attempt at this step: whoever ships can tell a repeat by it.
+                println!("  order {order}: shipped under the idempotency key …{}", &cx.step_id()[30..]);
+                Next::done(format!("order {order} shipped for {paid} cents"))
+            }
+            Checkout::Refund { order, paid } => {
+                Next::done(format!("order {order} called off, {paid} cents given back"))
+            }
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", dir.path().join("work.db").display());
+    let engine = Engine::open(&url).await?.machine::<Checkout>().start().await?;
+    let start = |order| engine.submit(Checkout::Start { order, cents: 1_200 }).key(format!("order-{order}"));
+
+    println!("paid twice by an impatient service, shipped once:");
+    let job = start(1).await?;
+    for _ in 0..2 {
+        let payment = Payment { cents: 1_200 };
+        match engine.signal_key("checkout", "order-1", "payment", payment).dedup("charge-77").await {
+            Ok(delivery) => println!("  payment of charge-77: {delivery:?}"),
+            // The machine may be faster than the second payment.
+            Err(error) => println!("  payment of charge-77: {error}"),
+        }
+    }
+    println!("  {}", job.result().await?);
+
+    println!("the payment comes before the order, and makes it:");
+    let job = start(2).signal_once("payment", "charge-78", Payment { cents: 1_200 }).await?;
+    println!("  {}", job.result().await?);
+
+    println!("the wrong amount:");
+    let job = start(3).await?;
+    job.signal("payment", Payment { cents: 12 }).await?;
+    println!("  {}", job.result().await?);
+
+    println!("no payment at all:");
+    let job = start(4).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    if let Some(why) = engine.why(job.id()).await? {
+        println!("  {}", why.because);
+    }
+    match job.result().await {
+        Err(error) => println!("  {error}"),
+        Ok(output) => println!("  not expected: {output}"),
+    }
+    match job.signal("payment", Payment { cents: 1_200 }).await {
+        Err(error) => println!("  a payment after that: {error}"),
+        Ok(delivery) => println!("  not expected: {delivery:?}"),
+    }
+
+    println!("what they did:");
+    for path in engine.inspect().paths("checkout", 100).await? {
+        let next = path.next.as_deref().unwrap_or("the end");
+        println!("  {} → {next}, {} ({}x)", path.stage, path.how, path.times);
+    }
+    engine.stop().await;
+    Ok(())
+}

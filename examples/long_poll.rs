@@ -1,0 +1,130 @@
+//! A long poll of a service that takes its time: the state carries the growing wait between two looks, so that a restart
+//! goes on where it was, and no slot is held meanwhile.
+//!
+//! Run it with `cargo run -p windlass --example long_poll`.
+
+use std::{
+    sync::{LazyLock, Mutex},
+    time::Instant,
+};
+
+use windlass::prelude::*;
+
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A service that renders films, in this process for the sake of the example: one film, ready after a second, and now and
+/// then it does not answer at all.
+struct Service {
+    ready_at: Option<Instant>,
+    asked: u32,
+}
+
+static SERVICE: Mutex<Service> = Mutex::new(Service { ready_at: None, asked: 0 });
+
+enum Answer {
+    Rendering,
+    Ready(String),
+}
+
+impl Service {
+    /// Begins to render. The same request twice is one.
+    fn begin(&mut self) {
+        self.ready_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
+    }
+
+    fn ask(&mut self) -> Result<Answer, std::io::Error> {
+        self.asked += 1;
+        if self.asked == 3 {
+            return Err(std::io::Error::other("the service does not answer"));
+        }
+        let ready = self.ready_at.is_some_and(|at| at <= Instant::now());
+        Ok(if ready { Answer::Ready("film.mp4".into()) } else { Answer::Rendering })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+enum Render {
+    Request { film: String },
+    Poll { film: String, wait_ms: u64 },
+    Publish { film: String, file: String },
+}
+
+/// The first wait between two looks, and the longest.
+const WAITS: (u64, u64) = (25, 400);
+
+impl Machine for Render {
+    const KIND: &'static str = "render";
+    type Output = String;
+    type Error = AnyError;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Render>, AnyError> {
+        Ok(match self {
+            Render::Request { film } => {
+                SERVICE.lock().expect("nobody panics here").begin();
+                Next::to(Render::Poll { film, wait_ms: WAITS.0 })
+            }
+            Render::Poll { film, wait_ms } => {
+                let answer = SERVICE.lock().expect("nobody panics here").ask();
+                println!(
+                    "  {:>4} ms  look {}: {}",
+                    BEGIN.elapsed().as_millis(),
+                    cx.attempt(),
+                    match &answer {
+                        Ok(Answer::Rendering) => format!("not yet, again in {wait_ms} ms"),
+                        Ok(Answer::Ready(file)) => format!("{file} is there"),
+                        Err(error) => format!("{error}: the retry policy of this state decides"),
+                    }
+                );
+                match answer? {
+                    Answer::Ready(file) => Next::to(Render::Publish { film, file }),
+                    Answer::Rendering => {
+                        let longer = (wait_ms * 2).min(WAITS.1);
+                        Next::retry_after(
+                            Render::Poll { film, wait_ms: longer },
+                            Duration::from_millis(wait_ms),
+                        )
+                    }
+                }
+            }
+            Render::Publish { film, file } => Next::done(format!("{film} is published as {file}")),
+        })
+    }
+
+    /// Errors of the service have a policy of their own, and a budget that looks without an error do not touch.
+    fn retry(&self) -> Retry {
+        match self {
+            Render::Poll { .. } => {
+                Retry::times(5).backoff(Duration::from_millis(100), Duration::from_secs(1))
+            }
+            _ => Retry::times(3),
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(seconds(10))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", dir.path().join("work.db").display());
+    let engine = Engine::open(&url).await?.machine::<Render>().start().await?;
+    LazyLock::force(&BEGIN);
+
+    println!("a film is rendered:");
+    // However often it looks: after ten seconds it is enough.
+    let by = engine.inspect().clock().await?.plus(seconds(10));
+    let job = engine.submit(Render::Request { film: "holiday".into() }).deadline(by).await?;
+    println!("  {}", job.result().await?);
+
+    println!("what is kept of it:");
+    for step in engine.inspect().steps(job.id(), None, 100).await? {
+        println!("  {} → {}, {}", step.stage, step.next.as_deref().unwrap_or("the end"), step.how);
+    }
+    for attempt in engine.inspect().history(job.id()).await? {
+        println!("  an attempt that failed: {}", attempt.failure.message);
+    }
+    engine.stop().await;
+    Ok(())
+}
