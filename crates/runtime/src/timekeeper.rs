@@ -78,15 +78,18 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Hands over slots of serial keys that were left free. There should be none.
+/// Sees to jobs that wait for what is there. There should be none.
 async fn sweep(core: &Core) {
     match core.store.sweep(None).await {
         Ok(0) => {}
         Ok(entered) => {
-            tracing::warn!(entered, "jobs waited for slots that were free; they have them now");
+            tracing::warn!(
+                entered,
+                "jobs waited for what was there: a free slot, a signal, the end of children"
+            );
             core.pools.iter().for_each(|pool| pool.wake());
         }
-        Err(error) => tracing::debug!(%error, "serial keys could not be looked after; they are next time"),
+        Err(error) => tracing::debug!(%error, "what waits could not be looked after; it is next time"),
     }
 }
 

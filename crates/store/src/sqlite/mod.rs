@@ -5,7 +5,8 @@
 //! async thread are run with the thread marked as blocking. Several processes may share the file: a write
 //! transaction begins `immediate`, and a locked database is waited for without blocking the thread.
 //!
-//! Durable: WAL with `synchronous=FULL`. A network file system is refused, as its locks cannot be trusted.
+//! Durable: WAL with `synchronous=FULL`; claims alone are on disk only with the next other write, since a loss of power that
+//! takes one takes the worker too. A network file system is refused, as its locks cannot be trusted.
 
 mod act;
 mod arrive;
@@ -140,17 +141,42 @@ impl Sqlite {
         self.locked(1, false, verb).await
     }
 
+    /// The same as [`Sqlite::write`] for what need not outlive a loss of power: it is on disk with the next write that
+    /// must be. The death of a process loses nothing.
+    async fn write_soft<T>(
+        &self,
+        size: usize,
+        mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.hold(size, |writer| {
+            set_sync(writer, false)?;
+            let answer = self.transaction(writer, true, &mut verb);
+            set_sync(writer, true)?;
+            answer
+        })
+        .await
+    }
+
     async fn locked<T>(
         &self,
         size: usize,
         brackets: bool,
         mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.hold(size, |writer| self.transaction(writer, brackets, &mut verb)).await
+    }
+
+    /// Does something with the write connection; waits while another process writes.
+    async fn hold<T>(
+        &self,
+        size: usize,
+        mut work: impl FnMut(&Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let started = Instant::now();
         loop {
             let outcome = {
                 let writer = self.shared.writer.lock().await;
-                blocking(size > SMALL, || self.transaction(&writer, brackets, &mut verb))
+                blocking(size > SMALL, || work(&writer))
             };
             match outcome {
                 Err(Error::Unavailable(why))
@@ -193,6 +219,12 @@ impl Sqlite {
     }
 }
 
+/// Whether what is committed from now on is on disk when that returns.
+fn set_sync(writer: &Connection, full: bool) -> Result<(), Error> {
+    let sql = if full { "pragma synchronous = full" } else { "pragma synchronous = normal" };
+    writer.execute_batch(sql).map_err(|error| Error::Fault(format!("{sql}: {error}")))
+}
+
 /// Runs `work`, telling the async runtime to move its other tasks away first if it may take long.
 fn blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
@@ -219,7 +251,7 @@ impl Store for Sqlite {
             if let Some(nothing) = self.read(|tx| claim::idle(tx, now, ask))? {
                 return Ok(nothing);
             }
-            self.write(ask.limit, |tx| claim::claim(tx, now, ask)).await
+            self.write_soft(ask.limit, |tx| claim::claim(tx, now, ask)).await
         })
     }
 

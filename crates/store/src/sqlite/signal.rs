@@ -12,7 +12,7 @@ struct Addressee {
     wait: Option<String>,
     /// The first and the last number in its inbox.
     numbers: Option<(i64, i64)>,
-    heard: bool,
+    until: Option<i64>,
     pending: i64,
     spot: Spot,
 }
@@ -29,14 +29,13 @@ pub(super) async fn signal(store: &Sqlite, now: Now, signals: &[NewSignal]) -> R
 }
 
 fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Signalled, Error> {
-    let params = params![signal.job.as_bytes(), signal.name, signal.dedup];
-    let found = tx.one(include_str!("sql/signal_job.sql"), params, |row| {
+    let found = tx.one(include_str!("sql/signal_job.sql"), [signal.job.as_bytes()], |row| {
         let first = row.get::<_, Option<i64>>(2)?;
         Ok(Addressee {
             state: row.get(0)?,
             wait: row.get(1)?,
             numbers: first.map(|first| row.get(3).map(|last| (first, last))).transpose()?,
-            heard: row.get(4)?,
+            until: row.get(4)?,
             pending: row.get(5)?,
             spot: Spot::read(signal.job, row, 6)?,
         })
@@ -45,20 +44,25 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
     if let Some(state) = pick::final_state(found.state) {
         return Ok(Signalled::Ended(state));
     }
-    if found.heard {
+    if is_full(tx, &found, most)? {
+        let params = params![signal.job.as_bytes(), signal.name, signal.dedup];
+        let known = tx.one(include_str!("sql/signal_known.sql"), params, |_| Ok(()))?.is_some();
+        return Ok(if known { Signalled::Duplicate } else { Signalled::Full });
+    }
+    let number = found.numbers.map_or(1, |(_, last)| last + 1);
+    if !hear(tx, now, signal.job, number, signal)? {
         return Ok(Signalled::Duplicate);
     }
-    if is_full(tx, &found, most)? {
-        return Ok(Signalled::Full);
-    }
-    hear(tx, now, signal.job, signal)?;
     let wait = pick::wait(found.wait.as_deref()).filter(|_| found.spot.parked);
-    let woke = match wait {
-        Some(wait) if wait.wants(&signal.name).is_some() => tx.is_met(signal.job, &wait, found.pending)?,
+    let woke = match &wait {
+        Some(Awaited::Signals { needs: 1, names }) => names.iter().any(|name| name.name == signal.name),
+        Some(wait) if wait.wants(&signal.name).is_some() => tx.is_met(signal.job, wait, found.pending)?,
         _ => false,
     };
-    if woke {
+    if woke && found.until.is_some() {
         tx.wake(now, &found.spot)?;
+    } else if woke {
+        tx.rouse(&Spot { due_at: now, ..found.spot })?;
     }
     Ok(Signalled::Delivered { woke })
 }
@@ -74,15 +78,22 @@ fn is_full(tx: &Tx<'_>, found: &Addressee, most: usize) -> Result<bool, Error> {
     Ok(count.unwrap_or(0) >= most)
 }
 
-/// Puts a signal into an inbox, unless it was there before.
-pub(super) fn hear(tx: &Tx<'_>, now: Time, id: JobId, signal: &NewSignal) -> Result<(), Error> {
+/// Puts a signal into an inbox under a number, unless it was there before; answers whether it was not.
+pub(super) fn hear(
+    tx: &Tx<'_>,
+    now: Time,
+    id: JobId,
+    number: i64,
+    signal: &NewSignal,
+) -> Result<bool, Error> {
     let params = params![id.as_bytes(), signal.name, signal.dedup];
-    if tx.run(include_str!("sql/signal_heard.sql"), params)? == 1 {
+    let new = tx.run(include_str!("sql/signal_heard.sql"), params)? == 1;
+    if new {
         let payload = &signal.payload;
-        let params = params![id.as_bytes(), signal.name, now.micros(), payload.codec, payload.bytes];
+        let params = params![id.as_bytes(), number, signal.name, now.micros(), payload.codec, payload.bytes];
         tx.run(include_str!("sql/signal_put.sql"), params)?;
     }
-    Ok(())
+    Ok(new)
 }
 
 /// The signals that a worker is handed with a job: the oldest of each name it waits for, or all of the name.
@@ -90,8 +101,11 @@ pub(super) fn shown(tx: &Tx<'_>, id: JobId, wait: Option<&Awaited>) -> Result<Ve
     let Some(Awaited::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
     let mut shown = Vec::new();
     for name in names {
-        let params = params![id.as_bytes(), name.name, if name.every { -1 } else { 1 }];
-        shown.extend(tx.all(include_str!("sql/claim_inbox.sql"), params, read)?);
+        let sql = match name.every {
+            true => include_str!("sql/claim_inbox.sql"),
+            false => include_str!("sql/claim_oldest.sql"),
+        };
+        shown.extend(tx.all(sql, params![id.as_bytes(), name.name], read)?);
     }
     shown.sort_by_key(|signal| signal.number);
     Ok(shown)

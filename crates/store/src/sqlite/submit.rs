@@ -197,7 +197,9 @@ impl Row<'_> {
         for tag in &job.tags {
             tx.run(include_str!("sql/submit_tag.sql"), params![tag, job.id.as_bytes()])?;
         }
-        job.signals.iter().try_for_each(|signal| signal::hear(tx, now, job.id, signal))?;
+        for (number, signal) in (1..).zip(&job.signals) {
+            signal::hear(tx, now, job.id, number, signal)?;
+        }
         Ok(true)
     }
 

@@ -213,6 +213,7 @@ impl Machine for Act {
             Act::Bad(7) => Next::done(vec!["x".repeat(2 << 20)]),
             Act::Bad(9) => Next::wait(Act::Stand, all([any([signal("a"), signal("b")]), signal("c")])),
             Act::Bad(10) => Next::retry_after(Act::Stand, seconds(1)),
+            Act::Bad(12) => Next::done(vec!["a century is long".into()]),
             Act::Bad(_) => Next::to(Act::Count { left: 0, log: "x".repeat(2 << 20) }),
             Act::Slow { left, millis, log } => {
                 note(&log, left);
@@ -244,6 +245,8 @@ impl Machine for Act {
     fn timeout(&self) -> Option<Duration> {
         match self {
             Act::Fail { how: How::Timeout, .. } => Some(Duration::from_millis(20)),
+            Act::Bad(11) => Some(Duration::ZERO),
+            Act::Bad(12) => Some(days(365 * 100)),
             _ => Some(Duration::from_secs(60)),
         }
     }
@@ -565,6 +568,7 @@ async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
         "the data of the state is 2097",
         "cannot be put into each other",
         "use `Next::sleep`",
+        "the timeout of the state \"Bad\" is zero; give the step time",
     ];
     for (n, said) in said.iter().enumerate() {
         let job = engine.submit(Act::Bad(n as u8)).await.expect("submitted");
@@ -572,6 +576,8 @@ async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
         assert_eq!(reason, Reason::Refused, "{n}: {failure}");
         assert!(failure.message.contains(said), "{n}: {failure}");
     }
+    let job = engine.submit(Act::Bad(12)).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), ["a century is long"]);
     engine.stop().await;
 }
 
