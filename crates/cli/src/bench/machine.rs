@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -157,17 +157,21 @@ async fn claim(
 
 /// One machine of n steps, one after the other.
 pub(super) async fn chain(place: &Place, n: usize) -> anyhow::Result<Report> {
-    let bare = place.bare_commits(n.clamp(100, 2_000)).await?;
     EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
     let url = place.url();
     let engine = Engine::open(&url).await?.machine::<Count>().start().await?;
     // Once to have everything warm, then for the record.
     run_one(&engine, n.min(100), usize::MAX).await?;
+    place.settle_store(&url)?;
+    // Half before and half after: a disk is not always equally fast.
+    let bare = n.clamp(100, 2_000) / 2;
+    let before = place.bare_commits(bare).await?;
     let engine_commits = engine.counts().commits;
     let started = Instant::now();
     let id = run_one(&engine, n, 0).await?.id();
     let seconds = started.elapsed().as_secs_f64();
     let commits = engine.counts().commits - engine_commits;
+    let bare = (before + place.bare_commits(bare).await?) / 2.0;
     engine.stop().await;
     let kept = engine.inspect().steps(id, None, n + 1).await?.len();
     let executed = EXECUTED.get().map_or(0, |all| all[0].load(Ordering::Relaxed)) as usize;
@@ -239,13 +243,16 @@ pub(super) async fn signals(place: &Place, n: usize, quick: bool) -> anyhow::Res
     let put = engine.submit_all((0..n).map(|_| Sleeper::Fresh { rounds: 1 })).await?;
     all_parked(&engine, n).await?;
     place.settle_store(&url)?;
+    let ids: Arc<[JobId]> = put.iter().map(|job| job.id).collect();
+    let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
     let mut senders = tokio::task::JoinSet::new();
-    for chunk in put.chunks(n.div_ceil(SENDERS).max(1)) {
-        let (engine, ids) = (engine.clone(), chunk.iter().map(|job| job.id).collect::<Vec<_>>());
+    // Each takes the next machine, until none is left.
+    for _ in 0..SENDERS {
+        let (engine, ids, next) = (engine.clone(), Arc::clone(&ids), Arc::clone(&next));
         senders.spawn(async move {
-            for id in ids {
-                engine.signal(id, "go", ()).await?;
+            while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+                engine.signal(*id, "go", ()).await?;
             }
             anyhow::Ok(())
         });

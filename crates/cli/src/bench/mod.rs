@@ -47,7 +47,8 @@ use place::Place;
 ///
 /// machine: n machines of some committed steps, 100 at once; per_second counts steps, floor_per_second is the same change
 /// rows committed by batches of 100 without the engine; adds steps and commits_per_step. chain: one machine of n
-/// sequential steps; floor_per_second is a bare update of one row, committed, on the same database; adds ratio and
+/// sequential steps; floor_per_second is a bare update of one row, committed, on the same database, half of them before and
+/// half after; adds ratio and
 /// commits_per_step. signal: p50_ms and p99_ms are signal sent → step of the parked machine starts, in one process;
 /// per_second is how fast n parked machines are woken by 500 senders; adds delivered_per_second.
 #[derive(Parser)]

@@ -109,8 +109,9 @@ impl Place {
                 let conn = rusqlite::Connection::open(dir.path().join("bare.db"))?;
                 conn.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
                 conn.execute_batch(
-                    "pragma synchronous = full; create table bare (id integer primary key, value integer);
-                     insert into bare values (1, 0)",
+                    "pragma synchronous = full;
+                     create table if not exists bare (id integer primary key, value integer);
+                     insert into bare values (1, 0) on conflict do nothing",
                 )?;
                 let mut update = conn.prepare("update bare set value = value + 1 where id = 1")?;
                 let started = Instant::now();

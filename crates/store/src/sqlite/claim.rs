@@ -124,9 +124,10 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claime
     let mut taken: Vec<(i64, Claimed)> = Vec::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.each).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(include_str!("sql/claim_jobs.sql"))?;
-        let mut rows = statement.query(params![number(lane), *share as i64])?;
+        let mut rows = statement.query([number(lane)])?;
         let mut last = None;
-        while let Some(row) = rows.next()? {
+        for _ in 0..*share {
+            let Some(row) = rows.next()? else { break };
             let (raw, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, raw.id));
             taken.push((rank, raw.claimed(tx, &lane.kind)?));

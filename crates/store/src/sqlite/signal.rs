@@ -10,8 +10,8 @@ use crate::{Error, Now, Signalled, pick};
 struct Addressee {
     state: i16,
     wait: Option<String>,
-    /// The first and the last number in its inbox.
-    numbers: Option<(i64, i64)>,
+    /// The last number in its inbox, or 0.
+    last: i64,
     until: Option<i64>,
     pending: i64,
     spot: Spot,
@@ -30,14 +30,13 @@ pub(super) async fn signal(store: &Sqlite, now: Now, signals: &[NewSignal]) -> R
 
 fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Signalled, Error> {
     let found = tx.one(include_str!("sql/signal_job.sql"), [signal.job.as_bytes()], |row| {
-        let first = row.get::<_, Option<i64>>(2)?;
         Ok(Addressee {
             state: row.get(0)?,
             wait: row.get(1)?,
-            numbers: first.map(|first| row.get(3).map(|last| (first, last))).transpose()?,
-            until: row.get(4)?,
-            pending: row.get(5)?,
-            spot: Spot::read(signal.job, row, 6)?,
+            last: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
+            until: row.get(3)?,
+            pending: row.get(4)?,
+            spot: Spot::read(signal.job, row, 5)?,
         })
     })?;
     let Some(found) = found else { return Ok(Signalled::Unknown) };
@@ -49,8 +48,7 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
         let known = tx.one(include_str!("sql/signal_known.sql"), params, |_| Ok(()))?.is_some();
         return Ok(if known { Signalled::Duplicate } else { Signalled::Full });
     }
-    let number = found.numbers.map_or(1, |(_, last)| last + 1);
-    if !hear(tx, now, signal.job, number, signal)? {
+    if !hear(tx, now, signal.job, found.last + 1, signal)? {
         return Ok(Signalled::Duplicate);
     }
     let wait = pick::wait(found.wait.as_deref()).filter(|_| found.spot.parked);
@@ -67,11 +65,10 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
     Ok(Signalled::Delivered { woke })
 }
 
-/// Whether an inbox has as many signals as it may. Their numbers may have gaps, so only many numbers are counted.
+/// Whether an inbox has as many signals as it may. It has at most as many as its last number says.
 fn is_full(tx: &Tx<'_>, found: &Addressee, most: usize) -> Result<bool, Error> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let span = found.numbers.map_or(0, |(first, last)| last - first + 1);
-    if span < most {
+    if found.last < most {
         return Ok(false);
     }
     let count = tx.one(include_str!("sql/signal_count.sql"), [found.spot.id.as_bytes()], |row| row.get(0))?;

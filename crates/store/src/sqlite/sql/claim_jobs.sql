@@ -1,4 +1,5 @@
--- The first jobs of one lane, by rank, with all that a worker needs. Walks the primary key of ready, then of jobs.
+-- The jobs of one lane, by rank, with all that a worker needs; whoever reads them stops in time (a limit that is bound has
+-- the statement planned anew each time). Walks the primary key of ready, then of jobs.
 select j.id, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings, j.codec,
        case when j.far & 1 then (select p.bytes from windlass_payloads p where p.job = j.id and p.what = 1) else j.input end,
        r.rank, j.due_at, j.stage, j.data_codec,
@@ -7,4 +8,3 @@ select j.id, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent
 from windlass_ready r join windlass_jobs j on j.id = r.job
 where r.lane = ?1
 order by r.rank, r.job
-limit ?2

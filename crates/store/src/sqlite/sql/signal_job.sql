@@ -1,7 +1,5 @@
--- The job that a signal is for: whether it has ended, what it waits for and until when, and the first and the last number
--- of its inbox. Walks primary keys.
-select j.state, j.wait, (select min(s.number) from windlass_signals s where s.job = j.id),
-       (select max(s.number) from windlass_signals s where s.job = j.id), j.until, j.pending,
+-- The job that a signal is for: whether it has ended, what it waits for and until when, and the last number of its inbox. Walks primary keys.
+select j.state, j.wait, (select max(s.number) from windlass_signals s where s.job = j.id), j.until, j.pending,
        j.lane, j.priority, j.due_at, j.suspect, j.deadline_at, j.hold, j.serial, j.place, j.parked,
        case when j.round is not null then j.parent end
 from windlass_jobs j where j.id = ?1
