@@ -10,4 +10,5 @@ mod outage;
 mod spans;
 mod telemetry;
 mod transactions;
+mod versions;
 mod work;
