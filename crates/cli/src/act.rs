@@ -241,7 +241,7 @@ fn capital(word: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn count(preview: &Preview) -> String {
+pub(crate) fn count(preview: &Preview) -> String {
     let more = if preview.at_least { "at least " } else { "" };
     format!("{more}{}", out::jobs(preview.matching as u64))
 }

@@ -14,11 +14,13 @@ mod audit;
 mod author;
 mod bench;
 mod cancel;
+mod check;
 mod config;
 mod demo;
 mod diagram;
 mod doctor;
 mod flow;
+mod fork;
 mod jobs;
 mod kind;
 mod kinds;
@@ -121,6 +123,8 @@ enum Command {
     Diagram(diagram::Args),
     Cancel(cancel::Args),
     Retry(retry::Args),
+    Fork(Box<fork::Args>),
+    Check(check::Args),
     Pause(pause::Args),
     Resume(resume::Args),
     Priority(priority::Args),
@@ -146,6 +150,8 @@ impl Command {
             Command::Diagram(args) => diagram::run(args, place).await,
             Command::Cancel(args) => cancel::run(args, place).await,
             Command::Retry(args) => retry::run(args, place).await,
+            Command::Fork(args) => fork::run(*args, place).await,
+            Command::Check(args) => check::run(args, place).await,
             Command::Pause(args) => pause::run(args, place).await,
             Command::Resume(args) => resume::run(args, place).await,
             Command::Priority(args) => priority::run(args, place).await,

@@ -68,6 +68,12 @@ impl Place {
         Ok(Engine::on(&self.url, store))
     }
 
+    /// An engine to read with that knows the code of its kinds.
+    pub(crate) async fn knower(&self) -> anyhow::Result<Engine> {
+        let engine = self.reader().await?;
+        Ok(if self.engine.is_some() { engine } else { kinds::add(engine) })
+    }
+
     /// What is said of a job that is not there.
     pub(crate) fn no_job(&self, id: JobId) -> String {
         format!(

@@ -6,6 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
     Delivery, Engine, Error, JobId, State,
+    model::{Awaited, wait::CHILD},
     store::{Filter, Job},
 };
 
@@ -103,7 +104,8 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         out::print(&format!("{id} {word}{more}\n"))?;
     }
     if let Some(job) = engine.inspect().job(id).await?
-        && let Some(note) = unheard(&job, &name)
+        && let begun = !engine.inspect().journal(id, None, 1).await?.is_empty()
+        && let Some(note) = unheard(&job, begun, &name)
     {
         out::note(&format!("note: {note}"));
     }
@@ -119,19 +121,25 @@ async fn find(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobI
     }
 }
 
-/// Why nobody may listen to a signal of this name.
-fn unheard(job: &Job, name: &str) -> Option<String> {
-    if job.summary.stage.is_none() {
+/// Why nobody may listen to a signal of this name. `begun` is whether the job has a journal.
+fn unheard(job: &Job, begun: bool, name: &str) -> Option<String> {
+    if job.summary.stage.is_none() && !begun && job.wait.is_none() {
         return Some(
-            "the job has no stage: it is a machine that has not begun, or a plain task, which takes no signals".into(),
+            "the job has no stage and no journal: it is a machine or workflow that has not begun, or a plain task, which \
+             takes no signals"
+                .into(),
         );
     }
-    let waits: Vec<&str> = job.wait.as_ref().map(|wait| wait.names().collect()).unwrap_or_default();
+    let names = job.wait.as_ref().map(|wait| wait.names().collect::<Vec<&str>>()).unwrap_or_default();
+    let children = job.wait.as_ref().is_some_and(|wait| matches!(wait, Awaited::Children { .. }));
+    let child = children || names.contains(&CHILD);
+    let waits: Vec<&str> = names.into_iter().filter(|name| *name != CHILD).collect();
     if job.summary.state != State::Waiting || waits.contains(&name) {
         return None;
     }
     let what = match waits.as_slice() {
-        [] => "its children".to_owned(),
+        [] if child => "its children".to_owned(),
+        [] => "its time".to_owned(),
         names => names.join(", "),
     };
     Some(format!("the job waits for {what} and not for {name}; the signal stays in its inbox until it does"))

@@ -17,6 +17,8 @@ fn help_names_every_command_and_says_where_to_start() {
         "diagram",
         "cancel",
         "retry",
+        "fork",
+        "check",
         "pause",
         "resume",
         "priority",
@@ -107,7 +109,7 @@ fn bad_input_is_told_what_why_and_what_next() {
     let place = Place::new();
     place.ok(&["submit", "noop"]);
     let cases: &[(&[&str], &[&str])] = &[
-        (&["submit", "resize", "{}"], &["approval, exec, noop, sleep", "--any-kind"]),
+        (&["submit", "resize", "{}"], &["approval, exec, noop, reminder, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
         (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
         (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
@@ -169,7 +171,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     let line = place.worker(&["--log", "warn"]).line.clone();
     assert!(
         line.contains(
-            "(from-file) serves sqlite://file.db · queues mail=3 · kinds approval, exec, noop, sleep"
+            "(from-file) serves sqlite://file.db · queues mail=3 · kinds approval, exec, noop, reminder, sleep"
         ),
         "{line}"
     );

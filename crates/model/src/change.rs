@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Awaited, Claimed, Epoch, Event, Failure, JobId, NewJob, Payload, Reason, Rev, Time, Wait, WorkerId,
+    Awaited, Claimed, Entry, Epoch, Event, Failure, JobId, NewJob, Payload, Reason, Rev, Time, Unwind, Wait,
+    WorkerId,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -26,7 +27,7 @@ pub struct Change {
     pub tied: bool,
     /// The job whose wait for its children this job's end may be the end of.
     pub parent: Option<JobId>,
-    /// What the step of a machine wants written beside its outcome.
+    /// What the step of a machine or workflow wants written beside its outcome.
     pub step: Option<Box<Step>>,
     /// How it ended.
     pub outcome: Outcome,
@@ -50,7 +51,7 @@ impl Change {
     }
 }
 
-/// What the step of a machine wants written, beside how it ended.
+/// What the step of a machine or workflow wants written, beside how it ended.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Step {
     /// The stage that ran, to be recorded as a transition with the stage it led to; `None` records nothing.
@@ -64,6 +65,24 @@ pub struct Step {
     pub consumed: Vec<i64>,
     /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
     pub children: Vec<NewJob>,
+    /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
+    /// counted for its wait.
+    pub told: bool,
+    /// What is added to the journal, by place.
+    pub entries: Vec<Entry>,
+    /// Places in the journal whose entries are needed no longer.
+    pub forget: Vec<i32>,
+    /// Values of the context that have changed.
+    pub context: Vec<(String, Payload)>,
+    /// Whether the journal starts anew: what was in it is deleted before `entries` are added. With `stage`, which has the
+    /// new input as its data.
+    pub anew: bool,
+    /// Whether there is something to undo from now on, should the job not end well: then whoever ends it from outside has
+    /// it unwound first.
+    pub undo: bool,
+    /// Says that the job is being unwound from now on, and how it ends after that. Nothing ends it or holds it back
+    /// meanwhile: its deadline, a pause and an order to end are forgotten.
+    pub unwind: Option<Box<Unwind>>,
 }
 
 /// How an attempt ended.

@@ -53,6 +53,8 @@ pub mod class {
     pub const REFUSED: &str = "refused";
     /// The deadline passed.
     pub const EXPIRED: &str = "expired";
+    /// The code of a workflow no longer fits its journal.
+    pub const DIVERGED: &str = "diverged";
     /// Someone asked for the end.
     pub const CANCELLED: &str = "cancelled";
 }
@@ -104,6 +106,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 impl From<String> for Failure {
     fn from(message: String) -> Failure {
         Failure::retry(message)
@@ -146,11 +150,13 @@ pub enum Reason {
     Expired,
     /// What it wanted written was refused by the store.
     Refused,
+    /// The code of a workflow no longer fits what its journal says it has done.
+    Diverged,
 }
 
 impl Reason {
     /// All reasons, in the order of their numbers in the stores.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::Exhausted,
         Reason::Stopped,
         Reason::Timeout,
@@ -158,6 +164,7 @@ impl Reason {
         Reason::Undecodable,
         Reason::Expired,
         Reason::Refused,
+        Reason::Diverged,
     ];
 }
 
@@ -171,6 +178,7 @@ impl fmt::Display for Reason {
             Reason::Undecodable => "undecodable",
             Reason::Expired => "expired",
             Reason::Refused => "refused",
+            Reason::Diverged => "diverged",
         })
     }
 }

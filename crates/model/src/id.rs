@@ -99,6 +99,11 @@ pub struct Epoch(pub i32);
 #[serde(transparent)]
 pub struct Rev(pub i32);
 
+impl Rev {
+    /// In place of a round: the end of the child is told to its parent by a signal.
+    pub const TOLD: Rev = Rev(-1);
+}
+
 /// A worker's number for one of its claims; it counts up from 1. A claim repeated under the same number is
 /// answered with the same jobs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Awaited, Charge, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Unique};
+use crate::{Awaited, Charge, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Unique, Unwind};
 
 /// Bytes with the number of the codec that wrote them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -101,7 +101,7 @@ pub struct NewJob {
     /// The job that submitted it and has not ended without it.
     pub parent: Option<JobId>,
     /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
-    /// submits have one.
+    /// submits have one. [`Rev::TOLD`] if the parent is told by a signal instead.
     pub round: Option<Rev>,
     /// The stage it starts in, if it is a machine.
     pub stage: Option<String>,
@@ -169,6 +169,7 @@ impl NewJob {
             until: None,
             pending: 0,
             inbox: Vec::new(),
+            unwind: None,
         }
     }
 
@@ -252,6 +253,7 @@ impl Claimed {
             until: None,
             pending: 0,
             inbox: Vec::new(),
+            unwind: None,
         }
     }
 
@@ -313,4 +315,6 @@ pub struct Claimed {
     pub pending: u32,
     /// The signals in its inbox that it waits for, oldest first: of each name the oldest, or all of them if the wait says so.
     pub inbox: Vec<Signal>,
+    /// How it ends once its undos have run, if it is being unwound.
+    pub unwind: Option<Box<Unwind>>,
 }

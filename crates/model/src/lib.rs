@@ -9,6 +9,7 @@
 //! - [`id`]: how jobs, workers, claims, epochs and revisions are named
 //! - [`job`]: what is submitted, what a worker is handed, what people see
 //! - [`change`]: what an attempt asks to be written, and what the store answers
+//! - [`journal`]: what a workflow has done so far
 //! - [`wait`]: what a parked job waits for, and which signals it is shown
 //! - [`failure`]: how an attempt goes wrong and why a job has failed
 //! - [`retry`]: whether, and when, a failed attempt is tried again
@@ -27,6 +28,7 @@ pub mod crash;
 pub mod failure;
 pub mod id;
 pub mod job;
+pub mod journal;
 pub mod limits;
 pub mod rank;
 pub mod rate;
@@ -44,6 +46,7 @@ pub use change::{Change, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
+pub use journal::{Entry, Unwind};
 pub use limits::{Invalid, Limits};
 pub use rate::{Charge, Limit};
 pub use retry::Retry;

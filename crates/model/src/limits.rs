@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::{
-    Change, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS, serial::MAX_SLOTS,
-    trace,
+    Change, Entry, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
+    serial::MAX_SLOTS, trace,
 };
 
 /// What may be submitted.
@@ -209,7 +209,21 @@ impl Limits {
             let why = format!("are {}, more than the {CHILDREN} one step may have", step.children.len());
             return Err(invalid("the children", why, "spread them over several steps"));
         }
+        step.entries.iter().try_for_each(|entry| self.check_entry(entry))?;
+        for (name, value) in &step.context {
+            check_given("name in the context", name)?;
+            self.check_payload(&format!("value of {} in the context", shown(name)), &value.bytes)?;
+        }
         step.children.iter().try_for_each(|child| self.check(child))
+    }
+
+    fn check_entry(&self, entry: &Entry) -> Result<(), Invalid> {
+        // What is kept of undoing a call has a longer name than the call.
+        check_text("name of the call", &entry.name, NAME + 8)?;
+        if let Some(key) = &entry.key {
+            check_text("key of the call", key, KEY)?;
+        }
+        self.check_payload(&format!("result of {} {}", entry.op, shown(&entry.name)), &entry.payload.bytes)
     }
 }
 

@@ -55,6 +55,8 @@ pub enum Event {
     Park,
     /// What it waits for has come.
     Wake,
+    /// It is to end, from outside, and what it did is undone first.
+    Unwind,
     /// Someone, or its attempt, asked to have it cancelled.
     Cancel,
     /// Its deadline passed.
@@ -71,9 +73,11 @@ pub const MOVES: &[(State, Event, State)] = &[
     (Scheduled, Due, Ready),
     (Scheduled, Expire, Failed),
     (Scheduled, Cancel, Cancelled),
+    (Scheduled, Unwind, Ready),
     (Ready, Claim, Running),
     (Ready, Expire, Failed),
     (Ready, Cancel, Cancelled),
+    (Ready, Unwind, Ready),
     (Running, Release, Ready),
     (Running, Reap, Ready),
     (Running, Poison, Failed),
@@ -85,10 +89,12 @@ pub const MOVES: &[(State, Event, State)] = &[
     (Running, Park, Waiting),
     (Running, Cancel, Cancelled),
     (Running, Expire, Failed),
+    (Running, Unwind, Ready),
     (Waiting, Wake, Ready),
     (Waiting, Due, Ready),
     (Waiting, Cancel, Cancelled),
     (Waiting, Expire, Failed),
+    (Waiting, Unwind, Ready),
     (Failed, Revive, Ready),
     (Cancelled, Revive, Ready),
 ];
@@ -119,9 +125,9 @@ impl State {
 
 impl Event {
     /// All events.
-    pub const ALL: [Event; 15] = [
-        Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Step, Yield, Park, Wake, Cancel, Expire,
-        Revive,
+    pub const ALL: [Event; 16] = [
+        Due, Claim, Release, Reap, Poison, Finish, Retry, Fail, Step, Yield, Park, Wake, Unwind, Cancel,
+        Expire, Revive,
     ];
 }
 

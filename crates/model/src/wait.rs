@@ -18,6 +18,10 @@ pub const NAMES: usize = 32;
 /// The longest dedup id, in bytes.
 pub const DEDUP: usize = 512;
 
+/// The name of the signals by which a workflow is told that a child has ended; their payload is the child's id. Nobody
+/// else can send one.
+pub const CHILD: &str = "windlass.child";
+
 /// What a parked job waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,7 +90,9 @@ impl Wait {
             return Err(invalid("the wait", why, "use one name and tell them apart by their payload"));
         }
         for (place, Name { name, .. }) in names.iter().enumerate() {
-            check_name("signal", name)?;
+            if name != CHILD {
+                check_name("signal", name)?;
+            }
             if names[..place].iter().any(|before| before.name == *name) {
                 return Err(invalid("the wait", format!("names {name:?} twice"), "name it once"));
             }

@@ -5,7 +5,10 @@
 //! saves a wake-up; otherwise a task of the committer does. A store that is away is waited for; nothing is dropped.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -33,6 +36,8 @@ pub(crate) struct Committer {
     shrunk: Notify,
     /// How many transactions may be in flight.
     flights: usize,
+    /// Whether nothing is committed any more.
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -71,6 +76,7 @@ impl Committer {
             work: Notify::new(),
             shrunk: Notify::new(),
             flights: flights.max(1),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -113,7 +119,6 @@ impl Committer {
         };
         if let Some(batch) = mine {
             self.commit(core, batch).await;
-            self.landed();
         }
     }
 
@@ -146,6 +151,7 @@ impl Committer {
 
     /// Nothing is committed any more: who waits for an answer is told so.
     pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         self.lock().waiting.clear();
         self.shrunk.notify_waiters();
     }
@@ -156,10 +162,7 @@ impl Committer {
         loop {
             let work = committer.work.notified();
             match committer.take() {
-                Some(batch) => {
-                    committer.commit(&core, batch).await;
-                    committer.landed();
-                }
+                Some(batch) => committer.commit(&core, batch).await,
                 None => work.await,
             }
         }
@@ -188,9 +191,9 @@ impl Committer {
     }
 
     async fn commit(&self, core: &Core, batch: Vec<Item>) {
-        let (changes, rest): (Vec<Change>, Vec<_>) =
-            batch.into_iter().map(|item| (item.change, (item.number, item.pool, item.reply))).unzip();
-        let verdicts = until_answered(core, &changes).await;
+        let mut flight = Flight::new(self, batch);
+        let verdicts = until_answered(core, &flight.changes).await;
+        let (changes, rest) = (std::mem::take(&mut flight.changes), std::mem::take(&mut flight.rest));
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
@@ -229,6 +232,35 @@ impl Committer {
     }
 }
 
+/// A transaction under way. If whoever flies it is dropped before the answer has come, as the future of a workflow may be,
+/// its changes go back to those that wait: a commit may be repeated blindly.
+struct Flight<'a> {
+    committer: &'a Committer,
+    changes: Vec<Change>,
+    rest: Vec<(ClaimNo, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>)>,
+}
+
+impl<'a> Flight<'a> {
+    fn new(committer: &'a Committer, batch: Vec<Item>) -> Flight<'a> {
+        let (changes, rest) =
+            batch.into_iter().map(|item| (item.change, (item.number, item.pool, item.reply))).unzip();
+        Flight { committer, changes, rest }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let changes = std::mem::take(&mut self.changes).into_iter();
+        let back = changes.zip(std::mem::take(&mut self.rest));
+        let back = back.map(|(change, (number, pool, reply))| Item { change, number, pool, reply });
+        let back: Vec<Item> = back.collect();
+        if !back.is_empty() && !self.committer.closed.load(Ordering::Acquire) {
+            self.committer.lock().waiting.splice(0..0, back);
+        }
+        self.committer.landed();
+    }
+}
+
 /// How many bytes of payload a change carries.
 fn size(change: &Change) -> usize {
     let output = match &change.outcome {
@@ -250,7 +282,8 @@ fn refusal(change: Change, why: &str) -> Change {
 }
 
 /// Commits until the store has answered for all. Every call is a blind repeat of the one before, which `Store::commit`
-/// allows. After a failure half as many are sent, in case the whole was too much for a database that is slow.
+/// allows. After a failure half as many are sent, in case the whole was too much for a database that is slow. Once the
+/// committer is closed nobody goes on, and what is not answered is left to the reaper.
 async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
     let mut backoff = Backoff::new("committing");
     let mut verdicts = Vec::with_capacity(changes.len());
@@ -271,6 +304,10 @@ async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
             }
             Err(error) => {
                 core.metrics.failed(Verb::Commit);
+                if core.committer.closed.load(Ordering::Acquire) {
+                    verdicts.resize(changes.len(), Verdict::Fenced);
+                    return verdicts;
+                }
                 size = (size / 2).max(1);
                 backoff.wait(&error).await;
                 if !matches!(error, Error::Unavailable(_)) {

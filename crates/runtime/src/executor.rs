@@ -15,7 +15,7 @@ use windlass_model::{
 use windlass_store::Store;
 
 use crate::{
-    Attempt, Handler, Running, Started,
+    Attempt, Handler, Pen, Running, Started, Turn,
     metrics::Verb,
     pool::{Job, QueuePool},
     stats::add,
@@ -78,7 +78,7 @@ impl Core {
 
     /// Runs a job until it has ended, waits, or lets others pass: an attempt, and as many steps as follow from it. `false`
     /// if it did not start.
-    async fn job(&self, mut job: Job, pool: &Arc<QueuePool>, watch: &Watch) -> bool {
+    async fn job(self: &Arc<Core>, mut job: Job, pool: &Arc<QueuePool>, watch: &Watch) -> bool {
         let number = job.number;
         let mut steps = 0;
         loop {
@@ -131,7 +131,12 @@ impl Core {
     }
 
     /// Runs one attempt to its end. `None` if it was given up.
-    pub(crate) async fn run(&self, job: &Job, watch: &Watch) -> Option<Change> {
+    pub(crate) async fn run(
+        self: &Arc<Core>,
+        job: &Job,
+        pool: &Arc<QueuePool>,
+        watch: &Watch,
+    ) -> Option<Change> {
         let Some(handler) = self.registry.get(&job.claimed.kind) else {
             unreachable!("only kinds that are served are claimed");
         };
@@ -139,15 +144,16 @@ impl Core {
             job: Arc::clone(&job.claimed),
             worker: job.worker,
             started_at: self.config.env.now(),
+            pen: Arc::new(Pen::new(self, pool, job.number, job.claimed.rev, job.offset)),
             cancelled: self.cancelled(),
             told: Arc::clone(&job.told),
         });
         if let Some(wait) = turn::unmet(&attempt, job.now) {
             return Some(turn::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
         }
-        let Started { running, timeout, stage } = start(&**handler, &attempt);
-        let limit = job.claimed.settings.timeout.or(timeout);
-        let left = job.expires.map(|at| at.saturating_duration_since(Instant::now()));
+        let Started { running, timeout, stage, whole } = start(&**handler, &attempt);
+        let limit = job.claimed.settings.timeout.filter(|_| !whole).or(timeout);
+        let left = job.expires.filter(|_| !whole).map(|at| at.saturating_duration_since(Instant::now()));
         // Whichever comes first ends the attempt: its time limit, or the job's deadline.
         let expiring = left.is_some_and(|left| limit.is_none_or(|limit| left <= limit));
         let limit = if expiring { left } else { limit };
@@ -155,7 +161,25 @@ impl Core {
             return Some(turn::change(&attempt, turn::expired(&attempt), None));
         }
         add(&self.stats.started, 1);
-        let first = self.perform(&attempt, job.number, watch, limit, running).await?;
+        let first = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
+        if whole && attempt.pen.is_in_doubt() && attempt.pen.settle(&attempt).await != Verdict::Committed {
+            return None;
+        }
+        if whole && attempt.told.is_told() && !matches!(first, Ended::Turn(_)) {
+            // Whatever went wrong: the store ends it, and has it unwound first if there is something to undo.
+            if attempt.pen.commit(&attempt, Step::default()).await == Verdict::Halted {
+                self.end_told(job.claimed.id).await;
+            }
+            return None;
+        }
+        match first {
+            Ended::Turn(Turn::Over) => return None,
+            Ended::Turn(Turn::Halted) => {
+                self.end_told(job.claimed.id).await;
+                return None;
+            }
+            _ => {}
+        }
         let standing = job.standing;
         let judge =
             Judge { core: self, handler: &**handler, attempt: &attempt, stage, standing, expiring, limit };
@@ -169,7 +193,7 @@ impl Core {
         Some(match rescue {
             Ok(None) => judge.by_policy(failure),
             Ok(Some(running)) => {
-                let second = self.perform(&attempt, job.number, watch, limit, running).await?;
+                let second = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
                 judge.after_rescue(failure, second)
             }
             Err(panic) => judge.after_rescue(failure, Ended::Panic(panic_text(&*panic))),
@@ -184,6 +208,7 @@ impl Core {
         watch: &Watch,
         limit: Option<Duration>,
         running: Running,
+        whole: bool,
     ) -> Option<Ended> {
         let mut aborted = self.aborted();
         watch.set(attempt, number, limit);
@@ -194,7 +219,7 @@ impl Core {
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
             _ = aborted.changed() => None,
             // Ended from outside: what it would have returned is not waited for.
-            () = attempt.told.over() => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
+            () = attempt.told.over(), if !whole => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
         };
         if !watch.ended() {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
@@ -236,13 +261,19 @@ impl Core {
             self.pools.iter().flat_map(|pool| pool.watches().into_iter().map(move |watch| (pool, watch)));
         for (pool, watch) in all {
             let Some(Watched { attempt, number, limit, .. }) = watch.give_up() else { continue };
+            attempt.pen.close();
             let job = &attempt.job;
             add(&self.stats.lost_slots, 1);
             tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
             let retry =
                 self.registry.get(&job.kind).map(|handler| handler.retry(&attempt)).unwrap_or_default();
-            let mut failure = turn::timed_out(limit);
-            failure.message += "; it blocks its thread, so its slot is lost until it returns";
+            let failure = match attempt.pen.is_stuck() {
+                true => turn::stuck(),
+                false => turn::timed_out(limit),
+            };
+            let message =
+                format!("{}; it blocks its thread, so its slot is lost until it returns", failure.message);
+            let failure = Failure { message, ..failure };
             let change = turn::change(&attempt, self.decide(job, &retry, failure), None);
             pending.push(GivenUp { change, number, pool: Arc::clone(pool) });
         }
@@ -254,6 +285,11 @@ impl Core {
             Ok(verdicts) => {
                 for (GivenUp { change, number, pool }, verdict) in pending.drain(..).zip(verdicts) {
                     self.ledger.settle([number].into_iter());
+                    // If it was a transaction of the attempt that took its revision, the claim is still there.
+                    let claim = (change.job, change.epoch);
+                    if let Err(error) = store.release(None, &[claim]).await {
+                        tracing::warn!(%error, job = %change.job, "a claim that was given up could not be handed back");
+                    }
                     if verdict == Verdict::Committed {
                         add(&self.stats.committed, 1);
                         self.committed(change, &pool);
@@ -312,7 +348,12 @@ impl Watch {
     fn give_up(&self) -> Option<Watched> {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::GivenUp) {
-            State::Running(watched) if watched.ends_by.is_some_and(|at| at < Instant::now()) => Some(watched),
+            State::Running(watched)
+                if watched.attempt.pen.is_stuck()
+                    || watched.ends_by.is_some_and(|at| at < Instant::now()) =>
+            {
+                Some(watched)
+            }
             other => {
                 *state = other;
                 None
@@ -334,7 +375,7 @@ fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
     started.unwrap_or_else(|panic| {
         let failure = turn::panicked(&panic_text(&*panic));
         let running = Box::pin(std::future::ready(Err(failure)));
-        Started { running, timeout: None, stage: attempt.job.stage.clone() }
+        Started { running, timeout: None, stage: attempt.job.stage.clone(), whole: false }
     })
 }
 

@@ -6,6 +6,7 @@ use windlass_model::Claimed;
 use windlass_store::{Ask, Error, Haul};
 
 use crate::{
+    Pen,
     metrics::Verb,
     pool::{HOARD, Job, QueuePool},
     retrying::Backoff,
@@ -94,6 +95,7 @@ pub(crate) async fn claim(
                 add(&core.stats.claimed, haul.jobs.len());
                 core.ledger.open(number, haul.jobs.len());
                 let (claimed_at, now) = (Instant::now(), haul.now);
+                let offset = Pen::offset(now, core.config.env.now());
                 let job = |claimed: Claimed| {
                     let left = claimed.deadline_at.map(|at| at.since(now));
                     let expires = left.and_then(|left| claimed_at.checked_add(left));
@@ -103,6 +105,7 @@ pub(crate) async fn claim(
                         worker,
                         expires,
                         now,
+                        offset,
                         standing: 0,
                         told: Arc::default(),
                     }

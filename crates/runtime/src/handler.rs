@@ -3,9 +3,12 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
-use windlass_model::{Claimed, Failure, KindVersion, NewJob, Payload, Retry, Time, Wait, WorkerId};
+use windlass_model::{
+    Claimed, Failure, KindVersion, NewJob, Outcome, Payload, Retry, Step, Time, Wait, WorkerId,
+};
+use windlass_store::By;
 
-use crate::{orders::Told, trace};
+use crate::{Pen, orders::Told, trace};
 
 /// One try at a job, or at one step of it, as its handler sees it.
 #[derive(Clone)]
@@ -16,6 +19,8 @@ pub struct Attempt {
     pub worker: WorkerId,
     /// When it started, by the worker's clock.
     pub started_at: Time,
+    /// What it writes with while it goes on.
+    pub pen: Arc<Pen>,
     pub(crate) cancelled: watch::Receiver<bool>,
     pub(crate) told: Arc<Told>,
 }
@@ -30,6 +35,21 @@ impl Attempt {
     /// The trace that this attempt is part of, as a W3C `traceparent` to be passed on.
     pub fn traceparent(&self) -> Option<String> {
         trace::current().or_else(|| self.job.settings.trace.clone())
+    }
+
+    /// Who told the attempt to end, if someone has.
+    pub fn told_by(&self) -> Option<&By> {
+        self.told.by()
+    }
+
+    /// Returns when someone has told the attempt to end.
+    pub async fn told(&self) {
+        self.told.told().await;
+    }
+
+    /// Returns when someone has told the attempt to end and its time for it is over.
+    pub async fn told_and_over(&self) {
+        self.told.over().await;
     }
 
     /// Returns when the attempt should end.
@@ -72,6 +92,17 @@ pub enum Turn {
     ByPolicy(Failure),
     /// The job has failed, whatever the retry policy says.
     Stop(Failure),
+    /// A workflow ends, or is parked.
+    Commit {
+        /// What is written beside the outcome.
+        step: Option<Box<Step>>,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A step was committed after which the claim is over: the job was paused, or told to end.
+    Halted,
+    /// The claim is over, or is left to be handed back. Nothing is written.
+    Over,
 }
 
 /// A stage of a machine and its data.
@@ -96,6 +127,9 @@ pub struct Started {
     pub timeout: Option<Duration>,
     /// The stage that runs, if the job is a machine.
     pub stage: Option<String>,
+    /// Whether it sees to its own end: it is not cut off when its deadline passes or the time is over in which it was
+    /// told to end, but by the store, which has it unwound.
+    pub whole: bool,
 }
 
 /// The code behind a kind.

@@ -32,6 +32,7 @@ mod orders;
 #[cfg(feature = "otel")]
 mod otel;
 mod page;
+mod pen;
 mod pool;
 mod pruner;
 mod renewer;
@@ -51,6 +52,7 @@ mod worker;
 pub use config::{Config, Pool, Retention};
 pub use env::Env;
 pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, Turn};
+pub use pen::Pen;
 pub use signaller::Signaller;
 pub use stats::{Counts, Stats};
 pub use submitter::Submitter;

@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) expires: Option<Instant>,
     /// The store's clock at the claim.
     pub(crate) now: Time,
+    /// That clock less the worker's.
+    pub(crate) offset: i64,
     /// How often in a row, within this claim, a step led to the very state it came from.
     pub(crate) standing: u32,
     /// What its attempts were told; the same for all steps of one claim.

@@ -254,7 +254,10 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
         let now = core.config.env.now();
         let claimed = Arc::new(job.claimed(windlass_model::Epoch(0), now));
         let (number, worker, told) = (born.number, born.worker, Arc::default());
-        pool.accept(core, vec![Job { claimed, number, worker, expires: None, now, standing: 0, told }]);
+        pool.accept(
+            core,
+            vec![Job { claimed, number, worker, expires: None, now, offset: 0, standing: 0, told }],
+        );
     }
     let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));

@@ -3,7 +3,7 @@
 //! What an attempt submits is part of the same trace, so a chain of jobs over many processes has one. Without a
 //! subscriber a span is one comparison; nothing is formatted.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use tracing::{Instrument, Span, field::Empty};
 use windlass_model::{Change, NewJob, trace};
@@ -26,10 +26,15 @@ const ERROR: usize = 500;
 impl Core {
     /// Runs one attempt, or one step of it, to its end, in its span. `None` if it was given up: then the job is, or will be, someone
     /// else's.
-    pub(crate) async fn attempt(&self, job: &Job, pool: &QueuePool, watch: &Watch) -> Option<Change> {
+    pub(crate) async fn attempt(
+        self: &Arc<Core>,
+        job: &Job,
+        pool: &Arc<QueuePool>,
+        watch: &Watch,
+    ) -> Option<Change> {
         let mut seen = Seen::new(job, pool, self.metrics.kind(&job.claimed.kind.kind));
         let trace = job.claimed.settings.trace.clone();
-        let change = TRACE.scope(trace, self.run(job, watch)).instrument(seen.span.clone()).await;
+        let change = TRACE.scope(trace, self.run(job, pool, watch)).instrument(seen.span.clone()).await;
         seen.ended(change.as_ref());
         change
     }

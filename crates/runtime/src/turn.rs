@@ -98,6 +98,12 @@ impl Judge<'_> {
                     None => self.by_policy(failure),
                 });
             }
+            Turn::Commit { step, outcome } => {
+                let change = change(self.attempt, outcome, step.map(|step| *step));
+                self.core.store.limits().check_change(&change).map_err(refused)?;
+                return Ok(change);
+            }
+            Turn::Halted | Turn::Over => unreachable!("nothing is committed then"),
             Turn::Next(stage) => (Outcome::Next, Some(stage), Vec::new()),
             Turn::Wait(stage, wait) => (Outcome::Wait(wait), Some(stage), Vec::new()),
             Turn::Children { stage, children, timeout } => {
@@ -143,7 +149,7 @@ impl Judge<'_> {
         }
         // Another try at the same step is no transition.
         let ran = self.stage.clone().filter(|_| progresses);
-        let step = Step { ran, stage: Some((name, data)), unchanged, consumed, children };
+        let step = Step { ran, stage: Some((name, data)), unchanged, consumed, children, ..Step::default() };
         let change = change(self.attempt, outcome, Some(step));
         self.core.store.limits().check_change(&change).map_err(refused)?;
         Ok(change)
@@ -161,7 +167,7 @@ pub(crate) fn unmet(attempt: &Attempt, now: Time) -> Option<Wait> {
 /// What an attempt wants written.
 pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<Step>) -> Change {
     let change = Change::new(&attempt.job, attempt.worker, attempt.started_at, outcome);
-    Change { step: step.map(Box::new), ..change }
+    Change { rev: attempt.pen.rev(), step: step.map(Box::new), ..change }
 }
 
 /// What follows when the deadline passes under an attempt.
@@ -174,6 +180,12 @@ pub(crate) fn expired(attempt: &Attempt) -> Outcome {
 pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
     Failure::retry(format!("the attempt ran longer than {:?}", limit.unwrap_or_default()))
         .class(class::TIMEOUT)
+}
+
+pub(crate) fn stuck() -> Failure {
+    let text =
+        "the code of the workflow ran on and on between two durable calls, without giving its thread back";
+    Failure::retry(text).class(class::TIMEOUT)
 }
 
 pub(crate) fn panicked(text: &str) -> Failure {

@@ -19,13 +19,13 @@ const LATEST: Duration = Duration::from_millis(500);
 pub struct Waiters {
     store: Arc<dyn Store>,
     waiting: Mutex<HashMap<JobId, Vec<oneshot::Sender<Ended>>>>,
-    came: Notify,
+    came: Arc<Notify>,
 }
 
 impl Waiters {
     /// Nobody yet.
     pub fn new(store: Arc<dyn Store>) -> Arc<Waiters> {
-        Arc::new(Waiters { store, waiting: Mutex::default(), came: Notify::new() })
+        Arc::new(Waiters { store, waiting: Mutex::default(), came: Arc::default() })
     }
 
     /// Waits for a job to end.
@@ -84,11 +84,14 @@ impl Waiters {
             };
             if ids.is_empty() {
                 wait = SOONEST;
+                // Nothing is held meanwhile: an engine that is dropped takes its connections with it.
+                let came = Arc::clone(&waiters.came);
+                drop(waiters);
                 tokio::select! {
-                    () = waiters.came.notified() => {}
-                    // Now and then, so that a dropped engine ends this task.
-                    () = tokio::time::sleep(Duration::from_secs(5)) => continue,
+                    () = came.notified() => {}
+                    () = tokio::time::sleep(Duration::from_secs(5)) => {}
                 }
+                continue;
             }
             drop(ids);
             tokio::time::sleep(wait).await;

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{Epoch, Failure, JobId, Limit, Payload, Rev, Schedule, State, Time, failure::class};
+use windlass_model::{
+    Entry, Epoch, Failure, JobId, Limit, NewJob, Payload, Rev, Schedule, State, Time, When,
+    failure::class,
+    journal::{Mark, Op},
+};
 
 use crate::{Fut, Now};
 
@@ -19,6 +23,10 @@ pub trait Control: Send + Sync {
 
     /// Gives machines that do not run another version, stage and data, and says of each what came of it, in order.
     fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>>;
+
+    /// Makes jobs that go on from somewhere in the journals of others, and says of each what came of it, in order:
+    /// [`Did::Made`] of the new job. What is forked stays as it is.
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>>;
 
     /// Adds an entry of one's own to the audit log.
     fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()>;
@@ -104,6 +112,62 @@ pub struct Restate {
     pub stage: String,
     /// The data of the stage.
     pub data: Payload,
+}
+
+/// A job that is to go on from somewhere in the journal of another.
+///
+/// It has the kind, version, queue, priority, tags, options, settings (but for the unique name), input, stage and data of the
+/// other, and no parent, deadline, inbox or context. Its journal is what the other's says before a place, and an entry that
+/// says so; its revision is 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fork {
+    /// The job whose journal it is.
+    pub from: JobId,
+    /// The new job; a repeat carries the same id.
+    pub id: JobId,
+    /// Entries before this place are kept. It must be that of an entry, or the one after the last.
+    pub before: i32,
+    /// The key of the new job.
+    pub key: Option<String>,
+}
+
+impl Fork {
+    /// The name of the entry that says so.
+    pub const ENTRY: &str = "windlass.fork";
+
+    pub(crate) fn check(&self) -> Result<(), windlass_model::Invalid> {
+        self.key.as_ref().map_or(Ok(()), |key| windlass_model::limits::check_given("key", key))
+    }
+
+    /// Whether the fork begins after the last entry.
+    pub(crate) fn is_whole(&self, last: Option<i32>) -> bool {
+        self.before == last.map_or(0, |last| last + 1)
+    }
+
+    /// The job as it is submitted.
+    pub(crate) fn job(&self, from: &NewJob) -> NewJob {
+        let mut new = from.clone();
+        (new.id, new.key, new.parent, new.round) = (self.id, self.key.clone(), None, None);
+        (new.deadline_at, new.when) = (None, When::Now);
+        new.signals = Vec::new();
+        new.settings.unique = None;
+        new.settings.tick = None;
+        new
+    }
+
+    /// What its journal says of it.
+    pub(crate) fn entry(&self, now: Time) -> Entry {
+        Entry {
+            seq: self.before,
+            op: Op::Life,
+            mark: Mark::Begun,
+            name: Fork::ENTRY.into(),
+            key: None,
+            line: None,
+            at: now,
+            payload: Payload::json(format!("\"{}\"", self.from).into_bytes()),
+        }
+    }
 }
 
 /// A rule that holds for many jobs.
@@ -249,6 +313,14 @@ pub(crate) mod said {
 
     pub(crate) fn restate_moved() -> Did {
         Did::Refused("it has moved since it was looked at; look again".into())
+    }
+
+    pub(crate) fn fork_nowhere(before: i32) -> Did {
+        Did::Refused(format!("there is no entry {before} in its journal; look at it with `show`"))
+    }
+
+    pub(crate) fn fork_key_taken(key: &str, other: JobId) -> Did {
+        Did::Refused(format!("job {other} has the key {key:?}; choose another, or none"))
     }
 
     pub(crate) fn next_tick(name: &str) -> By {

@@ -33,6 +33,15 @@ macro_rules! delegate_store {
             self.store.commit(now, changes)
         }
     };
+    (@transact) => {
+        fn transact<'a>(
+            &'a self,
+            now: $crate::Now,
+            work: $crate::Work<'a>,
+        ) -> $crate::Fut<'a, Option<$crate::model::Verdict>> {
+            self.store.transact(now, work)
+        }
+    };
     (@signal) => {
         fn signal<'a>(
             &'a self,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use windlass_model::{
-    Awaited, Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, Signal, State, Time,
-    WorkerId, calendar::Missed,
+    Awaited, Entry, Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, Signal, State,
+    Time, Unwind, WorkerId, calendar::Missed,
 };
 
 use crate::{Ended, Fut, SchemaState, Serves};
@@ -69,6 +69,23 @@ pub trait Inspect: Send + Sync {
 
     /// A machine's transitions, oldest first: those after revision `after`, at most `limit`.
     fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>>;
+
+    /// A workflow's journal, by place: entries after `after`, at most `limit`. One range is read, however long.
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>>;
+
+    /// The whole journals of some workflows, in order.
+    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<Entry>>> {
+        Box::pin(async move {
+            let mut journals = Vec::with_capacity(ids.len());
+            for id in ids {
+                journals.push(self.journal(*id, None, usize::MAX).await?);
+            }
+            Ok(journals)
+        })
+    }
+
+    /// The values in a workflow's context, by name.
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>>;
 
     /// How often each transition was made by the machines of a kind: looks at the newest `limit` of them.
     fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>>;
@@ -192,6 +209,9 @@ pub struct Job {
     pub until: Option<Time>,
     /// How many children it waits for still.
     pub pending: u32,
+    /// How it ends once its undos have run, if it is being unwound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwind: Option<Box<Unwind>>,
     /// The encoded output.
     #[serde(serialize_with = "as_json_option")]
     pub output: Option<Payload>,

@@ -28,7 +28,7 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-pub use control::{Act, By, Control, Did, Prune, Pruned, Restate, Rule};
+pub use control::{Act, By, Control, Did, Fork, Prune, Pruned, Restate, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
@@ -38,8 +38,8 @@ pub use inspect::{
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{
-    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Reaped, Renewal, Serves,
-    Signalled, Store, Sweep, TIMER_GATE,
+    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, PostgresWork, Reaped, Renewal,
+    Serves, Signalled, SqliteWork, Store, Sweep, TIMER_GATE, Work,
 };
 
 #[doc(hidden)]

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
     Awaited, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings, State,
-    Submitted, Time,
+    Submitted, Time, Unwind,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
 
-use crate::{Act, Backlog, Census, Error, Prune, Restate, Rule, control::said, intern::Lane};
+use crate::{Act, Backlog, Census, Error, Fork, Prune, Restate, Rule, control::said, intern::Lane};
 
 /// Numbers of states in the `state` column. A live job's place (ready set, timers, claim) says which of the
 /// live states it is in.
@@ -56,8 +56,13 @@ pub(crate) fn reason(number: Option<i16>) -> Option<Reason> {
 /// The longest detail of an error that is kept, in bytes: it is read whenever the job is looked at.
 const DETAIL: usize = 64 << 10;
 
-/// A failure as it is kept: cut to size, without NUL, as JSON.
+/// A failure as it is kept, as JSON.
 pub(crate) fn failure_text(failure: &Failure) -> String {
+    serde_json::to_string(&kept_failure(failure)).expect("a failure is plain data")
+}
+
+/// A failure as it is kept: cut to size, without NUL.
+fn kept_failure(failure: &Failure) -> Failure {
     let mut kept = failure.clone();
     kept.message = clean_message(&kept.message);
     if kept.detail.as_ref().is_some_and(|detail| detail.to_string().len() > DETAIL) {
@@ -67,7 +72,7 @@ pub(crate) fn failure_text(failure: &Failure) -> String {
     if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::NAME {
         kept.class = clean_message(&kept.class.chars().take(64).collect::<String>()).into();
     }
-    serde_json::to_string(&kept).expect("a failure is plain data")
+    kept
 }
 
 /// Reads a failure back; text that is none (written by hand) becomes the message of one.
@@ -93,6 +98,17 @@ pub(crate) fn wait_text(wait: &Awaited) -> String {
 
 /// What a job waits for, read back.
 pub(crate) fn wait(text: Option<&str>) -> Option<Awaited> {
+    text.and_then(|text| serde_json::from_str(text).ok())
+}
+
+/// How a job that is being unwound ends, as text: its error as errors are kept.
+pub(crate) fn unwind_text(unwind: &Unwind) -> String {
+    let failure = kept_failure(&unwind.failure);
+    serde_json::to_string(&Unwind { failure, ..*unwind }).expect("a failure is plain data")
+}
+
+/// How a job that is being unwound ends, read back.
+pub(crate) fn unwind(text: Option<&str>) -> Option<Box<Unwind>> {
     text.and_then(|text| serde_json::from_str(text).ok())
 }
 
@@ -144,6 +160,11 @@ pub(crate) struct Wrote {
 /// What is written into the audit log of a machine that is given another state.
 pub(crate) fn restate_action(restate: &Restate) -> String {
     format!("restate to {} of version {}", restate.stage, restate.version)
+}
+
+/// What a fork is called in the audit log.
+pub(crate) fn fork_action(fork: &Fork) -> String {
+    format!("fork before entry {} as {}", fork.before, fork.id)
 }
 
 /// Checks what a machine is to be.

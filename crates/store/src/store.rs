@@ -70,9 +70,23 @@ pub trait Store: Send + Sync + 'static {
     /// names. `Next` leaves the job claimed under the same epoch; if the job was paused or told to end meanwhile, it is
     /// set aside instead and the answer is `Halted`. `Wait` parks the job, or puts it back into the ready set if what it
     /// waits for is there: a signal that was delivered before is seen here, a later one sees the parked job. Children
-    /// are put in as by [`Store::submit`]; the job waits for those that were. Whoever ends a child, here or at another
+    /// are put in as by [`Store::submit`]; the job waits for those that were (or, with `told`, finds a signal
+    /// [`windlass_model::wait::CHILD`] in its inbox for each that has ended, however often it does). Whoever ends a child, here or at another
     /// door, wakes the parent if it was the last.
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+
+    /// Runs writes of the caller's own and one change in one transaction: both are there afterwards, or neither.
+    ///
+    /// The work answers the change that is to be committed with its writes, or `None` to undo them; that is the answer
+    /// then. Otherwise the answer is that of [`Store::commit`]: after `Committed` and `Halted` everything is there, after
+    /// anything else nothing is. A change whose revision is there already is `Fenced` here, not `Committed`: the writes
+    /// would be made twice.
+    ///
+    /// Unlike all other verbs it must not be repeated blindly. After [`Error::Unavailable`] nobody knows whether it was
+    /// committed: commit something else under the same revision, which settles it, and read the journal.
+    ///
+    /// On SQLite the work holds the only writer of the file, and on PostgreSQL a connection of its own.
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>>;
 
     /// Delivers signals, all of them in one transaction, and says of each what became of it, in order.
     ///
@@ -147,6 +161,26 @@ pub trait Store: Send + Sync + 'static {
     /// Statements sent to the database by this handle since it was opened, transaction brackets included.
     fn statements(&self) -> u64;
 }
+
+/// Writes of the caller's own, to be committed with a change; see [`Store::transact`].
+pub enum Work<'a> {
+    /// On PostgreSQL: within a transaction on the store's database, with the search path of the URL's user.
+    Postgres(PostgresWork<'a>),
+    /// On SQLite: within a transaction on the store's file.
+    Sqlite(SqliteWork<'a>),
+}
+
+/// See [`Work::Postgres`].
+pub type PostgresWork<'a> = Box<
+    dyn for<'t> FnOnce(
+            &'t tokio_postgres::Transaction<'t>,
+        ) -> Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>
+        + Send
+        + 'a,
+>;
+
+/// See [`Work::Sqlite`].
+pub type SqliteWork<'a> = Box<dyn FnOnce(&rusqlite::Connection) -> Option<Change> + Send + 'a>;
 
 /// A worker that enlists.
 #[derive(Clone, Debug)]

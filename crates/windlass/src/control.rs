@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_model::{JobId, Limit, Schedule, State};
 use windlass_store::{Act, By, Did, Prune, Pruned, Rule};
 
-use crate::{Bulk, Engine, Error, Machine, Migrate};
+use crate::{Bulk, Engine, Error, Fork, Machine, Migrate};
 
 /// How long a running attempt is given to end when nothing else is said.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -106,6 +106,11 @@ impl<'a> Control<'a> {
         F: Fn(A) -> Result<B, String>,
     {
         Migrate::new(self.engine, self.by.clone(), convert)
+    }
+
+    /// Makes a job that goes on from somewhere in the journal of another; see [`Fork`].
+    pub fn fork(&self) -> Fork<'a> {
+        Fork::new(self.engine, self.by.clone())
     }
 
     /// Claims nothing from a queue until it is resumed.

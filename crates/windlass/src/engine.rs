@@ -1,7 +1,8 @@
 //! The engine: a store, the kinds it serves, and a worker once it has started.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    marker::PhantomData,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -14,11 +15,13 @@ use windlass_runtime::{
 use windlass_store::{IdSource, Inspect, Store};
 
 use crate::{
-    Codec, Control, Error, JobError, Kind, Machine, Scheduling, Signal, Submit, SubmitAll, SubmitJson, Task,
+    Check, Codec, Control, Error, JobError, Kind, Machine, Scheduling, Signal, Submit, SubmitAll, SubmitJson,
+    Task, Workflow,
     codec::{self, Codecs, coded},
     handle::output,
     machine::{Bound, MachineHandler, stage},
     task::TaskHandler,
+    workflow::{Reader, Replayer, Replays, WorkflowHandler},
 };
 
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
@@ -50,7 +53,9 @@ struct Setup {
     homes: HashMap<String, &'static str>,
     /// Which kinds are machines.
     machines: HashSet<String>,
-    /// What steps of machines need; set when the engine starts.
+    /// What replays the workflows that are served.
+    replayers: HashMap<KindVersion, Arc<dyn Replayer>>,
+    /// What steps of machines and workflows need; set when the engine starts.
     bound: Arc<OnceLock<Arc<Bound>>>,
     /// What was wrong with a kind when it was added.
     fault: Option<String>,
@@ -108,6 +113,15 @@ impl Engine {
         self.handler(M::KIND, M::VERSION, Arc::new(handler))
     }
 
+    /// Serves jobs of a workflow's kind. Several versions of one kind can be served side by side.
+    pub fn workflow<W: Workflow>(mut self) -> Engine {
+        self.setup.homes.insert(W::KIND.to_owned(), W::QUEUE);
+        let kind = KindVersion { kind: W::KIND.to_owned(), version: W::VERSION };
+        self.setup.replayers.insert(kind, Arc::new(Replays::<W>(PhantomData)));
+        let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.bound));
+        self.handler(W::KIND, W::VERSION, Arc::new(handler))
+    }
+
     /// Serves jobs of a kind with a handler of your own.
     pub fn handler(mut self, kind: &str, version: i32, handler: Arc<dyn Handler>) -> Engine {
         self.setup.registry.add(KindVersion { kind: kind.to_owned(), version }, handler);
@@ -156,7 +170,7 @@ impl Engine {
         let kinds = setup.registry.kinds();
         if kinds.is_empty() {
             return Err(Error::Setup(
-                "nothing to serve: add a kind with `.task::<T>()` or `.machine::<M>()` before `.start()`"
+                "nothing to serve: add a kind with `.task::<T>()`, `.machine::<M>()` or `.workflow::<W>()` before `.start()`"
                     .into(),
             ));
         }
@@ -175,8 +189,7 @@ impl Engine {
         if running.is_some() {
             return Err(Error::Setup("this engine has been started already".into()));
         }
-        let (store, codecs) = (Arc::clone(&shared.store), Arc::clone(&setup.codecs));
-        setup.bound.get_or_init(|| Arc::new(Bound { store, codecs, ids: IdSource::new() }));
+        self.bound();
         let worker = Worker::start(
             Arc::clone(&shared.store),
             coded(&setup.registry, &setup.codecs),
@@ -252,6 +265,12 @@ impl Engine {
         Scheduling::json(self, name, calendar, KindVersion { kind: kind.to_owned(), version }, input)
     }
 
+    /// Replays every open workflow against this program's code, before it is deployed, and says which would break and why;
+    /// see [`Check`]. The engine need not have been started.
+    pub fn check(&self) -> Check<'_> {
+        Check::new(self)
+    }
+
     /// Does things to jobs, queues, limits and schedules in someone's name.
     pub fn control(&self, author: impl Into<String>) -> Control<'_> {
         Control::new(self, author.into())
@@ -266,6 +285,18 @@ impl Engine {
     /// Waits for a job to end, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
         output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
+    }
+
+    /// The context of a workflow: its values by name.
+    pub async fn context(&self, id: JobId) -> Result<BTreeMap<String, serde_json::Value>, Error> {
+        let mut context = BTreeMap::new();
+        for (name, value) in self.inspect().context(id).await? {
+            let kind = format!("value {name:?} of a context");
+            let plain = self.codecs().decode(&value).map_err(|source| Error::Codec { kind, source })?;
+            let value = serde_json::from_slice(&plain).unwrap_or_default();
+            context.insert(name, value);
+        }
+        Ok(context)
     }
 
     /// The plain JSON of a payload that [`Engine::inspect`] showed.
@@ -327,6 +358,19 @@ impl Engine {
     pub(crate) fn stage(&self, kind: &str, input: &[u8]) -> Option<String> {
         let is_machine = self.setup.machines.contains(kind);
         is_machine.then(|| stage::split(input).map(|(name, _)| name)).flatten()
+    }
+
+    /// What steps of machines and workflows need.
+    pub(crate) fn bound(&self) -> Arc<Bound> {
+        let (store, codecs) = (Arc::clone(&self.shared.store), Arc::clone(&self.setup.codecs));
+        Arc::clone(self.setup.bound.get_or_init(|| {
+            let reader = Arc::new(Reader::new(Arc::clone(&store)));
+            Arc::new(Bound { store, codecs, ids: IdSource::new(), reader })
+        }))
+    }
+
+    pub(crate) fn replayers(&self) -> &HashMap<KindVersion, Arc<dyn Replayer>> {
+        &self.setup.replayers
     }
 
     pub(crate) fn signaller(&self) -> &Arc<Signaller> {

@@ -139,6 +139,9 @@ impl<E: std::error::Error + 'static> From<E> for AnyError {
     fn from(error: E) -> AnyError {
         // The engine's own errors know whether a further attempt can mend them.
         let known = &error as &dyn std::error::Error;
+        if let Some(failure) = known.downcast_ref::<Failure>() {
+            return AnyError(failure.clone());
+        }
         if let Some(error) = known.downcast_ref::<SignalError>() {
             return AnyError(error.clone().into());
         }

@@ -30,10 +30,11 @@
 //! # }
 //! ```
 //!
-//! In reading order: [`Task`] and [`Machine`] are what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
+//! In reading order: [`Task`], [`Machine`] and [`Workflow`] are what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
 //! transaction of your own) and [`Handle`] is what you hold of it; [`Signal`]
 //! reaches a job while it lives; [`Scheduling`] submits by the calendar. [`Control`] is
 //! what people do to work that is there, [`Bulk`] does it to many, and [`why`] tells them why a job is where it is.
+//! [`testing`] is for tests of your own, [`graph`] draws what workflows did.
 //! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
 //! `docs/guarantees.md`.
 //!
@@ -45,6 +46,8 @@ pub mod codec;
 mod control;
 mod engine;
 mod error;
+mod fork;
+pub mod graph;
 mod handle;
 mod machine;
 mod migrate;
@@ -54,8 +57,10 @@ pub mod span;
 mod submit;
 mod task;
 mod telemetry;
+pub mod testing;
 pub mod why;
 mod within;
+mod workflow;
 
 pub use bulk::{Bulk, Preview, Tally, describe};
 pub use child::Child;
@@ -63,6 +68,7 @@ pub use codec::Codec;
 pub use control::{Control, GRACE};
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};
+pub use fork::{Fork, Forked};
 pub use handle::Handle;
 pub use machine::{
     AsMachine, ChildResult, ChildrenError, Machine, Next, SignalError, StepCx, WaitFor, all, any, signal,
@@ -86,11 +92,18 @@ pub use windlass_runtime::{
 pub use windlass_store as store;
 pub use windlass_store::{Act, AuditFilter, Did, Filter};
 
+pub use workflow::{
+    AsWorkflow, Broken, Check, Checked, ChildWait, Context, ContinueIf, First2, First3, First4, First5,
+    First6, Flow, OnError, Race, Repeat, Select, SignalWait, Sleep, Step, Transacted, Transaction, TryCx,
+    WaitUntil, Workflow, failure_of,
+};
+
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        AnyError, Calendar, Charge, Child, Engine, Failure, Handle, JobError, JobId, Limit, Machine, Next,
-        Pool, Retry, Serial, StepCx, Task, TaskCx, Unique, all, any, signal, signals,
+        AnyError, Calendar, Charge, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId,
+        Limit, Machine, Next, Pool, Retry, Serial, StepCx, Task, TaskCx, TryCx, Unique, Workflow, all, any,
+        signal, signals,
         span::{days, hours, minutes, seconds},
     };
     pub use serde::{Deserialize, Serialize};

@@ -130,7 +130,12 @@ impl<T: Task> TaskHandler<T> {
 
 impl<T: Task> Handler for TaskHandler<T> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
-        Started { running: Box::pin(run::<T>(attempt)), timeout: self.policy.timeout, stage: None }
+        Started {
+            running: Box::pin(run::<T>(attempt)),
+            timeout: self.policy.timeout,
+            stage: None,
+            whole: false,
+        }
     }
 
     fn retry(&self, _attempt: &Attempt) -> Retry {

@@ -70,9 +70,22 @@ pub fn explain(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> W
         State::Ready => ready(job, holds, workers, now),
         State::Waiting => parked::causes(job, holds, workers, now),
     };
+    causes.extend(unwinding(job));
     let Cause(cause, because, hint) = causes.remove(0);
     let also = causes.into_iter().map(|Cause(_, because, _)| because).collect();
     Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, also }
+}
+
+/// That a job undoes what it did before it ends.
+fn unwinding(job: &Job) -> Option<Cause> {
+    let unwind = job.unwind.as_ref().filter(|_| !job.summary.state.is_final())?;
+    let how = match unwind.reason {
+        Some(reason) => format!("fails ({reason}): {}", unwind.failure),
+        None => format!("is cancelled: {}", unwind.failure),
+    };
+    let because = sentence(&format!("It undoes what it did, and then it {how}"));
+    let hint = format!("Wait; to end it at once, without its undos: `windlass cancel {}`.", job.summary.id);
+    Some(Cause("unwinding", because, hint))
 }
 
 fn ended(job: &Job) -> Cause {
@@ -120,6 +133,10 @@ fn failed(job: &Job, at: &str) -> Cause {
             ("expired", "its deadline passed before it ended".into(), "If it is worth doing still")
         }
         Reason::Refused => ("refused", "the store refused what it wanted written".into(), mend),
+        Reason::Diverged => {
+            let why = "its code no longer fits what its journal says it has done".into();
+            ("diverged", why, "Serve it with code that fits (see docs/changing-workflows.md)")
+        }
     };
     let error = job.failure.as_ref().map(|failure| sentence(&format!(" The last error: {failure}")));
     let because = format!("It failed{at} because {why}.{}", error.unwrap_or_default());

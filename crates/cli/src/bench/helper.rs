@@ -73,10 +73,21 @@ impl Helper {
 
 /// The helper's side: says that it works, and acts on each word until there are no more.
 pub(super) async fn obey(mut act: impl FnMut(&str)) -> anyhow::Result<ExitCode> {
+    obey_with(async |word: &str| {
+        act(word);
+        Ok(())
+    })
+    .await
+}
+
+/// The same for what takes time, or may fail.
+pub(super) async fn obey_with(
+    mut act: impl AsyncFnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     out::print("ready\n")?;
     let mut words = BufReader::new(tokio::io::stdin()).lines();
     while let Some(word) = words.next_line().await? {
-        act(&word);
+        act(&word).await?;
         out::print(&(word + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -5,6 +5,7 @@
 
 mod drain;
 mod enqueue;
+mod flow;
 mod helper;
 mod idle;
 mod latency;
@@ -51,6 +52,11 @@ use place::Place;
 /// half after; adds ratio and
 /// commits_per_step. signal: p50_ms and p99_ms are signal sent → step of the parked machine starts, in one process;
 /// per_second is how fast n parked machines are woken by 500 senders; adds delivered_per_second.
+///
+/// flow: n workflows of one no-op step from a full queue, 100 in flight; the step's entry is committed before the
+/// workflow goes on; adds answered_per_second (as many more, submitted and awaited by 100 clients). flowchain: one workflow of n sequential steps; floor_per_second as in chain; adds floor_ratio and
+/// commits_per_step. replay: a parked workflow with n finished steps of 100-byte results is woken, each time in a fresh
+/// process; p50_ms and p99_ms are signal sent → next step starts; adds sleeping_rss_mb (what 10,000 sleeping workflows add to the memory of an idle engine).
 #[derive(Parser)]
 pub(crate) struct Args {
     /// What to measure
@@ -101,6 +107,15 @@ enum Workload {
     Chain,
     /// Signals to parked machines
     Signal,
+    /// Workflows of one step, 100 in flight
+    Flow,
+    /// One workflow, many steps
+    Flowchain,
+    /// A workflow of many steps, woken in a fresh process
+    Replay,
+    /// The other process of the replay workload
+    #[value(hide = true)]
+    ReplayWorker,
     /// Submits for the latency workload, from a process of their own
     #[value(hide = true)]
     LatencySubmitter,
@@ -119,6 +134,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::LatencySubmitter => return latency::submitter(store).await,
         Workload::RateWorker => return rate::worker(store, &args.record.unwrap_or_default()).await,
         Workload::ScheduleWorker => return schedule::worker(store).await,
+        Workload::ReplayWorker => return flow::replay_worker(store, &args.record.unwrap_or_default()).await,
         _ => {}
     }
     let place = Place::open(store)?;
@@ -135,9 +151,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Machine => Box::pin(machine::run(&place, n.unwrap_or(5_000), args.steps)).await?,
         Workload::Chain => Box::pin(machine::chain(&place, n.unwrap_or(1_000))).await?,
         Workload::Signal => Box::pin(machine::signals(&place, n.unwrap_or(20_000), args.quick)).await?,
-        Workload::LatencySubmitter | Workload::RateWorker | Workload::ScheduleWorker => {
-            unreachable!("handled above")
-        }
+        Workload::Flow => Box::pin(flow::run(&place, n.unwrap_or(20_000))).await?,
+        Workload::Flowchain => Box::pin(flow::chain(&place, n.unwrap_or(1_000))).await?,
+        Workload::Replay => Box::pin(flow::replay(&place, n.unwrap_or(10_000), args.quick)).await?,
+        Workload::LatencySubmitter
+        | Workload::RateWorker
+        | Workload::ScheduleWorker
+        | Workload::ReplayWorker => unreachable!("handled above"),
     };
     report.print(args.json);
     Ok(if report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

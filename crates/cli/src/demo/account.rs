@@ -269,6 +269,7 @@ mod tests {
             wait: None,
             until: None,
             pending: 0,
+            unwind: None,
             output: Some(Payload::json(output)),
             failure: None,
         }

@@ -127,6 +127,10 @@ impl Store for Watched {
         })
     }
 
+    fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<Verdict>> {
+        behind!(self, transact(now, work))
+    }
+
     fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         behind!(self, enlist(now, worker))
     }

@@ -1,11 +1,12 @@
-//! `windlass diagram`: the transitions that machines made, as a Mermaid state diagram.
+//! `windlass diagram`: the transitions that machines made, and the calls that workflows made, as Mermaid diagrams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use serde::Serialize;
 use serde_json::json;
 use windlass::{
@@ -16,33 +17,37 @@ use windlass::{
 use crate::{out, place::Place};
 
 mod mermaid;
+mod workflow;
 
-/// Print the transitions that a machine made, or the machines of a kind, as a Mermaid state diagram
+/// Print what a machine or workflow did, or those of a kind, as a Mermaid diagram
 ///
-/// Only what happened is in it: a path that no machine has gone yet is not known to the store. For a kind there is one diagram
-/// per version.
+/// Of machines it shows the transitions, of workflows the calls and how far they got; of those also as a picture (--svg). Only
+/// what happened is in it: a path that no job has gone yet is not known to the store. For a kind there is one diagram per
+/// version, with how many jobs went which way.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").args(["job", "kind"]).required(true)))]
 pub(crate) struct Args {
     /// The job
     job: Option<JobId>,
-    /// All machines of this kind, instead of one job
+    /// All jobs of this kind, instead of one job
     #[arg(long)]
     kind: Option<String>,
     /// With --kind: only this version
     #[arg(long, value_name = "N", requires = "kind")]
     version: Option<i32>,
-    /// With --kind: look at so many of the newest
-    #[arg(
-        long, value_name = "N", default_value_t = 1_000, requires = "kind",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
-    )]
-    limit: u32,
+    /// With --kind: look at so many of the newest [default: 1000 machines, 200 workflows]
+    #[arg(long, value_name = "N", requires = "kind", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: Option<u32>,
+    /// Of workflows: write a picture to this file, or to standard output if it is `-`
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// How many machines of a kind are looked at unless something else is said.
+const LIMIT: u32 = 1_000;
 /// How many transitions of a job are read at a time.
 const PAGE: usize = 5_000;
 /// Of how many machines of a kind the first stage is looked up.
@@ -99,43 +104,105 @@ impl Graph {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
-    let inspect = engine.inspect();
-    if let Some(id) = args.job {
-        let Some(job) = inspect.job(id).await? else { bail!(place.no_job(id)) };
-        let graph = of_job(inspect, &job).await?;
+    match args.job {
+        Some(id) => draw_job(&args, id, engine.inspect(), place).await?,
+        None => draw_kind(&args, engine.inspect(), place).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn draw_job(args: &Args, id: JobId, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
+    let Some(job) = inspect.job(id).await? else { bail!(place.no_job(id)) };
+    let (kind, version) = (&job.summary.kind, job.summary.version);
+    let title = format!("job {id}, {kind} version {version}");
+    if let Some(graph) = workflow::of_job(inspect, &job).await? {
         if args.json {
-            let mut told = serde_json::to_value(&graph)?;
-            told["job"] = json!(id);
-            told["kind"] = json!(job.summary.kind);
-            out::print_json(&told)?;
-        } else {
-            let title = format!("job {id}, {} version {}", job.summary.kind, graph.version);
-            out::print(&mermaid::draw(&title, &graph, false))?;
+            return out::print_json(&json!({ "job": id, "kind": kind, "version": version, "graph": graph }));
         }
-        return Ok(ExitCode::SUCCESS);
+        return picture(args.svg.as_deref(), &graph, &title);
     }
-    let kind = args.kind.unwrap_or_default();
-    let mut graphs = of_kind(inspect, &kind, args.limit as usize).await?;
-    graphs.retain(|graph| args.version.is_none_or(|version| version == graph.version));
+    let graph = of_job(inspect, &job).await?;
+    if args.svg.is_some() {
+        bail!(NO_PICTURE);
+    }
     if args.json {
-        out::print_json(&json!({ "kind": kind, "versions": graphs }))?;
-        return Ok(ExitCode::SUCCESS);
+        let mut told = serde_json::to_value(&graph)?;
+        told["job"] = json!(id);
+        told["kind"] = json!(kind);
+        return out::print_json(&told);
     }
+    out::print(&mermaid::draw(&title, &graph, false))
+}
+
+async fn draw_kind(args: &Args, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
+    let kind = args.kind.as_deref().unwrap_or_default();
+    let mut graphs = of_kind(inspect, kind, args.limit.unwrap_or(LIMIT) as usize).await?;
+    graphs.retain(|graph| args.version.is_none_or(|version| version == graph.version));
     if graphs.is_empty() {
-        bail!(
-            "no machine of kind {kind:?} has made a transition; `{} jobs --kind {kind}` lists its jobs",
-            place.program
-        );
+        return draw_workflows(args, kind, inspect, place).await;
+    }
+    if args.svg.is_some() {
+        bail!(NO_PICTURE);
+    }
+    if args.json {
+        return out::print_json(&json!({ "kind": kind, "versions": graphs }));
     }
     let draw = |graph: &Graph| mermaid::draw(&format!("{kind} version {}", graph.version), graph, true);
-    out::print(&graphs.iter().map(draw).collect::<Vec<String>>().join("\n"))?;
-    Ok(ExitCode::SUCCESS)
+    out::print(&graphs.iter().map(draw).collect::<Vec<String>>().join("\n"))
+}
+
+const NO_PICTURE: &str = "only workflows are drawn as pictures; leave --svg out, and give what is printed to whatever draws Mermaid";
+
+async fn draw_workflows(args: &Args, kind: &str, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
+    let limit = args.limit.unwrap_or(workflow::LIMIT) as usize;
+    let graphs = workflow::of_kind(inspect, kind, args.version, limit).await?;
+    if args.json {
+        let told =
+            |(version, graph): &(i32, windlass::graph::Graph)| json!({ "version": version, "graph": graph });
+        let versions: Vec<serde_json::Value> = graphs.iter().map(told).collect();
+        return out::print_json(&json!({ "kind": kind, "versions": versions }));
+    }
+    let title = |version: &i32, jobs: u64| format!("{kind} version {version}, {}", out::jobs(jobs));
+    match graphs.as_slice() {
+        [] => bail!(
+            "no machine of kind {kind:?} has made a transition, and no workflow a call; `{} jobs --kind {kind}` lists its jobs",
+            place.program
+        ),
+        [(version, graph)] => picture(args.svg.as_deref(), graph, &title(version, graph.jobs)),
+        _ if args.svg.is_some() => {
+            let versions: Vec<String> = graphs.iter().map(|(version, _)| version.to_string()).collect();
+            bail!("there are jobs of the versions {}; say which with --version", versions.join(", "))
+        }
+        graphs => {
+            let draw = |(version, graph): &(i32, windlass::graph::Graph)| {
+                graph.to_mermaid(&title(version, graph.jobs))
+            };
+            out::print(&graphs.iter().map(draw).collect::<Vec<String>>().join("\n"))
+        }
+    }
+}
+
+/// Prints a graph, or writes it as a picture.
+fn picture(svg: Option<&Path>, graph: &windlass::graph::Graph, title: &str) -> anyhow::Result<()> {
+    match svg {
+        None => out::print(&graph.to_mermaid(title)),
+        Some(path) if path == Path::new("-") => out::print(&graph.to_svg(title)),
+        Some(path) => {
+            std::fs::write(path, graph.to_svg(title))
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+            out::note(&format!("written to {}", path.display()));
+            Ok(())
+        }
+    }
 }
 
 /// The transitions of one job.
 async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
     let Some(stage) = job.summary.stage.clone() else {
-        bail!("job {} is no machine, or one that has not begun: it has no stage", job.summary.id);
+        bail!(
+            "job {} is no machine or workflow, or one that has not begun: it has no stage and no journal",
+            job.summary.id
+        );
     };
     let mut times: BTreeMap<(String, Option<String>, String), u64> = BTreeMap::new();
     let mut starts = BTreeSet::new();

@@ -2,6 +2,7 @@
 
 mod approval;
 mod exec;
+mod reminder;
 
 use std::time::Duration;
 
@@ -10,7 +11,12 @@ use windlass::{Engine, Failure, Task, TaskCx};
 
 /// Adds the built-in kinds to an engine.
 pub(crate) fn add(engine: Engine) -> Engine {
-    engine.task::<exec::Exec>().task::<Noop>().task::<Sleep>().machine::<approval::Approval>()
+    engine
+        .task::<exec::Exec>()
+        .task::<Noop>()
+        .task::<Sleep>()
+        .machine::<approval::Approval>()
+        .workflow::<reminder::Reminder>()
 }
 
 /// Does nothing, whatever the input.

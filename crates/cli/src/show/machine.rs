@@ -4,7 +4,10 @@
 use serde_json::{Value, json};
 use windlass::{
     State, Time,
-    model::{Awaited, Rev, Signal, wait},
+    model::{
+        Awaited, Rev, Signal,
+        wait::{self, CHILD},
+    },
     store::{Inspect, Job, Stepped},
 };
 
@@ -85,9 +88,9 @@ pub(super) fn lines(job: &Job, now: Time) -> Vec<(&'static str, String)> {
         lines.push(("stage", out::plain(stage)));
     }
     if job.summary.state == State::Waiting {
-        let until = job.until.map(|until| format!(", until {}", moment(until, now)));
-        let what = job.wait.as_ref().map_or_else(String::new, |wait| awaited(wait, job.pending));
-        lines.push(("waits", what + &until.unwrap_or_default()));
+        let until = job.until.map(|until| format!("until {}", moment(until, now)));
+        let what = job.wait.as_ref().map(|wait| awaited(wait, job.pending)).filter(|what| !what.is_empty());
+        lines.push(("waits", what.into_iter().chain(until).collect::<Vec<String>>().join(", ")));
     }
     lines
 }
@@ -101,7 +104,11 @@ fn awaited(wait: &Awaited, pending: u32) -> String {
         Awaited::Signals { names, needs } => {
             let between = if *needs == 1 { " or " } else { " and " };
             let name = |name: &wait::Name| format!("{:?}", name.name);
-            format!("for the signal {}", names.iter().map(name).collect::<Vec<String>>().join(between))
+            let signals: Vec<String> = names.iter().filter(|name| name.name != CHILD).map(name).collect();
+            let signals = (!signals.is_empty()).then(|| format!("for the signal {}", signals.join(between)));
+            // A workflow is told of the ends of its children by signals.
+            let children = names.iter().any(|name| name.name == CHILD).then(|| "for a child".to_owned());
+            signals.into_iter().chain(children).collect::<Vec<String>>().join(between)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `windlass show`: all that is known of one job.
 
 mod machine;
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use windlass::{
     model::Settings,
     store::{Attempt, Holds, Job, Told},
 };
+use workflow::Workflow;
 
 use crate::{out, place::Place, rule, span};
 
@@ -19,6 +21,9 @@ use crate::{out, place::Place, rule, span};
 pub(crate) struct Args {
     /// The job
     id: JobId,
+    /// All entries of a workflow's journal, not only the last 50
+    #[arg(long)]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,25 +46,32 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     };
     let (holds, history) = (holds.unwrap_or_default(), inspect.history(args.id).await?);
     let machine = Machine::of(&job, inspect).await?;
+    let workflow = Workflow::of(&job, &engine, args.all || args.json).await?;
     if args.json {
         let mut told = serde_json::to_value(&job)?;
         told["history"] = serde_json::to_value(&history)?;
         told["holds"] = serde_json::to_value(&holds)?;
         machine.tell(&mut told)?;
+        workflow.tell(&mut told, &engine);
         out::print_json(&told)?;
     } else {
-        out::print(&page(&job, &holds, &history, &machine, inspect.clock().await?))?;
+        let more = machine.blocks(&job, inspect.clock().await?) + &workflow.blocks(&engine);
+        out::print(&page(&job, &holds, &history, &more, inspect.clock().await?))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(job: &Job, holds: &Holds, history: &[Attempt], machine: &Machine, now: Time) -> String {
+/// All of it; `more` are the blocks of machines and workflows.
+fn page(job: &Job, holds: &Holds, history: &[Attempt], more: &str, now: Time) -> String {
     let summary = &job.summary;
     let mut page = format!("job {}\n", summary.id);
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
     line("state", state(job, now));
     for (name, text) in machine::lines(job, now) {
         line(name, text);
+    }
+    if let Some(unwind) = &job.unwind {
+        line("unwinds", workflow::unwinding(unwind, summary.state.is_final()));
     }
     if let Some(pause) = &holds.paused {
         line("paused", rule::paused(pause, now));
@@ -110,7 +122,7 @@ fn page(job: &Job, holds: &Holds, history: &[Attempt], machine: &Machine, now: T
     page += &settings(&job.settings);
     page += &standing(holds, now);
     page += &block("input", &payload(&job.input));
-    page += &machine.blocks(job, now);
+    page += more;
     if let Some(output) = &job.output {
         page += &block("output", &payload(output));
     }

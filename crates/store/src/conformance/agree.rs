@@ -14,8 +14,8 @@ use super::{
     ops::{Draft, Edit, IDS, Op, sequence},
 };
 use crate::{
-    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Haul, Holds, LimitView, NewWorker, ORDER_GATE,
-    Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
+    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Fork, Haul, Holds, LimitView, NewWorker,
+    ORDER_GATE, Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
 };
 
 /// The longest random sequence.
@@ -270,6 +270,18 @@ impl Pair {
                 on_both!(self, |store| store.control().prune(now, &prune));
                 self.bury().await?;
             }
+            Op::Fork { from, id, before, key } => {
+                let (from, id) = (self.id(*from), self.id(*id));
+                let read = self.stores[0].inspect().journal(from, None, usize::MAX).await;
+                let places: Vec<i32> =
+                    read.map_err(|error| error.to_string())?.iter().map(|entry| entry.seq).collect();
+                let end = places.last().map_or(0, |last| last + 1);
+                let mut choices = places.iter().copied().chain([end, 10_000]).cycle();
+                let before = choices.nth(usize::from(*before)).expect("goes round");
+                let fork = Fork { from, id, before, key: key.map(|key| format!("key {key}")) };
+                let by = By::new("someone");
+                on_both!(self, |store| store.control().fork(now, std::slice::from_ref(&fork), &by));
+            }
             Op::Pass { seconds } => self.now = self.now.plus(Duration::from_secs(u64::from(*seconds))),
         }
         Ok(())
@@ -348,6 +360,9 @@ impl Pair {
                 on_both!(self, |store| store.inspect().children(id, None, 5));
                 on_both!(self, |store| inbox(store, id));
                 on_both!(self, |store| store.inspect().steps(id, Some(Rev(1)), 5));
+                on_both!(self, |store| store.inspect().journal(id, None, usize::MAX));
+                on_both!(self, |store| store.inspect().journal(id, Some(4), 2));
+                on_both!(self, |store| store.inspect().context(id));
                 for rev in 1..4 {
                     on_both!(self, |store| store.inspect().joined(id, Rev(rev), None, 5));
                 }

@@ -3,8 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, Claimed, Failure, JobId, KindVersion, NewJob, NewSignal, Outcome, Payload,
-    Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId, wait::Name,
+    Awaited, Change, ClaimNo, Claimed, Entry, Failure, JobId, KindVersion, NewJob, NewSignal, Outcome,
+    Payload, Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId,
+    journal::{Mark, Op},
+    wait::Name,
 };
 
 use crate::{
@@ -226,6 +228,35 @@ pub fn with(change: Change, step: Step) -> Change {
 /// A claim as its worker knows it after a step that goes on.
 pub fn further(job: &Claimed) -> Claimed {
     Claimed { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
+}
+
+/// An entry of a journal: a step that has ended well.
+pub fn entry(seq: i32, name: &str, text: &str) -> Entry {
+    Entry {
+        seq,
+        op: Op::Step,
+        mark: Mark::Done,
+        name: name.to_owned(),
+        key: None,
+        line: None,
+        at: t(0),
+        payload: payload(text),
+    }
+}
+
+/// A step that adds to the journal.
+pub fn noted(entries: Vec<Entry>) -> Step {
+    Step { entries, ..Step::default() }
+}
+
+/// A job's journal.
+pub async fn journal(store: &Handle, n: u32) -> Vec<Entry> {
+    store.inspect().journal(id(n), None, usize::MAX).await.expect("journal")
+}
+
+/// A job's context.
+pub async fn context(store: &Handle, n: u32) -> Vec<(String, Payload)> {
+    store.inspect().context(id(n)).await.expect("context")
 }
 
 /// Sends signals.

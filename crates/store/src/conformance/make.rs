@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, Charge, Claimed, Conflict, Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload, Reason,
-    Rev, Serial, State, States, Step, Time, Unique, Wait, When, wait::Name,
+    Awaited, Charge, Claimed, Conflict, Entry, Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload,
+    Reason, Rev, Serial, State, States, Step, Time, Unique, Unwind, Wait, When,
+    journal::{Mark, Op},
+    wait::{CHILD, Name},
 };
 
 use super::{
     kit::signal,
-    ops::{Draft, Edit, Move},
+    ops::{Draft, Edit, Log, Move},
 };
 
 pub(super) const QUEUES: [&str; 2] = ["main", "aside"];
@@ -90,10 +92,12 @@ pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
     }
 }
 
-/// A wait for one or both of two signals, by bits: which, whether all of them, whether every one of a name.
+/// A wait for the ends of children, or for one or both of two signals, by bits: which, whether all of them, whether every
+/// one of a name.
 fn awaited(bits: u8) -> Awaited {
     let name = |n: usize| Name { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
     let names: Vec<Name> = match bits & 3 {
+        0 => vec![Name { name: CHILD.to_owned(), every: bits & 8 != 0 }],
         1 => vec![name(0)],
         2 => vec![name(1)],
         _ => vec![name(0), name(1)],
@@ -118,5 +122,35 @@ pub(super) fn step(step: &Move, job: &Claimed, children: Vec<NewJob>) -> Step {
         unchanged: step.unchanged,
         consumed: step.consumes.then(shown).flatten().unwrap_or_default(),
         children,
+        ..step.log.as_ref().map(|log| noted(log, job.rev)).unwrap_or_default()
+    }
+}
+
+/// What the step of a workflow writes into its journal and beside it. Revisions tell steps apart, so places come from them.
+fn noted(log: &Log, rev: Rev) -> Step {
+    let value = |n: u8| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] };
+    let entry = |n: u8| Entry {
+        seq: rev.0 * 4 + i32::from(n),
+        op: Op::ALL[usize::from(n) % Op::ALL.len()],
+        mark: Mark::ALL[usize::from(n) % Mark::ALL.len()],
+        name: format!("call {n}"),
+        key: (n == 1).then(|| "key".to_owned()),
+        line: (n == 0).then(|| "main.rs:7".to_owned()),
+        at: Time(1_000 + i64::from(rev.0)),
+        payload: value(n),
+    };
+    let unwind = |fails: bool| Unwind {
+        reason: fails.then_some(Reason::Exhausted),
+        failure: Failure::stop("to be undone").class("undo"),
+    };
+    Step {
+        told: log.told,
+        entries: (0..log.entries).map(entry).collect(),
+        forget: log.forget.map(|back| (rev.0 - 1 - i32::from(back)) * 4).into_iter().collect(),
+        context: log.context.map(|(name, n)| (format!("name {name}"), value(n))).into_iter().collect(),
+        anew: log.anew,
+        undo: log.undo,
+        unwind: log.unwind.map(|fails| Box::new(unwind(fails))),
+        ..Step::default()
     }
 }

@@ -23,9 +23,11 @@ pub mod commit;
 pub mod control;
 pub mod crowds;
 pub mod duels;
+pub mod fork;
 pub mod gate;
 pub mod inspect;
 pub mod interleave;
+pub mod journal;
 pub mod kit;
 pub mod lease;
 pub mod machine;
@@ -42,7 +44,9 @@ pub mod signal;
 pub mod submit;
 pub mod table;
 pub mod timers;
+pub mod told;
 pub mod unique;
+pub mod unwind;
 pub mod wait;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
@@ -263,6 +267,69 @@ macro_rules! conformance {
                 children_take_their_places_like_others
                 a_step_may_end_a_wait_and_bear_the_next_children
             }
+            journal {
+                every_outcome_writes_its_entries
+                a_step_without_a_stage_leaves_the_stage_as_it_is
+                entries_are_read_by_place_and_in_pages
+                a_thousand_entries_go_in_at_once
+                all_of_an_entry_is_kept
+                entries_may_be_forgotten
+                a_journal_may_start_anew
+                a_fenced_change_adds_nothing
+                a_repeated_change_adds_nothing_twice
+                a_place_is_taken_once
+                a_context_keeps_the_last_value_of_each_name
+                what_a_journal_may_not_hold_is_refused_alone
+                a_step_that_halts_writes_its_entries
+                whoever_goes_on_finds_the_journal
+                nothing_is_left_of_the_journal_of_a_pruned_job
+            }
+            told {
+                a_parked_parent_is_woken_by_the_end_of_a_child
+                an_end_before_the_wait_is_not_lost
+                a_batch_may_end_a_child_and_park_its_parent
+                every_end_of_a_child_is_told
+                a_child_that_comes_back_has_not_ended
+                a_child_that_is_tried_again_is_told_again
+                an_ended_parent_is_told_nothing
+                a_full_inbox_is_told_all_the_same
+                nobody_else_tells_of_an_end
+                told_children_do_not_count_for_a_wait
+                a_parent_that_waits_for_more_sleeps_on
+                a_paused_parent_stays_aside
+                children_that_are_not_put_in_tell_nothing
+            }
+            unwind {
+                an_attempt_that_unwinds_is_not_ended_by_what_came_before
+                a_job_that_waits_is_unwound_when_it_is_cancelled
+                what_has_nothing_to_undo_ends_at_once
+                whoever_cancels_twice_ends_it
+                a_running_job_is_unwound_when_its_time_to_end_is_over
+                a_job_that_is_unwound_and_told_again_is_ended
+                a_job_that_halts_when_told_is_unwound_in_time
+                a_deadline_unwinds_and_passes_once
+                poison_is_unwound
+                poison_while_it_is_unwound_ends_it
+                a_job_whose_name_another_takes_is_unwound
+                a_paused_job_is_unwound_and_its_pause_forgotten
+                a_job_is_unwound_in_its_turn_of_a_serial_key
+                a_running_job_of_a_serial_key_is_unwound_under_it
+                a_retry_begins_anew_and_may_be_unwound_again
+                an_attempt_may_have_itself_unwound
+                every_outcome_may_say_that_there_is_something_to_undo
+                a_parent_is_told_when_its_child_was_unwound
+            }
+            fork {
+                a_fork_goes_on_from_an_entry_or_the_end
+                a_job_without_a_journal_is_forked_from_its_beginning
+                there_is_nothing_to_fork_where_no_entry_is
+                a_repeated_fork_is_one
+                a_key_that_is_taken_is_told
+                a_fork_has_what_its_origin_has_but_for_what_is_its_own
+                whatever_state_a_job_is_in_it_may_be_forked
+                a_fork_of_a_keyed_job_waits_in_line
+                a_fork_moves_the_gate_and_other_handles_find_it
+            }
             interleave {
                 every_order_of_signals_a_wait_and_its_timeout
                 every_order_with_a_claim_in_between
@@ -445,6 +512,10 @@ mod tests {
             include_str!("signal.rs"),
             include_str!("wait.rs"),
             include_str!("children.rs"),
+            include_str!("journal.rs"),
+            include_str!("told.rs"),
+            include_str!("unwind.rs"),
+            include_str!("fork.rs"),
             include_str!("interleave.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {

@@ -46,6 +46,8 @@ pub enum Op {
     Signal { signals: Vec<(u8, u8, u8)> },
     /// Gives a machine another version and stage, as it is or as it was.
     Restate { id: u8, version: u8, stage: u8, outdated: bool },
+    /// Forks a job into another id, before one of its entries (or after the last, or nowhere), with a key or none.
+    Fork { from: u8, id: u8, before: u8, key: Option<u8> },
     /// Lets time pass, in seconds.
     Pass { seconds: u16 },
 }
@@ -113,6 +115,27 @@ pub struct Move {
     pub consumes: bool,
     /// Jobs to be submitted with it.
     pub children: Vec<Draft>,
+    /// What the step of a workflow wants written too.
+    pub log: Option<Log>,
+}
+
+/// What the step of a workflow wants written.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// How many entries it adds.
+    pub entries: u8,
+    /// How many steps back an entry is that it forgets.
+    pub forget: Option<u8>,
+    /// Which name of the context gets which value.
+    pub context: Option<(u8, u8)>,
+    /// Whether the journal starts anew.
+    pub anew: bool,
+    /// Whether there is something to undo from now on.
+    pub undo: bool,
+    /// Whether it is being unwound from now on, and fails then or is cancelled.
+    pub unwind: Option<bool>,
+    /// Whether it is told of the ends of the children.
+    pub told: bool,
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -166,8 +189,34 @@ fn step() -> impl Strategy<Value = Move> {
     let data = prop_oneof![1 => Just(0u8), 24 => 1..4u8];
     let children = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..4)];
     let stage = option::weighted(0.8, (0..2u8, data));
-    (any::<bool>(), stage, prop::bool::weighted(0.2), prop::bool::weighted(0.8), children).prop_map(
-        |(ran, stage, unchanged, consumes, children)| Move { ran, stage, unchanged, consumes, children },
+    let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.8));
+    (flags, stage, children, option::weighted(0.6, log())).prop_map(
+        |((ran, unchanged, consumes), stage, children, log)| Move {
+            ran,
+            stage,
+            unchanged,
+            consumes,
+            children,
+            log,
+        },
+    )
+}
+
+fn log() -> impl Strategy<Value = Log> {
+    let forget = option::weighted(0.2, 0..3u8);
+    let context = option::weighted(0.3, (0..3u8, 0..9u8));
+    let unwind = option::weighted(0.05, any::<bool>());
+    let (anew, undo) = (prop::bool::weighted(0.1), prop::bool::weighted(0.4));
+    (0..3u8, forget, context, anew, undo, unwind, any::<bool>()).prop_map(
+        |(entries, forget, context, anew, undo, unwind, told)| Log {
+            entries,
+            forget,
+            context,
+            anew,
+            undo,
+            unwind,
+            told,
+        },
     )
 }
 
@@ -197,6 +246,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => vec((0..IDS, 0..3u8, 0..6u8), 1..4).prop_map(|signals| Op::Signal { signals }),
         1 => (0..IDS, 1..4u8, 0..2u8, prop::bool::weighted(0.2))
             .prop_map(|(id, version, stage, outdated)| Op::Restate { id, version, stage, outdated }),
+        1 => (0..IDS, 0..IDS, 0..6u8, option::weighted(0.3, 0..3u8))
+            .prop_map(|(from, id, before, key)| Op::Fork { from, id, before, key }),
         4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),
     ]
 }

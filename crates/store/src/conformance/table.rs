@@ -4,7 +4,7 @@
 //! revision of the last claim anybody honestly had: the current one of a running job, an outdated one else.
 
 use windlass_model::{
-    ClaimNo, Claimed, Event, JobId, NewJob, Outcome, Reason, State, Wait, WorkerId,
+    Change, ClaimNo, Claimed, Event, JobId, NewJob, Outcome, Reason, State, Step, Wait, WorkerId,
     state::{MOVES, next},
 };
 
@@ -36,7 +36,14 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let of_queue = |ask: Ask| Ask { queue: queue.clone(), ..ask };
     assert_eq!(claim(store, at(1), &of_queue(ask(first, 1, 1))).await.len(), 1);
     reap(store, 2, first).await;
-    let last = claim(store, at(3), &of_queue(ask_alone(holder, 1))).await.remove(0);
+    let mut last = claim(store, at(3), &of_queue(ask_alone(holder, 1))).await.remove(0);
+    if event == Event::Unwind {
+        // Only a job with something to undo is unwound.
+        let step = Step { undo: true, ..Step::default() };
+        let undoable = Change { step: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
+        commit(store, 4, undoable).await;
+        last.rev.0 += 1;
+    }
     let outcome = match state {
         State::Running => None,
         State::Ready => {
@@ -97,6 +104,11 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
             write(cancelled()).await;
             let act = Act::Cancel { grace: secs(0) };
             store.control().act(at(6), &[subject.job], act, &By::new("someone")).await.expect("act");
+        }
+        Event::Unwind => {
+            let act = Act::Cancel { grace: secs(0) };
+            store.control().act(at(6), &[subject.job], act, &By::new("someone")).await.expect("act");
+            store.due(at(6), 99).await.expect("due");
         }
         Event::Revive => {
             store.control().act(at(6), &[subject.job], Act::Retry, &By::new("someone")).await.expect("act");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Act, Did, Prune, Pruned, Restate, Rule,
+    Act, Did, Fork, Prune, Pruned, Restate, Rule,
     control::{check_by, said},
 };
 
@@ -38,10 +38,9 @@ impl Inner {
             state if state.is_final() => return said::ended(state),
             State::Running => {}
             _ => {
-                let to = self.moved(id, Event::Cancel);
-                self.jobs.get_mut(&id).expect("looked up before").epoch.0 += 1;
-                self.end(id, to, None, Some(by.failure()), now);
-                return Did::Done;
+                let unwind = Unwind { reason: None, failure: by.failure() };
+                let ended = self.end_from_outside(id, Event::Cancel, unwind, now);
+                return if ended { Did::Done } else { Did::Told };
             }
         }
         if self.asked.contains_key(&id) {
@@ -119,6 +118,7 @@ impl Inner {
         (row.ended, row.reason, row.finished_at) = (None, None, None);
         (row.attempts, row.deaths, row.crashes, row.suspect, row.run) = (0, 0, 0, false, 0);
         row.spent = Vec::new();
+        row.unwind = None;
         row.epoch.0 += 1;
         (row.due_at, row.place) = (now, now);
         let deadline = row.new.deadline_at.map(|at| now.plus(at.since(row.submitted_at)));
@@ -157,6 +157,33 @@ impl Inner {
         }
         self.log(now, &pick::restate_action(restate), &id.to_string(), by);
         Did::Done
+    }
+
+    fn fork(&mut self, now: Time, fork: &Fork, by: &By) -> Did {
+        let Some(row) = self.jobs.get(&fork.from) else { return Did::Unknown };
+        if self.jobs.contains_key(&fork.id) {
+            return Did::Made(fork.id);
+        }
+        let kept: BTreeMap<i32, Entry> =
+            row.journal.range(..fork.before).map(|(seq, entry)| (*seq, entry.clone())).collect();
+        let last = row.journal.last_key_value().map(|(seq, _)| *seq);
+        if !row.journal.contains_key(&fork.before) && !fork.is_whole(last) {
+            return said::fork_nowhere(fork.before);
+        }
+        if let Some(key) = &fork.key
+            && let Some(other) = self.keys.get(&(row.new.kind.kind.clone(), key.clone()))
+        {
+            return said::fork_key_taken(key, *other);
+        }
+        let (undo, stage, data) = (row.undo, row.stage.clone(), row.data.clone());
+        let new = fork.job(&row.new);
+        self.submit(now, &[new], None);
+        let row = self.jobs.get_mut(&fork.id).expect("just put in");
+        (row.undo, row.stage, row.data, row.rev) = (undo, stage, data, Rev(1));
+        row.journal = kept;
+        row.journal.insert(fork.before, fork.entry(now));
+        self.log(now, &pick::fork_action(fork), &fork.from.to_string(), by);
+        Did::Made(fork.id)
     }
 
     fn reprioritise(&mut self, id: JobId, priority: i16) -> Did {
@@ -317,6 +344,14 @@ impl Control for Memory {
             check_by(by)?;
             jobs.iter().try_for_each(|restate| pick::check_restate(restate, &self.limits))?;
             Ok(jobs.iter().map(|restate| inner.restate(now, restate, by)).collect())
+        })
+    }
+
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.run(now, |inner, now| {
+            check_by(by)?;
+            forks.iter().try_for_each(Fork::check)?;
+            Ok(forks.iter().map(|fork| inner.fork(now, fork, by)).collect())
         })
     }
 

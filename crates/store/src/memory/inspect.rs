@@ -50,6 +50,7 @@ impl Inner {
             wait: row.wait.clone(),
             until: row.until,
             pending: row.pending,
+            unwind: row.unwind.clone(),
             output: row.output.clone(),
             failure: row.failure.clone(),
             summary,
@@ -331,6 +332,20 @@ impl Inspect for Memory {
         self.run(None, |inner, _| {
             let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.steps.iter());
             Ok(all.filter(|step| after.is_none_or(|after| step.rev > after)).take(limit).cloned().collect())
+        })
+    }
+
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+        self.run(None, |inner, _| {
+            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.journal.values());
+            Ok(all.filter(|entry| after.is_none_or(|after| entry.seq > after)).take(limit).cloned().collect())
+        })
+    }
+
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
+        self.run(None, |inner, _| {
+            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.context.iter());
+            Ok(all.map(|(name, value)| (name.clone(), value.clone())).collect())
         })
     }
 

@@ -19,13 +19,13 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, NewSignal, Payload,
-    Reason, Rev, Signal, State, Submitted, Time, Verdict, WorkerId, rank::rank, rate::Level, state,
+    Awaited, Change, ClaimNo, Entry, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, NewSignal, Payload,
+    Reason, Rev, Signal, State, Submitted, Time, Unwind, Verdict, WorkerId, rank::rank, rate::Level, state,
 };
 
 use crate::{
     Ask, Attempt, AuditEntry, Beat, Born, By, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now,
-    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, pick,
+    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, Work, pick,
 };
 
 /// The store in memory.
@@ -139,6 +139,13 @@ struct Row {
     inbox: Vec<Signal>,
     /// Names and dedup ids of all signals ever delivered.
     heard: BTreeSet<(String, String)>,
+    /// Entries by place.
+    journal: BTreeMap<i32, Entry>,
+    context: BTreeMap<String, Payload>,
+    /// Whether there is something to undo.
+    undo: bool,
+    /// How it ends once that is done, if it is being unwound.
+    unwind: Option<Box<Unwind>>,
 }
 
 struct Claim {
@@ -234,23 +241,55 @@ impl Inner {
         self.timers.insert((at, id, what));
     }
 
-    /// Ends a job from wherever it is: the one routine for all doors.
-    fn end(&mut self, id: JobId, state: State, reason: Option<Reason>, failure: Option<Failure>, now: Time) {
-        let row = &self.jobs[&id];
-        let place = (row.lane(), row.rank(), id);
-        self.ready.remove(&place);
-        self.timers.remove(&(row.due_at, id, Timer::Wake));
-        if let Some(at) = row.new.deadline_at {
+    /// Ends a job from outside, or has it unwound first if there is something to undo: the one routine for all doors.
+    /// Whether it has ended.
+    fn end_from_outside(&mut self, id: JobId, event: Event, unwind: Unwind, now: Time) -> bool {
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        if !row.undo || row.unwind.is_some() {
+            row.epoch.0 += 1;
+            let to = self.moved(id, event);
+            self.end(id, to, unwind.reason, Some(unwind.failure), now);
+            return true;
+        }
+        self.moved(id, Event::Unwind);
+        self.forget(id);
+        let row = self.jobs.get_mut(&id).expect("looked up before");
+        row.unwind = pick::unwind(Some(&pick::unwind_text(&unwind)));
+        row.epoch.0 += 1;
+        (row.attempts, row.deaths, row.crashes, row.suspect) = (0, 0, 0, false);
+        row.spent = Vec::new();
+        (row.wait, row.until, row.due_at) = (None, None, now);
+        self.enter(id);
+        false
+    }
+
+    /// Forgets the deadline of a job, and all that is kept of orders and pauses.
+    fn release_holds(&mut self, id: JobId) {
+        if let Some(at) = self.jobs[&id].new.deadline_at {
             self.timers.remove(&(at, id, Timer::Deadline));
         }
         if let Some(asked) = self.asked.remove(&id) {
             self.timers.remove(&(asked.order.deadline_at, id, Timer::Cancel));
         }
         self.pauses.remove(&id);
+        self.jobs.get_mut(&id).expect("looked up above").hold = Hold::None;
+    }
+
+    /// Takes a job from wherever it is, with all that is kept of orders and pauses.
+    fn forget(&mut self, id: JobId) {
+        let row = &self.jobs[&id];
+        let place = (row.lane(), row.rank(), id);
+        self.ready.remove(&place);
+        self.timers.remove(&(row.due_at, id, Timer::Wake));
+        self.release_holds(id);
         self.leave(id);
+        self.jobs.get_mut(&id).expect("looked up above").parked = false;
+    }
+
+    /// Ends a job from wherever it is.
+    fn end(&mut self, id: JobId, state: State, reason: Option<Reason>, failure: Option<Failure>, now: Time) {
+        self.forget(id);
         let row = self.jobs.get_mut(&id).expect("looked up above");
-        row.hold = Hold::None;
-        row.parked = false;
         row.ended = Some(state);
         row.reason = reason;
         if failure.is_some() {
@@ -310,6 +349,12 @@ impl Store for Memory {
             signals.iter().try_for_each(|signal| self.limits.check_signal(signal))?;
             Ok(signals.iter().map(|signal| inner.signal(now, signal, self.limits.inbox)).collect())
         })
+    }
+
+    fn transact<'a>(&'a self, _now: Now, _work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+        Box::pin(std::future::ready(Err(Error::Config(
+            "the memory store has no transactions; use SQLite or PostgreSQL".into(),
+        ))))
     }
 
     fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {

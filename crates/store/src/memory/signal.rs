@@ -1,8 +1,17 @@
 //! Machines: stages, signals, waits and children.
 
-use windlass_model::{Outcome, Step, Wait};
+use windlass_model::{Outcome, Step, Wait, wait::CHILD};
 
 use super::*;
+
+impl Row {
+    /// A place in the journal that a step would take twice.
+    pub(super) fn taken(&self, step: &Step) -> Option<i32> {
+        let stays = |seq: &i32| !step.anew && !step.forget.contains(seq);
+        let mut taken: BTreeSet<i32> = self.journal.keys().copied().filter(stays).collect();
+        step.entries.iter().map(|entry| entry.seq).find(|seq| !taken.insert(*seq))
+    }
+}
 
 impl Inner {
     /// Delivers a signal, and wakes the job if that completes what it waits for.
@@ -59,7 +68,23 @@ impl Inner {
             row.steps.push(Stepped { rev: row.rev, stage, next, how, at: now, worker: change.worker });
         }
         row.inbox.retain(|signal| !step.consumed.contains(&signal.number));
-        let round = row.rev;
+        if step.anew {
+            row.journal.clear();
+        }
+        row.journal.retain(|seq, _| !step.forget.contains(seq));
+        row.journal.extend(step.entries.iter().map(|entry| (entry.seq, entry.clone())));
+        row.context.extend(step.context.iter().cloned());
+        row.undo |= step.undo;
+        if let Some(unwind) = &step.unwind {
+            row.unwind = pick::unwind(Some(&pick::unwind_text(unwind)));
+        }
+    }
+
+    /// Puts in the children of a step.
+    pub(super) fn bear(&mut self, now: Time, change: &Change) {
+        let Some(step) = &change.step else { return };
+        let row = &self.jobs[&change.job];
+        let round = if step.told { Rev::TOLD } else { row.rev };
         let children = step.children.iter().map(|child| NewJob {
             parent: Some(change.job),
             round: Some(round),
@@ -148,6 +173,19 @@ impl Inner {
     pub(super) fn child_ended(&mut self, id: JobId, now: Time) {
         if let Some((parent, row)) = self.waiting_parent(id) {
             row.pending -= 1;
+            self.wake_if_met(parent, now);
+        }
+        self.tell_parent(id, now);
+    }
+
+    /// A parent that asked for it is told of the end of a child.
+    fn tell_parent(&mut self, id: JobId, now: Time) {
+        let row = &self.jobs[&id];
+        let Some(parent) = row.new.parent.filter(|_| row.new.round == Some(Rev::TOLD)) else { return };
+        if self.jobs.get(&parent).is_some_and(|row| row.ended.is_none()) {
+            let dedup = format!("{id}/{}", row.epoch.0);
+            let payload = Payload::json(format!("\"{id}\"").into_bytes());
+            self.hear(now, parent, &NewSignal { job: parent, name: CHILD.into(), dedup, payload });
             self.wake_if_met(parent, now);
         }
     }

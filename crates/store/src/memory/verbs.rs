@@ -119,6 +119,10 @@ impl Inner {
             steps: Vec::new(),
             inbox: Vec::new(),
             heard: BTreeSet::new(),
+            journal: BTreeMap::new(),
+            context: BTreeMap::new(),
+            undo: false,
+            unwind: None,
         };
         self.jobs.insert(job.id, row);
         self.child_lives(job.id);
@@ -209,6 +213,7 @@ impl Inner {
             until: row.until,
             pending: row.pending,
             inbox: self.shown(id),
+            unwind: row.unwind.clone(),
         }
     }
 
@@ -229,6 +234,12 @@ impl Inner {
         if row.rev != change.rev || !self.is_claimed((change.job, change.epoch)) {
             return Verdict::Fenced;
         }
+        if let Some(seq) = change.step.as_ref().and_then(|step| row.taken(step)) {
+            return Verdict::Refused(format!("there is an entry {seq} in the journal already"));
+        }
+        if change.step.as_ref().is_some_and(|step| step.unwind.is_some()) {
+            self.release_holds(change.job);
+        }
         let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
         row.rev.0 += 1;
         row.rev_epoch = change.epoch;
@@ -240,6 +251,10 @@ impl Inner {
         let to = self.moved(change.job, event);
         if let Some(step) = &change.step {
             self.step(now, change, step);
+        }
+        // The names of a job that ends are free for its children.
+        if !change.outcome.ends() {
+            self.bear(now, change);
         }
         if let Some(failure) = change.outcome.failure() {
             self.note(change.job, change.worker, change.epoch, change.started_at, now, failure);
@@ -278,6 +293,9 @@ impl Inner {
                     self.enter(change.job);
                 }
             }
+        }
+        if change.outcome.ends() {
+            self.bear(now, change);
         }
         Verdict::Committed
     }
@@ -369,11 +387,10 @@ impl Inner {
                 reaped.returned += 1;
             }
             crash::Fate::Poison { deaths, crashes } => {
-                let to = self.moved(id, Event::Poison);
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes) = (deaths, crashes);
-                row.epoch.0 += 1;
-                self.end(id, to, Some(Reason::Poison), None, now);
+                let unwind = Unwind { reason: Some(Reason::Poison), failure: lost(worker, alone) };
+                self.end_from_outside(id, Event::Poison, unwind, now);
                 reaped.poisoned += 1;
             }
         }
@@ -423,16 +440,13 @@ impl Inner {
                     due.woken += 1;
                 }
                 (at, id, Timer::Deadline) => {
-                    let to = self.moved(id, Event::Expire);
-                    self.jobs.get_mut(&id).expect("has a timer, so is there").epoch.0 += 1;
-                    self.end(id, to, Some(Reason::Expired), Some(expired(at)), now);
+                    let unwind = Unwind { reason: Some(Reason::Expired), failure: expired(at) };
+                    self.end_from_outside(id, Event::Expire, unwind, now);
                     due.expired += 1;
                 }
                 (_, id, Timer::Cancel) => {
-                    let to = self.moved(id, Event::Cancel);
-                    self.jobs.get_mut(&id).expect("has a timer, so is there").epoch.0 += 1;
-                    let failure = self.asked[&id].order.by.failure();
-                    self.end(id, to, None, Some(failure), now);
+                    let unwind = Unwind { reason: None, failure: self.asked[&id].order.by.failure() };
+                    self.end_from_outside(id, Event::Cancel, unwind, now);
                     due.cancelled += 1;
                 }
             }

@@ -193,5 +193,6 @@ fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
         since: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
         run: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
         inbox: Vec::new(),
+        unwind: pick::unwind(row.get(31)),
     })
 }

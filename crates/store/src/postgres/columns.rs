@@ -38,6 +38,7 @@ pub(super) struct Steps<'a> {
     codec: Vec<Option<i16>>,
     data: Vec<Option<&'a [u8]>>,
     pub(super) unchanged: Vec<bool>,
+    pub(super) undo: Vec<bool>,
     pub(super) how: Vec<&'static str>,
     /// The signals that are consumed, with their jobs.
     consumed_job: Vec<Uuid>,
@@ -62,6 +63,7 @@ impl<'a> Steps<'a> {
             codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
             data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
             unchanged: changes.iter().map(|change| step(change).is_some_and(|step| step.unchanged)).collect(),
+            undo: changes.iter().map(|change| step(change).is_some_and(|step| step.undo)).collect(),
             how: changes.iter().map(|change| change.outcome.name()).collect(),
             consumed_job,
             consumed,

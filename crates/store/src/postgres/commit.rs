@@ -2,7 +2,7 @@
 //!
 //! A batch of one sort is one statement, which needs no brackets. Otherwise all statements are sent together, brackets
 //! included, unless what is sent later hangs on what was written: slots of serial keys, children, and the ends of
-//! children, which count for their parents.
+//! children, which count for their parents or are told to them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,6 +17,7 @@ use super::{
     Postgres,
     columns::Base,
     conn::{Guard, giving_way},
+    journal::Beside,
     serial,
     submit::{Batch, Names},
     wake::{self, COUNT, LOCK, WAKE},
@@ -64,13 +65,17 @@ fn is_tied(change: &Change) -> bool {
     change.tied && change.outcome != Outcome::Next
 }
 
-/// Whether a change ends a child that its parent's wait counts.
+/// Whether a change ends a child that its parent's wait counts, or that its parent is told of.
 fn is_counted(change: &Change) -> bool {
     change.parent.is_some() && change.outcome.ends()
 }
 
 /// Why a change is never taken, if it is not; otherwise the names of its children are known.
-async fn refusal(store: &Postgres, change: &Change, names: &mut Names) -> Result<Option<String>, Error> {
+pub(super) async fn refusal(
+    store: &Postgres,
+    change: &Change,
+    names: &mut Names,
+) -> Result<Option<String>, Error> {
     if let Err(invalid) = store.shared.options.limits.check_change(change) {
         return Ok(Some(invalid.to_string()));
     }
@@ -128,6 +133,7 @@ async fn whole(
     names: &Names,
 ) -> Result<HashMap<JobId, Verdict>, Error> {
     let sorts = Sorts::of(batch.iter().map(|(_, change)| *change));
+    let beside = Beside::of(batch.iter().map(|(_, change)| *change));
     let parks: Vec<Uuid> =
         batch.iter().filter(|(_, change)| parks(change)).map(|(_, change)| change.job.0).collect();
     let follows =
@@ -135,10 +141,10 @@ async fn whole(
 
     let conn = store.conn().await?;
     let wrote = if batch.iter().any(follows) {
-        step_by_step(store, &conn, now, batch, &sorts, names).await?
+        step_by_step(store, &conn, now, batch, &sorts, &beside, names).await?
     } else {
-        let wrote = match sorts.count() > 1 || !parks.is_empty() {
-            true => together(&conn, now, &sorts, &parks).await?,
+        let wrote = match sorts.count() > 1 || !parks.is_empty() || !beside.is_empty() {
+            true => together(&conn, now, &sorts, &beside, &parks).await?,
             false => sorts.write(&conn, now).await?,
         };
         // Few steps find their job paused: its slot is handed over afterwards, and a sweep finds what a crash leaves.
@@ -154,8 +160,7 @@ async fn whole(
     let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
         if let Some(wrote) = wrote.get(&change.job) {
-            let halted = wrote.held && change.outcome == Outcome::Next;
-            told.insert(change.job, if halted { Verdict::Halted } else { Verdict::Committed });
+            told.insert(change.job, verdict(change, wrote));
         }
     }
     if told.len() < batch.len() {
@@ -169,27 +174,30 @@ async fn together(
     conn: &Guard<'_>,
     now: Now,
     sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
     parks: &[Uuid],
 ) -> Result<Vec<Wrote>, Error> {
     // One that is still being prepared would be overtaken by the next.
     sorts.prepare(conn).await?;
+    beside.prepare(conn).await?;
     for sql in [LOCK, WAKE] {
         conn.prepare(sql).await?;
     }
     // Each statement locks by id, but one comes after the other: with several, all jobs are locked before.
-    let ids = if sorts.count() > 1 { sorts.ids() } else { Vec::new() };
+    let ids = if sorts.count() > 1 || !beside.is_empty() { sorts.ids() } else { Vec::new() };
     // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
     let (begun, locked, wrote, woken, committed) = join5(
         conn.begin(),
         wake::lock(conn, &ids),
-        sorts.write(conn, now),
+        join(beside.write(conn), sorts.write(conn, now)),
         wake::wake(conn, now, parks),
         conn.commit(),
     )
     .await;
     begun?;
     locked?;
-    let wrote = wrote?;
+    wrote.0?;
+    let wrote = wrote.1?;
     woken?;
     committed?;
     Ok(wrote)
@@ -202,26 +210,14 @@ async fn step_by_step(
     now: Now,
     batch: &[Placed<'_>],
     sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
     names: &Names,
 ) -> Result<Vec<Wrote>, Error> {
-    sorts.prepare(conn).await?;
-    for sql in [LOCK, COUNT, WAKE] {
-        conn.prepare(sql).await?;
-    }
-    // Parents are mostly older than their children: all are locked by id before any is written.
-    let counted = batch.iter().filter(|(_, change)| is_counted(change));
-    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
-    if !ids.is_empty() || sorts.count() > 1 {
-        ids.extend(batch.iter().map(|(_, change)| change.job));
-    }
-    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    prepare(conn, sorts, beside).await?;
     let work = async {
-        let (begun, locked, wrote) =
-            join3(conn.begin(), wake::lock(conn, &ids), sorts.write(conn, now)).await;
+        let (begun, wrote) = join(conn.begin(), write(store, conn, now, batch, sorts, beside, names)).await;
         begun?;
-        locked?;
         let wrote = wrote?;
-        follow(store, conn, now, batch, &wrote, names).await?;
         conn.commit().await?;
         Ok(wrote)
     };
@@ -230,6 +226,66 @@ async fn step_by_step(
         conn.rollback().await;
     }
     wrote
+}
+
+/// Prepares what [`write`] sends.
+async fn prepare(conn: &Guard<'_>, sorts: &Sorts<'_>, beside: &Beside<'_>) -> Result<(), Error> {
+    sorts.prepare(conn).await?;
+    beside.prepare(conn).await?;
+    for sql in [LOCK, COUNT, WAKE] {
+        conn.prepare(sql).await?;
+    }
+    Ok(())
+}
+
+/// Writes a batch within a transaction, and what follows from it.
+async fn write(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    batch: &[Placed<'_>],
+    sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
+    names: &Names,
+) -> Result<Vec<Wrote>, Error> {
+    // Parents are mostly older than their children: all are locked by id before any is written.
+    let counted = batch.iter().filter(|(_, change)| is_counted(change));
+    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
+    if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
+        ids.extend(batch.iter().map(|(_, change)| change.job));
+    }
+    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    let (locked, kept, wrote) =
+        join3(wake::lock(conn, &ids), beside.write(conn), sorts.write(conn, now)).await;
+    locked?;
+    kept?;
+    let wrote = wrote?;
+    follow(store, conn, now, batch, &wrote, names).await?;
+    Ok(wrote)
+}
+
+/// Writes one change within the transaction that is open, with all that follows from it. `None` if its claim is outdated,
+/// or if it was written before.
+pub(super) async fn within(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    change: &Change,
+    names: &Names,
+) -> Result<Option<Verdict>, Error> {
+    let batch = [(0, change)];
+    let (sorts, beside) = (Sorts::of([change].into_iter()), Beside::of([change].into_iter()));
+    prepare(conn, &sorts, &beside).await?;
+    let wrote = write(store, conn, now, &batch, &sorts, &beside, names).await?;
+    let Some(one) = wrote.first() else { return Ok(None) };
+    tidy(conn, &HashMap::from([(one.id, *one)]), &batch).await?;
+    Ok(Some(verdict(change, one)))
+}
+
+/// What is to be said of a change that was written.
+fn verdict(change: &Change, wrote: &Wrote) -> Verdict {
+    let halted = wrote.held && change.outcome == Outcome::Next;
+    if halted { Verdict::Halted } else { Verdict::Committed }
 }
 
 /// What follows from changes that were written, in their transaction: their children are put in, ends of children count,
@@ -256,7 +312,7 @@ async fn follow(
     let parents = changes.iter().filter(|(_, change)| is_counted(change));
     waiting.extend(parents.filter_map(|(_, change)| Some(change.parent?.0)));
     let waiting: Vec<Uuid> = waiting.into_iter().collect();
-    let (counted, woken) = join(wake::count_ends(conn, &ends), wake::wake(conn, now, &waiting)).await;
+    let (counted, woken) = join(wake::count_ends(conn, now, &ends), wake::wake(conn, now, &waiting)).await;
     counted?;
     let woken = woken?;
     let mut settling = of(is_tied);
@@ -275,7 +331,9 @@ async fn put_children(
 ) -> Result<(), Error> {
     let mut jobs: Vec<NewJob> = Vec::new();
     for (_, change) in changes {
-        let (parent, round) = (Some(change.job), Some(Rev(change.rev.0 + 1)));
+        let told = change.step.as_ref().is_some_and(|step| step.told);
+        let round = if told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
+        let (parent, round) = (Some(change.job), Some(round));
         jobs.extend(children(change).iter().map(|child| NewJob { parent, round, ..child.clone() }));
     }
     if jobs.is_empty() {

@@ -2,24 +2,28 @@
 
 use std::{
     collections::HashMap,
-    ops::Deref,
+    ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_postgres::{Client, NoTls, Row, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::{Client, NoTls, Row, SimpleQueryMessage, Statement, error::SqlState, types::ToSql};
 
 use super::Options;
 use crate::Error;
 
-/// What every connection is told. Tables here are reached by their indexes only; a plan made while a table was
+/// What every connection of the store is told. Tables here are reached by their indexes only; a plan made while a table was
 /// empty must not come back as a scan when it is full.
-const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off \
+pub(super) const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off \
      -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
      -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=10s";
+
+/// What the others are told.
+const QUIET: &str = "-c client_min_messages=warning";
 
 /// How often a transaction that was chosen to give way in a deadlock is tried.
 pub(super) const DEADLOCKS: u64 = 5;
@@ -46,8 +50,27 @@ pub(super) use giving_way;
 /// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;
 
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The store's statements.
+    Store,
+    /// Migrations, which are planned as usual.
+    Plain,
+    /// Transactions of others, with what their user sets by default.
+    Guest,
+}
+
+/// How many transactions of others run at once; more wait. They may take long, and must leave the server connections for
+/// whatever else it serves.
+const GUESTS: usize = 16;
+
+/// How many connections for them are kept while they are idle.
+pub(super) const GUESTS_KEPT: usize = 4;
+
 pub(super) struct Pool {
     options: Options,
+    role: Role,
     idle: Mutex<Vec<Conn>>,
     places: Semaphore,
     statements: Arc<AtomicU64>,
@@ -56,14 +79,14 @@ pub(super) struct Pool {
 }
 
 pub(super) struct Conn {
-    client: Client,
+    pub(super) client: Client,
     prepared: Mutex<HashMap<&'static str, Statement>>,
     /// This connection's row in each gate: two commits in flight must not wait for each other's.
     pub(super) gate_writer: i64,
     /// Set while a transaction is open: a connection dropped in the middle is not used again.
     busy: AtomicBool,
     statements: Arc<AtomicU64>,
-    patience: std::time::Duration,
+    pub(super) patience: Duration,
 }
 
 /// A connection taken from the pool, given back when dropped.
@@ -74,18 +97,21 @@ pub(super) struct Guard<'a> {
 }
 
 impl Pool {
-    pub(super) fn new(options: Options, statements: Arc<AtomicU64>) -> Pool {
-        let places = Semaphore::new(options.connections);
+    pub(super) fn new(options: Options, role: Role, statements: Arc<AtomicU64>) -> Pool {
+        let places = Semaphore::new(if role == Role::Guest { GUESTS } else { options.connections });
         let runtime = tokio::runtime::Handle::current();
-        Pool { options, idle: Mutex::new(Vec::new()), places, statements, runtime }
+        Pool { options, role, idle: Mutex::new(Vec::new()), places, statements, runtime }
     }
 
     pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
-        let place = tokio::time::timeout(self.options.patience, self.places.acquire()).await;
+        let patience = match self.role {
+            // How long others take is theirs to say.
+            Role::Guest => Duration::MAX,
+            _ => self.options.patience,
+        };
+        let place = tokio::time::timeout(patience, self.places.acquire()).await;
         let place = place
-            .map_err(|_| {
-                Error::Unavailable(format!("no connection was free within {:?}", self.options.patience))
-            })?
+            .map_err(|_| Error::Unavailable(format!("no connection was free within {patience:?}")))?
             .expect("the pool is never closed");
         let idle = || self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let conn = loop {
@@ -99,7 +125,7 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Conn, Error> {
-        let client = connect(&self.options, true, &self.runtime).await?;
+        let client = connect(&self.options, self.role, &self.runtime).await?;
         Ok(Conn {
             client,
             prepared: Mutex::default(),
@@ -111,16 +137,20 @@ impl Pool {
     }
 }
 
-/// Connects to the database; `tuned` with the settings of the hot path.
+/// Connects to the database, with the settings that its use asks for.
 pub(super) async fn connect(
     options: &Options,
-    tuned: bool,
+    role: Role,
     runtime: &tokio::runtime::Handle,
 ) -> Result<Client, Error> {
     let mut config = options.config.clone();
-    let settings = if tuned { SETTINGS } else { "-c client_min_messages=warning" };
     let theirs = config.get_options().unwrap_or_default().to_owned();
-    config.options(format!("{theirs} -c search_path={} {settings}", options.schema));
+    let path = format!("-c search_path={}", options.schema);
+    config.options(match role {
+        Role::Store => format!("{theirs} {path} {SETTINGS}"),
+        Role::Plain => format!("{theirs} {path} {QUIET}"),
+        Role::Guest => format!("{theirs} {QUIET}"),
+    });
     if config.get_application_name().is_none() {
         config.application_name("windlass");
     }
@@ -194,8 +224,25 @@ impl Conn {
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {
-        self.busy.store(true, Ordering::Relaxed);
+        self.opening();
         self.bracket("begin").await
+    }
+
+    /// A transaction is about to be opened: unless [`Conn::commit`] or [`Conn::rollback`] end it, the connection is not used
+    /// again.
+    pub(super) fn opening(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs statements that take no parameters, and answers the first value of each row.
+    pub(super) async fn run(&self, sql: &str) -> Result<Vec<Option<String>>, Error> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        let messages = self.wait(self.client.simple_query(sql)).await?;
+        let value = |message: SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).map(str::to_owned)),
+            _ => None,
+        };
+        Ok(messages.into_iter().filter_map(value).collect())
     }
 
     pub(super) async fn commit(&self) -> Result<(), Error> {
@@ -224,13 +271,22 @@ impl Deref for Guard<'_> {
     }
 }
 
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Conn {
+        self.conn.as_mut().expect("there until dropped")
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take()
             && !conn.client.is_closed()
             && !conn.busy.load(Ordering::Relaxed)
         {
-            self.pool.idle.lock().unwrap_or_else(|e| e.into_inner()).push(conn);
+            let mut idle = self.pool.idle.lock().unwrap_or_else(|e| e.into_inner());
+            if self.pool.role != Role::Guest || idle.len() < GUESTS_KEPT {
+                idle.push(conn);
+            }
         }
     }
 }

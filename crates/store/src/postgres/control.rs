@@ -7,17 +7,15 @@ use std::{
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Epoch, JobId, Limit, Rev, State, Time, rank::rank, rate::Level};
+use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
 
 use super::{
     Postgres,
     conn::{Guard, giving_way},
-    micros, prune, restate, schedule, scope, serial,
-    submit::Names,
-    wake,
+    fork, micros, prune, restate, rules, scope, serial, unwind, wake,
 };
 use crate::{
-    Act, By, Control, Did, Error, Fut, Now, Prune, Pruned, Restate, Rule,
+    Act, By, Control, Did, Error, Fork, Fut, Now, Prune, Pruned, Restate, Rule,
     control::{check_by, said},
     pick::{self, ASIDE, WANTED},
 };
@@ -35,8 +33,10 @@ pub(super) struct Held {
     parked: bool,
     pub(super) epoch: Epoch,
     pub(super) rev: Rev,
-    /// Whether its parent's wait counts it.
+    /// Whether its parent's wait counts it, or its parent is told of its end.
     child: bool,
+    /// Whether it has something to undo before it ends.
+    undoes: bool,
     settings: windlass_model::Settings,
     kind: i32,
     in_line: bool,
@@ -82,6 +82,7 @@ pub(super) async fn hold(
         parked: row.get(11),
         rev: Rev(row.get(12)),
         child: row.get(13),
+        undoes: row.get(15),
         in_line: false,
         asleep: false,
         paused_by: None,
@@ -122,6 +123,7 @@ pub(super) async fn cancel(
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
     let held = hold(conn, &ids, |_| true).await?;
     let mut end: Vec<Uuid> = Vec::new();
+    let mut undo: Vec<Uuid> = Vec::new();
     let mut tell: Vec<Uuid> = Vec::new();
     let dids = ids.iter().map(|id| match held.get(id) {
         None => Did::Unknown,
@@ -132,6 +134,10 @@ pub(super) async fn cancel(
                 tell.push(*id);
                 Did::Told
             }
+            _ if job.undoes => {
+                undo.push(*id);
+                Did::Told
+            }
             _ => {
                 end.push(*id);
                 Did::Done
@@ -140,6 +146,7 @@ pub(super) async fn cancel(
     });
     let dids: Vec<Did> = dids.collect();
     finish(conn, now, &end, &vec![by; end.len()]).await?;
+    unwind::begin(conn, now, &undo, &vec![unwind::cancelled(by); undo.len()]).await?;
     if !tell.is_empty() {
         let deadline = now.plus(grace).micros();
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
@@ -150,7 +157,8 @@ pub(super) async fn cancel(
     Ok(dids)
 }
 
-/// Cancels one job unless it runs; answers whether it does not. One that has ended meanwhile is left as it is.
+/// Cancels one job unless it runs, or has it unwound; answers whether it does not run. One that has ended meanwhile is left
+/// as it is.
 pub(super) async fn cancel_waiting(
     store: &Postgres,
     conn: &Guard<'_>,
@@ -159,16 +167,15 @@ pub(super) async fn cancel_waiting(
     by: &By,
 ) -> Result<bool, Error> {
     let held = hold(conn, &[id.0], |_| true).await?;
-    let state = held.get(&id.0).map(Held::state);
     store.shared.floors.lowered(i64::MIN);
-    match state {
-        Some(State::Running) => Ok(false),
-        Some(state) if !state.is_final() => {
-            finish(conn, now, &[id.0], &[by]).await?;
-            Ok(true)
-        }
-        _ => Ok(true),
+    let Some(job) = held.get(&id.0) else { return Ok(true) };
+    match job.state() {
+        State::Running => return Ok(false),
+        state if state.is_final() => {}
+        _ if job.undoes => unwind::begin(conn, now, &[id.0], &[unwind::cancelled(by)]).await?,
+        _ => finish(conn, now, &[id.0], &[by]).await?,
     }
+    Ok(true)
 }
 
 /// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, and their parents woken
@@ -180,7 +187,8 @@ pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]
     let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
     let rows = conn.query(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
     serial::hand_over(conn, ids).await?;
-    let children: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let children: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let children: Vec<Uuid> = ids.iter().copied().filter(|id| children.contains(id)).collect();
     wake::children_ended(conn, Some(now), &children).await
 }
 
@@ -365,7 +373,7 @@ pub(super) async fn transaction<T>(
 }
 
 /// The store's clock.
-async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
+pub(super) async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
     if let Some(now) = now {
         return Ok(now);
     }
@@ -388,108 +396,11 @@ pub(super) async fn log(
     conn.execute(sql, &[&now.micros(), &by.author, &action, &subjects, &by.note]).await.map(drop)
 }
 
-/// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
-    let limit = Limit {
-        name: row.get(1),
-        rate: row.get::<_, i64>(2) as u32,
-        per: Duration::from_micros(row.get::<_, i64>(3) as u64),
-        burst: row.get::<_, i64>(4) as u32,
-    };
-    (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
-}
-
-async fn change(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Time,
-    rule: &Rule,
-    by: &By,
-    names: &Names,
-) -> Result<Did, Error> {
-    match rule {
-        Rule::Schedule(what) => schedule::put(conn, now, what).await,
-        Rule::DropSchedule(name) => schedule::drop(conn, name).await,
-        Rule::PauseSchedule(name) => schedule::pause(conn, now, name, Some(by)).await,
-        Rule::ResumeSchedule(name) => schedule::pause(conn, now, name, None).await,
-        Rule::Trigger(name) => schedule::trigger(store, conn, now, name, names).await,
-        Rule::PauseQueue(queue) => {
-            conn.execute(include_str!("sql/intern_queue.sql"), &[&vec![queue]]).await?;
-            let at = Some(now.micros());
-            let sql = include_str!("sql/rule_queue.sql");
-            let rows = conn.query(sql, &[queue, &at, &Some(&by.author), &by.note]).await?;
-            if rows.is_empty() {
-                let rows = conn.query(include_str!("sql/rule_paused.sql"), &[queue]).await?;
-                let author: String = rows.first().map(|row| row.get(0)).unwrap_or_default();
-                return Ok(Did::Already(format!("it was paused by {author} before")));
-            }
-            Ok(Did::Done)
-        }
-        Rule::ResumeQueue(queue) => {
-            let none: Option<String> = None;
-            let sql = include_str!("sql/rule_queue.sql");
-            let rows = conn.query(sql, &[queue, &None::<i64>, &none, &none]).await?;
-            let Some(row) = rows.first() else { return Ok(Did::Already("it is not paused".into())) };
-            let gates: Vec<i32> = vec![row.get(0)];
-            conn.execute(include_str!("sql/rule_gates.sql"), &[&gates, &conn.gate_writer]).await?;
-            Ok(Did::Done)
-        }
-        Rule::Limit(limit) => {
-            let rows = conn.query(include_str!("sql/rule_bucket_lock.sql"), &[&limit.name]).await?;
-            let level = match rows.first().map(bucket) {
-                Some((old, _, false)) if old == *limit => return Ok(Did::Already("it is so already".into())),
-                Some((old, level, _)) => level.under(&old, limit, now),
-                None => Level::full(limit, now),
-            };
-            let (rate, per, burst) =
-                (i64::from(limit.rate), limit.per.as_micros() as i64, i64::from(limit.burst));
-            let sql = include_str!("sql/rule_bucket.sql");
-            conn.execute(sql, &[&limit.name, &rate, &per, &burst, &level.units, &level.at.micros()]).await?;
-            let sql = include_str!("sql/rule_bucket_gates.sql");
-            conn.execute(sql, &[&limit.name, &conn.gate_writer]).await?;
-            Ok(Did::Done)
-        }
-        Rule::Lift(name) => {
-            if conn.execute(include_str!("sql/rule_lift.sql"), &[name]).await? == 0 {
-                let rows = conn.query(include_str!("sql/rule_bucket_lock.sql"), &[name]).await?;
-                return Ok(match rows.is_empty() {
-                    true => Did::Unknown,
-                    false => Did::Already("it is lifted".into()),
-                });
-            }
-            conn.execute(include_str!("sql/rule_bucket_gates.sql"), &[name, &conn.gate_writer]).await?;
-            Ok(Did::Done)
-        }
-        Rule::Slots { key, slots } => {
-            let rows = conn.query(include_str!("sql/rule_slots.sql"), &[key, &(*slots as i32)]).await?;
-            if let Some(row) = rows.first() {
-                serial::settle_key(conn, row.get(0)).await?;
-            }
-            Ok(Did::Done)
-        }
-    }
-}
-
-async fn rule(store: &Postgres, now: Now, rule: &Rule, by: &By) -> Result<Did, Error> {
-    check_by(by)?;
-    pick::check_rule(rule, &store.shared.options.limits)?;
-    let names = match rule {
-        Rule::Schedule(what) => Names::of(store, &[what.job(Time(0))]).await?,
-        Rule::Trigger(name) => schedule::names_of(store, name).await?,
-        _ => Names::default(),
-    };
-    transaction(store, now, async |conn, now| {
-        let did = change(store, conn, now, rule, by, &names).await?;
-        if matches!(did, Did::Done | Did::Made(_)) {
-            let (action, subject) = pick::rule_action(rule);
-            log(conn, now, &action, &[subject], by).await?;
-        }
-        Ok(did)
-    })
-    .await
-}
-
 impl Control for Postgres {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(fork::fork(self, now, forks, by))
+    }
+
     fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
         Box::pin(restate::restate(self, now, jobs, by))
     }
@@ -499,7 +410,7 @@ impl Control for Postgres {
     }
 
     fn rule<'a>(&'a self, now: Now, what: &'a Rule, by: &'a By) -> Fut<'a, Did> {
-        Box::pin(async move { giving_way!(rule(self, now, what, by)) })
+        Box::pin(async move { giving_way!(rules::rule(self, now, what, by)) })
     }
 
     fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
+use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
 
 use super::{Postgres, SPAN, migrate, rows::payload};
 use crate::{
@@ -92,6 +92,7 @@ impl Postgres {
             wait: pick::wait(row.get(33)),
             until: row.get::<_, Option<i64>>(34).map(Time),
             pending: row.get::<_, i32>(35).max(0) as u32,
+            unwind: pick::unwind(row.get(36)),
         }))
     }
 
@@ -240,6 +241,18 @@ impl Inspect for Postgres {
 
     fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
         Box::pin(self.read_steps(id, after, limit))
+    }
+
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+        Box::pin(self.read_journal(id, after, limit))
+    }
+
+    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<Entry>>> {
+        Box::pin(self.read_journals(ids))
+    }
+
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
+        Box::pin(self.read_context(id))
     }
 
     fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {

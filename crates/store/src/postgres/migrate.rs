@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 
 use super::{
     Options,
-    conn::{connect, sorted},
+    conn::{Role, connect, sorted},
 };
 use crate::{
     Error, Migration, SchemaState,
@@ -31,6 +31,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("migrations/0003_machines.up.sql"),
         down: include_str!("migrations/0003_machines.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "workflows",
+        up: include_str!("migrations/0004_workflows.up.sql"),
+        down: include_str!("migrations/0004_workflows.down.sql"),
+    },
 ];
 
 async fn state(client: &Client, schema: &str) -> Result<SchemaState, Error> {
@@ -47,7 +53,7 @@ async fn state(client: &Client, schema: &str) -> Result<SchemaState, Error> {
 
 /// Where the schema stands.
 pub(super) async fn read(options: &Options) -> Result<SchemaState, Error> {
-    state(&connect(options, false, &tokio::runtime::Handle::current()).await?, &options.schema).await
+    state(&connect(options, Role::Plain, &tokio::runtime::Handle::current()).await?, &options.schema).await
 }
 
 /// Makes the schema fit for use, or says why it is not.
@@ -62,7 +68,7 @@ pub(super) async fn prepare(options: &Options) -> Result<(), Error> {
 
 /// Takes the schema to `target`.
 pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
-    let mut client = connect(options, false, &tokio::runtime::Handle::current()).await?;
+    let mut client = connect(options, Role::Plain, &tokio::runtime::Handle::current()).await?;
     let schema = &options.schema;
     let tx = client.transaction().await.map_err(sorted)?;
     tx.execute(

@@ -14,19 +14,24 @@ mod commit;
 mod conn;
 mod control;
 mod floor;
+mod fork;
 mod inspect;
+mod journal;
 mod lease;
 mod migrate;
 mod prune;
 mod reap;
 mod restate;
 mod rows;
+mod rules;
 mod schedule;
 mod scope;
 mod serial;
 mod signal;
 mod submit;
 mod timers;
+mod transact;
+mod unwind;
 mod views;
 mod wake;
 mod write;
@@ -47,11 +52,11 @@ use windlass_model::{
 
 use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    SchemaState, Signalled, Store, Sweep,
+    SchemaState, Signalled, Store, Sweep, Work,
     intern::{Lane, Lanes},
 };
 pub use arrive::submit_in;
-use conn::{Guard, Pool};
+use conn::{Guard, Pool, Role};
 use floor::Floors;
 
 /// How to reach a database.
@@ -148,6 +153,8 @@ pub struct Postgres {
 struct Shared {
     options: Options,
     pool: Pool,
+    /// Connections for transactions of others.
+    guests: Pool,
     lanes: Lanes,
     floors: Floors,
     statements: Arc<AtomicU64>,
@@ -167,9 +174,10 @@ impl Postgres {
 
     /// A handle with connections of its own, opened as they are needed, that counts its statements in `statements`.
     fn with(options: Options, statements: Arc<AtomicU64>) -> Postgres {
-        let pool = Pool::new(options.clone(), Arc::clone(&statements));
+        let pool = |role| Pool::new(options.clone(), role, Arc::clone(&statements));
+        let (pool, guests) = (pool(Role::Store), pool(Role::Guest));
         let (lanes, floors) = (Lanes::default(), Floors::default());
-        Postgres { shared: Arc::new(Shared { options, pool, lanes, floors, statements }) }
+        Postgres { shared: Arc::new(Shared { options, pool, guests, lanes, floors, statements }) }
     }
 
     /// Takes the schema to `target` (`None` is the newest).
@@ -179,7 +187,7 @@ impl Postgres {
 
     /// A connection of one's own, tuned as the store's are: for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
-        conn::connect(options, true, &tokio::runtime::Handle::current()).await
+        conn::connect(options, Role::Store, &tokio::runtime::Handle::current()).await
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {
@@ -258,6 +266,10 @@ impl Store for Postgres {
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(commit::commit(self, now, changes))
+    }
+
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+        Box::pin(transact::transact(self, now, work))
     }
 
     fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {

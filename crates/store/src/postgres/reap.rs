@@ -7,7 +7,7 @@ use windlass_model::{
     crash::{Fate, after_death},
 };
 
-use super::{Postgres, SPAN, conn::Guard, micros, serial, wake};
+use super::{Postgres, SPAN, conn::Guard, control::clock, micros, serial, unwind, wake};
 use crate::{
     Error, Now, Reaped, Sweep,
     memory::lost,
@@ -67,17 +67,45 @@ async fn return_jobs(
     reaped: &mut Reaped,
 ) -> Result<(), Error> {
     let ids: Vec<_> = claims.keys().map(|(id, _)| id.0).collect();
-    let mut fates = Fates::default();
+    let (mut fates, mut undoing) = (Fates::default(), Fates::default());
     for row in conn.query(include_str!("sql/reap_job.sql"), &[&ids]).await? {
         let pair = (JobId(row.get(0)), Epoch(row.get(1)));
         if let Some(claim) = claims.get(&pair) {
             let (deaths, crashes) = (row.get::<_, i16>(2) as u16, row.get::<_, i16>(3) as u16);
-            fates.push(pair, claim, after_death(deaths, crashes, claim.alone, cap));
+            let fate = after_death(deaths, crashes, claim.alone, cap);
+            let undoes = row.get(4) && matches!(fate, Fate::Poison { .. });
+            let fates = if undoes { &mut undoing } else { &mut fates };
+            fates.push(pair, claim, fate);
         }
     }
-    if fates.id.is_empty() {
-        return Ok(());
+    // All keys that are left or entered, in one order.
+    if !undoing.id.is_empty() {
+        let ids: Vec<_> = fates.id.iter().chain(&undoing.id).copied().collect();
+        serial::lock(conn, &ids).await?;
     }
+    if !fates.id.is_empty() {
+        write(conn, now, &fates, reaped).await?;
+    }
+    if !undoing.id.is_empty() {
+        have_unwound(conn, now, &undoing, reaped).await?;
+    }
+    Ok(())
+}
+
+/// Has jobs unwound that would fail as poison.
+async fn have_unwound(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -> Result<(), Error> {
+    reaped.poisoned += fates.id.len();
+    let now = clock(conn, now).await?;
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&now.micros(), &fates.id, &fates.epoch, &fates.worker, &fates.claimed_at, &fates.failure];
+    conn.execute(include_str!("sql/reap_lost.sql"), &params).await?;
+    let how = |failure: &String| {
+        unwind::failed(Reason::Poison, pick::failure(Some(failure)).expect("there is text"))
+    };
+    unwind::begin(conn, now, &fates.id, &fates.failure.iter().map(how).collect::<Vec<_>>()).await
+}
+
+async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -> Result<(), Error> {
     let rows = conn
         .query(
             include_str!("sql/reap_return.sql"),

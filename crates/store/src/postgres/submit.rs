@@ -8,8 +8,7 @@ use std::{
 use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
 
 use super::{
-    Postgres, SPAN, conn::Guard, control::bucket, micros, rows::Rows, scope, scope::Took, serial, signal,
-    wake,
+    Postgres, SPAN, conn::Guard, micros, rows::Rows, rules::bucket, scope, scope::Took, serial, signal, wake,
 };
 use crate::{
     Born, Error, Now,

@@ -9,7 +9,7 @@ use windlass_model::{JobId, Reason, Time, rank::rank};
 use super::{
     Postgres, arrive,
     conn::{Conn, Guard},
-    control, micros, schedule, serial,
+    control, micros, schedule, serial, unwind,
     wake::children_ended,
 };
 use crate::{
@@ -40,6 +40,8 @@ struct Fired {
     expires: bool,
     /// The job whose wait for its children counts it.
     parent: Option<Uuid>,
+    /// Whether its job has something to undo before it ends.
+    undoes: bool,
 }
 
 impl Fired {
@@ -57,8 +59,9 @@ impl Fired {
             serial: job.get::<_, Option<i64>>(6).is_some(),
             parked: parked == Some(PARKED),
             wakes: at == due_at && parked != Some(WOKEN),
-            expires: job.get::<_, Option<i64>>(7) == Some(at.micros()),
+            expires: job.get::<_, Option<i64>>(7) == Some(at.micros()) && !job.get::<_, bool>(11),
             parent: job.get(9),
+            undoes: job.get(10),
         }
     }
 
@@ -160,15 +163,26 @@ async fn fire_first(
     }
     // Once a job has ended, a later timer of it in this batch is void; an earlier wake happened, for a moment.
     let mut gone = HashSet::new();
-    let mut parents = HashSet::new();
+    // The parents of those that end, and by which timer they do.
+    let mut parents: HashMap<Uuid, i16> = HashMap::new();
     let mut fired: Vec<Fired> = Vec::with_capacity(timers.len());
     let mut looked = 0;
     for (at, id, what) in &timers {
-        if parents.contains(&id.0) {
+        if parents.contains_key(&id.0) {
+            break;
+        }
+        let Some(timer) = live.get(id).map(|job| Fired::new(*at, *what, job)) else {
+            looked += 1;
+            continue;
+        };
+        // What a parent is told hangs on whether it has ended, and on what it was told before.
+        let waits = |parent: Uuid| {
+            gone.contains(&JobId(parent)) || parents.get(&parent).is_some_and(|before| before != what)
+        };
+        if *what != WAKE && timer.parent.is_some_and(waits) {
             break;
         }
         looked += 1;
-        let Some(timer) = live.get(id).map(|job| Fired::new(*at, *what, job)) else { continue };
         // What an earlier life of the job left behind is void.
         let meant = match timer.what {
             WAKE => timer.wakes,
@@ -180,7 +194,7 @@ async fn fire_first(
         }
         if timer.what != WAKE {
             gone.insert(*id);
-            parents.extend(timer.parent);
+            parents.extend(timer.parent.map(|parent| (parent, *what)));
         }
         fired.push(timer);
     }
@@ -232,7 +246,7 @@ async fn wake(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Resul
     conn.execute(sql, &[&lanes, &ranks, &ids, &of_lanes, &conn.gate_writer]).await.map(drop)
 }
 
-/// Ends jobs whose deadline passed, or that were told to end and did not.
+/// Ends jobs whose deadline passed, or that were told to end and did not; those that have something to undo are unwound.
 async fn end(
     conn: &Guard<'_>,
     now: Time,
@@ -240,34 +254,45 @@ async fn end(
     orders: &HashMap<(JobId, Time), By>,
     due: &mut Due,
 ) -> Result<(), Error> {
-    let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
+    let expires = |timer: &&Fired| timer.what == DEADLINE;
+    let expired_ones = ends.iter().filter(expires).count();
+    due.expired += expired_ones;
+    due.cancelled += ends.len() - expired_ones;
     // A statement of its own, after the serial keys are locked: it must see a place that was being filled meanwhile.
+    let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
     let (lanes, ranks): (Vec<i32>, Vec<i64>) = ends.iter().map(Fired::place).unzip();
-    let (expired_ones, told): (Vec<&Fired>, Vec<&Fired>) =
-        ends.iter().partition(|timer| timer.what == DEADLINE);
+    conn.execute(include_str!("sql/due_unready.sql"), &[&lanes, &ranks, &ids]).await?;
+    let (undoing, over): (Vec<&Fired>, Vec<&Fired>) = ends.iter().partition(|timer| timer.undoes);
+    let (expired_ones, told): (Vec<&Fired>, Vec<&Fired>) = over.into_iter().partition(expires);
     if !expired_ones.is_empty() {
-        due.expired += expired_ones.len();
-        let failures: Vec<String> =
-            expired_ones.iter().map(|timer| pick::failure_text(&expired(timer.at))).collect();
-        let reason = pick::reason_number(Reason::Expired);
-        let ids: Vec<Uuid> = expired_ones.iter().map(|timer| timer.id.0).collect();
-        let sql = include_str!("sql/due_expire.sql");
-        conn.execute(sql, &[&ids, &failures, &reason, &now.micros()]).await?;
-        conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
-        let at: Vec<i64> = expired_ones.iter().map(|timer| timer.due_at.micros()).collect();
-        conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
-        let children: Vec<Uuid> =
-            expired_ones.iter().filter(|timer| timer.parent.is_some()).map(|timer| timer.id.0).collect();
-        children_ended(conn, Some(now), &children).await?;
+        expire(conn, now, &expired_ones).await?;
     }
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
         let by: Vec<&By> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
-        due.cancelled += ids.len();
         control::finish(conn, now, &ids, &by).await?;
     }
-    conn.execute(include_str!("sql/due_unready.sql"), &[&lanes, &ranks, &ids]).await?;
-    Ok(())
+    let how = |timer: &&Fired| match timer.what {
+        DEADLINE => unwind::failed(Reason::Expired, expired(timer.at)),
+        _ => unwind::cancelled(&orders[&(timer.id, timer.at)]),
+    };
+    let ids: Vec<Uuid> = undoing.iter().map(|timer| timer.id.0).collect();
+    unwind::begin(conn, now, &ids, &undoing.iter().map(how).collect::<Vec<_>>()).await
+}
+
+/// Fails jobs whose deadline passed.
+async fn expire(conn: &Guard<'_>, now: Time, timers: &[&Fired]) -> Result<(), Error> {
+    let failures: Vec<String> = timers.iter().map(|timer| pick::failure_text(&expired(timer.at))).collect();
+    let reason = pick::reason_number(Reason::Expired);
+    let ids: Vec<Uuid> = timers.iter().map(|timer| timer.id.0).collect();
+    let sql = include_str!("sql/due_expire.sql");
+    conn.execute(sql, &[&ids, &failures, &reason, &now.micros()]).await?;
+    conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
+    let at: Vec<i64> = timers.iter().map(|timer| timer.due_at.micros()).collect();
+    conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
+    let children: Vec<Uuid> =
+        timers.iter().filter(|timer| timer.parent.is_some()).map(|timer| timer.id.0).collect();
+    children_ended(conn, Some(now), &children).await
 }
 
 pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>, Error> {

@@ -7,8 +7,8 @@ use windlass_model::{JobId, Payload, Rev, Signal, Time, WorkerId, calendar::Miss
 
 use super::{
     Postgres, SPAN,
-    control::bucket,
     rows::{payload, signal},
+    rules::bucket,
 };
 use crate::{
     AuditEntry, AuditFilter, Ended, Error, Firing, Holds, Joined, LimitView, Miss, Path, Pause, QueueView,

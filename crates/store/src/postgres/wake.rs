@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
-use windlass_model::NewJob;
+use windlass_model::{NewJob, Rev};
 
 use super::{Postgres, SPAN, conn::Guard, control::transaction, micros, serial};
 use crate::{Error, Now};
@@ -50,40 +50,41 @@ pub(super) async fn wake(conn: &Guard<'_>, now: Now, ids: &[Uuid]) -> Result<Wok
     Ok(woken)
 }
 
-/// Counts the ends of children; answers their parents, which are to be woken.
-pub(super) async fn count_ends(conn: &Guard<'_>, children: &[Uuid]) -> Result<Vec<Uuid>, Error> {
-    count(conn, children, -1).await
+/// Counts the ends of children, or tells their parents of them; answers the parents, which are to be woken.
+pub(super) async fn count_ends(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+    count(conn, now, children, -1).await
 }
 
 /// Counts children that came back to life.
 pub(super) async fn count_revivals(conn: &Guard<'_>, children: &[Uuid]) -> Result<(), Error> {
-    count(conn, children, 1).await.map(drop)
+    count(conn, None, children, 1).await.map(drop)
 }
 
-async fn count(conn: &Guard<'_>, children: &[Uuid], each: i32) -> Result<Vec<Uuid>, Error> {
+async fn count(conn: &Guard<'_>, now: Now, children: &[Uuid], each: i32) -> Result<Vec<Uuid>, Error> {
     if children.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = conn.query(COUNT, &[&children, &each]).await?;
+    let rows = conn.query(COUNT, &[&children, &each, &micros(now)]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Counts children that were put in for the waits of their parents, or takes that back (`each` is -1).
 pub(super) async fn count_births(conn: &Guard<'_>, jobs: &[&NewJob], each: i32) -> Result<(), Error> {
-    let mut counts: BTreeMap<Uuid, i32> = BTreeMap::new();
-    for parent in jobs.iter().filter(|job| job.round.is_some()).filter_map(|job| job.parent) {
-        *counts.entry(parent.0).or_default() += each;
+    let counts = |job: &NewJob| job.round.is_some_and(|round| round != Rev::TOLD);
+    let mut births: BTreeMap<Uuid, i32> = BTreeMap::new();
+    for parent in jobs.iter().filter(|job| counts(job)).filter_map(|job| job.parent) {
+        *births.entry(parent.0).or_default() += each;
     }
-    if counts.is_empty() {
+    if births.is_empty() {
         return Ok(());
     }
-    let (parents, counts): (Vec<Uuid>, Vec<i32>) = counts.into_iter().unzip();
+    let (parents, counts): (Vec<Uuid>, Vec<i32>) = births.into_iter().unzip();
     conn.execute(include_str!("sql/commit_children.sql"), &[&parents, &counts]).await.map(drop)
 }
 
-/// Children have ended: their parents are woken if these were the last.
+/// Children have ended: their parents are woken if these were the last, or if being told of it is what they wait for.
 pub(super) async fn children_ended(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
-    let parents = count_ends(conn, children).await?;
+    let parents = count_ends(conn, now, children).await?;
     let woken = wake(conn, now, &parents).await?;
     serial::settle(conn, &woken.unsettled).await.map(drop)
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, JobId, Outcome, Time};
+use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 
 use super::{
     SPAN,
     columns::{Again, Base, Ends, Param, Steps, Waits},
     conn::Guard,
+    journal::{Entries, lone_entry},
     micros,
 };
 use crate::{Error, Now};
@@ -36,99 +37,174 @@ impl Wrote {
 pub(super) enum Sort {
     /// Plain tasks that end well.
     Done,
+    /// Workflows that end well, with entries of their journals and nothing else.
+    Closed,
     /// Plain tasks that end badly, or by their own wish.
     Ended,
-    /// Machines that end.
+    /// Machines and workflows that end otherwise.
     Finished,
     /// Whatever is tried again.
     Again,
-    /// Machines that go on under their claim.
+    /// Machines and workflows that go on under their claim.
     Next,
-    /// Machines that wait, or let others pass.
+    /// Machines and workflows that wait, or let others pass.
     Waits,
 }
 
+/// How much of a step an end has to write.
+enum Size {
+    Nothing,
+    Entries,
+    More,
+}
+
+impl Size {
+    fn of(step: &Step) -> Size {
+        let more = step.ran.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.undo;
+        match (more, step.entries.is_empty()) {
+            (true, _) => Size::More,
+            (false, false) => Size::Entries,
+            (false, true) => Size::Nothing,
+        }
+    }
+}
+
 impl Sort {
-    const ALL: [Sort; 6] = [Sort::Done, Sort::Ended, Sort::Finished, Sort::Again, Sort::Next, Sort::Waits];
+    const ALL: [Sort; 7] =
+        [Sort::Done, Sort::Closed, Sort::Ended, Sort::Finished, Sort::Again, Sort::Next, Sort::Waits];
 
     fn of(change: &Change) -> Sort {
-        match (&change.outcome, &change.step) {
-            (Outcome::Done(_), None) => Sort::Done,
-            (Outcome::Failed { .. } | Outcome::Cancelled(_), None) => Sort::Ended,
-            (Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled(_), Some(_)) => Sort::Finished,
-            (Outcome::Retry { .. }, _) => Sort::Again,
-            (Outcome::Next, _) => Sort::Next,
-            (Outcome::Wait(_), _) => Sort::Waits,
+        let size = || change.step.as_deref().map_or(Size::Nothing, Size::of);
+        match &change.outcome {
+            Outcome::Done(_) => match size() {
+                Size::Nothing => Sort::Done,
+                Size::Entries => Sort::Closed,
+                Size::More => Sort::Finished,
+            },
+            Outcome::Failed { .. } | Outcome::Cancelled(_) => match size() {
+                Size::Nothing => Sort::Ended,
+                _ => Sort::Finished,
+            },
+            Outcome::Retry { .. } => Sort::Again,
+            Outcome::Next => Sort::Next,
+            Outcome::Wait(_) => Sort::Waits,
         }
     }
 
     fn sql(self, changes: &[&Change]) -> &'static str {
         match self {
-            Sort::Next if is_lone(changes) => include_str!("sql/commit_next_one.sql"),
+            Sort::Next => match Lone::of(changes) {
+                Some(Lone::Step(_)) => include_str!("sql/commit_next_one.sql"),
+                Some(Lone::Entry(..)) => include_str!("sql/commit_next_entry.sql"),
+                None => include_str!("sql/commit_next.sql"),
+            },
             Sort::Done => include_str!("sql/commit_done.sql"),
+            Sort::Closed => include_str!("sql/commit_done_journal.sql"),
             Sort::Ended => include_str!("sql/commit_failed.sql"),
             Sort::Finished => include_str!("sql/commit_end.sql"),
             Sort::Again => include_str!("sql/commit_retry.sql"),
-            Sort::Next => include_str!("sql/commit_next.sql"),
             Sort::Waits => include_str!("sql/commit_wait.sql"),
         }
     }
 
     /// Writes changes of this sort.
     async fn write(self, conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Row>, Error> {
-        if self == Sort::Next && is_lone(changes) {
-            return self.write_one(conn, now, changes[0]).await;
+        if let (Sort::Next, Some(lone)) = (self, Lone::of(changes)) {
+            return lone.write(conn, now, self.sql(changes)).await;
         }
         let (now, base) = (micros(now), Base::new(changes));
         let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
         let mut params: Vec<Param<'_>> =
             vec![&now, &base.id, &base.epoch, &base.rev, &base.worker, &base.started_at];
-        let (steps, ends, again, waits);
+        let (steps, ends, again, waits, entries);
         match self {
             Sort::Done => {
                 ends = Ends::new(changes);
                 params.extend(ends.output());
+            }
+            Sort::Closed => {
+                (ends, entries) = (Ends::new(changes), Entries::new(changes));
+                params.extend(ends.output());
+                params.extend(entries.params());
             }
             Sort::Ended => {
                 ends = Ends::new(changes);
                 params.extend(ends.params());
             }
             Sort::Finished => {
-                (steps, ends) = (Steps::new(changes), Ends::new(changes));
+                (steps, ends, entries) = (Steps::new(changes), Ends::new(changes), Entries::new(changes));
                 params.extend(steps.params());
                 params.push(&steps.how);
                 params.extend(ends.params());
                 params.extend(ends.output());
                 params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
             }
             Sort::Again => {
-                (steps, again) = (Steps::new(changes), Again::new(changes));
+                (steps, again, entries) = (Steps::new(changes), Again::new(changes), Entries::new(changes));
                 params.extend(again.params());
                 params.extend(placing);
                 params.extend(steps.params());
                 params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
             }
             Sort::Next => {
-                steps = Steps::new(changes);
+                (steps, entries) = (Steps::new(changes), Entries::new(changes));
                 params.extend(steps.params());
                 params.push(&steps.unchanged);
                 params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
             }
             Sort::Waits => {
-                (steps, waits) = (Steps::new(changes), Waits::new(changes));
+                (steps, waits, entries) = (Steps::new(changes), Waits::new(changes), Entries::new(changes));
                 params.extend(steps.params());
                 params.push(&steps.unchanged);
                 params.push(&steps.how);
                 params.extend(waits.params());
                 params.extend(steps.consumed());
                 params.extend(placing);
+                params.push(&steps.undo);
+                params.extend(entries.params());
             }
         }
         conn.query(self.sql(changes), &params).await
     }
+}
 
-    /// Writes a lone step.
-    async fn write_one(self, conn: &Guard<'_>, now: Now, change: &Change) -> Result<Vec<Row>, Error> {
+/// A change that goes on under its claim and is written by itself.
+enum Lone<'a> {
+    /// A step that consumes nothing and adds nothing to a journal.
+    Step(&'a Change),
+    /// A step that adds an entry and writes nothing else.
+    Entry(&'a Change, &'a Entry),
+}
+
+impl<'a> Lone<'a> {
+    fn of(changes: &[&'a Change]) -> Option<Lone<'a>> {
+        let [change] = changes else { return None };
+        if let Some(entry) = lone_entry(change) {
+            return Some(Lone::Entry(change, entry));
+        }
+        let plain = |step: &Step| step.consumed.is_empty() && step.entries.is_empty() && !step.undo;
+        change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
+    }
+
+    async fn write(&self, conn: &Guard<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
+        match self {
+            Lone::Step(change) => Lone::write_step(conn, now, sql, change).await,
+            Lone::Entry(change, entry) => Lone::write_entry(conn, now, sql, change, entry).await,
+        }
+    }
+
+    async fn write_step(
+        conn: &Guard<'_>,
+        now: Now,
+        sql: &'static str,
+        change: &Change,
+    ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
         let stage = step.and_then(|step| step.stage.as_ref());
         let params: [Param<'_>; 11] = [
@@ -144,13 +220,38 @@ impl Sort {
             &stage.map(|(_, data)| data.bytes.as_slice()),
             &step.is_some_and(|step| step.unchanged),
         ];
-        conn.query(self.sql(&[change]), &params).await
+        conn.query(sql, &params).await
     }
-}
 
-/// Whether it is one step that consumes nothing.
-fn is_lone(changes: &[&Change]) -> bool {
-    matches!(changes, [change] if change.step.as_ref().is_none_or(|step| step.consumed.is_empty()))
+    async fn write_entry(
+        conn: &Guard<'_>,
+        now: Now,
+        sql: &'static str,
+        change: &Change,
+        entry: &Entry,
+    ) -> Result<Vec<Row>, Error> {
+        let step = change.step.as_deref();
+        let params: [Param<'_>; 17] = [
+            &micros(now),
+            &change.job.0,
+            &change.epoch.0,
+            &change.rev.0,
+            &change.worker.0,
+            &change.started_at.micros(),
+            &step.is_some_and(|step| step.unchanged),
+            &step.is_some_and(|step| step.undo),
+            &entry.seq,
+            &entry.op.number(),
+            &entry.mark.number(),
+            &entry.name,
+            &entry.key,
+            &entry.line,
+            &entry.at.micros(),
+            &i16::from(entry.payload.codec),
+            &entry.payload.bytes,
+        ];
+        conn.query(sql, &params).await
+    }
 }
 
 /// The latest moment that anything is due at.

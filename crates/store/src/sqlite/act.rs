@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::params;
-use windlass_model::{Epoch, JobId, Rev, Settings, State, Time, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{Epoch, JobId, Rev, Settings, State, Time, Unwind, WorkerId, rank::AGEING_SPAN};
 
 use super::{
     flow::Spot,
@@ -30,6 +30,8 @@ pub(super) struct Seen {
     pub(super) submitted_at: Time,
     pub(super) digest: [u8; 16],
     pub(super) settings: Settings,
+    /// Whether it is unwound first when someone ends it from outside.
+    pub(super) unwinds: bool,
 }
 
 /// Looks a job up.
@@ -37,8 +39,8 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
     tx.one(include_str!("sql/act_job.sql"), params, |row| {
         let spot = Spot::read(id, row, 0)?;
-        let (placed, in_line, waits) = (row.get(15)?, row.get(16)?, row.get(17)?);
-        let state = match pick::final_state(row.get(10)?) {
+        let (placed, in_line, waits) = (row.get(16)?, row.get(17)?, row.get(18)?);
+        let state = match pick::final_state(row.get(11)?) {
             Some(state) => state,
             None if spot.parked => State::Waiting,
             None if placed || in_line || spot.hold == Some(ASIDE) => State::Ready,
@@ -49,12 +51,13 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
             spot,
             state,
             placed,
-            epoch: Epoch(row.get(11)?),
-            rev: Rev(row.get(19)?),
-            kind: row.get(12)?,
-            submitted_at: Time(row.get(13)?),
-            digest: row.get(14)?,
-            settings: pick::settings(row.get::<_, Option<String>>(18)?.as_deref()),
+            epoch: Epoch(row.get(12)?),
+            rev: Rev(row.get(20)?),
+            kind: row.get(13)?,
+            submitted_at: Time(row.get(14)?),
+            digest: row.get(15)?,
+            settings: pick::settings(row.get::<_, Option<String>>(19)?.as_deref()),
+            unwinds: row.get(21)?,
         })
     })
 }
@@ -81,10 +84,7 @@ pub(super) fn cancel(tx: &Tx<'_>, now: Time, seen: &Seen, grace: Duration, by: &
         state if state.is_final() => return Ok(said::ended(state)),
         State::Running => {}
         _ => {
-            end_cancelled(tx, now, spot, by)?;
-            tx.unplace(spot)?;
-            tx.clear(now, spot)?;
-            return Ok(Did::Done);
+            return Ok(if end_cancelled(tx, now, seen, by)? { Did::Done } else { Did::Told });
         }
     }
     let pair = (spot.id, seen.epoch);
@@ -101,11 +101,18 @@ pub(super) fn cancel(tx: &Tx<'_>, now: Time, seen: &Seen, grace: Duration, by: &
     Ok(Did::Told)
 }
 
-/// Writes that a job was ended by request; whoever runs it is fenced.
-pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, spot: &Spot, by: &By) -> Result<(), Error> {
-    let failure = pick::failure_text(&by.failure());
-    tx.run(include_str!("sql/act_cancel.sql"), params![spot.id.as_bytes(), failure, now.micros()])?;
-    Ok(())
+/// Ends a job by request, or has it unwound first; whoever runs it is fenced. Answers whether it has ended.
+pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, seen: &Seen, by: &By) -> Result<bool, Error> {
+    let (spot, failure) = (&seen.spot, by.failure());
+    if seen.unwinds {
+        tx.unwind(now, spot, &Unwind { reason: None, failure }, None)?;
+        return Ok(false);
+    }
+    let params = params![spot.id.as_bytes(), pick::failure_text(&failure), now.micros()];
+    tx.run(include_str!("sql/act_cancel.sql"), params)?;
+    tx.unplace(spot)?;
+    tx.clear(now, spot)?;
+    Ok(true)
 }
 
 fn pause(tx: &Tx<'_>, now: Time, seen: Seen, by: &By) -> Result<Did, Error> {
@@ -172,7 +179,7 @@ fn revive(tx: &Tx<'_>, now: Time, seen: Seen) -> Result<Did, Error> {
     if let Some(at) = deadline_at {
         tx.set_timer(at, spot.id, DEADLINE)?;
     }
-    if let Some(parent) = spot.parent {
+    if let Some(parent) = spot.parent.filter(|_| !spot.told) {
         tx.count_children(now, parent, 1, Of::Child(spot.id))?;
     }
     let spot = Spot { due_at: now, place: now, suspect: false, hold: None, deadline_at, ..seen.spot };

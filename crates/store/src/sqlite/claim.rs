@@ -170,6 +170,7 @@ struct Raw {
     parent: Option<[u8; 16]>,
     since: i32,
     run: u32,
+    unwind: Option<String>,
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -194,6 +195,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
         parent: row.get(19)?,
         since: row.get(20)?,
         run: row.get(21)?,
+        unwind: row.get(22)?,
     })
 }
 
@@ -223,6 +225,7 @@ impl Raw {
             wait,
             until: self.until.map(Time),
             pending: self.pending,
+            unwind: pick::unwind(self.unwind.as_deref()),
         })
     }
 }

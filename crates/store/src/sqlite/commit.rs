@@ -25,7 +25,8 @@ type Checked = Result<Buckets, String>;
 /// Commits a batch in one transaction. Within it each change stands in a savepoint only if the batch failed
 /// once without: a refusal is rare, and brackets around every change would cost more than the change.
 pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let checked = changes.iter().map(|change| check(store, change)).collect::<Result<Vec<_>, _>>()?;
+    let checked = changes.iter().map(|change| check(store, change, |children| rate::check(store, children)));
+    let checked = checked.collect::<Result<Vec<_>, _>>()?;
     let batch: Vec<_> = changes.iter().zip(&checked).collect();
     store.intern(lanes(&batch).into_iter()).await?;
     let size = changes.iter().map(|change| 1 + children(change).len()).sum();
@@ -56,12 +57,38 @@ fn children(change: &Change) -> &[NewJob] {
     change.step.as_ref().map_or(&[], |step| step.children.as_slice())
 }
 
-/// Checks what a change wants written.
-fn check(store: &Sqlite, change: &Change) -> Result<Checked, Error> {
+/// Commits one change within a transaction that is open, unless it was committed before. `learned` says whether lanes were
+/// made that are to be read after the commit.
+pub(super) fn commit_in(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    learned: &mut bool,
+) -> Result<Verdict, Error> {
+    let checked = check(tx.store, change, |children| rate::check_in(tx, children))?;
+    let known = &tx.store.shared.lanes;
+    for name in lanes(&[(change, &checked)]) {
+        if known.get_in(name.0, name.1, name.2).is_none() {
+            tx.intern(name)?;
+            *learned = true;
+        }
+    }
+    if checked.is_ok() && !find(tx, change)?.is_some_and(|found| found.open) {
+        return Ok(Verdict::Fenced);
+    }
+    apply(tx, now, change, &checked)
+}
+
+/// Checks what a change wants written; `rates` looks at the rate limits of its children.
+fn check(
+    store: &Sqlite,
+    change: &Change,
+    rates: impl FnOnce(&[NewJob]) -> Result<Buckets, Error>,
+) -> Result<Checked, Error> {
     if let Err(invalid) = store.shared.options.limits.check_change(change) {
         return Ok(Err(invalid.to_string()));
     }
-    match rate::check(store, children(change)) {
+    match rates(children(change)) {
         Err(Error::Invalid(invalid)) => Ok(Err(invalid.to_string())),
         buckets => buckets.map(Ok),
     }
@@ -113,6 +140,11 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     };
     let ties = change.outcome.ends() && (change.tied || change.parent.is_some());
     let bears = !children(change).is_empty();
+    if change.step.as_ref().is_some_and(|step| step.unwind.is_some())
+        && let Some(found) = find(tx, change)?.filter(|found| found.open)
+    {
+        tx.release_holds(&found.spot)?;
+    }
     if !ties && !bears && write(tx, now, change, false)? {
         return Ok(Verdict::Committed);
     }
@@ -126,7 +158,8 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     }
     let halts = goes_on && found.spot.hold.is_some();
     let mut spot = found.spot;
-    if bears {
+    let ends = change.outcome.ends();
+    if bears && !ends {
         step::bear(tx, now, change, buckets)?;
         // A child that takes the place of another job may have told this very one to end.
         spot = find(tx, change)?.map_or(spot, |found| found.spot);
@@ -136,8 +169,12 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     } else {
         write(tx, now, change, true)?;
     }
-    if change.outcome.ends() {
+    if ends {
         tx.clear(now, &spot)?;
+        // The names of a job that ends are free for its children.
+        if bears {
+            step::bear(tx, now, change, buckets)?;
+        }
     }
     Ok(if halts { Verdict::Halted } else { Verdict::Committed })
 }
@@ -162,7 +199,7 @@ fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bo
 
 /// The hot path of machines: one update, and one insert for the record.
 fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
-    let stage = Stage::after(change);
+    let (stage, (undo, unwind)) = (Stage::after(change), step::undoing(change));
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -175,6 +212,8 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         stage.near,
         stage.far,
         is_cleared,
+        undo,
+        unwind,
     ];
     let applied = tx.run(include_str!("sql/commit_next.sql"), params)? == 1;
     if applied {
@@ -187,6 +226,7 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
 /// Parks a job, or lets others pass.
 fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) -> Result<bool, Error> {
     let (stage, parked) = (Stage::after(change), Parked::of(what, now));
+    let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -203,9 +243,11 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
         parked.wait,
         parked.until.map(Time::micros),
         parked.parked,
+        undo,
+        unwind,
     ];
     let row = tx.one(include_str!("sql/commit_wait.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(10)?, row.get::<_, i64>(11)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(11)?, row.get::<_, i64>(12)?))
     })?;
     let Some((spot, keeps, pending)) = row else { return Ok(false) };
     step::keep_progress(tx, change, is_cleared)?;
@@ -223,6 +265,7 @@ fn is_unchanged(change: &Change) -> bool {
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
     let far = output.bytes.len() > NEAR;
+    let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -234,6 +277,8 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         if far { &[] } else { output.bytes.as_slice() },
         far,
         is_cleared,
+        undo,
+        unwind,
     ];
     let applied = tx.run(include_str!("sql/commit_done.sql"), params)? == 1;
     if applied && far {
@@ -253,6 +298,7 @@ fn ended(
     is_cleared: bool,
 ) -> Result<bool, Error> {
     let text = pick::failure_text(failure);
+    let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -265,6 +311,8 @@ fn ended(
         text,
         change.outcome.counts(),
         is_cleared,
+        undo,
+        unwind,
     ];
     let applied = tx.run(include_str!("sql/commit_failed.sql"), params)? == 1;
     if applied {
@@ -282,6 +330,7 @@ fn retry(
     failure: Option<&Failure>,
 ) -> Result<bool, Error> {
     let text = failure.map(pick::failure_text);
+    let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -291,9 +340,11 @@ fn retry(
         due_at.micros(),
         pick::spent_text(spent),
         text,
+        undo,
+        unwind,
     ];
     let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(10)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(11)?))
     })?;
     let Some((spot, keeps)) = row else { return Ok(false) };
     if let Some(text) = text {

@@ -2,8 +2,8 @@
 
 use windlass_model::JobId;
 
-use super::{Sqlite, act, machine, prune, rules};
-use crate::{Act, By, Control, Did, Fut, Now, Prune, Pruned, Restate, Rule, control::check_by, pick};
+use super::{SMALL, Sqlite, act, journal, machine, prune, rules};
+use crate::{Act, By, Control, Did, Fork, Fut, Now, Prune, Pruned, Restate, Rule, control::check_by, pick};
 
 impl Control for Sqlite {
     fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
@@ -23,6 +23,18 @@ impl Control for Sqlite {
             check_by(by)?;
             pick::check_rule(rule, &self.shared.options.limits)?;
             self.write(1, |tx| rules::rule(tx, tx.now(now), rule, by)).await
+        })
+    }
+
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+        Box::pin(async move {
+            check_by(by)?;
+            forks.iter().try_for_each(Fork::check)?;
+            self.write(SMALL + 1, |tx| {
+                let now = tx.now(now);
+                forks.iter().map(|fork| journal::fork(tx, now, fork, by)).collect()
+            })
+            .await
         })
     }
 

@@ -4,16 +4,16 @@
 //! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
 
 use rusqlite::{Row, params};
-use windlass_model::{JobId, Time, rank::rank};
+use windlass_model::{JobId, Time, Unwind, rank::rank};
 
 use super::{
-    Sqlite,
+    Sqlite, signal,
     tx::{Tx, id_of},
     wait::{self, Of},
 };
 use crate::{
     By, Error, Now,
-    pick::{CANCEL, DEADLINE, WAKE, WANTED},
+    pick::{self, CANCEL, DEADLINE, WAKE, WANTED},
 };
 
 /// A live job as far as its place goes.
@@ -31,13 +31,15 @@ pub(super) struct Spot {
     /// Its place in the line of its key.
     pub(super) place: Time,
     pub(super) parked: bool,
-    /// The job whose wait for its children its end counts for.
+    /// The job whose wait for its children its end counts for, or that is told of it.
     pub(super) parent: Option<JobId>,
+    /// Whether it is told.
+    pub(super) told: bool,
 }
 
 impl Spot {
-    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked and parent, from this
-    /// column on: ten of them.
+    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told,
+    /// from this column on: eleven of them.
     pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Spot> {
         Ok(Spot {
             id,
@@ -51,6 +53,7 @@ impl Spot {
             place: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
             parked: row.get::<_, Option<i16>>(from + 8)?.is_some(),
             parent: row.get::<_, Option<[u8; 16]>>(from + 9)?.map(JobId::from_bytes),
+            told: row.get::<_, Option<bool>>(from + 10)?.unwrap_or(false),
         })
     }
 
@@ -111,6 +114,46 @@ impl Tx<'_> {
     /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
     /// that.
     pub(super) fn clear(&self, now: Time, spot: &Spot) -> Result<(), Error> {
+        self.shed(spot)?;
+        match spot.parent {
+            Some(parent) if spot.told => signal::tell_parent(self, now, parent, spot.id),
+            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last
+    /// error from now on, if it is a new one.
+    pub(super) fn unwind(
+        &self,
+        now: Time,
+        spot: &Spot,
+        unwind: &Unwind,
+        failure: Option<&str>,
+    ) -> Result<(), Error> {
+        self.unplace(spot)?;
+        self.shed(spot)?;
+        let params = params![spot.id.as_bytes(), pick::unwind_text(unwind), now.micros(), failure];
+        self.run(include_str!("sql/act_unwind.sql"), params)?;
+        self.enter(&Spot { due_at: now, suspect: false, hold: None, parked: false, ..*spot })
+    }
+
+    /// Forgets the deadline, pause, order and slot of a job.
+    fn shed(&self, spot: &Spot) -> Result<(), Error> {
+        self.forget_holds(spot)?;
+        self.leave(spot)
+    }
+
+    /// The same of a job that goes on: nothing ends it or holds it back any more, and it keeps its slot.
+    pub(super) fn release_holds(&self, spot: &Spot) -> Result<(), Error> {
+        self.forget_holds(spot)?;
+        if spot.hold.is_some() {
+            self.run(include_str!("sql/act_hold.sql"), params![spot.id.as_bytes(), None::<i16>])?;
+        }
+        Ok(())
+    }
+
+    fn forget_holds(&self, spot: &Spot) -> Result<(), Error> {
         if let Some(at) = spot.deadline_at {
             self.unset_timer(at, spot.id, DEADLINE)?;
         }
@@ -118,8 +161,7 @@ impl Tx<'_> {
             self.run(include_str!("sql/act_resume.sql"), [spot.id.as_bytes()])?;
             self.take_order(spot.id)?;
         }
-        self.leave(spot)?;
-        spot.parent.map_or(Ok(()), |parent| self.count_children(now, parent, -1, Of::Child(spot.id)))
+        Ok(())
     }
 
     /// Forgets that a job was told to end; answers who told it.

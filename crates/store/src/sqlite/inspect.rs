@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
-use windlass_model::{Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
-    Sqlite, arrive, machine, migrate, schedule,
+    Sqlite, arrive, journal, machine, migrate, schedule,
     tx::{Tx, id_of, unpack},
     views,
 };
@@ -122,6 +122,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         wait: pick::wait(row.get::<_, Option<String>>(33)?.as_deref()),
         until: row.get::<_, Option<i64>>(34)?.map(Time),
         pending: row.get(35)?,
+        unwind: pick::unwind(row.get::<_, Option<String>>(36)?.as_deref()),
         summary,
     }))
 }
@@ -293,6 +294,14 @@ impl Inspect for Sqlite {
 
     fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
         Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
+    }
+
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+        Box::pin(std::future::ready(self.read(|tx| journal::read(tx, id, after, limit))))
+    }
+
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
+        Box::pin(std::future::ready(self.read(|tx| journal::context(tx, id))))
     }
 
     fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {

@@ -27,6 +27,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("migrations/0003_machines.up.sql"),
         down: include_str!("migrations/0003_machines.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "workflows",
+        up: include_str!("migrations/0004_workflows.up.sql"),
+        down: include_str!("migrations/0004_workflows.down.sql"),
+    },
 ];
 
 pub(super) fn state(conn: &Connection) -> Result<SchemaState, Error> {

@@ -16,6 +16,7 @@ mod control;
 mod file;
 mod flow;
 mod inspect;
+mod journal;
 mod lanes;
 mod lease;
 mod machine;
@@ -31,6 +32,7 @@ mod signal;
 mod step;
 mod submit;
 mod timers;
+mod transact;
 mod tx;
 mod views;
 mod wait;
@@ -55,7 +57,7 @@ use windlass_model::{
 use self::tx::{BUSY, Tx};
 use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    Signalled, Store, Sweep, intern::Lanes,
+    Signalled, Store, Sweep, Work, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -170,13 +172,13 @@ impl Sqlite {
     async fn hold<T>(
         &self,
         size: usize,
-        mut work: impl FnMut(&Connection) -> Result<T, Error>,
+        mut work: impl FnMut(&mut Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let started = Instant::now();
         loop {
             let outcome = {
-                let writer = self.shared.writer.lock().await;
-                blocking(size > SMALL, || work(&writer))
+                let mut writer = self.shared.writer.lock().await;
+                blocking(size > SMALL, || work(&mut writer))
             };
             match outcome {
                 Err(Error::Unavailable(why))
@@ -257,6 +259,10 @@ impl Store for Sqlite {
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(commit::commit(self, now, changes))
+    }
+
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+        Box::pin(transact::transact(self, now, work))
     }
 
     fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {

@@ -11,7 +11,12 @@ pub struct Options {
     pub(super) migrate: bool,
     pub(super) limits: Limits,
     pub(super) patience: Duration,
+    pub(super) transaction: Duration,
 }
+
+/// How long a statement of a caller's own transaction may keep all others from writing: longer than any honest one,
+/// and shorter than a lease.
+const TRANSACTION: Duration = Duration::from_secs(5);
 
 impl Options {
     /// The file at `path`, made if missing.
@@ -22,6 +27,7 @@ impl Options {
             limits: Limits::default(),
             // Longer than any batch takes, shorter than a lease.
             patience: Duration::from_secs(5),
+            transaction: TRANSACTION,
         }
     }
 
@@ -40,6 +46,13 @@ impl Options {
     /// How long to wait for another process's write before answering [`crate::Error::Unavailable`].
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
+        self
+    }
+
+    /// How long a statement may run in a transaction of the caller's own ([`crate::Store::transact`]), counted from its
+    /// begin, before it is interrupted.
+    pub fn transaction(mut self, limit: Duration) -> Options {
+        self.transaction = limit;
         self
     }
 }

@@ -119,6 +119,8 @@ fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
         include_str!("sql/prune_signals.sql"),
         include_str!("sql/prune_heard.sql"),
         include_str!("sql/prune_steps.sql"),
+        include_str!("sql/prune_journal.sql"),
+        include_str!("sql/prune_context.sql"),
         include_str!("sql/prune_job.sql"),
     ] {
         tx.run(sql, [id])?;

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use windlass_model::{
-    Epoch, JobId, Reason, Time, WorkerId,
+    Epoch, JobId, Reason, Time, Unwind, WorkerId,
     crash::{Fate, after_death},
 };
 
@@ -71,10 +71,12 @@ fn return_job(
     reaped: &mut Reaped,
 ) -> Result<(), Error> {
     let row = tx.one(include_str!("sql/reap_job.sql"), params![id.as_bytes(), epoch.0], |row| {
-        Ok((Spot::read(id, row, 0)?, row.get::<_, u16>(10)?, row.get::<_, u16>(11)?))
+        let counters = (row.get::<_, u16>(11)?, row.get::<_, u16>(12)?);
+        Ok((Spot::read(id, row, 0)?, counters, row.get::<_, bool>(13)?))
     })?;
-    let Some((spot, deaths, crashes)) = row else { return Ok(()) };
-    let failure = pick::failure_text(&lost(claim.worker, claim.alone));
+    let Some((spot, (deaths, crashes), unwinds)) = row else { return Ok(()) };
+    let death = lost(claim.worker, claim.alone);
+    let failure = pick::failure_text(&death);
     let (worker, started_at) = (claim.worker.0, claim.claimed_at.micros());
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
     tx.run(include_str!("sql/commit_attempt.sql"), attempt)?;
@@ -83,6 +85,11 @@ fn return_job(
             tx.run(include_str!("sql/reap_return.sql"), params![id.as_bytes(), deaths, crashes, failure])?;
             tx.enter(&Spot { suspect: true, ..spot })?;
             reaped.returned += 1;
+        }
+        Fate::Poison { .. } if unwinds => {
+            let unwind = Unwind { reason: Some(Reason::Poison), failure: death };
+            tx.unwind(now, &spot, &unwind, Some(&failure))?;
+            reaped.poisoned += 1;
         }
         Fate::Poison { deaths, crashes } => {
             let reason = pick::reason_number(Reason::Poison);

@@ -1,10 +1,13 @@
 //! Signals: into an inbox, and shown to whoever waited for them.
 
 use rusqlite::{Row, params};
-use windlass_model::{Awaited, JobId, NewSignal, Payload, Signal, Time};
+use windlass_model::{Awaited, JobId, NewSignal, Payload, Signal, Time, wait::CHILD};
 
 use super::{Sqlite, flow::Spot, tx::Tx};
-use crate::{Error, Now, Signalled, pick};
+use crate::{
+    Error, Now, Signalled,
+    pick::{self, LIVE},
+};
 
 /// The job that a signal is for.
 struct Addressee {
@@ -29,17 +32,7 @@ pub(super) async fn signal(store: &Sqlite, now: Now, signals: &[NewSignal]) -> R
 }
 
 fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Signalled, Error> {
-    let found = tx.one(include_str!("sql/signal_job.sql"), [signal.job.as_bytes()], |row| {
-        Ok(Addressee {
-            state: row.get(0)?,
-            wait: row.get(1)?,
-            last: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
-            until: row.get(3)?,
-            pending: row.get(4)?,
-            spot: Spot::read(signal.job, row, 5)?,
-        })
-    })?;
-    let Some(found) = found else { return Ok(Signalled::Unknown) };
+    let Some(found) = find(tx, signal.job)? else { return Ok(Signalled::Unknown) };
     if let Some(state) = pick::final_state(found.state) {
         return Ok(Signalled::Ended(state));
     }
@@ -51,10 +44,37 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
     if !hear(tx, now, signal.job, found.last + 1, signal)? {
         return Ok(Signalled::Duplicate);
     }
+    Ok(Signalled::Delivered { woke: wake_for(tx, now, &found, &signal.name)? })
+}
+
+/// Tells a job of the end of a child. However full its inbox is, and as often as the child ends.
+pub(super) fn tell_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId) -> Result<(), Error> {
+    let found = find(tx, parent)?.filter(|found| found.state == LIVE);
+    let Some(found) = found else { return Ok(()) };
+    put(tx, now, parent, found.last + 1, CHILD, &Payload::json(format!("\"{child}\"").into_bytes()))?;
+    wake_for(tx, now, &found, CHILD)?;
+    Ok(())
+}
+
+fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<Addressee>, Error> {
+    tx.one(include_str!("sql/signal_job.sql"), [id.as_bytes()], |row| {
+        Ok(Addressee {
+            state: row.get(0)?,
+            wait: row.get(1)?,
+            last: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
+            until: row.get(3)?,
+            pending: row.get(4)?,
+            spot: Spot::read(id, row, 5)?,
+        })
+    })
+}
+
+/// Wakes a parked job if a signal of this name that it just got completes what it waits for; answers whether it did.
+fn wake_for(tx: &Tx<'_>, now: Time, found: &Addressee, name: &str) -> Result<bool, Error> {
     let wait = pick::wait(found.wait.as_deref()).filter(|_| found.spot.parked);
     let woke = match &wait {
-        Some(Awaited::Signals { needs: 1, names }) => names.iter().any(|name| name.name == signal.name),
-        Some(wait) if wait.wants(&signal.name).is_some() => tx.is_met(signal.job, wait, found.pending)?,
+        Some(Awaited::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
+        Some(wait) if wait.wants(name).is_some() => tx.is_met(found.spot.id, wait, found.pending)?,
         _ => false,
     };
     if woke && found.until.is_some() {
@@ -62,7 +82,7 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
     } else if woke {
         tx.rouse(&Spot { due_at: now, ..found.spot })?;
     }
-    Ok(Signalled::Delivered { woke })
+    Ok(woke)
 }
 
 /// Whether an inbox has as many signals as it may. It has at most as many as its last number says.
@@ -86,11 +106,15 @@ pub(super) fn hear(
     let params = params![id.as_bytes(), signal.name, signal.dedup];
     let new = tx.run(include_str!("sql/signal_heard.sql"), params)? == 1;
     if new {
-        let payload = &signal.payload;
-        let params = params![id.as_bytes(), number, signal.name, now.micros(), payload.codec, payload.bytes];
-        tx.run(include_str!("sql/signal_put.sql"), params)?;
+        put(tx, now, id, number, &signal.name, &signal.payload)?;
     }
     Ok(new)
+}
+
+fn put(tx: &Tx<'_>, now: Time, id: JobId, number: i64, name: &str, payload: &Payload) -> Result<(), Error> {
+    let params = params![id.as_bytes(), number, name, now.micros(), payload.codec, payload.bytes];
+    tx.run(include_str!("sql/signal_put.sql"), params)?;
+    Ok(())
 }
 
 /// The signals that a worker is handed with a job: the oldest of each name it waits for, or all of the name.

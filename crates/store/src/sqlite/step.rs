@@ -4,11 +4,12 @@ use rusqlite::params;
 use windlass_model::{Change, JobId, NewJob, Payload, Rev, Time};
 
 use super::{
+    journal,
     rate::Buckets,
     submit::{DATA, NEAR, put},
     tx::Tx,
 };
-use crate::Error;
+use crate::{Error, pick};
 
 /// The stage that a change leaves its job in, as it is kept: data in the row, or apart if it is large.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +64,15 @@ pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     keep_data(tx, change.job, data)
 }
 
-/// Records the transition, and consumes the signals that the step was shown.
+/// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
+/// nothing of what it leaves as it is.
+pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
+    let step = change.step.as_deref();
+    let unwind = step.and_then(|step| step.unwind.as_deref());
+    (step.filter(|step| step.undo).map(|_| true), unwind.map(pick::unwind_text))
+}
+
+/// Records the transition, consumes the signals that the step was shown, and writes to the journal.
 pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
@@ -76,13 +85,14 @@ pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Erro
     for number in &step.consumed {
         tx.run(include_str!("sql/commit_consume.sql"), params![id, number])?;
     }
-    Ok(())
+    journal::write(tx, change.job, step)
 }
 
 /// Puts the children of a step in, as by a submit.
 pub(super) fn bear(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
-    let (parent, round) = (Some(change.job), Some(Rev(change.rev.0 + 1)));
+    let round = if step.told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
+    let (parent, round) = (Some(change.job), Some(round));
     let child = |child: &NewJob| NewJob { parent, round, ..child.clone() };
     let children: Vec<NewJob> = step.children.iter().map(child).collect();
     if change.outcome.progresses() && step.stage.is_some() {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, params};
-use windlass_model::{Epoch, JobId, NewJob, Submitted, Time, When, rank::rank};
+use windlass_model::{Epoch, JobId, NewJob, Rev, Submitted, Time, When, rank::rank};
 
 use super::{
     Sqlite,
@@ -216,6 +216,7 @@ impl Row<'_> {
             place: self.due_at,
             parked: false,
             parent: job.parent.filter(|_| job.round.is_some()),
+            told: job.round == Some(Rev::TOLD),
         }
     }
 }

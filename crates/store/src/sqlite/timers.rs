@@ -1,10 +1,12 @@
 //! Due timers, and the gates.
 
 use rusqlite::params;
-use windlass_model::{JobId, Reason, Time};
+use windlass_model::{JobId, Reason, Time, Unwind};
 
 use super::{
-    Sqlite, act, arrive,
+    Sqlite,
+    act::{self, Seen},
+    arrive,
     flow::Spot,
     schedule,
     tx::{ORDERS, TIMERS, Tx, id_of},
@@ -90,10 +92,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
             }
             _ => {
                 let by = tx.take_order(spot.id)?.unwrap_or_else(|| By::new("someone"));
-                let spot = as_it_is(tx, spot)?;
-                act::end_cancelled(tx, now, &spot, &by)?;
-                tx.unplace(&spot)?;
-                tx.clear(now, &spot)?;
+                act::end_cancelled(tx, now, &as_it_is(tx, spot)?, &by)?;
                 due.cancelled += 1;
             }
         }
@@ -101,9 +100,12 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
     Ok(due)
 }
 
-fn expire(tx: &Tx<'_>, now: Time, spot: &Spot, at: Time) -> Result<(), Error> {
-    let reason = pick::reason_number(Reason::Expired);
-    let failure = pick::failure_text(&expired(at));
+fn expire(tx: &Tx<'_>, now: Time, seen: &Seen, at: Time) -> Result<(), Error> {
+    let (spot, failure) = (&seen.spot, expired(at));
+    if seen.unwinds {
+        return tx.unwind(now, spot, &Unwind { reason: Some(Reason::Expired), failure }, None);
+    }
+    let (reason, failure) = (pick::reason_number(Reason::Expired), pick::failure_text(&failure));
     let params = params![spot.id.as_bytes(), reason, failure, now.micros()];
     tx.run(include_str!("sql/due_expire.sql"), params)?;
     tx.unplace(spot)?;
@@ -111,9 +113,8 @@ fn expire(tx: &Tx<'_>, now: Time, spot: &Spot, at: Time) -> Result<(), Error> {
 }
 
 /// A job whose timer is due, as it is now: the end of a child earlier in this batch may have woken it.
-fn as_it_is(tx: &Tx<'_>, spot: &Spot) -> Result<Spot, Error> {
-    let seen = act::look(tx, spot.id)?;
-    seen.map(|seen| seen.spot).ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
+fn as_it_is(tx: &Tx<'_>, spot: &Spot) -> Result<Seen, Error> {
+    act::look(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
 }
 
 /// Reads all gates at once: they are few.

@@ -111,14 +111,15 @@ impl Tx<'_> {
         }
     }
 
-    /// Jobs that were put in count for the waits of their parents, if a commit submitted them.
+    /// Jobs that were put in count for the waits of their parents, if a commit submitted them that is not told of their ends.
     pub(super) fn count_new<'j>(
         &self,
         now: Time,
         jobs: impl Iterator<Item = &'j NewJob>,
     ) -> Result<(), Error> {
         let mut births: Vec<((JobId, Rev), i64)> = Vec::new();
-        for family in jobs.filter_map(|job| Some((job.parent?, job.round?))) {
+        let families = jobs.filter_map(|job| Some((job.parent?, job.round?)));
+        for family in families.filter(|(_, round)| *round != Rev::TOLD) {
             match births.iter_mut().find(|(known, _)| *known == family) {
                 Some((_, count)) => *count += 1,
                 None => births.push((family, 1)),

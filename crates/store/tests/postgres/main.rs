@@ -3,7 +3,9 @@
 mod arrive;
 mod machines;
 mod plans;
+mod transact;
 mod trouble;
+mod workflows;
 
 use std::sync::{
     Arc, OnceLock,

@@ -84,9 +84,10 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
     a_look_at_the_backlog_costs_its_cap(&client).await;
 }
 
-/// 20,000 machines: the first half parked, with three signals and three transitions each, the others the children of
-/// the first.
+/// 20,000 machines: the first half parked, with three signals, three transitions, three entries of a journal and a value in
+/// the context each, the others the children of the first.
 const MACHINES: &str = "
+    delete from journal;
     insert into queues (name) values ('default');
     insert into kinds (name) values ('served');
     insert into lanes (queue, kind, version) values (1, 1, 1);
@@ -103,7 +104,10 @@ const MACHINES: &str = "
     select id, case n when 1 then 'go' else 'other' end, 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
     insert into heard (job, name, dedup) select job, name, number::text from signals;
     insert into steps (job, rev, stage, next, how, at, worker)
-    select id, n, 'a', 'b', 'next', 0, 7 from jobs, generate_series(1, 3) n where parked = 1";
+    select id, n, 'a', 'b', 'next', 0, 7 from jobs, generate_series(1, 3) n where parked = 1;
+    insert into journal (job, seq, op, mark, name, at, codec, payload)
+    select id, n, 1, 3, 'call', 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
+    insert into context (job, name, codec, value) select id, 'name', 0, '1' from jobs where parked = 1";
 
 /// The ids of a hundred jobs from the `n`th on, as an array.
 fn hundred(n: u32) -> String {
@@ -132,8 +136,56 @@ async fn steps_waits_and_signals_cost_their_batch() {
     let waits = format!("{}, {}, {}, {one}, {seven}", times("wait"), times("x"), times("go"));
     let ended = format!("{}, {one}, {null}, {null}, {zero}, {zero}, {}", times("done"), times("x"));
     let first = "'00000000-0000-7000-8000-000000000000'";
+    let (not, all, none) =
+        (times("f"), times("t"), "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'");
+    // One entry for each change.
+    let entries = |n: u32| {
+        let (call, place) = (times("call"), times("17"));
+        format!(
+            "{all}, {}, {place}, {one}, {one}, {call}, {call}, {null}, {zero}, {zero}, {}",
+            hundred(n),
+            times("x")
+        )
+    };
+    let which = |n: u32| format!("{}, {zero}, {zero}", hundred(n));
     let calls = [
-        (sql!("commit_next"), format!("{}, {ran}, {saved}, {}, {consumed}", change(11_000), times("f"))),
+        (
+            sql!("commit_next"),
+            format!("{}, {ran}, {saved}, {not}, {consumed}, {}", change(11_000), entries(11_000)),
+        ),
+        (
+            sql!("commit_next_entry"),
+            format!(
+                "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, false, true, 17, 1::int2, 1::int2, 'call', null, \
+                 null, 0, 0::int2, 'x'",
+                11_600
+            ),
+        ),
+        (
+            sql!("commit_done_journal"),
+            format!(
+                "{}, {zero}, {}, {}",
+                change(11_700),
+                times("x"),
+                entries(11_700).split_once(", ").expect("two").1
+            ),
+        ),
+        (sql!("commit_anew"), which(0)),
+        (sql!("commit_forget"), format!("{}, {one}", which(100))),
+        (sql!("commit_context"), format!("{}, {}, {zero}, {}", which(100), times("name"), times("x"))),
+        (sql!("commit_unwind"), format!("{}, {}", which(100), times("x"))),
+        (sql!("inspect_journal"), format!("{first}, 0, 100")),
+        (sql!("inspect_context"), first.into()),
+        (sql!("act_fork_from"), format!("{first}, 2")),
+        (
+            sql!("act_fork"),
+            format!(
+                "{first}, '00000000-0000-7000-8000-{:012x}', 9, 12::int2, 1::int2, 'f', 0, 0::int2, 'x'",
+                11_900
+            ),
+        ),
+        (sql!("reap_lost"), format!("null, {}, {zero}, {seven}, {zero}, {}", hundred(12_500), times("x"))),
+        (sql!("act_unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
         (
             sql!("commit_next_one"),
             format!(
@@ -143,12 +195,22 @@ async fn steps_waits_and_signals_cost_their_batch() {
         ),
         (
             sql!("commit_wait"),
-            format!("{}, {ran}, {saved}, {}, {waits}, {consumed}, 9000, 1, 1", change(12_000), times("f")),
+            format!(
+                "{}, {ran}, {saved}, {not}, {waits}, {consumed}, 9000, 1, 1, {}",
+                change(12_000),
+                entries(12_000)
+            ),
         ),
-        (sql!("commit_end"), format!("{}, {ran}, {saved}, {ended}, {consumed}", change(13_000))),
+        (
+            sql!("commit_end"),
+            format!("{}, {ran}, {saved}, {ended}, {consumed}, {}", change(13_000), entries(13_000)),
+        ),
         (
             sql!("commit_retry"),
-            format!("{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}", change(14_000)),
+            format!(
+                "{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}, {not}, {none}",
+                change(14_000)
+            ),
         ),
         (
             sql!("signal_put"),
@@ -157,7 +219,7 @@ async fn steps_waits_and_signals_cost_their_batch() {
         (sql!("commit_lock"), parked.clone()),
         (sql!("signal_wake"), format!("{parked}, null, 1, 1")),
         (sql!("claim_inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
-        (sql!("commit_parents"), format!("{children}, -1")),
+        (sql!("commit_parents"), format!("{children}, -1, null")),
         (sql!("serial_enter"), format!("{children}, 1, 1")),
         (sql!("act_jobs"), children.clone()),
         (sql!("due_jobs"), children.clone()),

@@ -7,6 +7,7 @@ mod file;
 mod migrations;
 mod payload;
 mod separate;
+mod transact;
 mod trouble;
 
 use std::{path::PathBuf, sync::Arc};

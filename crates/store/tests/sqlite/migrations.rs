@@ -41,9 +41,15 @@ fn up_and_down_lead_back_to_where_they_began() {
     Sqlite::migrate(&path, Some(2)).expect("up");
     let second = schema(&path);
     assert_ne!(first, second);
-    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
+    Sqlite::migrate(&path, Some(3)).expect("up");
     let third = schema(&path);
     assert_ne!(second, third);
+    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
+    let fourth = schema(&path);
+    assert_ne!(third, fourth);
+    let down = Sqlite::migrate(&path, Some(3)).expect("down");
+    assert_eq!((down.version, down.oldest), (3, 3), "binaries of the third version may use it again");
+    assert_eq!(schema(&path), third);
     let down = Sqlite::migrate(&path, Some(2)).expect("down");
     assert_eq!((down.version, down.oldest), (2, 2), "binaries of the second version may use it again");
     assert_eq!(schema(&path), second);
@@ -51,7 +57,7 @@ fn up_and_down_lead_back_to_where_they_began() {
     assert_eq!((down.version, down.oldest), (1, 1), "binaries of the first version may use it again");
     assert_eq!(schema(&path), first);
     assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
-    assert_eq!(schema(&path), third);
+    assert_eq!(schema(&path), fourth);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -182,6 +188,41 @@ async fn going_down_makes_ready_what_is_parked() {
     assert_eq!(claim_one(&store, 4, me, 2).await.id, id(3));
     assert_eq!(act(&store, 5, 5, Act::Resume).await, Did::Done);
     assert_eq!(claim_one(&store, 5, me, 3).await.id, id(5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn going_down_forgets_what_workflows_have_done() {
+    let (_folder, path) = super::path();
+    let store = open(&path);
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 3)).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let step = || Step {
+        undo: true,
+        told: true,
+        context: vec![("name".into(), payload("x"))],
+        ..noted(vec![entry(0, "a", "x")])
+    };
+    let bears = Step { children: vec![job(10)], ..step() };
+    commit(&store, 1, with(change(me, &taken[0], wait_for("windlass.child", None)), bears)).await;
+    commit(&store, 1, with(change(me, &taken[1], wait_for("go", None)), step())).await;
+    commit(&store, 1, with(change(me, &taken[2], failed(windlass_model::Reason::Diverged)), step())).await;
+    assert_eq!(act(&store, 2, 2, cancel(0)).await, Did::Told, "it is being unwound");
+    drop(store);
+    Sqlite::migrate(&path, Some(3)).expect("down");
+    assert_eq!(
+        number(&path, "select reason from windlass_jobs where state = 2"),
+        1,
+        "which binaries of then know"
+    );
+    assert_eq!(number(&path, "select count(*) from windlass_ready"), 2);
+    let store = open(&path);
+    assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
+    let taken = claim(&store, at(3), &ask(me, 2, 9)).await;
+    assert_eq!(ids(&taken), [10, 2].map(id));
+    assert_eq!(taken[1].unwind, None, "it begins anew");
+    commit(&store, 4, change(me, &taken[0], done("x"))).await;
+    assert_eq!(state(&store, id(1)).await, State::Ready, "who was to be told is told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,7 +31,9 @@ impl Handler for Coded {
                 let started = self.handler.start(attempt);
                 Started { running: self.encoding(started.running), ..started }
             }
-            Err((failure, stage)) => Started { running: Box::pin(ready(Err(failure))), timeout: None, stage },
+            Err((failure, stage)) => {
+                Started { running: Box::pin(ready(Err(failure))), timeout: None, stage, whole: false }
+            }
         }
     }
 
@@ -98,7 +100,8 @@ impl Coded {
                         .iter_mut()
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
                 }
-                Turn::ByPolicy(_) | Turn::Stop(_) => {}
+                // A workflow encodes what it writes itself.
+                Turn::Commit { .. } | Turn::ByPolicy(_) | Turn::Stop(_) | Turn::Halted | Turn::Over => {}
             }
             Ok(turn)
         })

@@ -13,13 +13,14 @@ use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
 use windlass_store::{IdSource, Store};
 
 use super::{Machine, Next, StepCx, stage};
-use crate::codec::Codecs;
+use crate::{codec::Codecs, workflow::Reader};
 
 /// What a machine's steps need of their engine.
 pub(crate) struct Bound {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) codecs: Arc<Codecs>,
     pub(crate) ids: IdSource,
+    pub(crate) reader: Arc<Reader>,
 }
 
 /// Runs a machine's jobs.
@@ -46,7 +47,12 @@ impl<M: Machine> Handler for MachineHandler<M> {
             Ok(state) => state,
             Err(failure) => {
                 let stage = attempt.job.stage.clone();
-                return Started { running: Box::pin(ready(Err(failure))), timeout: None, stage };
+                return Started {
+                    running: Box::pin(ready(Err(failure))),
+                    timeout: None,
+                    stage,
+                    whole: false,
+                };
             }
         };
         let timeout = state.timeout();
@@ -59,7 +65,12 @@ impl<M: Machine> Handler for MachineHandler<M> {
             let cx = self.cx(attempt);
             Box::pin(async move { turn(state.step(&cx).await, &cx) })
         };
-        Started { running, timeout: timeout.filter(|limit| !limit.is_zero()), stage: Some(name) }
+        Started {
+            running,
+            timeout: timeout.filter(|limit| !limit.is_zero()),
+            stage: Some(name),
+            whole: false,
+        }
     }
 
     fn retry(&self, attempt: &Attempt) -> Retry {

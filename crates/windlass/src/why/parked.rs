@@ -1,6 +1,6 @@
 //! Why a parked job waits.
 
-use windlass_model::{Awaited, State, Time};
+use windlass_model::{Awaited, State, Time, wait::CHILD};
 use windlass_store::{Holds, Job, Waiting, WorkerView};
 
 use super::{Cause, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
@@ -34,6 +34,17 @@ fn awaited(job: &Job, waiting: &Waiting, now: Time) -> Cause {
         Awaited::Signals { names, needs } => {
             let is_there = |name: &&str| waiting.there.iter().any(|there| there == name);
             let names: Vec<&str> = names.iter().map(|name| name.name.as_str()).collect();
+            // A workflow is told of the ends of its children by signals.
+            if names == [CHILD] {
+                let because = format!("{stage} waits for a child to end{until}.");
+                return Cause(
+                    "children",
+                    because,
+                    format!("See what they do: `windlass jobs --parent {id}`."),
+                );
+            }
+            let child = if names.contains(&CHILD) { ", or for a child to end" } else { "" };
+            let names: Vec<&str> = names.into_iter().filter(|name| *name != CHILD).collect();
             let missing: Vec<&str> = names.iter().copied().filter(|name| !is_there(name)).collect();
             let what = match (names.as_slice(), *needs as usize) {
                 ([name], _) => format!("the signal {name:?}"),
@@ -48,7 +59,7 @@ fn awaited(job: &Job, waiting: &Waiting, now: Time) -> Cause {
                 let because = format!("{stage} sleeps{until}.");
                 return Cause("asleep", because, format!("Wait, or give it up: `windlass cancel {id}`."));
             }
-            let because = format!("{stage} waits for {what}{until}.");
+            let because = format!("{stage} waits for {what}{child}{until}.");
             let name = missing.first().or(names.first()).copied().unwrap_or("NAME");
             let hint = format!("Wait, or send it: `windlass signal {id} {name} JSON`.");
             Cause("signal", because, hint)

@@ -50,6 +50,7 @@ fn job(state: State) -> Job {
         wait: None,
         until: None,
         pending: 0,
+        unwind: None,
         output: None,
         failure: None,
     }
@@ -130,6 +131,7 @@ fn every_reason_to_fail_has_its_word_and_the_way_back() {
             Reason::Undecodable => "its input does not decode",
             Reason::Expired => "its deadline passed",
             Reason::Refused => "the store refused",
+            Reason::Diverged => "no longer fits what its journal says",
         };
         assert!(said.because.contains(part), "{said:?}");
     }
@@ -393,4 +395,16 @@ fn a_parked_job_that_nobody_serves_says_so_too() {
     job.summary.stage = Some("A".into());
     let said = why(&job, &Holds::default(), &[worker("images", "resize", 1)]);
     assert!(said.hint.contains("migrate their state"), "{said:?}");
+}
+
+#[test]
+fn what_is_unwound_says_how_it_will_end() {
+    let mut waits = job(State::Ready);
+    let failure = windlass_model::Failure::stop("no money");
+    waits.unwind = Some(Box::new(windlass_model::Unwind { reason: Some(Reason::Stopped), failure }));
+    let said = why(&waits, &Holds::default(), &[]);
+    assert!(
+        said.also.iter().any(|also| also == "It undoes what it did, and then it fails (stopped): no money."),
+        "{said:?}"
+    );
 }

@@ -10,7 +10,7 @@ use windlass_cluster::Cluster;
 /// A store that is gone after the test.
 pub(crate) struct Place {
     pub(crate) url: String,
-    _dir: Option<tempfile::TempDir>,
+    pub(crate) _dir: Option<tempfile::TempDir>,
 }
 
 static NUMBER: AtomicUsize = AtomicUsize::new(0);

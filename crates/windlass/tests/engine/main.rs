@@ -5,6 +5,7 @@ mod common;
 mod control;
 mod crash;
 mod crowd;
+mod flow;
 mod machines;
 mod outage;
 mod spans;

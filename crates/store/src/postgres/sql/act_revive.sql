@@ -6,6 +6,7 @@ with old as materialized (
     update jobs j
     set state = 0, trouble = null, reason = null, finished_at = null, attempts = 0, deaths = 0, crashes = 0,
         suspect = false, spent = null, epoch = j.epoch + 1, hold = null, parked = null, run = 0, due_at = $2::int8,
+        unwind = null, undo = case when j.undo is not null then true end,
         place = case when j.serial is not null then $2 end,
         deadline_at = case when j.deadline_at is not null
                       then least($2 + greatest(j.deadline_at - j.submitted_at, 0), $3::int8) end

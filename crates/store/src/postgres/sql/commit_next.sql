@@ -1,8 +1,8 @@
 -- Writes steps after which the next follows under the same claim, of jobs whose epoch and rev are their change's: epoch
--- and claim stay, counters start anew, transitions are kept and what was consumed leaves the inbox. A job that was
--- paused or told to end is set aside instead. Changes nothing that an index holds. Walks the primary keys of jobs and
--- signals; locks jobs in the order given, which is by id. Answers the ids it wrote, which were set aside, and which of
--- those have a serial key.
+-- and claim stay, counters start anew, transitions and entries of journals are kept and what was consumed leaves the
+-- inbox. A job that was paused or told to end is set aside instead. Changes nothing that an index holds. Walks the
+-- primary keys of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it wrote, which were
+-- set aside, and which of those have a serial key.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), wrote as (
@@ -14,10 +14,10 @@ with clock as materialized (
         suspect = false, wait = null, waits = null, needs = null, until = null,
         epoch = case when j.hold = 1 then j.epoch + 1 else j.epoch end,
         due_at = case when j.hold = 1 then clock.now else j.due_at end,
-        hold = case when j.hold = 1 then 2 else j.hold end
+        hold = case when j.hold = 1 then 2 else j.hold end, undo = case when c.undo then true else j.undo end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::text[], $8::text[], $9::int2[],
-                       $10::bytea[], $11::bool[])
-         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged)
+                       $10::bytea[], $11::bool[], $14::bool[])
+         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
     returning j.id, j.rev, j.stage, j.hold, j.serial, c.ran, c.worker
 ), kept as (
@@ -26,5 +26,11 @@ with clock as materialized (
 ), consumed as (
     delete from signals s using unnest($12::uuid[], $13::int8[]) as e (job, number)
     where e.job = any (array(select id from wrote)) and s.job = e.job and s.number = e.number
+), journaled as (
+    insert into journal (job, seq, op, mark, name, key, line, at, codec, payload)
+    select e.* from unnest($15::uuid[], $16::int4[], $17::int2[], $18::int2[], $19::text[], $20::text[],
+                           $21::text[], $22::int8[], $23::int2[], $24::bytea[])
+         as e (job, seq, op, mark, name, key, line, at, codec, payload)
+    where (e.job in (select id from wrote)) is true
 )
 select id, hold is not null, hold is not null and serial is not null from wrote

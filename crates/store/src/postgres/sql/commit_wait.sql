@@ -1,7 +1,8 @@
 -- Parks jobs whose epoch and rev are their change's, or puts those that wait for nothing back into the ready set: their
--- epoch is raised, counters start anew, transitions are kept and what was consumed leaves the inbox. Sets the timers and
--- moves the gates. What ends a wait at once is seen by signal_wake, in a statement of its own. Walks the primary keys
--- of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it wrote.
+-- epoch is raised, counters start anew, transitions and entries of journals are kept and what was consumed leaves the
+-- inbox. Sets the timers and moves the gates. What ends a wait at once is seen by signal_wake, in a statement of its
+-- own. Walks the primary keys of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it
+-- wrote.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), wrote as (
@@ -15,10 +16,13 @@ with clock as materialized (
         until = case when c.timeout is not null then least(clock.now + c.timeout, $19::int8) end,
         due_at = case when c.timeout is not null then least(clock.now + c.timeout, $19) else clock.now end,
         parked = case when c.wait is not null then 1 end,
-        hold = case when c.wait is null and j.hold = 1 then 2 else j.hold end
+        hold = case when c.wait is null and j.hold = 1 then 2 else j.hold end,
+        undo = case when c.undo then true else j.undo end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::text[], $8::text[], $9::int2[],
-                       $10::bytea[], $11::bool[], $12::text[], $13::text[], $14::text[], $15::int4[], $16::int8[])
-         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, how, wait, waits, needs, timeout)
+                       $10::bytea[], $11::bool[], $12::text[], $13::text[], $14::text[], $15::int4[], $16::int8[],
+                       $22::bool[])
+         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, how, wait, waits, needs, timeout,
+               undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
     returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.until, j.parked, j.hold, c.ran, c.how, c.worker
 ), kept as (
@@ -27,6 +31,12 @@ with clock as materialized (
 ), consumed as (
     delete from signals s using unnest($17::uuid[], $18::int8[]) as e (job, number)
     where e.job = any (array(select id from wrote)) and s.job = e.job and s.number = e.number
+), journaled as (
+    insert into journal (job, seq, op, mark, name, key, line, at, codec, payload)
+    select e.* from unnest($23::uuid[], $24::int4[], $25::int2[], $26::int2[], $27::text[], $28::text[],
+                           $29::text[], $30::int8[], $31::int2[], $32::bytea[])
+         as e (job, seq, op, mark, name, key, line, at, codec, payload)
+    where (e.job in (select id from wrote)) is true
 ), to_timers as (
     insert into timers (due_at, job, what) select until, id, 0 from wrote where until is not null
     on conflict do nothing

@@ -15,6 +15,10 @@ with gone as (
     delete from signals s using gone g where s.job = g.id
 ), untold as (
     delete from steps s using gone g where s.job = g.id
+), unwritten as (
+    delete from journal e using gone g where e.job = g.id
+), unkept as (
+    delete from context c using gone g where c.job = g.id
 ), unnamed as (
     delete from scopes s using unnest($3::int4[], $4::text[], $5::uuid[]) as n (kind, key, job), gone g
     where s.kind = n.kind and s.key = n.key and s.job = n.job and g.id = n.job

@@ -7,6 +7,7 @@ set rev = rev + 1, rev_epoch = epoch, worker = ?4, started_at = ?5,
     since = case when ?7 is null then since else rev + 1 end,
     pending = case when ?7 is null or since = rev + 1 then pending else 0 end, run = run + 1, stage = coalesce(?7, stage), data_codec = case when ?7 is null then data_codec else ?8 end,
     data = case when ?7 is null then data else ?9 end,
-    far = case when ?7 is null then far when ?10 then coalesce(far, 0) | 4 else nullif(far & 3, 0) end
+    far = case when ?7 is null then far when ?10 then coalesce(far, 0) | 4 else nullif(far & 3, 0) end,
+    undo = coalesce(?12, undo), unwind = coalesce(?13, unwind)
 where id = ?1 and epoch = ?2 and rev = ?3 and state = 0
   and (?11 or (hold is null and (?7 is null or ?10 or coalesce(far, 0) & 4 = 0)))

@@ -13,5 +13,5 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
        case when j.far & 2 then (select p.bytes from windlass_payloads p where p.job = j.id and p.what = 2) else j.output end,
        j.failure, j.parent, j.data_codec,
        case when j.far & 4 then (select p.bytes from windlass_payloads p where p.job = j.id and p.what = 4) else j.data end,
-       j.wait, j.until, j.pending
+       j.wait, j.until, j.pending, j.unwind
 from windlass_jobs j where j.id = ?1

@@ -1,0 +1,73 @@
+//! What workflows did, as a graph of their calls.
+
+use std::collections::BTreeMap;
+
+use windlass::{
+    State,
+    graph::{Graph, Run},
+    model::{Awaited, Entry},
+    store::{Filter, Inspect, Job},
+};
+
+/// How many jobs of a kind are looked at unless something else is said.
+pub(super) const LIMIT: u32 = 200;
+/// How many jobs are read at a time.
+const PAGE: usize = 500;
+
+/// What one job did; `None` if it is no workflow, or one that has not begun.
+pub(super) async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Option<Graph>> {
+    let entries = inspect.journal(job.summary.id, None, usize::MAX).await?;
+    // A workflow whose first call waits for a signal has written nothing yet.
+    let parked = job.summary.stage.is_none() && job.summary.state == State::Waiting;
+    if entries.is_empty() && !parked {
+        return Ok(None);
+    }
+    let run = Run { entries: &entries, state: job.summary.state, wait: job.wait.as_ref() };
+    Ok(Some(Graph::of_job(run)))
+}
+
+/// What the newest jobs of a kind did, by version.
+pub(super) async fn of_kind(
+    inspect: &dyn Inspect,
+    kind: &str,
+    version: Option<i32>,
+    limit: usize,
+) -> anyhow::Result<Vec<(i32, Graph)>> {
+    let mut runs: BTreeMap<i32, Vec<Known>> = BTreeMap::new();
+    let mut filter = Filter { kind: Some(kind.to_owned()), version, ..Filter::default() };
+    let mut left = limit;
+    while left > 0 {
+        filter.limit = left.min(PAGE);
+        let page = inspect.jobs(&filter).await?;
+        filter.before = page.last().map(|job| job.id);
+        left -= page.len();
+        for summary in &page {
+            let entries = inspect.journal(summary.id, None, usize::MAX).await?;
+            let wait = match summary.state {
+                State::Waiting => inspect.job(summary.id).await?.and_then(|job| job.wait),
+                _ => None,
+            };
+            if !entries.is_empty() || wait.is_some() {
+                runs.entry(summary.version).or_default().push(Known { entries, state: summary.state, wait });
+            }
+        }
+        if page.len() < filter.limit {
+            break;
+        }
+    }
+    let graph = |runs: &Vec<Known>| Graph::of_kind(runs.iter().map(Known::run));
+    Ok(runs.iter().map(|(version, runs)| (*version, graph(runs))).collect())
+}
+
+/// What is known of one job.
+struct Known {
+    entries: Vec<Entry>,
+    state: State,
+    wait: Option<Awaited>,
+}
+
+impl Known {
+    fn run(&self) -> Run<'_> {
+        Run { entries: &self.entries, state: self.state, wait: self.wait.as_ref() }
+    }
+}

@@ -1,0 +1,186 @@
+//! What an attempt writes with while it goes on: the steps of a workflow.
+//!
+//! One change of a job is under way at a time: whoever holds the pen writes, and each change follows the revision that the
+//! last one made.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use windlass_model::{Change, ClaimNo, Claimed, Outcome, Rev, Step, Time, Verdict, WorkerId};
+use windlass_store::{Error, Work};
+
+use crate::{Attempt, pool::QueuePool, worker::Core};
+
+/// What an attempt writes with while it goes on.
+pub struct Pen {
+    core: Arc<Core>,
+    pool: Arc<QueuePool>,
+    number: ClaimNo,
+    rev: AtomicI32,
+    /// Whether the claim is over: nothing is written any more.
+    over: AtomicBool,
+    /// Whether the answer to a transaction has not come.
+    doubt: AtomicBool,
+    /// The store's clock, less the worker's.
+    offset: i64,
+    /// When code that is being polled is taken to block its thread, in microseconds after `since`; 0 if none is.
+    pulse: AtomicU64,
+    since: Instant,
+}
+
+impl Pen {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        pool: &Arc<QueuePool>,
+        number: ClaimNo,
+        rev: Rev,
+        offset: i64,
+    ) -> Pen {
+        Pen {
+            core: Arc::clone(core),
+            pool: Arc::clone(pool),
+            number,
+            rev: AtomicI32::new(rev.0),
+            over: AtomicBool::new(false),
+            doubt: AtomicBool::new(false),
+            offset,
+            pulse: AtomicU64::new(0),
+            since: Instant::now(),
+        }
+    }
+
+    /// The revision that the next change follows.
+    pub fn rev(&self) -> Rev {
+        Rev(self.rev.load(Ordering::Acquire))
+    }
+
+    /// Commits a step after which the attempt goes on. After anything but `Committed` the claim is over.
+    pub async fn commit(&self, attempt: &Attempt, step: Step) -> Verdict {
+        if self.is_in_doubt() {
+            match self.settle(attempt).await {
+                Verdict::Committed => {}
+                verdict => return verdict,
+            }
+        }
+        self.write(attempt, step).await
+    }
+
+    /// Whether nobody knows if a transaction was committed: it was given up before its answer came.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Ordering::Acquire)
+    }
+
+    /// Settles whether it was: another change under the same revision is applied only if the transaction was not, which can
+    /// then never be.
+    pub async fn settle(&self, attempt: &Attempt) -> Verdict {
+        let verdict = self.write(attempt, Step::default()).await;
+        self.doubt.store(false, Ordering::Release);
+        verdict
+    }
+
+    async fn write(&self, attempt: &Attempt, step: Step) -> Verdict {
+        if self.is_over() {
+            return Verdict::Fenced;
+        }
+        let change = crate::turn::change(attempt, Outcome::Next, Some(step));
+        if let Err(invalid) = self.core.store.limits().check_change(&change) {
+            return Verdict::Refused(invalid.to_string());
+        }
+        self.core.committer.room().await;
+        let verdict = self.core.committer.commit_step(&self.core, change, self.number, &self.pool).await;
+        self.note(&verdict);
+        verdict
+    }
+
+    /// Runs writes of the user's own and commits a step with them; see [`windlass_store::Store::transact`]. The error is
+    /// to be settled by [`Pen::settle`].
+    pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
+        if self.is_over() {
+            return Ok(Some(Verdict::Fenced));
+        }
+        self.doubt.store(true, Ordering::Release);
+        let verdict = self.core.store.transact(None, work).await?;
+        self.doubt.store(false, Ordering::Release);
+        match &verdict {
+            // Rolled back, and the claim is as it was.
+            None | Some(Verdict::Refused(_)) => {}
+            Some(verdict) => {
+                self.note(verdict);
+                if *verdict != Verdict::Committed {
+                    self.core.ledger.settle([self.number].into_iter());
+                }
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn note(&self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Committed => self.rev.fetch_add(1, Ordering::AcqRel),
+            _ => self.over.swap(true, Ordering::AcqRel).into(),
+        };
+    }
+
+    /// Whether the claim is over: nothing is written any more.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// The attempt was given up: whatever it still does, nothing is written.
+    pub(crate) fn close(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// The store's clock, as well as it is known here.
+    pub fn now(&self) -> Time {
+        Time(self.core.config.env.now().micros() + self.offset)
+    }
+
+    /// A number from 0 to 1.
+    pub fn chance(&self) -> f64 {
+        self.core.config.env.chance()
+    }
+
+    /// Whether the worker is stopping, or was declared dead: the attempt should end where it is, and the job goes on
+    /// elsewhere.
+    pub fn is_stopping(&self, worker: WorkerId) -> bool {
+        self.core.is_stopping() || self.core.worker() != worker
+    }
+
+    /// Says that code is polled from now on that must give its thread back in time, or (`None`) that it has.
+    pub fn pulse(&self, limit: Option<Duration>) {
+        let deadline = match limit {
+            Some(limit) => (self.since.elapsed() + limit).as_micros() as u64 + 1,
+            None => 0,
+        };
+        self.pulse.store(deadline, Ordering::Release);
+    }
+
+    /// Whether code holds its thread for too long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let deadline = self.pulse.load(Ordering::Acquire);
+        deadline != 0 && self.since.elapsed().as_micros() as u64 > deadline
+    }
+
+    /// The store's clock at a claim, less the worker's.
+    pub(crate) fn offset(store: Time, worker: Time) -> i64 {
+        store.micros() - worker.micros()
+    }
+}
+
+impl Attempt {
+    /// A change that follows what was committed so far.
+    pub fn change(&self, outcome: Outcome, step: Option<Step>) -> Change {
+        crate::turn::change(self, outcome, step)
+    }
+
+    /// The job as it was claimed.
+    pub fn claimed(&self) -> &Claimed {
+        &self.job
+    }
+}

@@ -1,0 +1,287 @@
+//! Journals and contexts: written with a change, whole or not at all, and read as they were written.
+
+use windlass_model::{
+    Change, Claimed, Entry, Epoch, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait, WorkerId,
+    journal::{Mark, Op},
+};
+
+use super::kit::*;
+use crate::{Act, Prune};
+
+/// The first of each of some words, by place.
+fn places(entries: &[Entry]) -> Vec<i32> {
+    entries.iter().map(|entry| entry.seq).collect()
+}
+
+/// Claims the first job and has it write some entries.
+async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, Claimed) {
+    let (me, job) = running(store, 1).await;
+    let step = noted(entries.map(|seq| entry(seq, "step", "x")).collect());
+    assert_eq!(commit(store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
+    (me, further(&job))
+}
+
+/// A step that writes something of everything.
+fn much(job: &Claimed) -> Step {
+    let context = vec![("name".to_owned(), payload("value"))];
+    Step { context, undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
+}
+
+pub async fn every_outcome_writes_its_entries(store: Handle) {
+    let outcomes = [
+        Outcome::Next,
+        Outcome::Wait(Wait::YIELD),
+        wait_for("go", None),
+        retry(secs(0), &[1]),
+        retry(secs(9), &[1]),
+        done("x"),
+        failed(Reason::Diverged),
+        cancelled(),
+    ];
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 8)).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let changes: Vec<Change> =
+        taken.iter().zip(outcomes).map(|(job, outcome)| with(change(me, job, outcome), much(job))).collect();
+    let verdicts = store.commit(at(1), &changes).await.expect("commit");
+    assert_eq!(verdicts, vec![Verdict::Committed; 8]);
+    for n in 1..=8 {
+        assert_eq!(journal(&store, n).await, [entry(0, "much", "x")], "job {n}");
+        assert_eq!(context(&store, n).await, [("name".to_owned(), payload("value"))], "job {n}");
+    }
+    assert_eq!(view(&store, id(7)).await.summary.reason, Some(Reason::Diverged));
+}
+
+pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[machine(1, "Begin")]).await;
+    let job = claim_one(&store, 0, me, 1).await;
+    commit(&store, 1, with(change(me, &job, Outcome::Next), step("Begin", "Second", "data"))).await;
+    let job = further(&job);
+    let one = noted(vec![entry(0, "one", "1")]);
+    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), one)).await, Verdict::Committed);
+    let seen = view(&store, id(1)).await;
+    assert_eq!((seen.rev, seen.summary.stage.as_deref()), (Rev(2), Some("Second")));
+    assert_eq!(seen.data, Some(payload("data")));
+    assert_eq!(steps(&store, 1).await.len(), 1, "an entry is no transition");
+    store.release(at(3), &[(id(1), job.epoch)]).await.expect("release");
+    let job = claim_one(&store, 3, me, 2).await;
+    assert_eq!((job.since, job.run), (Rev(1), 2), "it stands in the stage that its first step led to");
+}
+
+pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
+    let (me, job) = with_entries(&store, 0..10).await;
+    submit(&store, &[job_in(2, KIND, "aside")]).await;
+    let step = noted((10..25).map(|seq| entry(seq, "step", "x")).collect());
+    commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await;
+    assert_eq!(places(&journal(&store, 1).await), (0..25).collect::<Vec<_>>());
+    let read =
+        async |after, limit| places(&store.inspect().journal(id(1), after, limit).await.expect("journal"));
+    assert_eq!(read(None, 3).await, [0, 1, 2]);
+    assert_eq!(read(Some(2), 3).await, [3, 4, 5]);
+    assert_eq!(read(Some(22), 9).await, [23, 24]);
+    assert_eq!(read(Some(24), 9).await, [] as [i32; 0]);
+    assert_eq!(read(None, 0).await, [] as [i32; 0]);
+    assert_eq!((journal(&store, 2).await, journal(&store, 99).await), (vec![], vec![]));
+    assert_eq!((context(&store, 2).await, context(&store, 99).await), (vec![], vec![]));
+}
+
+pub async fn a_thousand_entries_go_in_at_once(store: Handle) {
+    with_entries(&store, 0..1_000).await;
+    assert_eq!(places(&journal(&store, 1).await), (0..1_000).collect::<Vec<_>>());
+}
+
+pub async fn all_of_an_entry_is_kept(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    let most = store.limits().payload;
+    let mut entries = Vec::new();
+    for (seq, op) in (1..).zip(Op::ALL) {
+        let mark = Mark::ALL[seq as usize % Mark::ALL.len()];
+        let payload = Payload { codec: seq as u8, bytes: vec![0, 255, seq as u8] };
+        let key = Some(format!("ключ '\"\\ {seq}"));
+        let at = Time(-5 + i64::from(seq));
+        let line = Some(format!("src/main.rs:{seq}"));
+        entries.push(Entry { seq, op: *op, mark, name: format!("é {seq}"), key, line, at, payload });
+    }
+    entries.push(Entry { payload: Payload::default(), ..entry(50, "", "") });
+    entries.push(Entry { payload: Payload { codec: 3, bytes: vec![7; most] }, ..entry(51, "large", "") });
+    entries.push(entry(i32::MAX, "last", "x"));
+    let step = noted(entries.clone());
+    assert_eq!(commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
+    assert_eq!(journal(&store, 1).await, entries);
+}
+
+pub async fn entries_may_be_forgotten(store: Handle) {
+    let (me, job) = with_entries(&store, 0..6).await;
+    let forget = Step { forget: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
+    commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
+    assert_eq!(places(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
+    let forget = Step { forget: vec![0, 6], ..Step::default() };
+    commit(&store, 3, with(change(me, &further(&job), retry(secs(1), &[])), forget)).await;
+    assert_eq!(places(&journal(&store, 1).await), [2, 3, 5]);
+}
+
+pub async fn a_journal_may_start_anew(store: Handle) {
+    let (me, job) = with_entries(&store, 0..3).await;
+    let context = vec![("name".to_owned(), payload("kept"))];
+    let anew = Step {
+        anew: true,
+        context,
+        stage: Some(("again".to_owned(), payload("input"))),
+        ..noted(vec![entry(0, "first", "again")])
+    };
+    commit(&store, 2, with(change(me, &job, Outcome::Wait(Wait::YIELD)), anew)).await;
+    assert_eq!(journal(&store, 1).await, [entry(0, "first", "again")]);
+    assert_eq!(context_names(&store, 1).await, ["name"]);
+    let job = claim_one(&store, 3, me, 2).await;
+    assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
+    let anew = Step { anew: true, ..Step::default() };
+    commit(&store, 4, with(change(me, &job, Outcome::Next), anew)).await;
+    assert_eq!(journal(&store, 1).await, []);
+}
+
+async fn context_names(store: &Handle, n: u32) -> Vec<String> {
+    context(store, n).await.into_iter().map(|(name, _)| name).collect()
+}
+
+pub async fn a_fenced_change_adds_nothing(store: Handle) {
+    let (me, job) = with_entries(&store, 0..2).await;
+    let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(0), &[]), done("x"), cancelled()];
+    for outcome in outcomes {
+        let stale = Claimed { rev: Rev(job.rev.0 + 1), ..job.clone() };
+        let step = Step { forget: vec![0], anew: true, ..much(&Claimed { rev: Rev(9), ..job.clone() }) };
+        for other in [stale, Claimed { epoch: Epoch(7), ..job.clone() }] {
+            let verdict = commit(&store, 2, with(change(me, &other, outcome.clone()), step.clone())).await;
+            assert_eq!(verdict, Verdict::Fenced, "{outcome:?}");
+        }
+    }
+    assert_eq!(places(&journal(&store, 1).await), [0, 1]);
+    assert_eq!(context(&store, 1).await, []);
+    store.release(at(3), &[(id(1), job.epoch)]).await.expect("release");
+    assert_eq!(act(&store, 3, 1, cancel(0)).await, crate::Did::Done, "there is nothing to undo");
+}
+
+pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 4)).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(5), &[]), done("x")];
+    for (job, outcome) in taken.iter().zip(outcomes) {
+        let first = with(change(me, job, outcome), much(job));
+        assert_eq!(commit(&store, 1, first.clone()).await, Verdict::Committed);
+        assert_eq!(commit(&store, 2, first.clone()).await, Verdict::Committed, "told again");
+        // The same revision with something else is the same change to the store, which settles whether it was there.
+        let other = Step { context: vec![("other".into(), payload("x"))], ..noted(vec![entry(5, "b", "y")]) };
+        assert_eq!(commit(&store, 3, with(first, other)).await, Verdict::Committed);
+    }
+    for n in 1..=4 {
+        assert_eq!(journal(&store, n).await, [entry(0, "much", "x")]);
+        assert_eq!(context_names(&store, n).await, ["name"]);
+    }
+}
+
+pub async fn a_place_is_taken_once(store: Handle) {
+    let (me, job) = with_entries(&store, 0..2).await;
+    submit(&store, &[self::job(2)]).await;
+    let other = claim_one(&store, 1, me, 2).await;
+    let taken = Step { context: vec![("a".into(), payload("b"))], ..noted(vec![entry(1, "again", "y")]) };
+    let twice = noted(vec![entry(5, "a", "x"), entry(5, "b", "y")]);
+    for step in [taken, twice] {
+        let changes = [
+            with(change(me, &job, Outcome::Next), step),
+            with(change(me, &other, Outcome::Next), noted(vec![entry(1, "mine", "z")])),
+        ];
+        let verdicts = store.commit(at(2), &changes).await.expect("commit");
+        assert!(matches!(&verdicts[..], [Verdict::Refused(_), Verdict::Committed]), "{verdicts:?}");
+    }
+    assert_eq!(view(&store, id(1)).await.rev, Rev(1));
+    assert_eq!((places(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
+    assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "which is another job's place");
+    let mended = Step { forget: vec![1], ..noted(vec![entry(1, "again", "y")]) };
+    assert_eq!(commit(&store, 3, with(change(me, &job, Outcome::Next), mended)).await, Verdict::Committed);
+}
+
+pub async fn a_context_keeps_the_last_value_of_each_name(store: Handle) {
+    let (me, mut job) = running(&store, 1).await;
+    let large = Payload { codec: 2, bytes: vec![9; 50_000] };
+    let values = [
+        vec![("b".to_owned(), payload("1")), ("a".to_owned(), payload("2"))],
+        vec![("b".to_owned(), large.clone()), ("é".to_owned(), Payload::default())],
+        vec![("a".to_owned(), payload("3")), ("a".to_owned(), payload("4"))],
+    ];
+    for context in values {
+        let step = Step { context, ..Step::default() };
+        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
+        job = further(&job);
+    }
+    let names =
+        [("a".to_owned(), payload("4")), ("b".to_owned(), large), ("é".to_owned(), Payload::default())];
+    assert_eq!(context(&store, 1).await, names);
+}
+
+pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    submit(&store, &[self::job(2)]).await;
+    let other = claim_one(&store, 1, me, 2).await;
+    let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
+    let named = |name: &str, value: &Payload| Step {
+        context: vec![(name.to_owned(), value.clone())],
+        ..Step::default()
+    };
+    let bad = [
+        noted(vec![entry(0, "fine", "x"), Entry { payload: large.clone(), ..entry(1, "large", "") }]),
+        noted(vec![entry(0, &"n".repeat(300), "x")]),
+        noted(vec![entry(0, "with a \0", "x")]),
+        noted(vec![Entry { key: Some("k".repeat(3_000)), ..entry(0, "a", "x") }]),
+        named("", &payload("x")),
+        named("windlass.own", &payload("x")),
+        named("fine", &large),
+    ];
+    for (n, step) in bad.into_iter().enumerate() {
+        let fine = noted(vec![entry(n as i32, "fine", "x")]);
+        let other = Claimed { rev: Rev(n as i32), ..other.clone() };
+        let changes =
+            [with(change(me, &job, Outcome::Next), step), with(change(me, &other, Outcome::Next), fine)];
+        let verdicts = store.commit(at(1), &changes).await.expect("commit");
+        assert!(matches!(&verdicts[..], [Verdict::Refused(_), Verdict::Committed]), "{n}: {verdicts:?}");
+    }
+    assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
+    assert_eq!(journal(&store, 2).await.len(), 7);
+}
+
+pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    act(&store, 1, 1, Act::Pause).await;
+    let step = with(change(me, &job, Outcome::Next), much(&job));
+    assert_eq!(commit(&store, 2, step.clone()).await, Verdict::Halted);
+    assert_eq!(commit(&store, 2, step).await, Verdict::Halted, "told again");
+    assert_eq!((journal(&store, 1).await.len(), context(&store, 1).await.len()), (1, 1));
+}
+
+pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
+    let (me, job) = with_entries(&store, 0..2).await;
+    let two = worker(&store, 2).await;
+    commit(&store, 2, with(change(me, &job, retry(secs(0), &[])), noted(vec![entry(2, "tried", "x")]))).await;
+    let job = claim_one(&store, 3, two, 1).await;
+    assert_eq!((job.rev, places(&journal(&store, 1).await)), (Rev(2), vec![0, 1, 2]));
+    reap(&store, 4, two).await;
+    let job = claim(&store, at(5), &ask_alone(me, 2)).await.remove(0);
+    let step = noted(vec![entry(3, "end", "x")]);
+    assert_eq!(
+        commit(&store, 6, with(change(me, &job, failed(Reason::Stopped)), step)).await,
+        Verdict::Committed
+    );
+    assert_eq!(act(&store, 7, 1, Act::Retry).await, crate::Did::Done);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+    assert_eq!(places(&journal(&store, 1).await), [0, 1, 2, 3], "a retry goes on from its journal");
+}
+
+pub async fn nothing_is_left_of_the_journal_of_a_pruned_job(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    commit(&store, 1, with(change(me, &job, done("x")), much(&job))).await;
+    let prune = Prune { state: State::Done, before: t(5), kind: None, after: None, limit: 9 };
+    assert_eq!(store.control().prune(at(6), &prune).await.expect("prune").jobs, 1);
+    assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
+    submit(&store, &[self::job(1)]).await;
+    assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
+}

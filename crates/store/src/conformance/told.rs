@@ -1,0 +1,255 @@
+//! Children whose ends are told to their parents by signals.
+
+use windlass_model::{
+    Awaited, Claimed, NewJob, Outcome, Reason, State, Step, Submitted, Unique, Verdict, Wait, WorkerId,
+    wait::CHILD,
+};
+
+use super::kit::*;
+use crate::{Act, Did, Error, Sweep};
+
+/// A step that submits jobs and is told of their ends.
+fn telling(children: &[NewJob]) -> Step {
+    Step { told: true, children: children.to_vec(), ..Step::default() }
+}
+
+/// Claims the first job and has it submit children and go on.
+async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, Claimed) {
+    let (me, job) = running(store, 1).await;
+    let step = with(change(me, &job, Outcome::Next), telling(children));
+    assert_eq!(commit(store, 1, step).await, Verdict::Committed);
+    (me, further(&job))
+}
+
+/// The same, and has it wait for one of them to end.
+async fn waits(store: &Handle, children: &[NewJob]) -> WorkerId {
+    let (me, job) = goes_on(store, children).await;
+    assert_eq!(commit(store, 1, change(me, &job, wait_for(CHILD, None))).await, Verdict::Committed);
+    me
+}
+
+/// What a parent is told of a child.
+fn of(n: u32) -> String {
+    format!("\"{}\"", id(n))
+}
+
+/// Claims all that is ready.
+async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claimed> {
+    claim(store, at(now), &ask(me, number, 99)).await
+}
+
+pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
+    let me = waits(&store, &jobs(2, 2)).await;
+    let children = take(&store, 2, me, 2).await;
+    assert!(children.iter().all(|child| child.parent == Some(id(1))));
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    commit(&store, 3, change(me, &children[1], done("x"))).await;
+    let parent = claim_one(&store, 4, me, 3).await;
+    assert_eq!((parent.id, parent.due_at, parent.pending), (id(1), t(3), 0));
+    let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
+    assert_eq!((signal.name.as_str(), signal.at), (CHILD, t(3)));
+    assert_eq!(signal.payload, payload(&of(3)));
+    let step = with(change(me, &parent, wait_for(CHILD, None)), consume(&parent));
+    commit(&store, 5, step).await;
+    assert_eq!(state(&store, id(1)).await, State::Waiting, "the first was consumed");
+    commit(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
+    let parent = claim_one(&store, 6, me, 4).await;
+    assert_eq!(texts(&parent.inbox), [of(2)]);
+    assert_eq!(store.sweep(at(7)).await.expect("sweep"), 0);
+}
+
+pub async fn an_end_before_the_wait_is_not_lost(store: Handle) {
+    let (me, job) = goes_on(&store, &jobs(2, 2)).await;
+    for child in take(&store, 2, me, 2).await {
+        commit(&store, 2, change(me, &child, done("x"))).await;
+    }
+    assert_eq!(inbox(&store, 1).await, [of(2), of(3)], "it runs, and is told");
+    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD}*")], 1, None))).await;
+    let parent = claim_one(&store, 3, me, 3).await;
+    assert_eq!(texts(&shown(&parent)), [of(2), of(3)]);
+}
+
+pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
+    for (n, parent_first) in [(1, true), (11, false)] {
+        let (me, job) = running(&store, n).await;
+        commit(&store, 1, with(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
+        let child = claim_one(&store, 1, me, 2).await;
+        let mut batch =
+            vec![change(me, &further(&job), wait_for(CHILD, Some(secs(99)))), change(me, &child, done("x"))];
+        if !parent_first {
+            batch.reverse();
+        }
+        let verdicts = store.commit(at(2), &batch).await.expect("commit");
+        assert_eq!(verdicts, [Verdict::Committed, Verdict::Committed]);
+        assert_eq!(state(&store, id(n)).await, State::Ready);
+        assert_eq!(claim_one(&store, 2, me, 3).await.id, id(n));
+    }
+    assert_eq!(due(&store, 500, 9).await.woken, 0, "the waits are over");
+}
+
+pub async fn every_end_of_a_child_is_told(store: Handle) {
+    let mut children = jobs(2, 8);
+    children[3].deadline_at = Some(t(5));
+    children[4].when = windlass_model::When::At(t(500));
+    let named = |mut job: NewJob| {
+        job.settings.unique = Some(Box::new(Unique::new("name").or_replace()));
+        job
+    };
+    children[6] = named(children[6].clone());
+    let (me, _) = goes_on(&store, &children).await;
+    let mut told = Vec::new();
+    let mut ended = async |n: u32, what: &str| {
+        told.push(of(n));
+        assert_eq!(inbox(&store, 1).await, told, "{what}");
+    };
+    // The last one is taken alone, twice.
+    let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
+    act(&store, 2, 9, Act::Priority(-50)).await;
+    assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
+    let taken = take(&store, 2, me, 2).await;
+    assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
+    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    ended(2, "done").await;
+    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    ended(3, "failed").await;
+    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    ended(4, "cancelled by itself").await;
+    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    ended(5, "expired").await;
+    assert_eq!(act(&store, 6, 6, cancel(9)).await, Did::Done);
+    ended(6, "cancelled while scheduled").await;
+    assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
+    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    ended(7, "told to end, and ended").await;
+    store.release(at(7), &[(taken[5].id, taken[5].epoch)]).await.expect("release");
+    let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
+    assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
+    ended(8, "replaced").await;
+    reap(&store, 8, two).await;
+    assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
+    let sweep = Sweep { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
+    ended(9, "poisoned").await;
+}
+
+pub async fn a_child_that_comes_back_has_not_ended(store: Handle) {
+    let (me, _) = goes_on(&store, &[job(2)]).await;
+    let child = claim_one(&store, 2, me, 2).await;
+    commit(&store, 2, change(me, &child, retry(secs(0), &[]))).await;
+    let child = claim_one(&store, 3, me, 3).await;
+    commit(&store, 3, change(me, &child, wait_for("go", None))).await;
+    send(&store, 4, &[signal(id(2), "go", "1", "x")]).await;
+    let child = claim_one(&store, 4, me, 4).await;
+    store.release(at(5), &[(child.id, child.epoch)]).await.expect("release");
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
+    let child = claim_one(&store, 5, me, 5).await;
+    let last = change(me, &child, done("x"));
+    for _ in 0..2 {
+        assert_eq!(commit(&store, 6, last.clone()).await, Verdict::Committed);
+    }
+    assert_eq!(inbox(&store, 1).await, [of(2)], "once, though its answer was lost");
+}
+
+pub async fn a_child_that_is_tried_again_is_told_again(store: Handle) {
+    let me = waits(&store, &[job(2)]).await;
+    let child = claim_one(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
+    let parent = claim_one(&store, 3, me, 3).await;
+    commit(&store, 4, with(change(me, &parent, wait_for(CHILD, None)), consume(&parent))).await;
+    assert_eq!(act(&store, 5, 2, Act::Retry).await, Did::Done);
+    assert_eq!(view(&store, id(1)).await.pending, 0, "it is not counted");
+    let child = claim_one(&store, 5, me, 4).await;
+    commit(&store, 6, change(me, &child, done("x"))).await;
+    let parent = claim_one(&store, 6, me, 5).await;
+    assert_eq!(texts(&parent.inbox), [of(2)]);
+}
+
+pub async fn an_ended_parent_is_told_nothing(store: Handle) {
+    let (me, job) = goes_on(&store, &jobs(2, 2)).await;
+    commit(&store, 2, change(me, &job, failed(Reason::Stopped))).await;
+    let children = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &children[0], done("x"))).await;
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
+    assert_eq!(state(&store, id(1)).await, State::Failed);
+    assert_eq!(act(&store, 4, 1, Act::Retry).await, Did::Done);
+    commit(&store, 5, change(me, &children[1], done("x"))).await;
+    assert_eq!(inbox(&store, 1).await, [of(3)], "it lives again");
+}
+
+pub async fn a_full_inbox_is_told_all_the_same(store: Handle) {
+    let (me, job) = goes_on(&store, &jobs(2, 2)).await;
+    let most = store.limits().inbox;
+    let signals: Vec<_> = (0..most).map(|n| signal(id(1), "other", &n.to_string(), "x")).collect();
+    send(&store, 1, &signals).await;
+    for child in take(&store, 2, me, 2).await {
+        commit(&store, 2, change(me, &child, done("x"))).await;
+    }
+    assert_eq!(inbox(&store, 1).await.len(), most + 2);
+    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD}*")], 1, None))).await;
+    assert_eq!(claim_one(&store, 3, me, 3).await.inbox.len(), 2);
+}
+
+pub async fn nobody_else_tells_of_an_end(store: Handle) {
+    let me = waits(&store, &[job(2)]).await;
+    let sent = store.signal(at(2), &[signal(id(1), CHILD, "1", &of(2))]).await;
+    assert!(matches!(sent, Err(Error::Invalid(_))), "{sent:?}");
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    let mut with_one = job(5);
+    with_one.signals = vec![signal(id(5), CHILD, "1", &of(2))];
+    assert!(matches!(store.submit(at(2), &[with_one], None).await, Err(Error::Invalid(_))));
+    assert_eq!(ids(&take(&store, 3, me, 2).await), [id(2)]);
+}
+
+pub async fn told_children_do_not_count_for_a_wait(store: Handle) {
+    let (me, job) = goes_on(&store, &[job(2)]).await;
+    let counted = with(change(me, &job, join(&job)), bear(&[self::job(3)]));
+    commit(&store, 2, counted).await;
+    assert_eq!(view(&store, id(1)).await.pending, 1);
+    let children = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &children[0], done("x"))).await;
+    assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Waiting, vec![of(2)]));
+    commit(&store, 4, change(me, &children[1], done("x"))).await;
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+    assert_eq!(inbox(&store, 1).await, [of(2)], "those that are counted are not told");
+    let nothing = store.inspect().joined(id(1), windlass_model::Rev(1), None, 9).await.expect("joined");
+    assert_eq!(nothing, [], "told children are of no round");
+}
+
+pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
+    let (me, job) = goes_on(&store, &jobs(2, 1)).await;
+    let both = wait_for_some(&[CHILD, "go"], 2, Some(secs(100)));
+    commit(&store, 2, change(me, &job, both)).await;
+    let child = claim_one(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &child, done("x"))).await;
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
+    let parent = claim_one(&store, 4, me, 3).await;
+    assert_eq!(parent.inbox.len(), 2);
+    assert!(matches!(parent.wait, Some(Awaited::Signals { needs: 2, .. })));
+    assert_eq!(due(&store, 500, 9).await.woken, 0);
+}
+
+pub async fn a_paused_parent_stays_aside(store: Handle) {
+    let me = waits(&store, &[job(2)]).await;
+    act(&store, 2, 1, Act::Pause).await;
+    let child = claim_one(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &child, done("x"))).await;
+    assert!(take(&store, 3, me, 3).await.is_empty());
+    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    assert_eq!(claim_one(&store, 4, me, 4).await.id, id(1));
+}
+
+pub async fn children_that_are_not_put_in_tell_nothing(store: Handle) {
+    let me = worker(&store, 9).await;
+    submit(&store, &[NewJob { key: Some("k".into()), ..job_in(40, KIND, "aside") }]).await;
+    let (first, parent) = goes_on(&store, &[NewJob { key: Some("k".into()), ..job(2) }]).await;
+    let aside = crate::Ask { queue: "aside".into(), ..ask(me, 1, 9) };
+    let other = claim(&store, at(2), &aside).await.remove(0);
+    assert_eq!((other.id, other.parent), (id(40), None));
+    commit(&store, 3, change(me, &other, done("x"))).await;
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
+    assert_eq!(
+        commit(&store, 4, change(first, &parent, Outcome::Wait(Wait::YIELD))).await,
+        Verdict::Committed
+    );
+}

@@ -1,0 +1,246 @@
+//! Journals and contexts of workflows: as the arrays that a commit sends, and as they are read.
+
+use std::collections::{BTreeMap, HashMap};
+
+use futures_util::future::join4;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{
+    Change, Entry, JobId, Payload, Step, Time,
+    journal::{Mark, Op},
+};
+
+use super::{Postgres, columns::Param, conn::Guard};
+use crate::{Error, pick};
+
+/// The entries that steps add to journals, as arrays: one element for each entry.
+#[derive(Default)]
+pub(super) struct Entries<'a> {
+    job: Vec<Uuid>,
+    seq: Vec<i32>,
+    op: Vec<i16>,
+    mark: Vec<i16>,
+    name: Vec<&'a str>,
+    key: Vec<Option<&'a str>>,
+    line: Vec<Option<&'a str>>,
+    at: Vec<i64>,
+    codec: Vec<i16>,
+    payload: Vec<&'a [u8]>,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(changes: &[&'a Change]) -> Entries<'a> {
+        let mut entries = Entries::default();
+        for change in changes {
+            for entry in change.step.iter().flat_map(|step| &step.entries) {
+                entries.job.push(change.job.0);
+                entries.seq.push(entry.seq);
+                entries.op.push(entry.op.number());
+                entries.mark.push(entry.mark.number());
+                entries.name.push(&entry.name);
+                entries.key.push(entry.key.as_deref());
+                entries.line.push(entry.line.as_deref());
+                entries.at.push(entry.at.micros());
+                entries.codec.push(i16::from(entry.payload.codec));
+                entries.payload.push(&entry.payload.bytes);
+            }
+        }
+        entries
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 10] {
+        [
+            &self.job,
+            &self.seq,
+            &self.op,
+            &self.mark,
+            &self.name,
+            &self.key,
+            &self.line,
+            &self.at,
+            &self.codec,
+            &self.payload,
+        ]
+    }
+}
+
+/// The only entry of a step that does nothing but add it.
+pub(super) fn lone_entry(change: &Change) -> Option<&Entry> {
+    let step = change.step.as_deref()?;
+    let plain = step.ran.is_none() && step.stage.is_none() && step.consumed.is_empty();
+    match step.entries.as_slice() {
+        [entry] if plain => Some(entry),
+        _ => None,
+    }
+}
+
+const ANEW: &str = include_str!("sql/commit_anew.sql");
+const FORGET: &str = include_str!("sql/commit_forget.sql");
+const CONTEXT: &str = include_str!("sql/commit_context.sql");
+const UNWIND: &str = include_str!("sql/commit_unwind.sql");
+
+/// The changes that one of these statements is about.
+#[derive(Default)]
+struct Of {
+    job: Vec<Uuid>,
+    epoch: Vec<i32>,
+    rev: Vec<i32>,
+}
+
+impl Of {
+    fn push(&mut self, change: &Change) {
+        self.job.push(change.job.0);
+        self.epoch.push(change.epoch.0);
+        self.rev.push(change.rev.0);
+    }
+
+    fn params(&self) -> [Param<'_>; 3] {
+        [&self.job, &self.epoch, &self.rev]
+    }
+}
+
+/// What few steps write: journals that start anew, entries that are forgotten, values of contexts, and that a job is being
+/// unwound. It is sent before the changes themselves, once their jobs are locked: each statement looks by itself whether the
+/// change will be written.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    anew: Of,
+    forget: (Of, Vec<i32>),
+    context: (Of, Vec<&'a str>, Vec<i16>, Vec<&'a [u8]>),
+    unwind: (Of, Vec<String>),
+}
+
+impl<'a> Beside<'a> {
+    pub(super) fn of(changes: impl Iterator<Item = &'a Change>) -> Beside<'a> {
+        let mut beside = Beside::default();
+        for change in changes {
+            if let Some(step) = change.step.as_deref() {
+                beside.push(change, step);
+            }
+        }
+        beside
+    }
+
+    fn push(&mut self, change: &'a Change, step: &'a Step) {
+        if step.anew {
+            self.anew.push(change);
+        }
+        for seq in &step.forget {
+            self.forget.0.push(change);
+            self.forget.1.push(*seq);
+        }
+        // Of two values for one name the last one counts.
+        let context: BTreeMap<&str, &Payload> =
+            step.context.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        for (name, value) in context {
+            self.context.0.push(change);
+            self.context.1.push(name);
+            self.context.2.push(i16::from(value.codec));
+            self.context.3.push(&value.bytes);
+        }
+        if let Some(unwind) = &step.unwind {
+            self.unwind.0.push(change);
+            self.unwind.1.push(pick::unwind_text(unwind));
+        }
+    }
+
+    /// What is to be sent: each statement with the changes it is about, and what it needs to know of them.
+    fn statements(&self) -> [(&'static str, &Of, Vec<Param<'_>>); 4] {
+        [
+            (ANEW, &self.anew, Vec::new()),
+            (FORGET, &self.forget.0, vec![&self.forget.1]),
+            (CONTEXT, &self.context.0, vec![&self.context.1, &self.context.2, &self.context.3]),
+            (UNWIND, &self.unwind.0, vec![&self.unwind.1]),
+        ]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.anew, &self.forget.0, &self.context.0, &self.unwind.0].iter().all(|of| of.job.is_empty())
+    }
+
+    /// Prepares what [`Beside::write`] sends.
+    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
+        for (sql, of, _) in self.statements() {
+            if !of.job.is_empty() {
+                conn.prepare(sql).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what there is; none waits for the answer of another.
+    pub(super) async fn write(&self, conn: &Guard<'_>) -> Result<(), Error> {
+        let send = async |(sql, of, more): (&'static str, &Of, Vec<Param<'_>>)| {
+            if of.job.is_empty() {
+                return Ok(());
+            }
+            let mut params = of.params().to_vec();
+            params.extend(more);
+            conn.execute(sql, &params).await.map(drop)
+        };
+        let [anew, forget, context, unwind] = self.statements();
+        let (anew, forget, context, unwind) =
+            join4(send(anew), send(forget), send(context), send(unwind)).await;
+        anew.and(forget).and(context).and(unwind)
+    }
+}
+
+impl Postgres {
+    pub(super) async fn read_journal(
+        &self,
+        id: JobId,
+        after: Option<i32>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = include_str!("sql/inspect_journal.sql");
+        let rows = self.conn().await?.query(sql, &[&id.0, &after.unwrap_or(i32::MIN), &limit]).await?;
+        rows.first().map_or(Ok(Vec::new()), entries)
+    }
+
+    pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<Entry>>, Error> {
+        let all: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let rows = self.conn().await?.query(include_str!("sql/inspect_journals.sql"), &[&all]).await?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            found.insert(JobId(row.get(9)), entries(row)?);
+        }
+        Ok(ids.iter().map(|id| found.remove(id).unwrap_or_default()).collect())
+    }
+
+    pub(super) async fn read_context(&self, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
+        let rows = self.conn().await?.query(include_str!("sql/inspect_context.sql"), &[&id.0]).await?;
+        let value =
+            |row: &Row| (row.get(0), Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) });
+        let values: BTreeMap<String, Payload> = rows.iter().map(value).collect();
+        Ok(values.into_iter().collect())
+    }
+}
+
+/// All entries of a journal, which come as one row of columns: thousands of small rows would take twice as long.
+fn entries(row: &Row) -> Result<Vec<Entry>, Error> {
+    let unknown = |what: &str, number: i16| {
+        Error::Fault(format!("a journal has an entry with {what} {number}, which this binary does not know"))
+    };
+    let Some(seqs) = row.get::<_, Option<Vec<i32>>>(0) else { return Ok(Vec::new()) };
+    let (ops, marks) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
+    let mut names = row.get::<_, Vec<String>>(3).into_iter();
+    let mut keys = row.get::<_, Vec<Option<String>>>(4).into_iter();
+    let mut lines = row.get::<_, Vec<Option<String>>>(5).into_iter();
+    let (ats, codecs) = (row.get::<_, Vec<i64>>(6), row.get::<_, Vec<i16>>(7));
+    let mut payloads = row.get::<_, Vec<Vec<u8>>>(8).into_iter();
+    let entry = |(place, seq): (usize, i32)| {
+        let (op, mark) = (ops[place], marks[place]);
+        Ok(Entry {
+            seq,
+            op: Op::from_number(op).ok_or_else(|| unknown("the call", op))?,
+            mark: Mark::from_number(mark).ok_or_else(|| unknown("the mark", mark))?,
+            name: names.next().unwrap_or_default(),
+            key: keys.next().flatten(),
+            line: lines.next().flatten(),
+            at: Time(ats[place]),
+            payload: Payload { codec: codecs[place] as u8, bytes: payloads.next().unwrap_or_default() },
+        })
+    };
+    seqs.into_iter().enumerate().map(entry).collect()
+}

@@ -1,0 +1,19 @@
+-- The same as commit_done for workflows, with entries of their journals. Walks the primary key of jobs; locks jobs in the
+-- order given, which is by id. Answers the ids it wrote.
+with wrote as (
+    update jobs j
+    set state = 1, rev = j.rev + 1, rev_epoch = j.epoch, worker = c.worker, started_at = c.started_at,
+        finished_at = coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8),
+        output_codec = c.codec, output = c.output
+    from unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int2[], $8::bytea[])
+         as c (id, epoch, rev, worker, started_at, codec, output)
+    where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
+    returning j.id, j.hold is not null as held
+), journaled as (
+    insert into journal (job, seq, op, mark, name, key, line, at, codec, payload)
+    select e.* from unnest($9::uuid[], $10::int4[], $11::int2[], $12::int2[], $13::text[], $14::text[],
+                           $15::text[], $16::int8[], $17::int2[], $18::bytea[])
+         as e (job, seq, op, mark, name, key, line, at, codec, payload)
+    where (e.job in (select id from wrote)) is true
+)
+select id, held from wrote

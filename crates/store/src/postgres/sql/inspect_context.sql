@@ -1,0 +1,2 @@
+-- The values in a workflow's context. Walks the primary key.
+select name, codec, value from context where job = $1

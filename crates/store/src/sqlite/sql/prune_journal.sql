@@ -1,0 +1,2 @@
+-- Forgets the journal of a job.
+delete from windlass_journal where job = ?1

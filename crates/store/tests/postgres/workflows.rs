@@ -1,0 +1,256 @@
+//! Workflows on a server: what their steps cost in statements, and what meets at a row.
+
+use std::{sync::Arc, time::Instant};
+
+use windlass_model::{
+    Change, Claimed, Entry, JobId, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict, WorkerId,
+    journal::{Mark, Op},
+    wait::CHILD,
+};
+use windlass_store::{Act, Did, conformance::kit::*, postgres::Postgres};
+
+async fn open() -> Handle {
+    Arc::new(Postgres::open(super::fresh()).await.expect("open"))
+}
+
+fn entry(seq: i32) -> Entry {
+    Entry {
+        seq,
+        op: Op::Step,
+        mark: Mark::Done,
+        name: "call".into(),
+        key: Some("key".into()),
+        line: Some("main.rs:7".into()),
+        at: t(1),
+        payload: Payload { codec: 1, bytes: vec![7; 100] },
+    }
+}
+
+fn note(seq: i32) -> Step {
+    Step { entries: vec![entry(seq)], ..Step::default() }
+}
+
+fn noted(holder: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+    with(change(holder, job, outcome), note(job.rev.0))
+}
+
+/// How many statements a call sends, brackets included.
+macro_rules! cost {
+    ($store:expr, $call:expr) => {{
+        let before = $store.statements();
+        let answer = $call.await.expect("answered");
+        (answer, $store.statements() - before)
+    }};
+}
+
+#[tokio::test]
+async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
+    let store = open().await;
+    let holder = worker(&store, 1).await;
+    submit(&store, &jobs(1, 100)).await;
+    let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
+    let changes = |held: &[Claimed], outcome: fn() -> Outcome| -> Vec<Change> {
+        held.iter().map(|job| noted(holder, job, outcome())).collect()
+    };
+    for batch in [1, 100] {
+        let (verdicts, sent) = cost!(store, store.commit(at(1), &changes(&held[..batch], || Outcome::Next)));
+        assert_eq!((verdicts, sent), (vec![Verdict::Committed; batch], 1), "a step is one statement");
+        held[..batch].iter_mut().for_each(|job| job.rev.0 += 1);
+    }
+    let mut mixed = changes(&held[..40], || Outcome::Next);
+    mixed.extend(changes(&held[40..60], || done("x")));
+    mixed.extend(changes(&held[60..], || wait_for("go", None)));
+    let (verdicts, sent) = cost!(store, store.commit(at(2), &mixed));
+    assert_eq!(
+        (verdicts, sent),
+        (vec![Verdict::Committed; 100], 7),
+        "begin, lock, three sorts, wake, commit"
+    );
+    held[..40].iter_mut().for_each(|job| job.rev.0 += 1);
+    let (_, sent) = cost!(store, store.commit(at(3), &changes(&held[..10], || done("x"))));
+    assert_eq!(sent, 1, "an end with an entry is one statement");
+    let empty: Vec<Change> =
+        held[10..20].iter().map(|job| with(change(holder, job, done("x")), Step::default())).collect();
+    let (_, sent) = cost!(store, store.commit(at(3), &empty));
+    assert_eq!(sent, 1, "an end with an empty step is that of a task");
+    let context = Step { context: vec![("name".into(), payload("1"))], ..note(9) };
+    let (_, sent) =
+        cost!(store, store.commit(at(3), &[with(change(holder, &held[20], Outcome::Next), context)]));
+    assert_eq!(sent, 5, "begin, lock, context, step, commit");
+    let journal = store.inspect().journal(id(1), None, usize::MAX).await.expect("journal");
+    assert_eq!(journal, [entry(0), entry(1), entry(2), entry(3)]);
+    let (part, sent) = cost!(store, store.inspect().journal(id(1), Some(0), 2));
+    assert_eq!((part, sent), (vec![entry(1), entry(2)], 1));
+}
+
+#[tokio::test]
+async fn a_long_journal_is_read_at_once() {
+    let store = open().await;
+    let (holder, job) = running(&store, 1).await;
+    let step = Step { entries: (0..10_000).map(entry).collect(), ..Step::default() };
+    assert_eq!(commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await, Verdict::Committed);
+    let mut best = std::time::Duration::MAX;
+    for _ in 0..5 {
+        let began = Instant::now();
+        let (read, sent) = cost!(store, store.inspect().journal(id(1), None, usize::MAX));
+        best = best.min(began.elapsed());
+        assert_eq!((read.len(), sent), (10_000, 1));
+    }
+    println!("10,000 entries were read in {best:?}");
+    // Without optimisation; it must not depend on what else the machine does.
+    assert!(best < std::time::Duration::from_millis(500), "{best:?}");
+}
+
+/// Nothing of a change that is fenced is written, whatever it asks for.
+#[tokio::test]
+async fn fenced_changes_write_nothing_beside_their_jobs() {
+    let store = open().await;
+    let (holder, job) = running(&store, 1).await;
+    assert_eq!(commit(&store, 1, noted(holder, &job, Outcome::Next)).await, Verdict::Committed);
+    let unwind = Unwind { reason: Some(Reason::Stopped), failure: windlass_model::Failure::stop("no") };
+    let all = Step {
+        entries: vec![entry(5)],
+        forget: vec![0],
+        context: vec![("name".into(), payload("1"))],
+        anew: true,
+        undo: true,
+        unwind: Some(Box::new(unwind)),
+        ..Step::default()
+    };
+    let mut stale = further(&job);
+    stale.epoch.0 += 1;
+    for outcome in
+        [Outcome::Next, done("x"), failed(Reason::Stopped), retry(secs(0), &[]), wait_for("go", None)]
+    {
+        let change = with(change(holder, &stale, outcome), all.clone());
+        assert_eq!(commit(&store, 2, change).await, Verdict::Fenced);
+    }
+    assert_eq!(store.inspect().journal(id(1), None, 9).await.expect("journal"), [entry(0)]);
+    assert_eq!(store.inspect().context(id(1)).await.expect("context"), []);
+    assert_eq!(view(&store, id(1)).await.unwind, None);
+    // And all of one that is not, whatever its outcome.
+    let outcomes =
+        [Outcome::Next, retry(secs(0), &[]), wait_for("go", None), done("x"), failed(Reason::Stopped)];
+    submit(&store, &jobs(10, 5)).await;
+    let held = claim(&store, at(3), &ask(holder, 2, 5)).await;
+    for (n, (job, outcome)) in held.iter().zip(outcomes).enumerate() {
+        assert_eq!(
+            commit(&store, 4, with(change(holder, job, outcome), all.clone())).await,
+            Verdict::Committed
+        );
+        let id = id(10 + n as u32);
+        assert_eq!(store.inspect().journal(id, None, 9).await.expect("journal"), [entry(5)], "{n}");
+        assert_eq!(store.inspect().context(id).await.expect("context").len(), 1, "{n}");
+        assert_eq!(view(&store, id).await.unwind.expect("unwound").reason, Some(Reason::Stopped), "{n}");
+    }
+}
+
+/// A parent that is told of its children.
+async fn telling(store: &Handle, children: Vec<NewJob>) -> WorkerId {
+    let (holder, parent) = running(store, 1).await;
+    let names = vec![windlass_model::wait::Name { name: CHILD.into(), every: true }];
+    let what = windlass_model::Awaited::Signals { names, needs: 1 };
+    let waits = Outcome::Wait(windlass_model::Wait { what, timeout: None });
+    let step = Step { children, told: true, ..note(0) };
+    assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, Verdict::Committed);
+    assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
+    holder
+}
+
+fn told(ids: &[u32]) -> Vec<String> {
+    ids.iter().map(|n| format!("\"{}\"", id(*n))).collect()
+}
+
+/// Ends of children at all doors at once: each is told once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_children_end_at_once_at_all_doors_and_are_told() {
+    let store = open().await;
+    let family = |n: u32| NewJob { deadline_at: n.is_multiple_of(3).then(|| t(50)), ..job(n) };
+    let holder = telling(&store, (10..210).map(family).collect()).await;
+    let children = claim(&store, at(2), &ask(holder, 2, 150)).await;
+    let mut tasks = Vec::new();
+    for part in children.chunks(10) {
+        let (store, changes) = (store.clone(), part.to_vec());
+        tasks.push(tokio::spawn(async move {
+            let changes: Vec<Change> = changes.iter().map(|job| change(holder, job, done("x"))).collect();
+            store.commit(at(3), &changes).await.expect("commit");
+        }));
+    }
+    for part in 0..10u32 {
+        let store = store.clone();
+        tasks.push(tokio::spawn(async move {
+            let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
+            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.due(at(60), 50).await.expect("due");
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    let mut inbox = inbox(&store, 1).await;
+    inbox.sort_unstable();
+    assert_eq!(inbox, told(&(10..210).collect::<Vec<_>>()));
+    assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1, "woken once");
+}
+
+#[tokio::test]
+async fn children_that_are_told_of_cost_what_counted_ones_do() {
+    let store = open().await;
+    let holder = telling(&store, jobs(10, 100)).await;
+    let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
+    let ends: Vec<Change> = children.iter().rev().map(|job| change(holder, job, done("x"))).collect();
+    let (_, sent) = cost!(store, store.commit(at(3), &ends));
+    assert_eq!(sent, 6, "begin, lock, end, tell, wake, commit");
+    assert_eq!(
+        inbox(&store, 1).await,
+        told(&(10..110).rev().collect::<Vec<_>>()),
+        "in the order of the call"
+    );
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+/// Whoever would end a job with something to undo: it is ready afterwards, and its serial key goes on.
+#[tokio::test]
+async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
+    for round in 0..10 {
+        let store = open().await;
+        let holder = worker(&store, 1).await;
+        submit(&store, &[NewJob { deadline_at: Some(t(50)), ..keyed(1, "k") }, keyed(2, "k")]).await;
+        let job = claim_one(&store, 1, holder, 1).await;
+        let step = Step { undo: true, ..note(0) };
+        commit(&store, 2, with(change(holder, &job, wait_for("go", Some(secs(48)))), step)).await;
+        let fired = async {
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            store.due(at(60), 100).await.expect("due")
+        };
+        let (did, _) = tokio::join!(act(&store, 60, 1, cancel(0)), fired);
+        let seen = view(&store, id(1)).await;
+        // Either it is being unwound, or it was told twice to end.
+        match seen.unwind {
+            Some(_) if !seen.summary.state.is_final() => {
+                assert_eq!((did, seen.summary.state), (Did::Told, State::Ready));
+                let mut number = 10;
+                let unwound = loop {
+                    number += 1;
+                    let job = claim_one(&store, 61, holder, number).await;
+                    if job.id == id(1) {
+                        break job;
+                    }
+                    commit(&store, 61, change(holder, &job, done("x"))).await;
+                };
+                assert!(unwound.unwind.is_some());
+                assert_eq!(due(&store, 500, 100).await.expired, 0, "its deadline is void");
+                assert_eq!(
+                    commit(&store, 62, change(holder, &unwound, cancelled())).await,
+                    Verdict::Committed
+                );
+            }
+            Some(_) => assert_eq!((did, seen.summary.state), (Did::Done, State::Cancelled)),
+            None => panic!("ended without an undo: {seen:?}"),
+        }
+        act(&store, 70, 1, Act::Retry).await;
+        assert_eq!(view(&store, id(1)).await.unwind, None);
+    }
+}

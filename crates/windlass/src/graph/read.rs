@@ -1,0 +1,184 @@
+//! The calls of one job, as its journal tells them.
+
+use std::collections::HashMap;
+
+use windlass_model::{
+    Awaited, Entry, State,
+    calendar::Missed,
+    journal::{Mark, Op},
+    wait::CHILD,
+};
+
+use super::{Fate, Run};
+
+/// A call of one job. Of a repeat all ticks are one.
+pub(super) struct Call {
+    pub(super) op: Op,
+    pub(super) name: String,
+    /// Where its first entry stands.
+    pub(super) first: i32,
+    /// Where its end stands.
+    pub(super) last: Option<i32>,
+    pub(super) fate: Fate,
+    key: Option<String>,
+    tries: u32,
+    ticks: u64,
+    missed: u64,
+    /// The job that it submitted.
+    child: Option<String>,
+    /// What its end says, of those whose end is a number: which was first, or which version.
+    number: Option<usize>,
+}
+
+impl Call {
+    fn new(entry: &Entry, key: Option<String>) -> Call {
+        Call {
+            op: entry.op,
+            name: entry.name.clone(),
+            first: entry.seq,
+            last: None,
+            fate: Fate::Waiting,
+            key,
+            tries: 0,
+            ticks: 0,
+            missed: 0,
+            child: None,
+            number: None,
+        }
+    }
+
+    /// What is to be said of it alone.
+    pub(super) fn note(&self) -> Option<String> {
+        let of = self.key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default();
+        let note = match (self.op, &self.child, self.number) {
+            (Op::Child, Some(child), _) => format!("job {child}"),
+            (Op::Select, _, Some(number)) => {
+                // As the code has it: `First2::A`.
+                let letter = char::from(b'A' + u8::try_from(number).unwrap_or(0).min(25));
+                format!("first was {letter}")
+            }
+            (Op::Version, _, Some(number)) => format!("version {number}"),
+            (Op::Repeat, ..) => match (self.ticks, self.missed) {
+                (1, 0) => "1 tick".to_owned(),
+                (ticks, 0) => format!("{ticks} ticks"),
+                (ticks, missed) => format!("{ticks} ticks, {missed} missed"),
+            },
+            _ if self.tries > 0 => match self.tries {
+                1 => "1 failed try".to_owned(),
+                tries => format!("{tries} failed tries"),
+            },
+            _ => return None,
+        };
+        Some(of + &note)
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        // What was void, or undone, and is done once more begins anew.
+        let again = matches!(entry.mark, Mark::Begun | Mark::Tried | Mark::Done | Mark::Failed);
+        if again && self.last.is_some() {
+            (self.first, self.last, self.fate) = (entry.seq, None, Fate::Waiting);
+        }
+        match entry.mark {
+            Mark::Begun if entry.op == Op::Child => {
+                self.child = serde_json::from_slice(&entry.payload.bytes).ok();
+            }
+            Mark::Begun => {}
+            Mark::Tried => {
+                self.tries += 1;
+                self.fate = Fate::Tried;
+            }
+            Mark::Done => {
+                (self.last, self.fate) = (Some(entry.seq), Fate::Done);
+                if matches!(entry.op, Op::Select | Op::Version) {
+                    self.number = serde_json::from_slice(&entry.payload.bytes).ok();
+                }
+            }
+            Mark::Failed => (self.last, self.fate) = (Some(entry.seq), Fate::Failed),
+            Mark::Undone => self.fate = Fate::Undone,
+            Mark::NotUndone => self.fate = Fate::NotUndone,
+        }
+    }
+
+    /// The same of an entry of a repeat.
+    fn tick(&mut self, entry: &Entry) {
+        match (&entry.key, entry.mark) {
+            (None, Mark::Begun) => {
+                let stand = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
+                let ticks = stand.and_then(|stand| stand.get("ticks")?.as_u64());
+                self.ticks = ticks.unwrap_or(0).max(self.ticks);
+            }
+            (None, _) => self.take(entry),
+            (Some(key), Mark::Failed) if key.starts_with("missed ") => {
+                let missed = serde_json::from_slice::<Missed>(&entry.payload.bytes);
+                self.missed += missed.map_or(1, |missed| missed.count);
+            }
+            (Some(_), Mark::Tried) => self.fate = Fate::Tried,
+            (Some(_), _) => self.fate = Fate::Waiting,
+        }
+    }
+}
+
+/// The calls of a job, in the order of their first entries.
+pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut known: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+    let mut selects = Vec::new();
+    for entry in run.entries {
+        let of_an_undo = entry.mark == Mark::Tried && entry.name.starts_with("undo ");
+        if matches!(entry.op, Op::Context | Op::Now | Op::Life) || of_an_undo {
+            continue;
+        }
+        let key = entry.key.as_deref().filter(|_| entry.op != Op::Repeat);
+        let place = *known.entry((&entry.name, key)).or_insert_with(|| {
+            calls.push(Call::new(entry, key.map(String::from)));
+            calls.len() - 1
+        });
+        match entry.op {
+            Op::Repeat => calls[place].tick(entry),
+            _ => calls[place].take(entry),
+        }
+        if entry.op == Op::Select {
+            selects.push(entry.seq);
+        }
+    }
+    awaited(&mut calls, run.wait.filter(|_| run.state == State::Waiting));
+    for call in calls.iter_mut().filter(|call| call.last.is_none()) {
+        // What was begun before a select, and has not ended, has lost it.
+        let lost = selects.iter().find(|select| call.op != Op::Repeat && call.first < **select);
+        match lost {
+            Some(select) => (call.last, call.fate) = (Some(select - 1), Fate::Left),
+            None if run.state.is_final() => (call.last, call.fate) = (Some(i32::MAX - 1), Fate::Left),
+            None => {}
+        }
+    }
+    calls.sort_by_key(|call| call.first);
+    calls
+}
+
+/// Adds the signals that a job waits for without a record of it: a wait without a time limit leaves none.
+fn awaited(calls: &mut Vec<Call>, wait: Option<&Awaited>) {
+    let Some(Awaited::Signals { names, .. }) = wait else { return };
+    let listens = |call: &&Call| call.last.is_none() && matches!(call.op, Op::Signal | Op::ContinueIf);
+    let names: Vec<&str> =
+        names.iter().map(|name| name.name.as_str()).filter(|name| *name != CHILD).collect();
+    if calls.iter().filter(listens).count() >= names.len() {
+        return;
+    }
+    for name in names {
+        if !calls.iter().filter(listens).any(|call| call.name == name) {
+            calls.push(Call {
+                op: Op::Signal,
+                name: name.to_owned(),
+                first: i32::MAX - 1,
+                last: None,
+                fate: Fate::Waiting,
+                key: None,
+                tries: 0,
+                ticks: 0,
+                missed: 0,
+                child: None,
+                number: None,
+            });
+        }
+    }
+}

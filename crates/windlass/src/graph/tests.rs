@@ -1,0 +1,169 @@
+//! Graphs of journals that are made up.
+
+use windlass_model::{
+    Awaited, Entry, Payload, State, Time,
+    journal::{Mark, Op},
+    wait::Name,
+};
+
+use super::{Fate, Graph, Point, Run};
+
+/// A journal, from what each entry says: op, mark, name, key and payload.
+fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<Entry> {
+    let entry =
+        |(seq, (op, mark, name, key, payload)): (usize, &(Op, Mark, &str, Option<&str>, &str))| Entry {
+            seq: i32::try_from(seq).expect("short"),
+            op: *op,
+            mark: *mark,
+            name: (*name).to_owned(),
+            key: key.map(String::from),
+            line: None,
+            at: Time(seq as i64),
+            payload: Payload::json(payload.as_bytes().to_vec()),
+        };
+    entries.iter().enumerate().map(entry).collect()
+}
+
+fn of(entries: &[Entry], state: State) -> Graph {
+    Graph::of_job(Run { entries, state, wait: None })
+}
+
+/// Edges as `a>b`, with `^` for the start and the state for the end.
+fn edges(graph: &Graph) -> Vec<String> {
+    let name = |point: Point| match point {
+        Point::Start => "^".to_owned(),
+        Point::Node(node) => graph.nodes[node].name.clone(),
+        Point::End(state) => state.to_string(),
+    };
+    graph.edges.iter().map(|edge| format!("{}>{}", name(edge.from), name(edge.to))).collect()
+}
+
+fn notes<'a>(graph: &'a Graph, name: &str) -> &'a [String] {
+    &graph.nodes.iter().find(|node| node.name == name).expect(name).notes
+}
+
+#[test]
+fn calls_follow_each_other_and_loops_are_one_node() {
+    use Mark::{Done, Failed, Tried};
+    let entries = journal(&[
+        (Op::Step, Tried, "reserve", None, "{}"),
+        (Op::Step, Done, "reserve", None, "1"),
+        (Op::Now, Done, "windlass.now", Some("1"), "5"),
+        (Op::Step, Done, "add", Some("1"), "1"),
+        (Op::Step, Done, "pack", Some("1"), "1"),
+        (Op::Step, Done, "add", Some("2"), "1"),
+        (Op::Context, Done, "progress", None, "1"),
+        (Op::Step, Failed, "pack", Some("2"), "{}"),
+        (Op::Life, Failed, "windlass.ended", None, "{\"voids\":[7]}"),
+    ]);
+    let graph = of(&entries, State::Failed);
+    assert_eq!(edges(&graph), ["^>reserve", "reserve>add", "add>pack", "pack>add", "pack>failed"]);
+    assert_eq!(graph.nodes.iter().map(|node| node.level).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(notes(&graph, "reserve"), ["1 failed try"]);
+    let pack = &graph.nodes[2];
+    assert_eq!((pack.calls(), pack.fates[&Fate::Done], pack.fates[&Fate::Failed]), (2, 1, 1));
+}
+
+#[test]
+fn what_was_under_way_together_stands_side_by_side() {
+    use Mark::{Begun, Done};
+    let id = "\"0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\"";
+    let entries = journal(&[
+        (Op::Step, Done, "plan", None, "1"),
+        (Op::Child, Begun, "long", None, id),
+        (Op::Step, Done, "one", None, "1"),
+        (Op::Step, Done, "two", None, "1"),
+        (Op::Child, Done, "long", None, "1"),
+        (Op::Step, Done, "join", None, "1"),
+    ]);
+    let graph = of(&entries, State::Done);
+    assert_eq!(
+        edges(&graph),
+        ["^>plan", "plan>long", "plan>one", "long>join", "one>two", "two>join", "join>done"]
+    );
+    let level = |name: &str| graph.nodes.iter().find(|node| node.name == name).expect(name).level;
+    assert_eq!(["plan", "long", "one", "two", "join"].map(level), [0, 1, 1, 2, 3]);
+    assert_eq!(notes(&graph, "long"), ["job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91"]);
+}
+
+#[test]
+fn a_select_shows_who_was_first_and_who_was_left() {
+    use Mark::{Begun, Done};
+    let entries = journal(&[
+        (Op::Sleep, Begun, "late", None, "9"),
+        (Op::Signal, Done, "decision", None, "true"),
+        (Op::Select, Done, "who", None, "0"),
+        (Op::Version, Done, "pay", None, "2"),
+        (Op::Signal, Begun, "paid", None, "99"),
+    ]);
+    let names = vec![
+        Name { name: "paid".into(), every: false },
+        Name { name: "called_off".into(), every: false },
+        Name { name: "windlass.child".into(), every: true },
+    ];
+    let wait = Awaited::Signals { names, needs: 1 };
+    let graph = Graph::of_job(Run { entries: &entries, state: State::Waiting, wait: Some(&wait) });
+    assert_eq!(
+        edges(&graph),
+        ["^>late", "^>decision", "late>who", "decision>who", "who>pay", "pay>paid", "pay>called_off"]
+    );
+    let fate = |name: &str| graph.nodes.iter().find(|node| node.name == name).expect(name).colour();
+    assert_eq!(
+        ["late", "decision", "paid", "called_off"].map(fate),
+        [Fate::Left, Fate::Done, Fate::Waiting, Fate::Waiting]
+    );
+    assert_eq!(
+        (notes(&graph, "who"), notes(&graph, "pay")),
+        (&["first was A".into()][..], &["version 2".into()][..])
+    );
+}
+
+#[test]
+fn a_repeat_tells_its_ticks_and_an_undo_what_became_of_it() {
+    use Mark::{Begun, Done, Failed, NotUndone, Tried, Undone};
+    let missed =
+        serde_json::json!({ "from": Time(1), "to": Time(2), "count": 3, "at_least": false }).to_string();
+    let entries = journal(&[
+        (Op::Step, Done, "pay", None, "1"),
+        (Op::Step, Done, "book", None, "1"),
+        (Op::Repeat, Failed, "beat", Some("missed 1"), &missed),
+        (Op::Repeat, Done, "beat", Some("t1"), "null"),
+        (Op::Repeat, Begun, "beat", None, r#"{"from": 1, "last": 2, "ticks": 12}"#),
+        (Op::Repeat, Done, "beat", None, "[null]"),
+        (Op::Step, Failed, "ship", None, "{}"),
+        (Op::Step, Tried, "undo book", None, "{}"),
+        (Op::Step, NotUndone, "book", None, "{}"),
+        (Op::Step, Undone, "pay", None, "null"),
+    ]);
+    let graph = of(&entries, State::Failed);
+    assert_eq!(edges(&graph), ["^>pay", "pay>book", "book>beat", "beat>ship", "ship>failed"]);
+    assert_eq!(notes(&graph, "beat"), ["12 ticks, 3 missed"]);
+    assert_eq!((graph.nodes[0].colour(), graph.nodes[1].colour()), (Fate::Undone, Fate::NotUndone));
+}
+
+#[test]
+fn many_jobs_lie_one_over_the_other() {
+    use Mark::{Done, Failed};
+    let good = journal(&[(Op::Step, Done, "a", None, "1"), (Op::Step, Done, "b", None, "1")]);
+    let bad = journal(&[(Op::Step, Failed, "a", None, "{}"), (Op::Step, Done, "amends", None, "1")]);
+    let run = |entries| Run { entries, state: State::Done, wait: None };
+    let graph = Graph::of_kind([run(&good), run(&good), run(&bad)]);
+    let told: Vec<(String, u64)> =
+        edges(&graph).into_iter().zip(graph.edges.iter().map(|edge| edge.jobs)).collect();
+    let told: Vec<(&str, u64)> = told.iter().map(|(edge, jobs)| (edge.as_str(), *jobs)).collect();
+    assert_eq!(told, [("^>a", 3), ("a>b", 2), ("a>amends", 1), ("b>done", 2), ("amends>done", 1)]);
+    assert!(graph.to_mermaid("k").contains("n0 -->|2| n1"), "{}", graph.to_mermaid("k"));
+}
+
+#[test]
+fn what_is_drawn_cannot_be_broken_out_of() {
+    let evil = "</text><script>alert(\"1\")</script>]; & ";
+    let entries = journal(&[(Op::Step, Mark::Done, evil, Some(evil), "1")]);
+    let graph = of(&entries, State::Done);
+    let svg = graph.to_svg(evil);
+    assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;"), "{svg}");
+    assert!(!svg.contains("http") || svg.matches("http").count() == 1, "only the namespace is an address");
+    assert!(!graph.to_mermaid("t").contains("<script"));
+    // An empty journal is a picture too.
+    assert!(of(&[], State::Ready).to_svg("empty").ends_with("</svg>\n"));
+}

@@ -1,0 +1,368 @@
+//! A store whose clock is virtual, and which dies at a commit if it is told to.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
+use windlass_model::{
+    Change, ClaimNo, Epoch, JobId, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
+};
+use windlass_store::{
+    Act, Ask, Beat, Born, By, Control, Did, Due, Ended, Error, Fork, Fut, Haul, Inspect, NewWorker, Now,
+    Order, Prune, Pruned, Reaped, Renewal, Restate, Rule, Signalled, Store, Sweep, Work,
+};
+
+/// So long that no lease runs out when the clock is set forward.
+const LEASE: Duration = Duration::from_secs(90 * 365 * 86_400);
+
+/// Where, and how, a worker dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Crash {
+    /// At which commit, counted from 0.
+    pub(super) at: usize,
+    /// Whether that commit is applied.
+    pub(super) applied: bool,
+}
+
+/// What all handles of one store in a lab share.
+pub(super) struct Shared {
+    clock: AtomicI64,
+    /// How many changes were brought to the store.
+    pub(super) commits: AtomicUsize,
+    pub(super) crash: Mutex<Option<Crash>>,
+    /// Told when the worker has died.
+    pub(super) died: Notify,
+    pub(super) is_dead: AtomicBool,
+    /// Told of every verb that may have moved a job.
+    pub(super) moved: Notify,
+    /// How many such verbs there were.
+    verbs: AtomicUsize,
+    /// Held by verbs that are under way, and by whoever sets the clock: a verb sees one time.
+    gate: RwLock<()>,
+}
+
+impl Shared {
+    pub(super) fn new(now: Time, crash: Option<Crash>) -> Shared {
+        Shared {
+            clock: AtomicI64::new(now.micros()),
+            commits: AtomicUsize::new(0),
+            crash: Mutex::new(crash),
+            died: Notify::new(),
+            is_dead: AtomicBool::new(false),
+            moved: Notify::new(),
+            verbs: AtomicUsize::new(0),
+            gate: RwLock::new(()),
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time(self.clock.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set(&self, now: Time) {
+        self.clock.fetch_max(now.micros(), Ordering::SeqCst);
+    }
+
+    /// Whether the worker dies at the next of `changes` commits, and if so how.
+    fn dies(&self, changes: usize) -> Option<Crash> {
+        let first = self.commits.fetch_add(changes, Ordering::SeqCst);
+        let mut crash = self.crash.lock().unwrap_or_else(|e| e.into_inner());
+        crash.take_if(|crash| (first..first + changes).contains(&crash.at))
+    }
+
+    /// How many verbs there were, when none was under way.
+    pub(super) async fn verbs(&self) -> usize {
+        let _gate = self.gate.write().await;
+        self.verbs.load(Ordering::SeqCst)
+    }
+
+    /// Sets the clock, unless there were more verbs meanwhile. Whether there were none.
+    pub(super) async fn set_if_still(&self, verbs: usize, now: Option<Time>) -> bool {
+        let _gate = self.gate.write().await;
+        let still = self.verbs.load(Ordering::SeqCst) == verbs;
+        if let Some(now) = now.filter(|_| still) {
+            self.set(now);
+        }
+        still
+    }
+
+    /// Counts a verb for as long as the answer lives.
+    async fn moving(&self) -> Moving<'_> {
+        Moving { shared: self, _gate: self.gate.read().await }
+    }
+
+    /// Tells the lab that the worker has died.
+    fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        self.died.notify_one();
+    }
+}
+
+/// A verb under way.
+struct Moving<'a> {
+    shared: &'a Shared,
+    _gate: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.shared.verbs.fetch_add(1, Ordering::SeqCst);
+        self.shared.moved.notify_one();
+    }
+}
+
+/// The life of one worker.
+#[derive(Default)]
+pub(super) struct Life {
+    over: AtomicBool,
+    /// Told when its engine is gone.
+    grave: watch::Sender<bool>,
+}
+
+impl Life {
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn bury(&self) {
+        self.grave.send_replace(true);
+    }
+
+    async fn buried(&self) {
+        let _ = self.grave.subscribe().wait_for(|buried| *buried).await;
+    }
+}
+
+/// A store whose clock is virtual. One handle is one life of a worker: after a crash nothing goes through it any more.
+pub(super) struct Virtual {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) shared: Arc<Shared>,
+    /// The life of this handle's worker.
+    pub(super) life: Arc<Life>,
+}
+
+impl Virtual {
+    fn now(&self, now: Now) -> Now {
+        now.or_else(|| Some(self.shared.now()))
+    }
+
+    /// What comes from outside goes through whether the worker lives or not.
+    async fn store_moved<T>(&self, verb: impl Future<Output = T>) -> T {
+        let _moving = self.shared.moving().await;
+        verb.await
+    }
+
+    /// Nothing goes through a handle whose worker has died: whoever asks hears nothing until the engine is gone, and then
+    /// an error, so that it ends.
+    async fn alive(&self) -> Result<(), Error> {
+        if !self.life.is_over() {
+            return Ok(());
+        }
+        self.life.buried().await;
+        Err(Error::Unavailable("the worker has died".into()))
+    }
+
+    /// The worker dies here.
+    async fn die<T>(&self) -> Result<T, Error> {
+        self.life.end();
+        self.shared.die();
+        self.alive().await?;
+        Err(Error::Dead)
+    }
+}
+
+/// A verb that is told the virtual time.
+macro_rules! verb {
+    ($self:ident, $now:ident, $verb:ident($($argument:expr),*)) => {
+        Box::pin(async move {
+            $self.alive().await?;
+            let _moving = $self.shared.moving().await;
+            $self.store.$verb($self.now($now), $($argument),*).await
+        })
+    };
+}
+
+impl Store for Virtual {
+    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+        Box::pin(async move {
+            let worker = NewWorker { lease: LEASE, ..worker.clone() };
+            self.store.enlist(self.now(now), &worker).await
+        })
+    }
+
+    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+        Box::pin(self.store_moved(async move { self.store.submit(self.now(now), jobs, born).await }))
+    }
+
+    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+        verb!(self, now, claim(ask))
+    }
+
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            self.alive().await?;
+            if let Some(crash) = self.shared.dies(changes.len()) {
+                if crash.applied {
+                    let _moving = self.shared.moving().await;
+                    self.store.commit(self.now(now), changes).await?;
+                }
+                return self.die().await;
+            }
+            let _moving = self.shared.moving().await;
+            self.store.commit(self.now(now), changes).await
+        })
+    }
+
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+        Box::pin(async move {
+            self.alive().await?;
+            if let Some(crash) = self.shared.dies(1) {
+                let moving = self.shared.moving().await;
+                if crash.applied {
+                    self.store.transact(self.now(now), work).await?;
+                } else {
+                    // The user's writes are made and never committed.
+                    self.store.transact(self.now(now), undone(work)).await?;
+                }
+                drop(moving);
+                return self.die().await;
+            }
+            let _moving = self.shared.moving().await;
+            self.store.transact(self.now(now), work).await
+        })
+    }
+
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+        Box::pin(self.store_moved(async move { self.store.signal(self.now(now), signals).await }))
+    }
+
+    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+        Box::pin(async move {
+            self.alive().await?;
+            let beat = Beat { lease: LEASE, ..beat.clone() };
+            self.store.renew(self.now(now), &beat).await
+        })
+    }
+
+    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+        verb!(self, now, reap(sweep))
+    }
+
+    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+        verb!(self, now, release(jobs))
+    }
+
+    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        verb!(self, now, disown(worker, numbers))
+    }
+
+    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
+        verb!(self, now, retire(worker))
+    }
+
+    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
+        verb!(self, now, due(limit))
+    }
+
+    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+        verb!(self, now, sweep())
+    }
+
+    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+        self.store.orders(worker)
+    }
+
+    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+        self.store.gate(queues)
+    }
+
+    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+        self.store.ended(ids)
+    }
+
+    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
+        Box::pin(async move {
+            let store = self.store.sibling().await?;
+            let (shared, life) = (Arc::clone(&self.shared), Arc::clone(&self.life));
+            Ok(Arc::new(Virtual { store, shared, life }) as Arc<dyn Store>)
+        })
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        self.store.inspect()
+    }
+
+    fn control(&self) -> &dyn Control {
+        self
+    }
+
+    fn limits(&self) -> &Limits {
+        self.store.limits()
+    }
+
+    /// None: a worker that dies here does so in a process that lives on.
+    fn beacon_dir(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
+    fn statements(&self) -> u64 {
+        self.store.statements()
+    }
+}
+
+/// The same work, rolled back at its end.
+fn undone(work: Work<'_>) -> Work<'_> {
+    match work {
+        Work::Postgres(work) => Work::Postgres(Box::new(move |tx| {
+            let work = work(tx);
+            Box::pin(async move {
+                work.await;
+                None
+            })
+        })),
+        Work::Sqlite(work) => Work::Sqlite(Box::new(move |connection| {
+            work(connection);
+            None
+        })),
+    }
+}
+
+impl Control for Virtual {
+    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.store.control().act(self.now(now), jobs, act, by)
+    }
+
+    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+        self.store.control().rule(self.now(now), rule, by)
+    }
+
+    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.store.control().restate(self.now(now), jobs, by)
+    }
+
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+        self.store.control().fork(self.now(now), forks, by)
+    }
+
+    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+        self.store.control().note(self.now(now), action, subject, by)
+    }
+
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        self.store.control().prune(self.now(now), prune)
+    }
+}
+
+/// What a store in a lab says when it cannot be opened.
+pub(super) fn opened<T>(answer: Result<T, Error>, url: &str) -> T {
+    answer.unwrap_or_else(|error| panic!("the store {url} of the lab: {error}"))
+}

@@ -1,0 +1,392 @@
+//! What a running workflow's code and its driver share: the calls that are under way, and what is to be written.
+//!
+//! Every durable call registers here when it is first polled. From then on its future only looks whether the driver has
+//! delivered its end. The driver delivers one end at a time, in the order of the journal, on the first run as on every
+//! replay: whatever the code makes of several calls at once (`join!`, `select!`) comes out the same.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use futures_util::task::AtomicWaker;
+use windlass_model::{
+    Claimed, Failure, Payload, Reason, Retry, Time, failure::class, journal::Mark, retry::Decision,
+};
+use windlass_runtime::Attempt;
+
+use super::{
+    journal::{Ending, Ident, Journal, Tried},
+    state::{Call, For, Look, NOW, Phase, Register, State, Then, nested},
+};
+use crate::machine::Bound;
+
+thread_local! {
+    /// The workflow whose code is polled, or woken, by this thread.
+    static WITHIN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What a running workflow's code and its driver share.
+pub(crate) struct Core {
+    pub(super) job: Arc<Claimed>,
+    /// `None` if the workflow is only replayed, to see whether it would fit.
+    pub(super) attempt: Option<Arc<Attempt>>,
+    pub(super) bound: Arc<Bound>,
+    pub(super) one_commit: bool,
+    state: Mutex<State>,
+    /// Wakes the driver.
+    driver: AtomicWaker,
+    /// Whether something was woken that is no durable call.
+    foreign: AtomicBool,
+    /// Whether the code asked to be polled again while it was polled.
+    again: AtomicBool,
+}
+
+impl Core {
+    pub(super) fn new(
+        job: Arc<Claimed>,
+        attempt: Option<Arc<Attempt>>,
+        bound: Arc<Bound>,
+        one_commit: bool,
+        journal: Journal,
+    ) -> Core {
+        let state = State::new(journal, job.inbox.clone());
+        Core {
+            job,
+            attempt,
+            bound,
+            one_commit,
+            state: Mutex::new(state),
+            driver: AtomicWaker::new(),
+            foreign: AtomicBool::new(false),
+            again: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The store's clock.
+    pub(super) fn now(&self) -> Time {
+        match &self.attempt {
+            Some(attempt) => attempt.pen.now(),
+            None => Time::from_system(std::time::SystemTime::now()),
+        }
+    }
+
+    pub(super) fn chance(&self) -> f64 {
+        self.attempt.as_ref().map_or(0.5, |attempt| attempt.pen.chance())
+    }
+
+    /// The driver's task is to be woken by what happens here.
+    pub(super) fn drives(&self, cx: &Context<'_>) {
+        self.driver.register(cx.waker());
+    }
+
+    /// Runs something as the code of this workflow, or on its behalf: what it wakes is not foreign.
+    pub(super) fn within<T>(self: &Arc<Self>, run: impl FnOnce() -> T) -> T {
+        struct Restore(usize);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                WITHIN.set(self.0);
+            }
+        }
+        let _restore = Restore(WITHIN.replace(Arc::as_ptr(self) as usize));
+        run()
+    }
+
+    /// Whether something woke the code that is no durable call.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign.load(Ordering::Acquire)
+    }
+
+    /// Whether the code asked to be polled again.
+    pub(super) fn asks_again(&self) -> bool {
+        self.again.swap(false, Ordering::AcqRel)
+    }
+
+    /// A call's future was polled for the first time. `None` if it cannot be: then the fault is noted, and the future never
+    /// ends.
+    pub(super) fn register(&self, call: Register<'_>) -> Option<usize> {
+        let mut state = self.lock();
+        let Register { op, name, key, line, start } = call;
+        match state.admit(op, name, key, line) {
+            Ok(ident) => {
+                let id = state.add(ident, op, line, start);
+                Some(id)
+            }
+            Err(fault) => {
+                state.fault.get_or_insert(fault);
+                None
+            }
+        }
+    }
+
+    /// What a call's future is to do.
+    pub(super) fn look(&self, id: usize, cx: &Context<'_>) -> Look {
+        let mut state = self.lock();
+        let Some(call) = state.calls[id].as_mut() else { return Look::Pending };
+        match &call.phase {
+            Phase::Ready(..) => {
+                let phase = std::mem::replace(&mut call.phase, Phase::Finished);
+                state.remove(id);
+                match phase {
+                    Phase::Ready(seq, ending) => Look::Ready(seq, ending),
+                    _ => Look::Pending,
+                }
+            }
+            Phase::Go => {
+                call.phase = Phase::Running;
+                Look::Go
+            }
+            Phase::Running => {
+                call.waker = Some(cx.waker().clone());
+                Look::Running
+            }
+            _ => {
+                call.waker = Some(cx.waker().clone());
+                Look::Pending
+            }
+        }
+    }
+
+    /// A call's future is dropped: nobody waits for its end any more.
+    pub(super) fn forsake(&self, id: usize) {
+        let mut state = self.lock();
+        if let Some(Call { phase: Phase::Recorded(seq), .. }) = &state.calls[id] {
+            let seq = *seq;
+            state.recorded.remove(&seq);
+            let ident = state.calls[id].as_ref().map(|call| call.ident.clone());
+            ident.iter().for_each(|ident| state.journal.came_to(ident));
+        }
+        state.remove(id);
+        state.finished.retain(|finished| finished.call != id);
+        if state.transacting == Some(id) {
+            state.transacting = None;
+        }
+    }
+
+    /// Where the end of a call stands that ended well, whether its future has been told or not.
+    pub(super) fn ended_well(&self, id: usize) -> Option<(i32, Payload)> {
+        let state = self.lock();
+        let call = state.calls.get(id)?.as_ref()?;
+        let (seq, ending) = match &call.phase {
+            Phase::Ready(seq, ending) => (*seq, ending.clone()),
+            _ => state.journal.known.of(&call.ident)?.end.clone()?,
+        };
+        match ending {
+            Ending::Done(payload) => Some((seq, payload)),
+            Ending::Failed { .. } => None,
+        }
+    }
+
+    /// Polls the body of a step: durable calls in there are a fault, and what wakes it is not foreign.
+    pub(super) fn poll_body<T>(
+        self: &Arc<Self>,
+        id: usize,
+        name: &str,
+        limit: Option<Duration>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let waker = Waker::from(Arc::new(BodyWaker { core: Arc::clone(self), call: id }));
+        self.inside(name, limit, || poll(&mut Context::from_waker(&waker)))
+    }
+
+    /// Runs something as the body of a step.
+    pub(super) fn inside<T>(&self, name: &str, limit: Option<Duration>, run: impl FnOnce() -> T) -> T {
+        struct Outside<'a>(&'a Core, usize);
+        impl Drop for Outside<'_> {
+            fn drop(&mut self) {
+                WITHIN.set(self.1);
+                self.0.lock().inside = None;
+                self.0.pulse(Some(super::driver::POLL));
+            }
+        }
+        self.lock().inside = Some(name.to_owned());
+        // A body that blocks its thread for longer than it may run is given up like a task that does.
+        self.pulse(limit.map(|limit| limit.saturating_add(super::driver::POLL)));
+        let _outside = Outside(self, WITHIN.replace(0));
+        run()
+    }
+
+    pub(super) fn pulse(&self, limit: Option<Duration>) {
+        if let Some(attempt) = &self.attempt {
+            attempt.pen.pulse(limit);
+        }
+    }
+
+    /// Wakes the future of a call.
+    pub(super) fn wake_call(self: &Arc<Self>, id: usize) {
+        let waker = self.lock().calls.get_mut(id).and_then(|call| call.as_mut()?.waker.take());
+        if let Some(waker) = waker {
+            self.within(|| waker.wake());
+        }
+    }
+
+    /// The body of a call has ended well, with this result as JSON.
+    pub(super) fn finish_well(&self, id: usize, result: Vec<u8>, undo: bool) {
+        let payload = match self.encode(result).and_then(|payload| self.fits(payload)) {
+            Ok(payload) => payload,
+            Err(failure) => return self.finish_badly(id, failure, &Retry::never()),
+        };
+        let sets =
+            self.lock().calls[id].as_mut().map(|call| std::mem::take(&mut call.sets)).unwrap_or_default();
+        let encode = |(name, value): (String, serde_json::Value)| {
+            let payload = self.encode(serde_json::to_vec(&value).unwrap_or_default())?;
+            Ok((name, value, payload))
+        };
+        let sets = match sets.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>() {
+            Ok(sets) => sets,
+            Err(failure) => return self.finish_badly(id, failure, &Retry::never()),
+        };
+        let now = self.now();
+        let mut state = self.lock();
+        state.out.undo |= undo;
+        let seq = state.finish(id, Mark::Done, payload, now);
+        state.write_sets(seq, sets, now);
+    }
+
+    /// The body of a call has failed: it is tried again, or that is its end.
+    pub(super) fn finish_badly(&self, id: usize, failure: Failure, retry: &Retry) {
+        let now = self.now();
+        let chance = self.chance();
+        let mut state = self.lock();
+        let Some(call) = state.calls[id].as_ref() else { return };
+        let ident = call.ident.clone();
+        let known = state.journal.known.of(&ident);
+        let spent = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.spent.clone());
+        match retry.decide(&failure, &spent.unwrap_or_default(), chance) {
+            Decision::Again { after, spent } => {
+                let tries = known.and_then(|known| known.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
+                let next_at = now.plus(after);
+                let tried = Tried { tries, spent, next_at, failure };
+                let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
+                let entry = state.entry(id, Mark::Tried, payload, now);
+                state.out.entries.push(entry);
+                state.journal.known_mut(&ident).tried = Some(tried);
+                let wait = For { due: Some(next_at), body: true, ..For::default() };
+                state.settle(id, Then::Wait(wait));
+            }
+            decision => {
+                let reason = match decision {
+                    Decision::Fail(reason) => reason,
+                    _ => Reason::Stopped,
+                };
+                state.fail(id, failure, reason, now);
+            }
+        }
+    }
+
+    /// What a body looked at was not so: it looks again when that has come.
+    pub(super) fn finish_not_yet(&self, id: usize, wait: For) {
+        let mut state = self.lock();
+        state.take_given(id);
+        state.settle(id, Then::Wait(wait));
+    }
+
+    /// A result as it is kept.
+    pub(super) fn encode(&self, plain: Vec<u8>) -> Result<Payload, Failure> {
+        self.bound.codecs.encode(plain).map_err(|error| {
+            Failure::stop(format!("what is to be kept cannot be written: {error}")).class(class::REFUSED)
+        })
+    }
+
+    /// A result, if it is not too large to be kept.
+    pub(super) fn fits(&self, payload: Payload) -> Result<Payload, Failure> {
+        let (size, limit) = (payload.bytes.len(), self.bound.store.limits().payload);
+        if size <= limit {
+            return Ok(payload);
+        }
+        let text = format!(
+            "the result is {size} bytes long, more than the {limit} allowed; keep large data elsewhere and return a reference \
+             to it, or raise the payload limit"
+        );
+        Err(Failure::stop(text).class(class::REFUSED))
+    }
+
+    /// Notes what the code did wrong. It cannot be caught: the code is not polled again.
+    pub(super) fn fault(&self, failure: Failure) {
+        self.lock().fault.get_or_insert(failure);
+        self.driver.wake();
+    }
+
+    /// A value of the context, set by the code or by the body of a step.
+    pub(super) fn set(&self, call: Option<(usize, &Ident)>, name: &str, value: serde_json::Value) {
+        let mut state = self.lock();
+        match call {
+            None => state.set(name, value),
+            // What outlives its try sets nothing.
+            Some((id, ident)) => {
+                if let Some(call) = state.calls.get_mut(id).and_then(Option::as_mut)
+                    && call.ident == *ident
+                    && matches!(call.phase, Phase::Running)
+                {
+                    call.sets.push((name.to_owned(), value));
+                }
+            }
+        }
+    }
+
+    /// A number that is the same on every replay and different for every call.
+    pub(super) fn draw(&self) -> u64 {
+        let mut state = self.lock();
+        state.drawn += 1;
+        let run = self.job.stage.as_deref().unwrap_or_default();
+        let place = format!("{}/{run}/{}/{}", self.job.id, state.last, state.drawn);
+        let digest = windlass_model::job::digest(NOW, &Payload::json(place.into_bytes()));
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&digest[..8]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Whether a durable call may be made here, and if not that is noted as a fault.
+    pub(super) fn may_call(&self, what: &str) -> bool {
+        let mut state = self.lock();
+        let Some(inside) = state.inside.clone() else { return true };
+        let fault = nested(what, &inside);
+        state.fault.get_or_insert(fault);
+        false
+    }
+}
+
+/// Wakes the driver for the body of a step.
+struct BodyWaker {
+    core: Arc<Core>,
+    call: usize,
+}
+
+impl Wake for BodyWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Whoever is asked for the future of the step (`FuturesUnordered`) must know that it has something to do.
+        self.core.wake_call(self.call);
+        self.core.driver.wake();
+    }
+}
+
+/// The waker that the workflow's code is polled with: only durable calls may use it.
+pub(super) struct RootWaker(pub(super) Arc<Core>);
+
+impl Wake for RootWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if WITHIN.get() == Arc::as_ptr(&self.0) as usize {
+            self.0.again.store(true, Ordering::Release);
+        } else {
+            self.0.foreign.store(true, Ordering::Release);
+            self.0.driver.wake();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How a workflow ends: well, badly and after its undos, or by starting anew.
+
+use windlass_model::{
+    Entry, Failure, Outcome, Payload, Reason, Step, Unwind, Wait,
+    failure::{Follow, class},
+    journal::{Mark, Op},
+};
+use windlass_runtime::Turn;
+
+use super::{
+    driver::{Driver, run_name, run_of},
+    journal::EndedText,
+    state::{ENDED, misuse, shown},
+    undo::Undone,
+};
+
+impl Driver {
+    /// The workflow wants to start anew with another input.
+    pub(super) fn anew(&mut self) -> Result<Option<Turn>, Failure> {
+        let (input, others) = {
+            let mut state = self.core.lock();
+            let Some(input) = state.anew.take() else { return Ok(None) };
+            let names: Vec<String> =
+                state.under_way().map(|(_, call)| format!("{} {:?}", call.op, call.ident.0)).collect();
+            (input, names)
+        };
+        if !others.is_empty() {
+            return Err(misuse(format!(
+                "`continue_as_new` is called while {} under way; await it first, outside of any branch",
+                match others.as_slice() {
+                    [one] => format!("{one} is"),
+                    many => format!("{} are", many.join(", ")),
+                }
+            )));
+        }
+        let runs = self.core.job.stage.as_deref().and_then(run_of).unwrap_or(1);
+        let stage = Some((run_name(runs + 1), self.core.encode(input)?));
+        let mut step = self.step()?;
+        // Nothing of this run is needed by the next but the values of the context.
+        step.forget.clear();
+        step.entries = self.carried()?;
+        let step = Step { stage, anew: true, ..step };
+        Ok(Some(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) }))
+    }
+
+    /// The context, as the journal of the next run begins with it.
+    fn carried(&self) -> Result<Vec<Entry>, Failure> {
+        let (values, now) = (self.core.lock().context.clone(), self.core.now());
+        let entry = |(seq, (name, value)): (i32, (String, serde_json::Value))| {
+            let payload = self.core.encode(serde_json::to_vec(&value).unwrap_or_default())?;
+            let (op, mark) = (Op::Context, Mark::Done);
+            Ok(Entry { seq, op, mark, name, key: None, line: None, at: now, payload })
+        };
+        (0..).zip(values).map(entry).collect()
+    }
+
+    /// The code has returned.
+    pub(super) async fn finish(self, result: Result<Vec<u8>, Failure>) -> Result<Turn, Failure> {
+        match result {
+            Ok(output) => {
+                let output = self.core.encode(output)?;
+                let step = self.step()?;
+                let step = (step != Step { told: true, ..Step::default() }).then(|| Box::new(step));
+                Ok(Turn::Commit { step, outcome: Outcome::Done(output) })
+            }
+            Err(failure) => {
+                let unwind = self.end_of(failure);
+                if self.core.lock().undos.is_empty() {
+                    return self.end(unwind);
+                }
+                self.unwind(unwind, true).await
+            }
+        }
+    }
+
+    /// How a workflow ends that returned an error.
+    pub(super) fn end_of(&self, failure: Failure) -> Unwind {
+        let state = self.core.lock();
+        let same = |(_, known, _): &&(i32, Failure, Reason)| known.message == failure.message;
+        let reason = state.failures.iter().rev().find(same).map_or(Reason::Stopped, |(_, _, reason)| *reason);
+        match failure.follow {
+            Follow::Cancel => Unwind { reason: None, failure },
+            _ => Unwind { reason: Some(reason), failure },
+        }
+    }
+
+    /// Ends the job badly. What made it fail is void if it is retried.
+    pub(super) fn end(&self, Unwind { reason, failure }: Unwind) -> Result<Turn, Failure> {
+        let now = self.core.now();
+        let voids: Vec<i32> = {
+            let state = self.core.lock();
+            let last_good = state.last_good;
+            let voids = state.failures.iter().filter(|(seq, known, _)| {
+                *seq > last_good || (known.message == failure.message && known.class == failure.class)
+            });
+            voids.map(|(seq, ..)| *seq).collect()
+        };
+        if !voids.is_empty() {
+            let payload = Payload::json(serde_json::to_vec(&EndedText { voids }).unwrap_or_default());
+            let state = &mut *self.core.lock();
+            let entry = state.entry_of(&(ENDED.into(), None), Op::Life, Mark::Failed, None, payload, now);
+            state.out.entries.push(entry);
+        }
+        let step = self.step()?;
+        let outcome = match reason {
+            Some(reason) => Outcome::Failed { reason, failure },
+            None => Outcome::Cancelled(failure),
+        };
+        Ok(Turn::Commit { step: Some(Box::new(step)), outcome })
+    }
+
+    /// Runs the undos of the steps that ended well, the last one first, and ends the job as it was to end.
+    pub(super) async fn unwind(mut self, mut unwind: Unwind, fresh: bool) -> Result<Turn, Failure> {
+        {
+            let mut state = self.core.lock();
+            state.finished.clear();
+            state.out.children.clear();
+        }
+        if fresh && self.attempt().told_by().is_some() {
+            // The store says how it ends, and has it unwound.
+            return Ok(self.halt().await);
+        }
+        if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
+            return Ok(turn);
+        }
+        let mut undos = std::mem::take(&mut self.core.lock().undos);
+        undos.sort_by_key(|undo| undo.seq);
+        let mut not_undone = Vec::new();
+        while let Some(undo) = undos.pop() {
+            if self.core.lock().journal.undone.contains(&undo.ident) {
+                continue;
+            }
+            let name = shown(&undo.ident);
+            match self.undo(undo).await? {
+                Undone::Yes => {}
+                Undone::No(failure) => not_undone.push(format!("{name} ({failure})")),
+                Undone::Turn(turn) => return Ok(turn),
+            }
+        }
+        if !not_undone.is_empty() {
+            unwind.failure.message += &format!("; not undone: {}", not_undone.join(", "));
+        }
+        self.end(unwind)
+    }
+
+    /// The code did something wrong: the job fails, and nothing is undone, since it may go on once the code is mended.
+    pub(super) fn fault(&self, failure: Failure) -> Result<Turn, Failure> {
+        if &*failure.class == class::DIVERGED {
+            let outcome = Outcome::Failed { reason: Reason::Diverged, failure };
+            return Ok(Turn::Commit { step: None, outcome });
+        }
+        Err(failure)
+    }
+}

@@ -1,0 +1,232 @@
+//! What the code of a workflow calls.
+
+use std::{future::Future, panic::Location, sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{
+    Calendar, Failure, JobId, Payload, Time,
+    journal::{Mark, Op},
+};
+
+use super::{
+    context::Context,
+    core::Core,
+    journal::{Ending, Ident},
+    repeat::Repeat,
+    select::{Race, Select},
+    state::{Moment, NOW, misuse, place_of},
+    step::{Step, TryCx, encoded},
+    transaction::Transaction,
+    wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
+};
+use crate::{Kind, Workflow};
+
+/// The durable calls of a workflow.
+///
+/// What its code awaits is one of these, or several of them joined. Each has a name, by which a replay finds what it
+/// returned; a name that is used again, in a loop, needs a key. Cheap to clone.
+#[derive(Clone)]
+pub struct Flow {
+    pub(super) core: Arc<Core>,
+}
+
+impl Flow {
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.core.job.id
+    }
+
+    /// The caller's name for the job.
+    pub fn key(&self) -> Option<&str> {
+        self.core.job.key.as_deref()
+    }
+
+    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    pub fn tick(&self) -> Option<Time> {
+        self.core.job.settings.tick
+    }
+
+    /// Runs something and records what it returns; see [`Step`].
+    #[track_caller]
+    pub fn step<'f, F, Fut, T, E>(&self, name: &str, mut run: F) -> Step<'f, T, E>
+    where
+        F: FnMut() -> Fut + Send + 'f,
+        Fut: Future<Output = Result<T, E>> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<Failure> + From<Failure>,
+    {
+        Step::new(&self.core, name, Location::caller(), move |_| run())
+    }
+
+    /// The same for what wants to know of its tries, its fence or its idempotency key; see [`TryCx`].
+    #[track_caller]
+    pub fn step_with<'f, F, Fut, T, E>(&self, name: &str, run: F) -> Step<'f, T, E>
+    where
+        F: FnMut(TryCx) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<T, E>> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<Failure> + From<Failure>,
+    {
+        Step::new(&self.core, name, Location::caller(), run)
+    }
+
+    /// Writes to your own tables and records that in one transaction; see [`Transaction`].
+    #[track_caller]
+    pub fn transaction(&self, name: &str) -> Transaction {
+        Transaction::new(&self.core, name, Location::caller())
+    }
+
+    /// Sleeps for so long. The job is parked: it costs no memory, and no slot.
+    #[track_caller]
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        Sleep::new(&self.core, Location::caller(), Moment::In(span))
+    }
+
+    /// Sleeps until this moment.
+    #[track_caller]
+    pub fn sleep_until(&self, at: Time) -> Sleep {
+        Sleep::new(&self.core, Location::caller(), Moment::At(at))
+    }
+
+    /// Waits for a signal and returns what it says. One that came before is found, and each is returned once.
+    #[track_caller]
+    pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalWait<T> {
+        SignalWait::new(&self.core, Location::caller(), name)
+    }
+
+    /// Waits until a condition holds, looking from time to time; see [`WaitUntil::every`]. Looks do not count as attempts.
+    #[track_caller]
+    pub fn wait_until<'f, F, Fut, E>(&self, name: &str, condition: F) -> WaitUntil<'f, E>
+    where
+        F: FnMut() -> Fut + Send + 'f,
+        Fut: Future<Output = Result<bool, E>> + Send + 'f,
+        E: Into<Failure> + From<Failure>,
+    {
+        WaitUntil::new(&self.core, name, Location::caller(), condition)
+    }
+
+    /// Waits until a condition holds that is looked at now, and then whenever a signal of this name comes. It is given the
+    /// payload of the signal, and what it returns is what the wait returns.
+    #[track_caller]
+    pub fn continue_if<'f, P, F, Fut, T, E>(&self, name: &str, condition: F) -> ContinueIf<'f, T, E>
+    where
+        P: DeserializeOwned,
+        F: FnMut(Option<P>) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
+        T: Serialize + DeserializeOwned,
+        E: Into<Failure> + From<Failure>,
+    {
+        ContinueIf::new(&self.core, name, Location::caller(), condition)
+    }
+
+    /// Submits a job and returns its output. The job is in if, and only if, that is committed, and once.
+    #[track_caller]
+    pub fn child<J: Kind<M>, M>(&self, name: &str, job: J) -> ChildWait<J::Output> {
+        ChildWait::new(&self.core, name, Location::caller(), job)
+    }
+
+    /// The job that a call of [`Flow::child`] submitted: known once another call, or this one, has ended after it was made.
+    pub fn child_id(&self, name: &str, key: Option<&str>) -> Option<JobId> {
+        let state = self.core.lock();
+        let known = state.journal.known.get(name, key).filter(|known| known.op == Op::Child)?;
+        let (seq, child) = known.begun.as_ref().filter(|_| known.made.is_some())?;
+        // The same on every replay: what is in the journal by now.
+        if *seq < state.last { serde_json::from_slice(&child.bytes).ok() } else { None }
+    }
+
+    /// Returns what the first of several calls returns, and forgets the others. Which one it was is recorded.
+    #[track_caller]
+    pub fn select<R: Race>(&self, name: &str, race: R) -> Select<R> {
+        Select::new(&self.core, name, Location::caller(), race)
+    }
+
+    /// Does something by the calendar; see [`Repeat`].
+    #[track_caller]
+    pub fn repeat<'f, F, Fut, T, E>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T, E>
+    where
+        F: FnMut(Time, TryCx) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<std::ops::ControlFlow<T>, E>> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send + 'f,
+        E: Into<Failure> + From<Failure> + Send + 'f,
+    {
+        Repeat::new(&self.core, name, Location::caller(), calendar, run)
+    }
+
+    /// The time, by the store's clock: the same on every replay, and between two durable calls.
+    pub fn now(&self) -> Time {
+        if !self.core.may_call("`flow.now`") {
+            return self.core.now();
+        }
+        let now = self.core.now();
+        let mut state = self.core.lock();
+        let ident: Ident = (NOW.into(), Some(state.last.to_string().into()));
+        let known = state.journal.known.of(&ident).and_then(|known| known.end.clone());
+        if let Some((_, Ending::Done(payload))) = known
+            && let Ok(at) = serde_json::from_slice(&payload.bytes)
+        {
+            state.journal.came_to(&ident);
+            return at;
+        }
+        let payload = Payload::json(serde_json::to_vec(&now).unwrap_or_default());
+        let entry = state.entry_of(&ident, Op::Now, Mark::Done, None, payload.clone(), now);
+        let known = state.journal.known_mut(&ident);
+        (known.op, known.end, known.fresh) = (Op::Now, Some((entry.seq, Ending::Done(payload))), true);
+        state.out.entries.push(entry);
+        now
+    }
+
+    /// A number: the same on every replay, and another for every call.
+    pub fn random(&self) -> u64 {
+        self.core.may_call("`flow.random`");
+        self.core.draw()
+    }
+
+    /// Which version of the code at this place the job runs: `newest`, or what that was when the job first came here, or 0
+    /// if it came past here before there was such a call. Branch on it to change code while jobs are under way.
+    #[track_caller]
+    pub fn version(&self, name: &str, newest: u32) -> u32 {
+        let line = Location::caller();
+        let now = self.core.now();
+        let mut state = self.core.lock();
+        let state = &mut *state;
+        let ident = match state.admit(Op::Version, name, None, line) {
+            Ok(ident) => ident,
+            Err(fault) => {
+                state.fault.get_or_insert(fault);
+                return newest;
+            }
+        };
+        let known = state.journal.known.of(&ident).and_then(|known| known.end.clone());
+        if let Some((_, Ending::Done(payload))) = known {
+            state.journal.came_to(&ident);
+            return serde_json::from_slice(&payload.bytes).unwrap_or(newest);
+        }
+        let version = if state.is_live() { newest } else { 0 };
+        let payload = Payload::json(version.to_string().into_bytes());
+        let entry = state.entry_of(&ident, Op::Version, Mark::Done, Some(place_of(line)), payload, now);
+        state.out.entries.push(entry);
+        version
+    }
+
+    /// The values that others can read while the workflow lives.
+    pub fn context(&self) -> Context<'_> {
+        Context { core: &self.core }
+    }
+
+    /// Starts the workflow anew with another input: same job, empty journal, and the context as it is. For workflows that
+    /// go on for ever. Does not return.
+    pub async fn continue_as_new<W: Workflow, R>(&self, input: W) -> R {
+        if self.core.may_call("`continue_as_new`") {
+            match encoded(&input) {
+                Ok(_) if W::KIND != self.core.job.kind.kind => self.core.fault(misuse(format!(
+                    "`continue_as_new` is called with a {:?}, and this workflow is a {:?}",
+                    W::KIND,
+                    self.core.job.kind.kind
+                ))),
+                Ok(input) => self.core.lock().anew = Some(input),
+                Err(failure) => self.core.fault(failure),
+            }
+        }
+        std::future::pending().await
+    }
+}

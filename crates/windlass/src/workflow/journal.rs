@@ -1,0 +1,314 @@
+//! The journal of a workflow as its replay reads it: what is known of each call, by name and key.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    panic::Location,
+};
+
+use serde::{Deserialize, Serialize};
+use windlass_model::{
+    Entry, Failure, Payload, Reason, Time,
+    journal::{Mark, Op},
+};
+use windlass_store::Fork;
+
+use super::state::ENDED;
+use crate::codec::Codecs;
+
+/// Under what the tries at undoing a step are kept: no step has such a name, since it has a blank in it.
+pub(super) fn undo_of(ident: &Ident) -> Ident {
+    (format!("undo {}", ident.0).into(), ident.1.clone())
+}
+
+/// What tells a call from all others of its job.
+pub(super) type Ident = (Box<str>, Option<Box<str>>);
+
+/// How a call ended.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    /// Well, with a result as it is kept.
+    Done(Payload),
+    /// Badly.
+    Failed { failure: Failure, reason: Reason },
+}
+
+/// What is kept of a failed try.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct Tried {
+    pub(super) tries: u32,
+    /// How much of each retry rule's budget is used.
+    pub(super) spent: Vec<u32>,
+    pub(super) next_at: Time,
+    pub(super) failure: Failure,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FailedText {
+    failure: Failure,
+    reason: Reason,
+}
+
+/// What is kept of the end of a workflow that failed.
+#[derive(Serialize, Deserialize, Default)]
+pub(super) struct EndedText {
+    /// Places of the ends that are void if the job is retried: those that made it fail.
+    pub(super) voids: Vec<i32>,
+}
+
+impl Ending {
+    /// How a failed call is kept.
+    pub(super) fn failed_payload(&self) -> Payload {
+        match self {
+            Ending::Done(payload) => payload.clone(),
+            Ending::Failed { failure, reason } => {
+                let text = FailedText { failure: failure.clone(), reason: *reason };
+                Payload::json(serde_json::to_vec(&text).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// The error that an entry keeps, if it is one of a call, or a try at one, that failed.
+pub fn failure_of(entry: &Entry) -> Option<Failure> {
+    let bytes = &entry.payload.bytes;
+    match entry.mark {
+        Mark::Failed | Mark::NotUndone => {
+            serde_json::from_slice::<FailedText>(bytes).ok().map(|text| text.failure)
+        }
+        Mark::Tried => serde_json::from_slice::<Tried>(bytes).ok().map(|tried| tried.failure),
+        _ => None,
+    }
+}
+
+/// A value of the context that a step has set.
+#[derive(Clone)]
+pub(super) struct Set {
+    /// Where that stands.
+    pub(super) seq: i32,
+    pub(super) name: String,
+    pub(super) value: serde_json::Value,
+}
+
+/// What is known of a call.
+pub(super) struct Known {
+    pub(super) op: Op,
+    pub(super) line: Option<String>,
+    /// Where this run has made it, if it has.
+    pub(super) made: Option<(Op, &'static Location<'static>)>,
+    /// With what it was begun, and where that stands.
+    pub(super) begun: Option<(i32, Payload)>,
+    pub(super) tried: Option<Tried>,
+    pub(super) end: Option<(i32, Ending)>,
+    /// Whether the code has come to its end, or made it.
+    pub(super) fresh: bool,
+}
+
+impl Known {
+    fn new(op: Op) -> Known {
+        Known { op, line: None, made: None, begun: None, tried: None, end: None, fresh: false }
+    }
+}
+
+/// What is known of calls, by name and key.
+#[derive(Default)]
+pub(super) struct Calls(HashMap<Box<str>, Named>);
+
+/// The calls of one name.
+#[derive(Default)]
+struct Named {
+    plain: Option<Known>,
+    keyed: HashMap<Box<str>, Known>,
+}
+
+impl Calls {
+    pub(super) fn get(&self, name: &str, key: Option<&str>) -> Option<&Known> {
+        let named = self.0.get(name)?;
+        match key {
+            Some(key) => named.keyed.get(key),
+            None => named.plain.as_ref(),
+        }
+    }
+
+    pub(super) fn of(&self, ident: &Ident) -> Option<&Known> {
+        self.get(&ident.0, ident.1.as_deref())
+    }
+
+    /// The calls of a name that have a key.
+    pub(super) fn keyed(&self, name: &str) -> impl Iterator<Item = (&str, &Known)> {
+        let named = self.0.get(name).into_iter();
+        named.flat_map(|named| named.keyed.iter().map(|(key, known)| (&**key, known)))
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str, key: Option<&str>) -> Option<&mut Known> {
+        let named = self.0.get_mut(name)?;
+        match key {
+            Some(key) => named.keyed.get_mut(key),
+            None => named.plain.as_mut(),
+        }
+    }
+
+    /// What is known of a call, which is known from now on.
+    pub(super) fn known(&mut self, name: &str, key: Option<&str>, op: Op) -> &mut Known {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.into(), Named::default());
+        }
+        let named = self.0.get_mut(name).expect("just put in");
+        match key {
+            Some(key) => named.keyed.entry(key.into()).or_insert_with(|| Known::new(op)),
+            None => named.plain.get_or_insert_with(|| Known::new(op)),
+        }
+    }
+
+    fn known_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut Known {
+        if !self.0.contains_key(name.as_str()) {
+            self.0.insert(name.as_str().into(), Named::default());
+        }
+        let named = self.0.get_mut(name.as_str()).expect("just put in");
+        match key {
+            Some(key) => named.keyed.entry(key.into_boxed_str()).or_insert_with(|| Known::new(op)),
+            None => named.plain.get_or_insert_with(|| Known::new(op)),
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Known) -> bool) {
+        for named in self.0.values_mut() {
+            named.plain.take_if(|known| !keep(known));
+            named.keyed.retain(|_, known| keep(known));
+        }
+    }
+
+    fn remove(&mut self, ident: &Ident) {
+        if let Some(named) = self.0.get_mut(&ident.0) {
+            match &ident.1 {
+                Some(key) => drop(named.keyed.remove(key)),
+                None => named.plain = None,
+            }
+        }
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Known> {
+        self.0.values_mut().flat_map(|named| named.plain.iter_mut().chain(named.keyed.values_mut()))
+    }
+}
+
+/// What is known of a workflow's calls.
+#[derive(Default)]
+pub(super) struct Journal {
+    pub(super) known: Calls,
+    /// The place of the next entry.
+    pub(super) next_seq: i32,
+    /// How many ends it has that the code has not come to.
+    pub(super) undelivered: usize,
+    /// What the steps that ended at some places set in the context.
+    pub(super) sets: BTreeMap<i32, Vec<Set>>,
+    /// Steps that were undone, or could not be.
+    pub(super) undone: HashSet<Ident>,
+    /// Whether it was forked from another: what the context holds is to be written.
+    pub(super) forked: bool,
+    /// Places of ticks of repeats that ended, by name, oldest first.
+    pub(super) ticks: HashMap<Box<str>, Vec<i32>>,
+}
+
+impl Journal {
+    /// Reads the entries of a job. If it is being unwound, what was undone stays known, so that nothing is done again.
+    pub(super) fn read(entries: Vec<Entry>, codecs: &Codecs, unwinding: bool) -> Journal {
+        let mut journal = Journal::default();
+        let mut step = -1;
+        for entry in entries {
+            journal.next_seq = entry.seq + 1;
+            if entry.op != Op::Context {
+                step = entry.seq;
+            }
+            journal.add(entry, step, codecs, unwinding);
+        }
+        for known in journal.known.all_mut().filter(|known| known.end.is_some()) {
+            // Ticks that are over stay for people to see, and are not come to again.
+            known.fresh = known.op == Op::Repeat;
+            journal.undelivered += usize::from(!known.fresh);
+        }
+        journal
+    }
+
+    fn add(&mut self, entry: Entry, step: i32, codecs: &Codecs, unwinding: bool) {
+        let Entry { seq, op, mark, name, key, line, payload, .. } = entry;
+        match (op, mark) {
+            (Op::Life, _) if name == Fork::ENTRY => {
+                self.forked = true;
+                // Children that were under way are another job's.
+                self.known.retain(|known| known.op != Op::Child || known.end.is_some());
+                return;
+            }
+            (Op::Life, _) if name == ENDED => {
+                let text: EndedText = serde_json::from_slice(&payload.bytes).unwrap_or_default();
+                let voids =
+                    |known: &Known| known.end.as_ref().is_some_and(|(seq, _)| text.voids.contains(seq));
+                self.known.retain(|known| !voids(known));
+                return;
+            }
+            (Op::Life, _) => return,
+            (Op::Context, _) => {
+                let plain = codecs.decode(&payload).ok();
+                let value = plain.and_then(|plain| serde_json::from_slice(&plain).ok());
+                if let Some(value) = value {
+                    self.sets.entry(step).or_default().push(Set { seq, name, value });
+                }
+                return;
+            }
+            _ => {}
+        }
+        if op == Op::Repeat && key.is_some() {
+            self.ticks.entry(name.as_str().into()).or_default().push(seq);
+        }
+        if matches!(mark, Mark::Undone | Mark::NotUndone) {
+            let ident: Ident = (name.into(), key.map(Into::into));
+            if !unwinding && mark == Mark::Undone {
+                self.known.remove(&ident);
+            }
+            self.undone.insert(ident);
+            return;
+        }
+        if mark == Mark::Done && !self.undone.is_empty() {
+            self.redone(&(name.as_str().into(), key.as_deref().map(Into::into)));
+        }
+        let known = self.known.known_owned(name, key, op);
+        known.op = op;
+        if line.is_some() {
+            known.line = line;
+        }
+        match mark {
+            Mark::Begun => known.begun = Some((seq, payload)),
+            Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
+            Mark::Done => known.end = Some((seq, Ending::Done(payload))),
+            Mark::Failed => {
+                let text: Option<FailedText> = serde_json::from_slice(&payload.bytes).ok();
+                let (failure, reason) = match text {
+                    Some(FailedText { failure, reason }) => (failure, reason),
+                    None => (Failure::stop("its error cannot be read"), Reason::Stopped),
+                };
+                known.end = Some((seq, Ending::Failed { failure, reason }));
+            }
+            Mark::Undone | Mark::NotUndone => {}
+        }
+    }
+
+    /// A step that was undone has been done again: there is something to undo again.
+    pub(super) fn redone(&mut self, ident: &Ident) {
+        if self.undone.remove(ident) {
+            self.known.remove(&undo_of(ident));
+        }
+    }
+
+    /// The code has come to the end of a call that is not delivered like others.
+    pub(super) fn came_to(&mut self, ident: &Ident) {
+        if let Some(known) = self.known.get_mut(&ident.0, ident.1.as_deref())
+            && !std::mem::replace(&mut known.fresh, true)
+        {
+            self.undelivered -= 1;
+        }
+    }
+
+    /// What is known of a call, which is known from now on.
+    pub(super) fn known_mut(&mut self, ident: &Ident) -> &mut Known {
+        self.known.known(&ident.0, ident.1.as_deref(), Op::Step)
+    }
+}

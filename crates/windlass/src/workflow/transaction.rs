@@ -1,0 +1,326 @@
+//! Transactions: the user's writes and the record of the step, committed together.
+
+use std::{
+    future::Future,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, Location},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{
+    Change, Failure, Outcome, Payload, Retry, Step, Verdict,
+    failure::class,
+    journal::{Mark, Op},
+};
+use windlass_runtime::Turn;
+use windlass_store::{Error, Work, rusqlite, tokio_postgres};
+
+use super::{
+    Boxed,
+    core::Core,
+    journal::Ending,
+    state::{Look, Register, Start},
+    step::{encoded, opened, panic_text},
+};
+
+/// How long a transaction may take, unless the user says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A transaction that is being described: say on which store with [`Transaction::in_postgres`] or
+/// [`Transaction::in_sqlite`].
+///
+/// Whatever it writes to your own tables is committed if, and only if, the workflow has recorded that: it happens exactly
+/// once. The store must be in the database of your tables.
+#[must_use = "a transaction does nothing until it is said where, and awaited"]
+pub struct Transaction {
+    core: Arc<Core>,
+    name: String,
+    key: Option<String>,
+    line: &'static Location<'static>,
+    retry: Retry,
+    timeout: Duration,
+}
+
+impl Transaction {
+    pub(super) fn new(core: &Arc<Core>, name: &str, line: &'static Location<'static>) -> Transaction {
+        let retry = windlass_runtime::Policy::default().retry;
+        Transaction {
+            core: Arc::clone(core),
+            name: name.to_owned(),
+            key: None,
+            line,
+            retry,
+            timeout: TIMEOUT,
+        }
+    }
+
+    /// What tells it from other calls of its name, e.g. in a loop.
+    pub fn key(mut self, key: impl ToString) -> Self {
+        self.key = Some(key.to_string());
+        self
+    }
+
+    /// When to try again: 20 tries with growing waits, unless you say otherwise.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How long it may take, the commit included: 30 seconds, unless you say otherwise.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// On PostgreSQL: `run` is given a transaction on the store's database. An error rolls it back.
+    ///
+    /// ```ignore
+    /// flow.transaction("book").in_postgres(move |tx| Box::pin(async move {
+    ///     tx.execute("insert into bookings (id) values ($1)", &[&id]).await?;
+    ///     Ok::<_, AnyError>(())
+    /// })).await?;
+    /// ```
+    pub fn in_postgres<'f, F, T, E>(self, run: F) -> Transacted<'f, T, E>
+    where
+        F: for<'t> FnMut(
+                &'t tokio_postgres::Transaction<'t>,
+            ) -> Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>
+            + Send
+            + 'f,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: Into<Failure> + From<Failure> + 'static,
+    {
+        let run = Arc::new(Mutex::new(run));
+        let work = Box::new(move |writer: Writer| -> Work<'f> {
+            let run = Arc::clone(&run);
+            Work::Postgres(Box::new(move |tx| {
+                let work = (run.lock().unwrap_or_else(|e| e.into_inner()))(tx);
+                Box::pin(async move {
+                    let result = AssertUnwindSafe(work).catch_unwind().await;
+                    writer.change(result.map(|result| encoded(&result.map_err(Into::into)?)))
+                })
+            }))
+        });
+        Transacted::new(self, work)
+    }
+
+    /// On SQLite: `run` is given a connection to the store's file with a transaction open. An error rolls it back. Nobody
+    /// else writes to the file meanwhile: do nothing else in there.
+    pub fn in_sqlite<'f, F, T, E>(self, run: F) -> Transacted<'f, T, E>
+    where
+        F: FnMut(&rusqlite::Connection) -> Result<T, E> + Send + 'f,
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<Failure> + From<Failure>,
+    {
+        let run = Arc::new(Mutex::new(run));
+        let work = Box::new(move |writer: Writer| -> Work<'f> {
+            let run = Arc::clone(&run);
+            Work::Sqlite(Box::new(move |connection| {
+                let mut run = run.lock().unwrap_or_else(|e| e.into_inner());
+                let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(connection)));
+                writer.change(result.map(|result| encoded(&result.map_err(Into::into)?)))
+            }))
+        });
+        Transacted::new(self, work)
+    }
+}
+
+type MakeWork<'f> = Box<dyn FnMut(Writer) -> Work<'f> + Send + 'f>;
+
+/// What the user's code returned, and where the entry that says so is to stand.
+type Wrote = Result<(i32, Payload), Failure>;
+
+/// Makes the change that is committed with the user's writes.
+#[derive(Clone)]
+struct Writer {
+    core: Arc<Core>,
+    call: usize,
+    wrote: Arc<Mutex<Option<Wrote>>>,
+}
+
+impl Writer {
+    fn change(&self, result: std::thread::Result<Result<Vec<u8>, Failure>>) -> Option<Change> {
+        let result = result
+            .unwrap_or_else(|panic| Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)))
+            .and_then(|result| self.core.encode(result))
+            .and_then(|payload| self.core.fits(payload));
+        let mut wrote = self.wrote.lock().unwrap_or_else(|e| e.into_inner());
+        match result {
+            Ok(payload) => {
+                let now = self.core.now();
+                let mut state = self.core.lock();
+                state.calls[self.call].as_ref()?;
+                let entry = state.entry(self.call, Mark::Done, payload.clone(), now);
+                drop(state);
+                *wrote = Some(Ok((entry.seq, payload)));
+                let step = Step { entries: vec![entry], ..Step::default() };
+                Some(self.core.attempt.as_ref()?.change(Outcome::Next, Some(step)))
+            }
+            Err(failure) => {
+                *wrote = Some(Err(failure));
+                None
+            }
+        }
+    }
+
+    fn wrote(&self) -> Option<Wrote> {
+        self.wrote.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+}
+
+/// What became of a transaction.
+enum Ended {
+    /// It is committed, with its entry at this place.
+    Committed(i32, Payload),
+    Failed(Failure),
+    /// The claim is over.
+    Over(Turn),
+}
+
+/// A transaction; `.await` makes it, or returns what it returned before.
+#[must_use = "a transaction does nothing until it is awaited"]
+pub struct Transacted<'f, T, E> {
+    about: Transaction,
+    work: MakeWork<'f>,
+    running: Option<Boxed<'f, Ended>>,
+    call: Option<usize>,
+    registered: bool,
+    result: PhantomData<fn() -> Result<T, E>>,
+}
+
+impl<'f, T, E> Transacted<'f, T, E> {
+    fn new(about: Transaction, work: MakeWork<'f>) -> Transacted<'f, T, E> {
+        Transacted { about, work, running: None, call: None, registered: false, result: PhantomData }
+    }
+
+    fn start(&mut self, id: usize) {
+        let core = Arc::clone(&self.about.core);
+        let wrote = Arc::default();
+        let writer = Writer { core, call: id, wrote };
+        let work = (self.work)(writer.clone());
+        let timeout = self.about.timeout;
+        self.running = Some(Box::pin(transact(writer, work, timeout)));
+    }
+}
+
+async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
+    let core = Arc::clone(&writer.core);
+    let Some(attempt) = &core.attempt else { return Ended::Over(Turn::Over) };
+    let answer = tokio::time::timeout(timeout, attempt.pen.transact(work)).await;
+    let doubt = match answer {
+        Ok(Ok(verdict)) => {
+            return match (verdict, writer.wrote()) {
+                (Some(Verdict::Committed), Some(Ok((seq, payload)))) => Ended::Committed(seq, payload),
+                (Some(Verdict::Halted), _) => Ended::Over(Turn::Halted),
+                (Some(Verdict::Refused(why)), _) => Ended::Failed(Failure::stop(why).class(class::REFUSED)),
+                (None, Some(Err(failure))) => Ended::Failed(failure),
+                _ => Ended::Over(Turn::Over),
+            };
+        }
+        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class("store"),
+        Ok(Err(error @ Error::Config(_))) => {
+            return Ended::Failed(Failure::stop(error).class(class::REFUSED));
+        }
+        Ok(Err(error)) => Failure::retry(error).class("store"),
+        Err(_) => {
+            Failure::retry(format!("the transaction ran longer than {timeout:?}")).class(class::TIMEOUT)
+        }
+    };
+    // It may have been committed and its answer lost. Another change under the same revision settles it: it is applied
+    // only if the transaction was not, which can then never be.
+    let failure = match writer.wrote() {
+        Some(Err(failure)) => failure,
+        _ => doubt,
+    };
+    match attempt.pen.settle(attempt).await {
+        Verdict::Committed => {}
+        Verdict::Halted => return Ended::Over(Turn::Halted),
+        _ => return Ended::Over(Turn::Over),
+    }
+    let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
+    let Some(ident) = name else { return Ended::Over(Turn::Over) };
+    let mut after = core.lock().journal.next_seq - 1;
+    loop {
+        let page = match core.bound.store.inspect().journal(core.job.id, Some(after), 1_000).await {
+            Ok(page) => page,
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(last) = page.last() else { return Ended::Failed(failure) };
+        after = last.seq;
+        let found = page.into_iter().find(|entry| {
+            entry.mark == Mark::Done && *entry.name == *ident.0 && entry.key.as_deref() == ident.1.as_deref()
+        });
+        if let Some(entry) = found {
+            return Ended::Committed(entry.seq, entry.payload);
+        }
+    }
+}
+
+impl<T, E> Unpin for Transacted<'_, T, E> {}
+
+impl<T: DeserializeOwned, E: From<Failure>> Future for Transacted<'_, T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let this = self.get_mut();
+        let about = &this.about;
+        if !this.registered {
+            this.registered = true;
+            this.call = about.core.register(Register {
+                op: Op::Transaction,
+                name: &about.name,
+                key: about.key.as_deref(),
+                line: about.line,
+                start: Start::Body { within: None },
+            });
+        }
+        let Some(id) = this.call else { return Poll::Pending };
+        loop {
+            match this.about.core.look(id, cx) {
+                Look::Ready(_, ending) => {
+                    this.call = None;
+                    return opened(&this.about.core, &this.about.name, this.about.line, ending);
+                }
+                Look::Go => this.start(id),
+                Look::Running if this.running.is_some() => {
+                    let core = Arc::clone(&this.about.core);
+                    let running = this.running.as_mut().expect("looked at above");
+                    let limit = Some(this.about.timeout);
+                    let polled = core.poll_body(id, &this.about.name, limit, |cx| running.as_mut().poll(cx));
+                    let Poll::Ready(ended) = polled else { return Poll::Pending };
+                    this.running = None;
+                    match ended {
+                        Ended::Committed(seq, payload) => {
+                            let mut state = core.lock();
+                            state.transacting = None;
+                            state.end(id, seq, Ending::Done(payload));
+                        }
+                        Ended::Failed(failure) => {
+                            core.lock().transacting = None;
+                            core.finish_badly(id, failure, &this.about.retry);
+                        }
+                        Ended::Over(turn) => core.lock().over = Some(turn),
+                    }
+                }
+                Look::Running | Look::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<T, E> Drop for Transacted<'_, T, E> {
+    fn drop(&mut self) {
+        self.running = None;
+        if let Some(id) = self.call.take() {
+            self.about.core.forsake(id);
+        }
+    }
+}

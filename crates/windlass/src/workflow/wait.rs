@@ -1,0 +1,342 @@
+//! Calls that wait: for a moment, a signal, a condition or a child.
+
+use std::{
+    future::Future,
+    marker::PhantomData,
+    panic::Location,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{Failure, Retry, Time, journal::Op};
+
+use super::{
+    core::Core,
+    journal::Ending,
+    state::{Look, Moment, Register, Start, misuse},
+    step::{RawStep, TryCx, encoded, if_true, opened},
+};
+use crate::{Child, Kind};
+
+/// A call without a body, whatever its type.
+pub(super) struct RawWait {
+    pub(super) core: Arc<Core>,
+    op: Op,
+    name: String,
+    key: Option<String>,
+    line: &'static Location<'static>,
+    /// Taken when it registers.
+    start: Option<Start>,
+    call: Option<usize>,
+}
+
+impl RawWait {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        op: Op,
+        name: &str,
+        line: &'static Location<'static>,
+        start: Start,
+    ) -> RawWait {
+        let (core, name) = (Arc::clone(core), name.to_owned());
+        RawWait { core, op, name, key: None, line, start: Some(start), call: None }
+    }
+
+    pub(super) fn keyed(mut self, key: String) -> RawWait {
+        self.key = Some(key);
+        self
+    }
+}
+
+impl Future for RawWait {
+    type Output = (i32, Ending);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, Ending)> {
+        let this = self.get_mut();
+        if let Some(start) = this.start.take() {
+            let (op, name, key, line) = (this.op, this.name.as_str(), this.key.as_deref(), this.line);
+            this.call = this.core.register(Register { op, name, key, line, start });
+        }
+        let Some(id) = this.call else { return Poll::Pending };
+        match this.core.look(id, cx) {
+            Look::Ready(seq, ending) => {
+                this.call = None;
+                Poll::Ready((seq, ending))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for RawWait {
+    fn drop(&mut self) {
+        if let Some(id) = self.call.take() {
+            self.core.forsake(id);
+        }
+    }
+}
+
+/// Name and key of a call, for those that may be called without.
+macro_rules! named {
+    ($raw:ident) => {
+        /// Under this name. Each call of a workflow needs its own.
+        pub fn name(mut self, name: impl Into<String>) -> Self {
+            self.$raw.name = name.into();
+            self
+        }
+
+        /// What tells it from other calls of its name, e.g. in a loop.
+        pub fn key(mut self, key: impl ToString) -> Self {
+            self.$raw.key = Some(key.to_string());
+            self
+        }
+    };
+}
+
+/// A durable sleep; `.await` returns when it is over, whatever happens to the process meanwhile.
+#[must_use = "a sleep does nothing until it is awaited"]
+pub struct Sleep {
+    raw: RawWait,
+}
+
+impl Sleep {
+    pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, moment: Moment) -> Sleep {
+        Sleep { raw: RawWait::new(core, Op::Sleep, "sleep", line, Start::At(moment)) }
+    }
+
+    named!(raw);
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.raw).poll(cx).map(drop)
+    }
+}
+
+/// A wait for a signal; `.await` returns its payload.
+#[must_use = "a signal is not waited for until this is awaited"]
+pub struct SignalWait<T> {
+    raw: RawWait,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T> SignalWait<T> {
+    pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
+        let start = Start::Signal { name: name.to_owned(), timeout: None };
+        SignalWait { raw: RawWait::new(core, Op::Signal, name, line, start), result: PhantomData }
+    }
+
+    named!(raw);
+
+    /// Fails with the class `timeout` if no signal has come by then; the time counts from when the workflow first came
+    /// here.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        if let Some(Start::Signal { timeout, .. }) = &mut self.raw.start {
+            *timeout = Some(span);
+        }
+        self
+    }
+}
+
+impl<T> Unpin for SignalWait<T> {}
+
+impl<T: DeserializeOwned> Future for SignalWait<T> {
+    type Output = Result<T, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.raw).poll(cx) {
+            Poll::Ready((_, Ending::Done(payload))) => {
+                let plain = this.raw.core.bound.codecs.decode(&payload).map_err(|error| error.to_string());
+                let read =
+                    plain.and_then(|plain| serde_json::from_slice(&plain).map_err(|error| error.to_string()));
+                Poll::Ready(read.map_err(|error| {
+                    // A value, and no divergence: whoever sent it may have sent anything.
+                    let name = &this.raw.name;
+                    Failure::stop(format!(
+                        "the signal {name:?} does not decode as {} ({error}); whoever sent it sent another type",
+                        std::any::type_name::<T>()
+                    ))
+                    .class("signal")
+                }))
+            }
+            Poll::Ready((_, Ending::Failed { failure, .. })) => Poll::Ready(Err(failure)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// A wait until a condition holds; `.await` returns when it does.
+#[must_use = "a condition is not looked at until this is awaited"]
+pub struct WaitUntil<'f, E> {
+    raw: RawStep<'f>,
+    error: PhantomData<fn() -> E>,
+}
+
+impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
+    pub(super) fn new<F, Fut>(
+        core: &Arc<Core>,
+        name: &str,
+        line: &'static Location<'static>,
+        mut condition: F,
+    ) -> WaitUntil<'f, E>
+    where
+        F: FnMut() -> Fut + Send + 'f,
+        Fut: Future<Output = Result<bool, E>> + Send + 'f,
+    {
+        let body = Box::new(move |_: TryCx| -> super::Boxed<'f, _> {
+            let look = condition();
+            Box::pin(async move { encoded(&look.await.map_err(Into::into)?) })
+        });
+        let mut raw = RawStep::new(core, Op::WaitUntil, name, line, body);
+        (raw.judge, raw.retry, raw.every) = (if_true, Retry::never(), Some(Duration::from_secs(60)));
+        WaitUntil { raw, error: PhantomData }
+    }
+
+    named!(raw);
+
+    /// How long after a look the next one follows: a minute, unless you say otherwise.
+    pub fn every(mut self, span: Duration) -> Self {
+        self.raw.every = Some(span);
+        self
+    }
+
+    /// Fails with the class `timeout` if the condition does not hold by then.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.raw.within = Some(span);
+        self
+    }
+
+    /// What follows when a look fails: unless you say otherwise, so does the wait.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.raw.retry = retry;
+        self
+    }
+}
+
+impl<E> Unpin for WaitUntil<'_, E> {}
+
+impl<E: From<Failure>> Future for WaitUntil<'_, E> {
+    type Output = Result<(), E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
+        Pin::new(&mut self.get_mut().raw).poll(cx).map(|(_, ending)| match ending {
+            Ending::Done(_) => Ok(()),
+            Ending::Failed { failure, .. } => Err(failure.into()),
+        })
+    }
+}
+
+/// A wait until a condition holds that is looked at when someone signals so; `.await` returns what the condition gave.
+#[must_use = "a condition is not looked at until this is awaited"]
+pub struct ContinueIf<'f, T, E> {
+    raw: RawStep<'f>,
+    result: PhantomData<fn() -> Result<T, E>>,
+}
+
+impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> ContinueIf<'f, T, E> {
+    pub(super) fn new<P, F, Fut>(
+        core: &Arc<Core>,
+        name: &str,
+        line: &'static Location<'static>,
+        mut condition: F,
+    ) -> ContinueIf<'f, T, E>
+    where
+        P: DeserializeOwned,
+        F: FnMut(Option<P>) -> Fut + Send + 'f,
+        Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
+    {
+        let body = Box::new(move |cx: TryCx| -> super::Boxed<'f, _> {
+            let look = cx.given().map(&mut condition);
+            Box::pin(async move {
+                match look?.await.map_err(Into::into)? {
+                    Some(result) => encoded(&(result,)),
+                    None => Ok(b"false".to_vec()),
+                }
+            })
+        });
+        let mut raw = RawStep::new(core, Op::ContinueIf, name, line, body);
+        (raw.judge, raw.retry, raw.signal) = (if_true, Retry::never(), Some(name.to_owned()));
+        ContinueIf { raw, result: PhantomData }
+    }
+
+    named!(raw);
+
+    /// Fails with the class `timeout` if the condition does not hold by then.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.raw.within = Some(span);
+        self
+    }
+}
+
+impl<T, E> Unpin for ContinueIf<'_, T, E> {}
+
+impl<T: DeserializeOwned, E: From<Failure>> Future for ContinueIf<'_, T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let this = self.get_mut();
+        let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
+        let opened: Poll<Result<(T,), E>> = opened(&this.raw.core, &this.raw.name, this.raw.line, ending);
+        opened.map(|result| result.map(|(result,)| result))
+    }
+}
+
+/// A child that is being described; `.await` submits it, waits for it and returns its output.
+#[must_use = "a child is not submitted until this is awaited"]
+pub struct ChildWait<O> {
+    core: Arc<Core>,
+    raw: RawWait,
+    child: Option<Child>,
+    result: PhantomData<fn() -> O>,
+}
+
+impl<O> ChildWait<O> {
+    pub(super) fn new<J: Kind<M, Output = O>, M>(
+        core: &Arc<Core>,
+        name: &str,
+        line: &'static Location<'static>,
+        job: J,
+    ) -> ChildWait<O> {
+        // What it starts with is known once all of it is described.
+        let raw = RawWait::new(core, Op::Child, name, line, Start::Quietly(Time(0)));
+        ChildWait { core: Arc::clone(core), raw, child: Some(Child::new(job)), result: PhantomData }
+    }
+
+    named!(raw);
+
+    /// Says more of the job: its queue, priority, tags, policies.
+    pub fn with(mut self, describe: impl FnOnce(Child) -> Child) -> Self {
+        self.child = self.child.map(describe);
+        self
+    }
+}
+
+impl<O> Unpin for ChildWait<O> {}
+
+impl<O: DeserializeOwned> Future for ChildWait<O> {
+    type Output = Result<O, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<O, Failure>> {
+        let this = self.get_mut();
+        if let Some(child) = this.child.take() {
+            let bound = &this.core.bound;
+            let job = child.into_job(bound.ids.job());
+            let job = job.and_then(|job| bound.codecs.encoded(job).map_err(|error| error.to_string()));
+            match job {
+                Ok(job) => this.raw.start = Some(Start::Child(Box::new(job))),
+                Err(why) => {
+                    this.raw.start = None;
+                    this.core.fault(misuse(format!("the child {:?}: {why}", this.raw.name)));
+                }
+            }
+        }
+        let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
+        opened(&this.core, &this.raw.name, this.raw.line, ending)
+    }
+}

@@ -1,0 +1,345 @@
+//! Code that is changed while jobs are under way: what fits, what does not, and what is said of it.
+
+use windlass::{Filter, JobError, Reason, State, prelude::*, testing::Lab};
+
+use super::{On, on_every_store, ran, times};
+
+on_every_store!(
+    steps_may_be_added_removed_and_reordered,
+    what_does_not_fit_is_reported_with_both_sides,
+    a_check_finds_the_one_that_would_break,
+    old_jobs_keep_to_the_old_version_of_a_place,
+    a_fork_goes_on_from_a_step,
+    a_retried_job_runs_what_made_it_fail_again,
+);
+
+async fn note(flow: &Flow, name: &str) -> Result<String, Failure> {
+    let (id, text) = (flow.id(), name.to_owned());
+    flow.step(name, move || {
+        let text = text.clone();
+        async move {
+            ran(format!("{id}/{text}"));
+            Ok::<_, Failure>(text)
+        }
+    })
+    .await
+}
+
+/// Versions of one workflow: the same kind, changed code.
+macro_rules! edition {
+    ($name:ident, $flow:ident, $body:expr) => {
+        #[derive(Serialize, Deserialize)]
+        struct $name;
+
+        impl Workflow for $name {
+            const KIND: &'static str = "edition";
+            type Output = Vec<String>;
+            type Error = Failure;
+
+            async fn run(self, $flow: Flow) -> Result<Vec<String>, Failure> {
+                $body
+            }
+        }
+    };
+}
+
+edition!(First, flow, {
+    let mut all = vec![note(&flow, "a").await?, note(&flow, "b").await?, note(&flow, "c").await?];
+    flow.signal::<()>("go").await?;
+    all.push(note(&flow, "d").await?);
+    Ok(all)
+});
+
+edition!(Second, flow, {
+    // "b" is gone, "c" comes first, "x" and "y" are new.
+    let mut all = vec![note(&flow, "c").await?, note(&flow, "x").await?, note(&flow, "a").await?];
+    flow.signal::<()>("go").await?;
+    all.push(note(&flow, "y").await?);
+    all.push(note(&flow, "d").await?);
+    Ok(all)
+});
+
+/// Starts a job with one edition, stops in the middle, and goes on with another.
+async fn from_to<A, B>(url: &str, between: impl AsyncFnOnce(&Engine, JobId)) -> Result<Vec<String>, JobError>
+where
+    A: Workflow<Output = Vec<String>> + Default,
+    B: Workflow<Output = Vec<String>>,
+{
+    let engine = Engine::open(url).await.expect("opened");
+    let store = engine.store().clone();
+    let first = Engine::on(url, store.clone()).workflow::<A>().start().await.expect("started");
+    let job = first.submit(A::default()).await.expect("submitted");
+    let id = job.id();
+    waits(&first, id).await;
+    first.stop().await;
+    let second = Engine::on(url, store).workflow::<B>();
+    between(&second, id).await;
+    let second = second.start().await.expect("started");
+    second.signal(id, "go", ()).await.expect("sent");
+    let result = second.result(id).await;
+    second.stop().await;
+    result
+}
+
+macro_rules! default {
+    ($($name:ident),*) => { $(impl Default for $name { fn default() -> Self { $name } })* };
+}
+default!(First, Second, Other, Retyped, Placed, Versioned);
+
+async fn waits(engine: &Engine, id: JobId) {
+    for _ in 0..2_000 {
+        let job = engine.inspect().job(id).await.expect("read").expect("there");
+        if job.summary.state == State::Waiting {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("job {id} is not parked");
+}
+
+async fn steps_may_be_added_removed_and_reordered(on: On) {
+    let place = on.fresh().await;
+    let mut seen = None;
+    let result = from_to::<First, Second>(&place.url, async |engine, id| {
+        seen = Some(id);
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!((checked.jobs, checked.broken.len(), checked.skipping), (1, 0, 1), "{checked:?}");
+    })
+    .await;
+    assert_eq!(result.expect("it fits"), ["c", "x", "a", "y", "d"]);
+    let id = seen.expect("submitted");
+    for (name, count) in [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("x", 1), ("y", 1)] {
+        assert_eq!(times(format!("{id}/{name}")), count, "{name}");
+    }
+}
+
+edition!(Other, flow, {
+    note(&flow, "a").await?;
+    flow.sleep(seconds(1)).name("b").await;
+    flow.signal::<()>("go").await?;
+    Ok(Vec::new())
+});
+
+edition!(Retyped, flow, {
+    note(&flow, "a").await?;
+    flow.step("b", || async { Ok::<_, Failure>(vec![1_u32]) }).await?;
+    flow.signal::<()>("go").await?;
+    Ok(Vec::new())
+});
+
+async fn what_does_not_fit_is_reported_with_both_sides(on: On) {
+    let place = on.fresh().await;
+    let parts = [
+        "\"b\" is a step, and the code makes it a sleep",
+        "recorded:  step at",
+        "attempted: sleep at",
+        "changed.rs:",
+    ];
+    let mut broken = None;
+    let result = from_to::<First, Other>(&place.url, async |engine, id| {
+        broken = Some(id);
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!(checked.broken.len(), 1, "{checked:?}");
+        let why = &checked.broken[0].why.message;
+        parts.iter().for_each(|part| assert!(why.contains(part), "{why:?} lacks {part:?}"));
+    })
+    .await;
+    match result {
+        Err(JobError::Failed { reason: Reason::Diverged, failure }) => {
+            parts.iter().for_each(|part| assert!(failure.message.contains(part), "{failure} lacks {part:?}"));
+        }
+        other => panic!("{other:?}"),
+    }
+    // Nothing is lost: with code that fits, it goes on.
+    let engine = Engine::open(&place.url).await.expect("opened");
+    if on != On::Memory {
+        let engine = engine.workflow::<First>().start().await.expect("started");
+        let id = broken.expect("submitted");
+        engine.control("test").retry(id).await.expect("retried");
+        assert_eq!(engine.result::<Vec<String>>(id).await.expect("it fits"), ["a", "b", "c", "d"]);
+        engine.stop().await;
+    }
+
+    let place = on.fresh().await;
+    let result = from_to::<First, Retyped>(&place.url, async |_, _| {}).await;
+    match result {
+        Err(JobError::Failed { reason: Reason::Diverged, failure }) => {
+            for part in
+                ["result of \"b\" does not decode", "recorded:  \"b\"", "alloc::vec::Vec<u32>", "changed.rs:"]
+            {
+                assert!(failure.message.contains(part), "{failure} lacks {part:?}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Of a thousand open jobs one has done what the new code does not know.
+#[derive(Serialize, Deserialize)]
+struct Odd {
+    n: u32,
+}
+
+impl Workflow for Odd {
+    const KIND: &'static str = "odd";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        if self.n == 613 {
+            flow.sleep(seconds(0)).name("prepare").await;
+        } else {
+            flow.step("prepare", || async { Ok::<_, Failure>(()) }).await?;
+        }
+        flow.signal("go").await
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct OddLater {
+    n: u32,
+}
+
+impl Workflow for OddLater {
+    const KIND: &'static str = "odd";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.step("prepare", || async { Ok::<_, Failure>(()) }).await?;
+        flow.signal("go").await
+    }
+}
+
+async fn a_check_finds_the_one_that_would_break(on: On) {
+    let place = on.fresh().await;
+    let url = place.url.as_str();
+    let engine = Engine::open(url).await.expect("opened");
+    let store = engine.store().clone();
+    let first = Engine::on(url, store.clone()).workflow::<Odd>().start().await.expect("started");
+    let put = first.submit_all((0..1_000).map(|n| Odd { n })).await.expect("submitted");
+    let waiting = Filter { state: Some(State::Waiting), limit: 1_000, ..Filter::default() };
+    for _ in 0..3_000 {
+        if first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    first.stop().await;
+    let before = store.inspect().journal(put[613].id, None, 99).await.expect("a journal");
+    let checked = Engine::on(url, store.clone()).workflow::<OddLater>().check().run(|_| true).await;
+    let checked = checked.expect("checked");
+    assert_eq!(checked.jobs, 1_000);
+    let broken: Vec<JobId> = checked.broken.iter().map(|broken| broken.job).collect();
+    assert_eq!(broken, [put[613].id]);
+    assert!(
+        checked.broken[0].why.message.contains("is a sleep, and the code makes it a step"),
+        "{checked:?}"
+    );
+    // It only looked.
+    assert_eq!(store.inspect().journal(put[613].id, None, 99).await.expect("a journal"), before);
+    assert_eq!(store.inspect().jobs(&waiting).await.expect("jobs").len(), 1_000);
+}
+
+edition!(Placed, flow, {
+    let mut all = vec![note(&flow, "a").await?];
+    let version = flow.version("tax", 1);
+    all.push(note(&flow, &format!("tax-{version}")).await?);
+    flow.signal::<()>("go").await?;
+    all.push(format!("{}", flow.version("late", 1)));
+    Ok(all)
+});
+
+edition!(Versioned, flow, {
+    let mut all = vec![note(&flow, "a").await?];
+    let early = flow.version("early", 5);
+    let version = flow.version("tax", 2);
+    all.push(note(&flow, &format!("tax-{version}")).await?);
+    flow.signal::<()>("go").await?;
+    all.push(format!("{early} {}", flow.version("late", 3)));
+    Ok(all)
+});
+
+async fn old_jobs_keep_to_the_old_version_of_a_place(on: On) {
+    let place = on.fresh().await;
+    let result = from_to::<Placed, Versioned>(&place.url, async |_, _| {}).await;
+    assert_eq!(result.expect("it fits"), ["a", "tax-1", "0 3"], "it passed before there was such a place");
+    let place = on.fresh().await;
+    let result = from_to::<Versioned, Versioned>(&place.url, async |_, _| {}).await;
+    assert_eq!(result.expect("it fits"), ["a", "tax-2", "5 3"]);
+}
+
+async fn a_fork_goes_on_from_a_step(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<First>()).await;
+    let job = lab.submit(First).await;
+    lab.signal(job, "go", ()).await;
+    lab.run().await;
+    let before = lab.journal(job).await;
+    let engine = lab.engine().await;
+    let fork = engine.control("test").fork().before("c").key("again").run(job.id()).await.expect("forked");
+    engine.signal(fork, "go", ()).await.expect("sent");
+    lab.run().await;
+    assert_eq!(engine.result::<Vec<String>>(fork).await.expect("done"), ["a", "b", "c", "d"]);
+    for (name, count) in [("a", 0), ("b", 0), ("c", 1), ("d", 1)] {
+        assert_eq!(times(format!("{fork}/{name}")), count, "{name}");
+    }
+    assert_eq!(lab.journal(job).await, before, "what was forked is as it was");
+    let control = engine.control("test");
+    for (fork, parts) in [
+        (control.fork().before("nowhere"), "its journal has no call \"nowhere\"; it has a, b, c, go, d"),
+        (control.fork().before_key("a", 7), "no call \"a\" with key \"7\""),
+        (control.fork().before_entry(99), "its journal has no entry 99"),
+        (control.fork().before("c").key("again"), "has the key \"again\""),
+    ] {
+        let error = fork.run(job.id()).await.expect_err(parts).to_string();
+        assert!(error.contains(parts), "{error:?} lacks {parts:?}");
+    }
+    let gone = control.fork().run(engine.new_id()).await.expect_err("there is none").to_string();
+    assert!(gone.contains("it is not there"), "{gone}");
+    let all = Filter { kind: Some("edition".into()), ..Filter::default() };
+    let many = control.fork().from_beginning().each(all, |_| true).await.expect("forked");
+    assert_eq!((many.made.len(), many.refused.len()), (2, 0), "{many:?}");
+}
+
+/// Fails as long as the test says so.
+#[derive(Serialize, Deserialize)]
+struct Failing;
+
+impl Workflow for Failing {
+    const KIND: &'static str = "failing";
+    type Output = Vec<String>;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<Vec<String>, Failure> {
+        let id = flow.id();
+        let handled = flow.step("handled", move || async move {
+            ran(format!("{id}/handled"));
+            Err::<(), _>(Failure::stop("that is all right"))
+        });
+        let handled = handled.await.expect_err("it fails").message;
+        let good = note(&flow, "good").await?;
+        let bad = flow.step("bad", move || async move {
+            match ran(format!("{id}/bad")) {
+                1 => Err(Failure::stop("not today")),
+                n => Ok(format!("try {n}")),
+            }
+        });
+        Ok(vec![handled, good, bad.await?])
+    }
+}
+
+async fn a_retried_job_runs_what_made_it_fail_again(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Failing>()).await;
+    let job = lab.submit(Failing).await;
+    lab.run().await;
+    let failed = lab.result(job).await.expect_err("it fails").to_string();
+    assert_eq!(failed, "the job failed (stopped): not today");
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), ["that is all right", "good", "try 2"]);
+    let id = job.id();
+    assert_eq!(times(format!("{id}/handled")), 1, "a failure that was handled stays one");
+    assert_eq!((times(format!("{id}/good")), times(format!("{id}/bad"))), (1, 2));
+}

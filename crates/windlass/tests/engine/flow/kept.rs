@@ -1,0 +1,390 @@
+//! What is kept, and what is not: commits, replays, contexts, errors by type, encoded journals.
+
+use std::fmt;
+
+use windlass::{
+    Codec, JobError, Reason,
+    model::journal::{Mark, Op},
+    prelude::*,
+    testing::Lab,
+};
+
+use super::{On, on_every_store, ran, times};
+
+on_every_store!(
+    a_running_workflow_is_not_replayed_between_steps,
+    one_commit_for_the_whole_run,
+    a_parent_reads_the_context_of_its_child,
+    a_child_whose_key_is_taken_is_an_error,
+    errors_come_back_as_their_own_type,
+    nothing_is_kept_in_plain_under_a_codec,
+    a_step_beside_a_wait_does_not_hold_it_up,
+    a_signal_that_came_second_stays,
+    a_repeat_ends_as_it_ended,
+);
+
+#[derive(Serialize, Deserialize)]
+struct Fifty;
+
+impl Workflow for Fifty {
+    const KIND: &'static str = "fifty";
+    type Output = u32;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u32, Failure> {
+        ran(format!("{}/code", flow.id()));
+        let mut sum = 0;
+        for n in 0..50_u32 {
+            sum += flow.step("n", || async move { Ok::<_, Failure>(n) }).key(n).await?;
+        }
+        flow.sleep(days(1)).await;
+        Ok(sum)
+    }
+}
+
+async fn a_running_workflow_is_not_replayed_between_steps(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Fifty>()).await;
+    let job = lab.submit(Fifty).await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), 1_225);
+    assert_eq!(times(format!("{}/code", job.id())), 2, "once before the sleep and once after");
+    assert_eq!(lab.commits(), 52, "each step, the sleep, and the end");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Pure;
+
+impl Workflow for Pure {
+    const KIND: &'static str = "pure";
+    const ONE_COMMIT: bool = true;
+    type Output = u32;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u32, Failure> {
+        let mut sum = 0;
+        for n in 0..10_u32 {
+            sum += flow.step("n", || async move { Ok::<_, Failure>(n) }).key(n).await?;
+        }
+        Ok(sum)
+    }
+}
+
+async fn one_commit_for_the_whole_run(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Pure>()).await;
+    let job = lab.submit(Pure).await;
+    lab.run().await;
+    assert_eq!((lab.result(job).await.ok(), lab.commits()), (Some(45), 1));
+    assert_eq!(lab.journal(job).await.len(), 10, "and its journal is there all the same");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Grower;
+
+impl Workflow for Grower {
+    const KIND: &'static str = "grower";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.context().set("height", 7)?;
+        flow.step("grow", || async { Ok::<_, Failure>(()) }).await
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Gardener;
+
+impl Workflow for Gardener {
+    const KIND: &'static str = "gardener";
+    type Output = (u32, bool);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u32, bool), Failure> {
+        assert_eq!(flow.child_id("plant", None), None, "it is not there before it is called");
+        flow.child("plant", Grower).await?;
+        let plant = flow.child_id("plant", None).ok_or_else(|| Failure::stop("no plant"))?;
+        let look = flow.step_with("look", move |cx| async move {
+            let context = cx.context_of(plant).await?;
+            Ok::<_, Failure>(context.get("height").and_then(|height| height.as_u64()).unwrap_or_default())
+        });
+        let height = look.await?;
+        flow.sleep(days(1)).await;
+        Ok((height as u32, flow.child_id("plant", None) == Some(plant)))
+    }
+}
+
+async fn a_parent_reads_the_context_of_its_child(on: On) {
+    let report = on
+        .crash(
+            |engine| engine.workflow::<Gardener>().workflow::<Grower>(),
+            async |lab| {
+                let job = lab.submit(Gardener).await;
+                lab.run().await;
+                lab.result(job).await.map_err(|error| error.to_string())
+            },
+        )
+        .await;
+    assert_eq!(report.outcome, Ok((7, true)));
+}
+
+#[derive(Serialize, Deserialize)]
+struct Rival;
+
+impl Workflow for Rival {
+    const KIND: &'static str = "rival";
+    type Output = String;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
+        let child = flow.child("plant", Grower).with(|child| child.key("the-only-one"));
+        Ok(child.await.expect_err("its key is taken").message)
+    }
+}
+
+async fn a_child_whose_key_is_taken_is_an_error(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Rival>().workflow::<Grower>()).await;
+    lab.engine().await.submit(Grower).key("the-only-one").await.expect("submitted");
+    let job = lab.submit(Rival).await;
+    lab.run().await;
+    let said = lab.result(job).await.expect("it does not wait for ever");
+    assert!(said.contains("is not there: another job has its key"), "{said}");
+}
+
+/// An error of the user's own.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+enum PayError {
+    Declined { limit: u32 },
+    Other(String),
+}
+
+impl fmt::Display for PayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl From<PayError> for Failure {
+    fn from(error: PayError) -> Failure {
+        Failure::stop(&error).class("pay").with_detail(&error)
+    }
+}
+
+impl From<Failure> for PayError {
+    fn from(failure: Failure) -> PayError {
+        failure.detail().unwrap_or(PayError::Other(failure.message))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Pay;
+
+impl Workflow for Pay {
+    const KIND: &'static str = "pay";
+    type Output = ();
+    type Error = PayError;
+
+    async fn run(self, flow: Flow) -> Result<(), PayError> {
+        let first = flow.step("first", || async { Err::<(), _>(PayError::Declined { limit: 10 }) }).await;
+        flow.sleep(days(1)).await;
+        assert_eq!(first, Err(PayError::Declined { limit: 10 }), "on the first run as on every replay");
+        let slow = flow.step("slow", || async {
+            std::future::pending::<()>().await;
+            Ok::<_, PayError>(())
+        });
+        let slow = slow.timeout(Duration::from_millis(20)).retry(Retry::never()).await;
+        assert!(matches!(slow, Err(PayError::Other(text)) if text.contains("ran longer than 20ms")));
+        flow.step("last", || async { Err::<(), _>(PayError::Declined { limit: 20 }) }).await?;
+        Ok(())
+    }
+}
+
+async fn errors_come_back_as_their_own_type(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Pay>()).await;
+    let job = lab.submit(Pay).await;
+    lab.run().await;
+    match lab.result(job).await {
+        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+            assert_eq!(failure.detail::<PayError>(), Some(PayError::Declined { limit: 20 }));
+            assert_eq!(failure.class, "pay");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Keeps everything backwards.
+struct Backwards;
+
+impl Codec for Backwards {
+    fn id(&self) -> u8 {
+        77
+    }
+
+    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(plain.iter().rev().copied().collect()))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Secret;
+
+impl Workflow for Secret {
+    const KIND: &'static str = "secret";
+    type Output = String;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
+        let step = flow.step_with("step", |cx| async move {
+            cx.set("inner", "secret")?;
+            Ok::<_, Failure>("secret".to_owned())
+        });
+        let step = step.await?;
+        flow.context().set("outer", "secret")?;
+        let told = flow.signal::<String>("told").await?;
+        let inner: Option<String> = flow.context().get("inner")?;
+        Ok(step + &told + &inner.unwrap_or_default())
+    }
+}
+
+async fn nothing_is_kept_in_plain_under_a_codec(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Secret>().codec(Backwards)).await;
+    let job = lab.submit(Secret).await;
+    lab.run().await;
+    lab.signal(job, "told", "secret").await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), "secretsecretsecret");
+    for entry in lab.journal(job).await {
+        let kept = String::from_utf8_lossy(&entry.payload.bytes).into_owned();
+        assert!(!kept.contains("secret"), "{} {}: {kept}", entry.op, entry.name);
+    }
+    assert_eq!(lab.context::<_, String>(job, "inner").await.as_deref(), Some("secret"));
+    assert_eq!(lab.context::<_, String>(job, "outer").await.as_deref(), Some("secret"));
+}
+
+/// A step that takes long, and beside it a wait that is over before.
+#[derive(Serialize, Deserialize)]
+struct Beside;
+
+impl Workflow for Beside {
+    const KIND: &'static str = "beside";
+    type Output = Vec<String>;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<Vec<String>, Failure> {
+        let id = flow.id();
+        let slow = async {
+            flow.step("slow", || async move {
+                while times(format!("{id}/answered")) == 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Ok::<_, Failure>("slow".to_owned())
+            })
+            .await
+        };
+        let asked = async {
+            let said: String = flow.signal("ask").await?;
+            flow.step("answer", || async move {
+                ran(format!("{id}/answered"));
+                Ok::<_, Failure>(())
+            })
+            .await?;
+            Ok::<_, Failure>(said)
+        };
+        let (slow, asked) = futures_util::future::try_join(slow, asked).await?;
+        Ok(vec![slow, asked])
+    }
+}
+
+async fn a_step_beside_a_wait_does_not_hold_it_up(on: On) {
+    let place = on.fresh().await;
+    let engine =
+        Engine::open(&place.url).await.expect("opened").workflow::<Beside>().start().await.expect("started");
+    let job = engine.submit(Beside).await.expect("submitted");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    job.signal("ask", "quick").await.expect("sent");
+    assert_eq!(job.result().await.expect("done"), ["slow", "quick"]);
+    let journal = engine.inspect().journal(job.id(), None, 99).await.expect("a journal");
+    let ends: Vec<(Op, &str)> = journal
+        .iter()
+        .filter(|entry| entry.mark == Mark::Done)
+        .map(|entry| (entry.op, entry.name.as_str()))
+        .collect();
+    assert_eq!(ends, [(Op::Signal, "ask"), (Op::Step, "answer"), (Op::Step, "slow")]);
+    engine.stop().await;
+}
+
+/// Two things are there when it wakes.
+#[derive(Serialize, Deserialize)]
+struct Second;
+
+impl Workflow for Second {
+    const KIND: &'static str = "second";
+    type Output = (bool, String);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(bool, String), Failure> {
+        let (timer, word) = (flow.sleep(hours(1)).name("timer"), flow.signal::<String>("word").key(1));
+        let first = flow.select("first", (timer, word)).await;
+        let word = flow.signal::<String>("word").key(2).timeout(hours(1)).await?;
+        Ok((matches!(first, First2::A(())), word))
+    }
+}
+
+async fn a_signal_that_came_second_stays(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Second>()).await;
+    let job = lab.submit(Second).await;
+    lab.advance(minutes(30)).await;
+    // Nobody works when the hour is over and the signal comes.
+    let engine = lab.engine().await;
+    engine.control("test").pause_queue("default").await.expect("paused");
+    lab.advance(hours(2)).await;
+    lab.signal(job, "word", "hello").await;
+    engine.control("test").resume_queue("default").await.expect("resumed");
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), (true, "hello".to_owned()), "what lost is not lost");
+}
+
+/// A repeat whose tick fails, handled, and replayed much later.
+#[derive(Serialize, Deserialize)]
+struct Ended;
+
+impl Workflow for Ended {
+    const KIND: &'static str = "ended";
+    type Output = (String, bool);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(String, bool), Failure> {
+        let hourly = Calendar::every(1, windlass::Unit::Hours).map_err(Failure::stop)?;
+        let tick =
+            |_, _| async { Err::<std::ops::ControlFlow<()>, _>(Failure::stop("the first tick fails")) };
+        let failed = flow.repeat("hourly", hourly, tick).on_error(windlass::OnError::Fail).await;
+        let failed = failed.expect_err("its tick fails").message;
+        let dice = flow.random();
+        let kept = flow.step("kept", move || async move { Ok::<_, Failure>(dice) }).await?;
+        flow.sleep(days(3)).await;
+        Ok((failed, kept == dice))
+    }
+}
+
+async fn a_repeat_ends_as_it_ended(on: On) {
+    let report = on
+        .crash(
+            |engine| engine.workflow::<Ended>(),
+            async |lab| {
+                let job = lab.submit(Ended).await;
+                lab.run().await;
+                lab.result(job).await.map_err(|error| error.to_string())
+            },
+        )
+        .await;
+    assert_eq!(report.outcome, Ok(("the first tick fails".to_owned(), true)));
+}

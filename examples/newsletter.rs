@@ -1,0 +1,75 @@
+//! A newsletter that is sent by the calendar, within a workflow: every two seconds here, every Monday in life.
+//!
+//! Run it with `cargo run -p windlass --example newsletter`; it makes the file `newsletter.db` and ends by itself. Kill it on
+//! the way and start it again: it goes on where it was, and sends late what was due meanwhile.
+
+use std::ops::ControlFlow;
+
+use windlass::{Unit, prelude::*};
+
+#[derive(Serialize, Deserialize)]
+struct Newsletter {
+    subscriber: String,
+    /// After so many issues the subscription is over.
+    issues: u64,
+}
+
+impl Workflow for Newsletter {
+    const KIND: &'static str = "newsletter";
+    type Output = String;
+    type Error = AnyError;
+
+    async fn run(self, flow: Flow) -> Result<String, AnyError> {
+        let Newsletter { subscriber, issues } = &self;
+        flow.step("welcome", || async move {
+            println!("  welcome, {subscriber}");
+            Ok::<_, AnyError>(())
+        })
+        .await?;
+
+        // In life: `Calendar::cron("0 8 * * mon", "Europe/Berlin")?`. The ticks are those of the calendar, however late one
+        // of them ran. What is kept is where the repeat stands, so years of it are replayed as fast as the first day.
+        let calendar = Calendar::every(2, Unit::Seconds)?;
+        let ended: Option<String> = flow
+            .repeat("issue", calendar, |tick, cx| async move {
+                println!("  the issue of {tick}");
+                cx.set("last_issue", tick)?;
+                // A tick may end the repeat: `ControlFlow::Break(why)`.
+                Ok::<_, AnyError>(ControlFlow::Continue(()))
+            })
+            .times(*issues)
+            .await?;
+
+        flow.step("goodbye", || async move {
+            println!("  goodbye, {subscriber}");
+            Ok::<_, AnyError>(())
+        })
+        .await?;
+        Ok(ended.unwrap_or_else(|| format!("{issues} issues were sent")))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = "sqlite://newsletter.db";
+    let engine = Engine::open(url).await?.workflow::<Newsletter>().start().await?;
+    let open = windlass::Filter { kind: Some("newsletter".into()), limit: 1, ..Default::default() };
+    let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
+    let id = match newest {
+        Some(job) => {
+            println!("a subscription is under way, and goes on:");
+            job.id
+        }
+        None => {
+            println!("a subscription of three issues:");
+            engine.submit(Newsletter { subscriber: "Ann".into(), issues: 3 }).await?.id()
+        }
+    };
+    println!("  (meanwhile, in another terminal: windlass --store {url} show {id})");
+    println!("{}", engine.result::<String>(id).await?);
+    let context = engine.context(id).await?;
+    println!("the last issue, from its context: {}", context["last_issue"]);
+    println!("look at it: windlass --store {url} diagram {id}");
+    engine.stop().await;
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! An order as a workflow: it is paid, shipped, and booked in a table of the shop's own. What cannot be shipped is not booked,
+//! and the payment is given back.
+//!
+//! Run it with `cargo run -p windlass --example order`; it makes the file `order.db`. On PostgreSQL:
+//! `cargo run -p windlass --example order -- postgres://user@host/database`.
+
+use windlass::{
+    prelude::*,
+    store::{rusqlite, tokio_postgres},
+};
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    number: i64,
+    goods: String,
+    /// Whether the store, and so the shop's table, is on PostgreSQL.
+    postgres: bool,
+}
+
+impl Workflow for Order {
+    const KIND: &'static str = "order";
+    type Output = String;
+    type Error = AnyError;
+
+    async fn run(self, flow: Flow) -> Result<String, AnyError> {
+        let Order { number, goods, .. } = &self;
+
+        // A step: what it returns is recorded, and whenever the workflow goes on after a crash it is not run again. It has
+        // an undo, which runs if the workflow does not end well.
+        let payment = flow
+            .step_with("pay", |cx| async move {
+                // The same for every try at this step of this job: the payment service can tell a repeat by it.
+                println!("  order {number}: paid under the idempotency key …{}", &cx.step_id()[30..]);
+                Ok::<_, AnyError>(format!("payment {number}"))
+            })
+            .undo(|payment: String| async move {
+                println!("  {payment} is given back");
+                Ok::<_, AnyError>(())
+            })
+            .await?;
+
+        // An error of a step is a value: `?` ends the workflow with it, and then the undo of the payment runs.
+        let parcel = flow
+            .step("ship", || async move {
+                match goods.as_str() {
+                    "a piano" => Err(AnyError::from(Failure::stop("a piano does not fit into the van"))),
+                    _ => Ok(format!("parcel {number}")),
+                }
+            })
+            .await?;
+
+        // A transaction: the row is in the shop's table if, and only if, the workflow has recorded that.
+        self.book(&flow, format!("{goods}, {payment}, {parcel}, shipped by {}", flow.now())).await?;
+        Ok(format!("{goods} is on its way as {parcel}"))
+    }
+}
+
+impl Order {
+    async fn book(&self, flow: &Flow, what: String) -> Result<u64, AnyError> {
+        let (number, book) = (self.number, flow.transaction("book"));
+        if self.postgres {
+            let insert = "insert into public.shop_orders (number, what) values ($1, $2)";
+            return book
+                .in_postgres(move |tx| {
+                    let what = what.clone();
+                    Box::pin(async move { Ok(tx.execute(insert, &[&number, &what]).await?) })
+                })
+                .await;
+        }
+        let insert = "insert into shop_orders (number, what) values (?1, ?2)";
+        book.in_sqlite(move |tx| Ok(tx.execute(insert, (number, &what))? as u64)).await
+    }
+}
+
+/// The shop's own table, beside the engine's.
+enum Table {
+    Sqlite(rusqlite::Connection),
+    Postgres(tokio_postgres::Client),
+}
+
+impl Table {
+    async fn open(url: &str) -> Result<Table, Box<dyn std::error::Error>> {
+        if let Some(file) = url.strip_prefix("sqlite://") {
+            let connection = rusqlite::Connection::open(file)?;
+            connection.busy_timeout(Duration::from_secs(5))?;
+            connection.execute_batch("create table if not exists shop_orders (number integer, what text)")?;
+            return Ok(Table::Sqlite(connection));
+        }
+        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        client
+            .batch_execute("create table if not exists public.shop_orders (number bigint, what text)")
+            .await?;
+        Ok(Table::Postgres(client))
+    }
+
+    async fn rows(&self) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+        let sql = "select what from shop_orders order by number";
+        Ok(match self {
+            Table::Sqlite(connection) => {
+                let mut statement = connection.prepare(sql)?;
+                let rows = statement.query_map([], |row| row.get(0))?;
+                rows.collect::<Result<Vec<String>, _>>()?
+            }
+            Table::Postgres(client) => {
+                let rows = client.query(sql, &[]).await?;
+                rows.iter().map(|row| row.get(0)).collect()
+            }
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "sqlite://order.db".to_owned());
+    let engine = Engine::open(&url).await?.workflow::<Order>().start().await?;
+    let table = Table::open(&url).await?;
+    let number = i64::try_from(table.rows().await?.len())? + 1;
+    let postgres = !url.starts_with("sqlite:");
+
+    println!("a lamp:");
+    let lamp = engine.submit(Order { number, goods: "a lamp".into(), postgres }).await?;
+    println!("  {}", lamp.result().await?);
+
+    println!("a piano:");
+    let piano = engine.submit(Order { number: number + 1, goods: "a piano".into(), postgres }).await?;
+    match piano.result().await {
+        Err(error) => println!("  {error}"),
+        Ok(output) => println!("  not expected: {output}"),
+    }
+
+    println!("in the shop's table:");
+    for row in table.rows().await? {
+        println!("  {row}");
+    }
+    println!("in the journal of the piano:");
+    for entry in engine.inspect().journal(piano.id(), None, 100).await? {
+        println!("  {:>2} {} {:?}: {}", entry.seq, entry.op, entry.name, entry.mark);
+    }
+    println!("look at it: windlass --store {url} show {}", piano.id());
+    println!("draw it:    windlass --store {url} diagram {} --svg order.svg", piano.id());
+    engine.stop().await;
+    Ok(())
+}
