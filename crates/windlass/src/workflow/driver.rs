@@ -90,6 +90,16 @@ impl Driver {
                 self.unwind(*unwinding.expect("only replayed if it is being unwound"), false).await
             }
             Ok(Coded::Turn(turn)) => Ok(turn),
+            Ok(Coded::Halt) => {
+                // What has ended is written, and what it did is undone, by this very attempt: nobody else ends it meanwhile.
+                self.drop_root();
+                let by = self.attempt().told_by().map(|by| by.failure());
+                let undoes = !self.core.lock().undos.is_empty();
+                match by.filter(|_| undoes) {
+                    Some(failure) => self.unwind(Unwind { reason: None, failure }, true).await,
+                    None => Ok(self.halt().await),
+                }
+            }
             Err(failure) => self.fault(failure),
         }
     }
@@ -138,8 +148,8 @@ impl Driver {
                     }
                 }
                 Next::Wait => {
-                    if let Some(turn) = self.wait().await? {
-                        return Ok(Coded::Turn(turn));
+                    if self.wait().await? {
+                        return Ok(Coded::Halt);
                     }
                 }
                 Next::Park => {
@@ -148,10 +158,7 @@ impl Driver {
                     }
                     return Ok(Coded::Turn(self.park()?));
                 }
-                Next::Halt => {
-                    self.drop_root();
-                    return Ok(Coded::Turn(self.halt().await));
-                }
+                Next::Halt => return Ok(Coded::Halt),
                 Next::Stuck => return Err(self.foreign()),
             }
             spins = 0;
@@ -238,6 +245,10 @@ impl Driver {
             return Ok(Next::Poll);
         }
         let state = self.core.lock();
+        let runs = |call: &super::state::Call| matches!(call.phase, Phase::Running | Phase::Go);
+        if self.attempt().told_by().is_some() && !state.under_way().any(|(_, call)| runs(call)) {
+            return Ok(Next::Halt);
+        }
         if !state.finished.is_empty() && state.transacting.is_none() {
             return Ok(Next::Commit);
         }
@@ -249,9 +260,6 @@ impl Driver {
                 true => Next::Wait,
                 false => Next::Commit,
             });
-        }
-        if self.attempt().told_by().is_some() {
-            return Ok(Next::Halt);
         }
         if state.under_way().next().is_none() {
             return Ok(Next::Stuck);
@@ -358,6 +366,8 @@ impl Drop for Driver {
 enum Coded {
     Returned(Result<Vec<u8>, Failure>),
     Replayed,
+    /// Someone wants the job to end.
+    Halt,
     Turn(Turn),
 }
 

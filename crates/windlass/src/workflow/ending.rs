@@ -116,10 +116,6 @@ impl Driver {
             state.finished.clear();
             state.out.children.clear();
         }
-        if fresh && self.attempt().told_by().is_some() {
-            // The store says how it ends, and has it unwound.
-            return Ok(self.halt().await);
-        }
         if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
             return Ok(turn);
         }

@@ -275,8 +275,9 @@ impl Driver {
         Ok(any)
     }
 
-    /// Waits until a body has something to do, a wait is over, or someone wants the job to end.
-    pub(super) async fn wait(&mut self) -> Result<Option<Turn>, Failure> {
+    /// Waits until a body has something to do, a wait is over, or someone wants the job to end. Whether that is so and the
+    /// time for it is over.
+    pub(super) async fn wait(&mut self) -> Result<bool, Failure> {
         let attempt = Arc::clone(self.attempt());
         let (due, listens) = {
             let state = self.core.lock();
@@ -313,8 +314,7 @@ impl Driver {
         tokio::select! {
             biased;
             () = attempt.told_and_over() => {
-                self.drop_root();
-                return Ok(Some(self.halt().await));
+                return Ok(true);
             }
             () = sleep => {
                 if self.look_at.take_if(|at| *at <= Instant::now()).is_some()
@@ -327,7 +327,7 @@ impl Driver {
             }
             () = woken => {}
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// The same as [`Driver::look`], whatever was known before.
