@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{Change, ClaimNo, Claimed, Outcome, Rev, Step, Time, Verdict, WorkerId};
+use windlass_model::{Change, ClaimNo, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
 use crate::{Attempt, pool::QueuePool, worker::Core};
@@ -177,10 +177,5 @@ impl Attempt {
     /// A change that follows what was committed so far.
     pub fn change(&self, outcome: Outcome, step: Option<Step>) -> Change {
         crate::turn::change(self, outcome, step)
-    }
-
-    /// The job as it was claimed.
-    pub fn claimed(&self) -> &Claimed {
-        &self.job
     }
 }

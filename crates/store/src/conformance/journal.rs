@@ -86,9 +86,16 @@ pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
     assert_eq!((context(&store, 2).await, context(&store, 99).await), (vec![], vec![]));
 }
 
-pub async fn a_thousand_entries_go_in_at_once(store: Handle) {
-    with_entries(&store, 0..1_000).await;
-    assert_eq!(places(&journal(&store, 1).await), (0..1_000).collect::<Vec<_>>());
+pub async fn a_thousand_entries_go_in_and_come_out_at_once(store: Handle) {
+    let (_, job) = with_entries(&store, 0..1_000).await;
+    let read = async |after, limit| store.inspect().journal(job.id, after, limit).await.expect("journal");
+    let all = read(None, usize::MAX).await;
+    assert_eq!(places(&all), (0..1_000).collect::<Vec<i32>>());
+    assert!(all.iter().all(|kept| *kept == entry(kept.seq, "step", "x")));
+    assert_eq!(places(&read(Some(99), 600).await), (100..700).collect::<Vec<i32>>());
+    assert_eq!(places(&read(Some(799), 1_000).await), (800..1_000).collect::<Vec<i32>>());
+    assert_eq!(places(&read(None, 200).await), (0..200).collect::<Vec<i32>>());
+    assert_eq!(places(&read(None, 201).await), (0..201).collect::<Vec<i32>>());
 }
 
 pub async fn all_of_an_entry_is_kept(store: Handle) {

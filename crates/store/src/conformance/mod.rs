@@ -271,7 +271,7 @@ macro_rules! conformance {
                 every_outcome_writes_its_entries
                 a_step_without_a_stage_leaves_the_stage_as_it_is
                 entries_are_read_by_place_and_in_pages
-                a_thousand_entries_go_in_at_once
+                a_thousand_entries_go_in_and_come_out_at_once
                 all_of_an_entry_is_kept
                 entries_may_be_forgotten
                 a_journal_may_start_anew

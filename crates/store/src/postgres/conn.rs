@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     ops::{Deref, DerefMut},
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,8 +11,14 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{FutureExt, TryStreamExt};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_postgres::{Client, NoTls, Row, SimpleQueryMessage, Statement, error::SqlState, types::ToSql};
+use tokio_postgres::{
+    Client, NoTls, Row, SimpleQueryMessage, Statement,
+    binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream},
+    error::SqlState,
+    types::{ToSql, Type},
+};
 
 use super::Options;
 use crate::Error;
@@ -221,6 +228,33 @@ impl Conn {
         let statement = self.prepare(sql).await?;
         self.statements.fetch_add(1, Ordering::Relaxed);
         self.wait(self.client.execute(&statement, params)).await
+    }
+
+    /// Streams what a `copy … to stdout (format binary)` answers, row by row.
+    pub(super) async fn copy(
+        &self,
+        sql: &str,
+        types: &[Type],
+        mut each: impl FnMut(&BinaryCopyOutRow) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        // Given up in the middle, the rest of its rows is still to come.
+        self.opening();
+        let rows = BinaryCopyOutStream::new(self.wait(self.client.copy_out(sql)).await?, types);
+        let mut rows = pin!(rows);
+        loop {
+            // Most rows are there already.
+            let row = match rows.try_next().now_or_never() {
+                Some(row) => row.map_err(sorted)?,
+                None => self.wait(rows.try_next()).await?,
+            };
+            match row {
+                Some(row) => each(&row)?,
+                None => break,
+            }
+        }
+        self.busy.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use futures_util::future::join4;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, binary_copy::BinaryCopyOutRow, types::Type};
 use uuid::Uuid;
 use windlass_model::{
     Change, Entry, JobId, Payload, Step, Time,
@@ -192,10 +192,20 @@ impl Postgres {
         after: Option<i32>,
         limit: usize,
     ) -> Result<Vec<Entry>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let conn = self.conn().await?;
+        let first = i64::try_from(limit.min(SHORT)).unwrap_or(i64::MAX);
         let sql = include_str!("sql/inspect_journal.sql");
-        let rows = self.conn().await?.query(sql, &[&id.0, &after.unwrap_or(i32::MIN), &limit]).await?;
-        rows.first().map_or(Ok(Vec::new()), entries)
+        let rows = conn.query(sql, &[&id.0, &after.unwrap_or(i32::MIN), &first]).await?;
+        let mut journal = rows.first().map_or(Ok(Vec::new()), entries)?;
+        if journal.len() == SHORT && limit > SHORT {
+            let after = journal[SHORT - 1].seq;
+            conn.copy(&copied(id, after, limit - SHORT), COLUMNS, |row| {
+                journal.push(entry(row)?);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(journal)
     }
 
     pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<Entry>>, Error> {
@@ -217,11 +227,60 @@ impl Postgres {
     }
 }
 
-/// All entries of a journal, which come as one row of columns: thousands of small rows would take twice as long.
+/// How many entries of a journal are read by one prepared statement. The rest of a long one is streamed, so that the server
+/// and this process work on it at the same time.
+const SHORT: usize = 200;
+
+/// The types of a streamed entry's columns.
+const COLUMNS: &[Type] = &[
+    Type::INT4,
+    Type::INT2,
+    Type::INT2,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::INT8,
+    Type::INT2,
+    Type::BYTEA,
+];
+
+/// What streams the entries of a job that follow a place. Such a statement takes no parameters.
+fn copied(id: JobId, after: i32, limit: usize) -> String {
+    let (job, limit) = (id.0, i64::try_from(limit).unwrap_or(i64::MAX));
+    format!(
+        "copy (select seq, op, mark, name, key, line, at, codec, payload from journal where job = '{job}' and seq > {after} \
+         order by seq limit {limit}) to stdout (format binary)"
+    )
+}
+
+/// A streamed entry.
+fn entry(row: &BinaryCopyOutRow) -> Result<Entry, Error> {
+    Ok(Entry {
+        seq: row.get(0),
+        op: op(row.get(1))?,
+        mark: mark(row.get(2))?,
+        name: row.get(3),
+        key: row.get(4),
+        line: row.get(5),
+        at: Time(row.get(6)),
+        payload: Payload { codec: row.get::<i16>(7) as u8, bytes: row.get(8) },
+    })
+}
+
+fn op(number: i16) -> Result<Op, Error> {
+    Op::from_number(number).ok_or_else(|| unknown("the call", number))
+}
+
+fn mark(number: i16) -> Result<Mark, Error> {
+    Mark::from_number(number).ok_or_else(|| unknown("the mark", number))
+}
+
+fn unknown(what: &str, number: i16) -> Error {
+    Error::Fault(format!("a journal has an entry with {what} {number}, which this binary does not know"))
+}
+
+/// All entries of a short journal, which come as one row of columns: many small rows would take twice as long.
 fn entries(row: &Row) -> Result<Vec<Entry>, Error> {
-    let unknown = |what: &str, number: i16| {
-        Error::Fault(format!("a journal has an entry with {what} {number}, which this binary does not know"))
-    };
     let Some(seqs) = row.get::<_, Option<Vec<i32>>>(0) else { return Ok(Vec::new()) };
     let (ops, marks) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
     let mut names = row.get::<_, Vec<String>>(3).into_iter();
@@ -230,11 +289,10 @@ fn entries(row: &Row) -> Result<Vec<Entry>, Error> {
     let (ats, codecs) = (row.get::<_, Vec<i64>>(6), row.get::<_, Vec<i16>>(7));
     let mut payloads = row.get::<_, Vec<Vec<u8>>>(8).into_iter();
     let entry = |(place, seq): (usize, i32)| {
-        let (op, mark) = (ops[place], marks[place]);
         Ok(Entry {
             seq,
-            op: Op::from_number(op).ok_or_else(|| unknown("the call", op))?,
-            mark: Mark::from_number(mark).ok_or_else(|| unknown("the mark", mark))?,
+            op: op(ops[place])?,
+            mark: mark(marks[place])?,
             name: names.next().unwrap_or_default(),
             key: keys.next().flatten(),
             line: lines.next().flatten(),
