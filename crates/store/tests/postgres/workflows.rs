@@ -1,6 +1,6 @@
 //! Workflows on a server: what their steps cost in statements, and what meets at a row.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use windlass_model::{
     Change, Claimed, Entry, JobId, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict, WorkerId,
@@ -84,21 +84,15 @@ async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
 }
 
 #[tokio::test]
-async fn a_long_journal_is_read_at_once() {
+async fn a_long_journal_is_two_statements() {
     let store = open().await;
     let (holder, job) = running(&store, 1).await;
     let step = Step { entries: (0..10_000).map(entry).collect(), ..Step::default() };
     assert_eq!(commit(&store, 1, with(change(holder, &job, Outcome::Next), step)).await, Verdict::Committed);
-    let mut best = std::time::Duration::MAX;
-    for _ in 0..5 {
-        let began = Instant::now();
-        let (read, sent) = cost!(store, store.inspect().journal(id(1), None, usize::MAX));
-        best = best.min(began.elapsed());
-        assert_eq!((read.len(), sent), (10_000, 1));
-    }
-    println!("10,000 entries were read in {best:?}");
-    // Without optimisation; it must not depend on what else the machine does.
-    assert!(best < std::time::Duration::from_millis(500), "{best:?}");
+    let (read, sent) = cost!(store, store.inspect().journal(id(1), None, usize::MAX));
+    assert_eq!((read.len(), sent), (10_000, 2), "its beginning, and a stream of the rest");
+    let (read, sent) = cost!(store, store.inspect().journal(id(1), None, 200));
+    assert_eq!((read.len(), sent), (200, 1), "a short one");
 }
 
 /// Nothing of a change that is fenced is written, whatever it asks for.
