@@ -226,12 +226,13 @@ async fn an_attempt_that_blocks_its_thread_is_given_up(url: &str) {
     let engine = started(url).await;
     let job = engine.submit(Do(Act::Block(6_000))).timeout(Duration::from_millis(50)).retry(Retry::never());
     let job = job.await.expect("submitted");
-    let error = job.result().await.expect_err("given up");
+    let lost = until("the slot is lost", async || engine.counts().lost_slots == 1);
+    let (error, ()) = tokio::join!(job.result(), lost);
+    let error = error.expect_err("given up");
     assert!(
         matches!(&error, JobError::Failed { reason: Reason::Timeout, failure } if failure.message.contains("blocks its thread")),
         "{error}"
     );
-    assert_eq!(engine.counts().lost_slots, 1);
     until("the slot is back", async || engine.counts().lost_slots == 0).await;
     assert_eq!(view(&engine, job.id()).await.rev.0, 1, "what it returned at last was not written");
     engine.stop().await;
