@@ -14,15 +14,15 @@ use windlass::{
 };
 
 use crate::{
-    ask, author::Author, jobs, out, place::Place, progress::Progress, stop, stop::Stop, which::Which,
+    ask, author::Author, jobs, named, out, place::Place, progress::Progress, stop, stop::Stop, which::Which,
 };
 
 /// To which jobs, in whose name, and how.
 #[derive(clap::Args)]
 pub(crate) struct Target {
-    /// The jobs; or say which by filters
+    /// The jobs, by id, by key, or by what they are called as children of a branch; or say which by filters
     #[arg(value_name = "JOB")]
-    jobs: Vec<JobId>,
+    jobs: Vec<String>,
     #[command(flatten)]
     author: Author,
     /// With filters: only show which jobs it would be done to
@@ -70,13 +70,14 @@ impl Target {
         if self.is_filtered() {
             bail!("both jobs and filters are given; name the jobs, or say which by filters, not both");
         }
-        let mut jobs = Vec::new();
-        for id in &self.jobs {
-            if !jobs.contains(id) {
-                jobs.push(*id);
+        let (engine, mut jobs) = (place.reader().await?, Vec::new());
+        for name in &self.jobs {
+            let id = named::own(name, &engine, place).await?;
+            if !jobs.contains(&id) {
+                jobs.push(id);
             }
         }
-        Ok((place.reader().await?, jobs))
+        Ok((engine, jobs))
     }
 }
 
@@ -96,16 +97,51 @@ async fn named(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow:
     let (engine, jobs) = target.named(place).await?;
     let dids = target.author.control(&engine).act_on(&jobs, act).await?;
     let mut all = true;
+    let mut told = Vec::new();
     for (id, did) in jobs.iter().zip(&dids) {
         all &= came_true(engine.inspect(), *id, act, did).await?;
-        if !target.json {
-            say(*id, did, verb, place, "")?;
+        let cut = match act {
+            Act::Cancel { .. } => cut(engine.inspect(), *id, did).await?,
+            _ => None,
+        };
+        if target.json {
+            let mut answer = answer(*id, did);
+            if let Some(children) = cut {
+                answer["cut"] = json!(children);
+            }
+            told.push(answer);
+        } else {
+            say(*id, did, verb, place, &cut.map(|children| cut_off(children, did)).unwrap_or_default())?;
         }
     }
     if target.json {
-        out::print_json(&jobs.iter().zip(&dids).map(|(id, did)| answer(*id, did)).collect::<Vec<Value>>())?;
+        out::print_json(&told)?;
     }
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How many children of a cancelled job's branches are cancelled with it, if it has branches that are not merged.
+async fn cut(inspect: &dyn Inspect, id: JobId, did: &Did) -> anyhow::Result<Option<u64>> {
+    if !matches!(did, Did::Done | Did::Told) {
+        return Ok(None);
+    }
+    let branches = inspect.branches(id).await?;
+    let open: Vec<_> = branches.iter().filter(|branch| !branch.merged).collect();
+    let live = open.iter().map(|branch| (branch.spawned - branch.tally.ended()).max(0).unsigned_abs());
+    Ok((!open.is_empty()).then(|| live.sum()))
+}
+
+/// The same in words.
+fn cut_off(children: u64, did: &Did) -> String {
+    let what = match children {
+        0 => "no child of theirs is left".to_owned(),
+        1 => "1 child that has not ended is cancelled".to_owned(),
+        many => format!("{} children that have not ended are cancelled", out::thousands(many)),
+    };
+    match did {
+        Did::Told => format!("; its branches are cut with it: {what}"),
+        _ => format!(", and its branches are cut: {what}"),
+    }
 }
 
 /// Cancels the jobs that are named, and everything that came of them.
@@ -253,7 +289,9 @@ async fn shown(engine: &Engine, preview: &Preview, act: Act, verb: &Verb) -> any
     }
     let now = engine.inspect().clock().await?;
     let sample: &[Summary] = &preview.sample;
-    let mut text = format!("{} to {}:\n\n{}", count(preview), verb.infinitive, jobs::list(sample, now));
+    let mut shown = sample.to_vec();
+    jobs::count_blocks(&mut shown, engine.inspect()).await?;
+    let mut text = format!("{} to {}:\n\n{}", count(preview), verb.infinitive, jobs::list(&shown, now));
     if preview.matching > sample.len() {
         text += &format!("… and {} more\n", out::thousands((preview.matching - sample.len()) as u64));
     }

@@ -14,7 +14,8 @@ use crate::{
 /// End jobs as cancelled
 ///
 /// A job that waits ends at once. One that runs is told to end, and is ended from outside if it has not done so after
-/// --grace; whatever it still writes then is refused.
+/// --grace; whatever it still writes then is refused. The branches of a job that is cancelled are cut: their children that
+/// have not ended are cancelled too.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How long a running attempt is given to end by itself

@@ -12,7 +12,7 @@ use windlass::{
 use crate::{
     act, ask,
     author::Author,
-    jobs, out,
+    jobs, named, out,
     place::Place,
     progress::Progress,
     stop::{self, Stop},
@@ -27,8 +27,8 @@ use crate::{
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("place").args(["before", "before_entry", "from_beginning"])))]
 pub(crate) struct Args {
-    /// The job; or say which by filters
-    job: Option<JobId>,
+    /// The job: its id, its key, or what it is called as a child of a branch; or say which by filters
+    job: Option<String>,
     /// From the call of this name, which is run anew
     #[arg(long, value_name = "NAME")]
     before: Option<String>,
@@ -72,11 +72,14 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let control = args.author.control(&engine);
     let fork = described(&args, control.fork());
     let filtered = args.all || !args.which.is_all();
-    match args.job {
+    match &args.job {
         Some(_) if filtered || args.dry_run => {
             bail!("filters and --dry-run are for many jobs; name the job, or say which by filters, not both")
         }
-        Some(job) => one(&args, &fork, job, place, &engine).await,
+        Some(job) => {
+            let id = named::own(job, &engine, place).await?;
+            one(&args, &fork, id, place, &engine).await
+        }
         None if filtered => many(&args, &fork, &engine).await,
         None => bail!(
             "no job is given; name it, say which by filters like --kind or --state, or say --all for every job"

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, process::ExitCode};
 use anyhow::bail;
 use serde_json::json;
 use windlass::{
-    JobId, State, Time,
-    store::{Census, Filter, Inspect, Summary},
+    Engine, Error, JobId, State, Time,
+    store::{Census, Filter, Inspect, Leaves, Only, Summary},
 };
 
-use crate::{out, place::Place, span, table, which::Which};
+use crate::{named, out, place::Place, span, table, which::Which};
 
 /// List jobs, newest first, with how many there are in each state.
 #[derive(clap::Args)]
@@ -21,7 +21,10 @@ pub(crate) struct Args {
     before: Option<JobId>,
     /// Only children of this job, oldest first
     #[arg(long, value_name = "JOB", conflicts_with_all = ["before", "tag"])]
-    parent: Option<JobId>,
+    parent: Option<String>,
+    /// With --parent: only those of its branch of this name
+    #[arg(long, value_name = "NAME", requires = "parent")]
+    branch: Option<String>,
     /// With --parent: only younger than this one, the last of the page before
     #[arg(long, value_name = "ID", requires = "parent")]
     after: Option<JobId>,
@@ -37,18 +40,29 @@ pub(crate) struct Args {
 const CAP: u64 = 10_000;
 /// How many children are read at a time.
 const PAGE: usize = 500;
+/// How many children of a branch are read at a time, with all that they carry.
+const ROWS: usize = 50;
+/// The stage of a block: many children of a packed branch in one job.
+pub(crate) const BLOCK: &str = "windlass.block";
+/// Of how many blocks on a page it is looked up how many children they stand for.
+const COUNTED: usize = 100;
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let inspect = engine.inspect();
     // One more than is shown says whether there is another page.
     let limit = args.limit as usize + 1;
-    let (mut jobs, counts) = match args.parent {
+    let (mut jobs, counts) = match &args.parent {
         Some(parent) => {
+            let parent = named::job(parent, &engine, place).await?;
             if inspect.job(parent).await?.is_none() {
                 bail!(place.no_job(parent));
             }
-            (children(&args, inspect, parent, limit).await?, BTreeMap::new())
+            let children = match &args.branch {
+                Some(branch) => of_branch(&args, &engine, parent, branch, limit).await?,
+                None => children(&args, inspect, parent, limit).await?,
+            };
+            (children, BTreeMap::new())
         }
         None => {
             let filter = Filter { before: args.before, limit, ..args.which.filter() };
@@ -59,7 +73,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     jobs.truncate(args.limit as usize);
     let next = jobs.last().filter(|_| more).map(|job| job.id);
     if args.json {
-        out::print_json(&match args.parent {
+        out::print_json(&match &args.parent {
             Some(_) => json!({ "jobs": jobs, "next_after": next }),
             None => json!({ "counts": counts, "jobs": jobs, "next_before": next }),
         })?;
@@ -67,6 +81,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     }
     let now = inspect.clock().await?;
     let mut text = total(&args, &counts);
+    count_blocks(&mut jobs, inspect).await?;
     if jobs.is_empty() {
         text += &nothing(&args, place);
     } else {
@@ -104,6 +119,53 @@ async fn children(
     Ok(found)
 }
 
+/// The children in a branch of a job that match, oldest first.
+async fn of_branch(
+    args: &Args,
+    engine: &Engine,
+    parent: JobId,
+    name: &str,
+    limit: usize,
+) -> anyhow::Result<Vec<Summary>> {
+    let branches = engine.inspect().branches(parent).await?;
+    if !branches.iter().any(|branch| branch.name == name) {
+        let known = branches.into_iter().map(|branch| branch.name).collect();
+        bail!(Error::NoSuchBranch { job: parent, branch: name.to_owned(), known });
+    }
+    let mut found = Vec::new();
+    for branch in branches.iter().filter(|branch| branch.name == name) {
+        let (only, after) = (Only::All, args.after);
+        let mut of = Leaves { job: parent, branch: branch.number, only, after, limit: ROWS };
+        while found.len() < limit {
+            let page = engine.inspect().leaves(&of).await?;
+            of.after = page.last().map(|leaf| leaf.summary.id);
+            let last = page.len() < ROWS;
+            found.extend(page.into_iter().map(|leaf| leaf.summary).filter(|job| args.which.matches(job)));
+            if last {
+                break;
+            }
+        }
+    }
+    // There are several of a name if the job has begun anew; a page goes on after an id, in whichever it is.
+    found.sort_by_key(|job| job.id);
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Says of blocks how many children they stand for, where the stage is told.
+pub(crate) async fn count_blocks(jobs: &mut [Summary], inspect: &dyn Inspect) -> anyhow::Result<()> {
+    for job in jobs.iter_mut().filter(|job| job.stage.as_deref() == Some(BLOCK)).take(COUNTED) {
+        let place = inspect.job(job.id).await?.and_then(|job| job.place);
+        job.stage = place.map(|place| format!("block of {}", out::thousands(place.items.into())));
+    }
+    Ok(())
+}
+
+/// A stage as people read it.
+fn stage(stage: &str) -> String {
+    if stage == BLOCK { "block".to_owned() } else { out::plain(stage) }
+}
+
 /// How many jobs are in each state, among those of the kind and queue that were asked for.
 fn counts(args: &Args, census: Vec<Census>) -> BTreeMap<State, u64> {
     let asked = |count: &Census| {
@@ -138,8 +200,11 @@ fn nothing(args: &Args, place: &Place) -> String {
     if args.before.is_some() || args.after.is_some() || !args.which.is_all() {
         return "no job matches\n".to_owned();
     }
-    if let Some(parent) = args.parent {
-        return format!("job {parent} has no children\n");
+    if let Some(branch) = &args.branch {
+        return format!("the branch {} has no children\n", out::plain(branch));
+    }
+    if let Some(parent) = &args.parent {
+        return format!("job {} has no children\n", out::plain(parent));
     }
     format!("no jobs yet; put one in with `{} submit noop --wait`, and start a worker\n", place.program)
 }
@@ -162,7 +227,7 @@ pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
             vec![
                 job.id.to_string(),
                 job.state.to_string(),
-                job.stage.as_deref().map(out::plain).unwrap_or_default(),
+                job.stage.as_deref().map(stage).unwrap_or_default(),
                 if job.version == 1 {
                     out::plain(&job.kind)
                 } else {
@@ -196,7 +261,10 @@ fn next_page(args: &Args, place: &Place, next: JobId) -> String {
     if args.limit != 20 {
         command += &format!(" --limit {}", args.limit);
     }
-    match args.parent {
+    if let Some(branch) = &args.branch {
+        command += &format!(" --branch {branch}");
+    }
+    match &args.parent {
         Some(parent) => command + &format!(" --parent {parent} --after {next}"),
         None => command + &format!(" --before {next}"),
     }

@@ -2,8 +2,9 @@
 //!
 //! In reading order: `config` says which settings there are and where they come from, `place` finds the store and opens
 //! it as the command needs it, `kinds` are those that the stock binary serves itself. Then there is one file per
-//! command. What several share: `which` jobs are meant and by what `author`, `act` on jobs and `rule` for many, `flow`,
-//! `unique` name and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak to a person.
+//! command. What several share: `which` jobs are meant and how one is `named`, by what `author`, `act` on jobs and `rule` for
+//! many, `flow`, `unique` name and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak
+//! to a person.
 //!
 //! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error;
 //! the exit code is 0 only if what was asked for came true.
@@ -13,6 +14,7 @@ mod ask;
 mod audit;
 mod author;
 mod bench;
+mod branches;
 mod cancel;
 mod check;
 mod config;
@@ -27,6 +29,7 @@ mod kinds;
 mod limits;
 mod log;
 mod migrate;
+mod named;
 mod out;
 mod pause;
 mod pg;
@@ -35,6 +38,7 @@ mod priority;
 mod progress;
 mod prune;
 mod queues;
+mod redrive;
 mod resume;
 mod retry;
 mod rule;
@@ -119,10 +123,12 @@ enum Command {
     Jobs(jobs::Args),
     Show(show::Args),
     Why(why::Args),
+    Branches(branches::Args),
     Signal(signal::Args),
     Diagram(diagram::Args),
     Cancel(cancel::Args),
     Retry(retry::Args),
+    Redrive(redrive::Args),
     Fork(Box<fork::Args>),
     Check(check::Args),
     Pause(pause::Args),
@@ -146,10 +152,12 @@ impl Command {
             Command::Jobs(args) => jobs::run(args, place).await,
             Command::Show(args) => show::run(args, place).await,
             Command::Why(args) => why::run(args, place).await,
+            Command::Branches(args) => branches::run(args, place).await,
             Command::Signal(args) => signal::run(args, place).await,
             Command::Diagram(args) => diagram::run(args, place).await,
             Command::Cancel(args) => cancel::run(args, place).await,
             Command::Retry(args) => retry::run(args, place).await,
+            Command::Redrive(args) => redrive::run(args, place).await,
             Command::Fork(args) => fork::run(*args, place).await,
             Command::Check(args) => check::run(args, place).await,
             Command::Pause(args) => pause::run(args, place).await,

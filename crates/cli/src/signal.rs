@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
     Delivery, Engine, Error, JobId, State,
-    model::{Awaited, wait::CHILD},
+    model::{Awaited, branch::BRANCH, wait::CHILD},
     store::{Filter, Job},
 };
 
@@ -133,11 +133,13 @@ fn unheard(job: &Job, begun: bool, name: &str) -> Option<String> {
     let names = job.wait.as_ref().map(|wait| wait.names().collect::<Vec<&str>>()).unwrap_or_default();
     let children = job.wait.as_ref().is_some_and(|wait| matches!(wait, Awaited::Children { .. }));
     let child = children || names.contains(&CHILD);
-    let waits: Vec<&str> = names.into_iter().filter(|name| *name != CHILD).collect();
+    let branch = names.contains(&BRANCH);
+    let waits: Vec<&str> = names.into_iter().filter(|name| ![CHILD, BRANCH].contains(name)).collect();
     if job.summary.state != State::Waiting || waits.contains(&name) {
         return None;
     }
     let what = match waits.as_slice() {
+        [] if branch => "its branches".to_owned(),
         [] if child => "its children".to_owned(),
         [] => "its time".to_owned(),
         names => names.join(", "),

@@ -270,6 +270,18 @@ fn the_examples_of_workflows_do_what_they_say() {
         ["welcome, Ann", "goodbye, Ann", "3 issues were sent", "the last issue, from its context: \"2"];
     plays(&place, "newsletter", &[], &newsletter);
     plays(&place, "expense", &[], &["the program approved a train ticket, and it is paid"]);
+    let fanout = [
+        "1996 thumbnails are made, 4 failed",
+        "why does the archive wait? It waits for the merge of its branch \"thumbnails\"",
+        "the disk is mended, and 4 are tried again",
+        "7995 bytes of thumbnails, and the checksum of all tiles is 42705",
+        "one of the tiles: Some(Number(56))",
+    ];
+    plays(&place, "fanout", &[], &fanout);
+    let archive = place.json(&["--store", "sqlite://fanout.db", "jobs", "--kind", "archive", "--json"]);
+    let archive = archive["jobs"][0]["id"].as_str().expect("an id");
+    let branches = place.ok(&["--store", "sqlite://fanout.db", "branches", archive]);
+    assert!(branches.contains("tiles  merged\n") && branches.contains("20,000 done"), "{branches}");
     // What they print to look at them with works.
     let orders = place.json(&["--store", "sqlite://order.db", "jobs", "--json"]);
     let piano = orders["jobs"][0]["id"].as_str().expect("an id");

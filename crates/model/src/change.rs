@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Awaited, Claimed, Entry, Epoch, Event, Failure, JobId, NewJob, Payload, Reason, Rev, Time, Unwind, Wait,
-    WorkerId,
+    Awaited, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason, Rev,
+    State, Time, Unwind, Wait, WorkerId,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -27,6 +27,8 @@ pub struct Change {
     pub tied: bool,
     /// The job whose wait for its children this job's end may be the end of.
     pub parent: Option<JobId>,
+    /// The branch that its end counts for, and how many children it stands for before this change.
+    pub counted: Option<Counted>,
     /// What the step of a machine or workflow wants written beside its outcome.
     pub step: Option<Box<Step>>,
     /// How it ended.
@@ -45,6 +47,7 @@ impl Change {
             deadline_at: job.deadline_at,
             tied: job.settings.ties(),
             parent: job.parent,
+            counted: job.counted,
             step: None,
             outcome,
         }
@@ -61,6 +64,9 @@ pub struct Step {
     /// Whether the stage and its data are what they were: then going on counts as an attempt instead of resetting
     /// their count.
     pub unchanged: bool,
+    /// Whether it is only a part of what its attempt does: what the job waited for, its attempts and its retry budget stay as
+    /// they are. With `Next` alone.
+    pub part: bool,
     /// The signals that the step was shown and that are consumed by its progress.
     pub consumed: Vec<i64>,
     /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
@@ -68,6 +74,13 @@ pub struct Step {
     /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
     /// counted for its wait.
     pub told: bool,
+    /// What it does to branches of this job. Children with a [`crate::Twig`] are theirs: their ends are counted, and neither
+    /// waited for nor told.
+    pub branches: Vec<Grow>,
+    /// How many items of this job, which is a block of a packed branch, have ended well with it.
+    pub items: u32,
+    /// Jobs that take the place of as many items of this block as they stand for: children of the same branch.
+    pub promoted: Vec<NewJob>,
     /// What is added to the journal, by place.
     pub entries: Vec<Entry>,
     /// Places in the journal whose entries are needed no longer.
@@ -148,7 +161,17 @@ impl Outcome {
 
     /// Whether the job has ended.
     pub fn ends(&self) -> bool {
-        matches!(self, Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Cancelled(_))
+        self.end().is_some()
+    }
+
+    /// The state in which the job has ended, if it has.
+    pub fn end(&self) -> Option<State> {
+        match self {
+            Outcome::Done(_) => Some(State::Done),
+            Outcome::Failed { .. } => Some(State::Failed),
+            Outcome::Cancelled(_) => Some(State::Cancelled),
+            Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => None,
+        }
     }
 
     /// Whether the job has got further: its counters start anew.

@@ -24,6 +24,22 @@ impl JobId {
         JobId(uuid::Uuid::from_u128(bits))
     }
 
+    /// The id of an item of a packed branch, if it becomes a job of its own: always the same for the same item, and as old as
+    /// the job whose branch it is.
+    pub fn of_item(parent: JobId, branch: crate::BranchNo, spawn: i16, item: &str) -> JobId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(parent.as_bytes());
+        hasher.update(&branch.0.to_le_bytes());
+        hasher.update(&spawn.to_le_bytes());
+        hasher.update(item.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        bytes[..6].copy_from_slice(&parent.as_bytes()[..6]);
+        bytes[6] = (bytes[6] & 0x0f) | 0x70;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        JobId::from_bytes(bytes)
+    }
+
     /// The id's 16 bytes, in the order in which ids sort.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

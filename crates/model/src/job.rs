@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Awaited, Charge, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Unique, Unwind};
+use crate::{
+    Awaited, Charge, Counted, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Twig, Unique, Unwind,
+};
 
 /// Bytes with the number of the codec that wrote them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -103,6 +105,8 @@ pub struct NewJob {
     /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
     /// submits have one. [`Rev::TOLD`] if the parent is told by a signal instead.
     pub round: Option<Rev>,
+    /// What makes it a child of a branch of its parent. Only jobs that a commit submits have one.
+    pub twig: Option<Box<Twig>>,
     /// The stage it starts in, if it is a machine.
     pub stage: Option<String>,
     /// Signals that are in its inbox from the start.
@@ -133,6 +137,7 @@ impl NewJob {
             deadline_at: None,
             parent: None,
             round: None,
+            twig: None,
             stage: None,
             signals: Vec::new(),
             tags: Vec::new(),
@@ -161,6 +166,7 @@ impl NewJob {
             settings: self.settings.clone(),
             input: self.input.clone(),
             parent: None,
+            counted: None,
             stage: self.stage.clone(),
             since: Rev(0),
             run: 0,
@@ -179,7 +185,7 @@ impl NewJob {
         settings.unique.is_some()
             || settings.serial.is_some()
             || settings.rate.is_some()
-            || self.parent.is_some()
+            || (self.parent.is_some() && self.twig.is_none())
             || !self.signals.is_empty()
     }
 }
@@ -228,14 +234,14 @@ pub enum Submitted {
 }
 
 impl Claimed {
-    /// The same job after a step that went on to another stage, under the same claim. Its input is left out: the data
+    /// The same job after a step that made this revision and went on to another stage, under the same claim. Its input is left out: the data
     /// of the stage has taken its place.
-    pub fn stepped(&self, stage: String, data: Payload, unchanged: bool) -> Claimed {
+    pub fn stepped(&self, rev: Rev, stage: String, data: Payload, unchanged: bool) -> Claimed {
         Claimed {
             id: self.id,
             kind: self.kind.clone(),
             epoch: self.epoch,
-            rev: Rev(self.rev.0 + 1),
+            rev,
             attempts: if unchanged { self.attempts + 1 } else { 0 },
             spent: Vec::new(),
             deaths: 0,
@@ -245,8 +251,9 @@ impl Claimed {
             settings: self.settings.clone(),
             input: Payload::default(),
             parent: self.parent,
+            counted: self.counted,
             stage: Some(stage),
-            since: Rev(self.rev.0 + 1),
+            since: rev,
             run: self.run + 1,
             data: Some(data),
             wait: None,
@@ -299,6 +306,8 @@ pub struct Claimed {
     pub input: Payload,
     /// The job whose wait for its children this job's end counts for.
     pub parent: Option<JobId>,
+    /// The branch that this job's end counts for.
+    pub counted: Option<Counted>,
     /// The stage it is in, if it is a machine.
     pub stage: Option<String>,
     /// The revision that led to that stage: it names the step, whichever attempt at it this is.

@@ -94,6 +94,12 @@ numbered! {
         Life = 12 "life",
         /// A value of the context that the step before it has set.
         Context = 13 "context",
+        /// A branch: children spawned in it, until it is sealed.
+        Branch = 14 "branch",
+        /// The merge of branches.
+        Merge = 15 "merge",
+        /// What the results of a branch's children were reduced to.
+        Reduce = 16 "reduce",
     }
 }
 

@@ -10,6 +10,9 @@
 //! - [`job`]: what is submitted, what a worker is handed, what people see
 //! - [`change`]: what an attempt asks to be written, and what the store answers
 //! - [`journal`]: what a workflow has done so far
+//! - [`branch`]: the sets of children that a job opens, fills, seals and merges
+//! - [`merge`]: what a parent waits for, and when it has waited in vain
+//! - [`poll`]: when a branch is looked at, and whether lost children are to be looked for
 //! - [`wait`]: what a parked job waits for, and which signals it is shown
 //! - [`failure`]: how an attempt goes wrong and why a job has failed
 //! - [`retry`]: whether, and when, a failed attempt is tried again
@@ -22,6 +25,7 @@
 //! - [`trace`]: the trace that a job is part of
 //! - [`time`]: moments and spans
 
+pub mod branch;
 pub mod calendar;
 pub mod change;
 pub mod crash;
@@ -30,6 +34,8 @@ pub mod id;
 pub mod job;
 pub mod journal;
 pub mod limits;
+pub mod merge;
+pub mod poll;
 pub mod rank;
 pub mod rate;
 pub mod retry;
@@ -41,6 +47,7 @@ pub mod trace;
 pub mod unique;
 pub mod wait;
 
+pub use branch::{BranchNo, Counted, Grow, Tally, Twig, Watch};
 pub use calendar::Calendar;
 pub use change::{Change, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
@@ -48,6 +55,8 @@ pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
 pub use journal::{Entry, Unwind};
 pub use limits::{Invalid, Limits};
+pub use merge::Merge;
+pub use poll::Poll;
 pub use rate::{Charge, Limit};
 pub use retry::Retry;
 pub use schedule::Schedule;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    Change, Entry, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
+    Change, Entry, Grow, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
     serial::MAX_SLOTS, trace,
 };
 
@@ -113,6 +113,14 @@ impl Limits {
 
     /// Checks all of a job that is about to be submitted.
     pub fn check(&self, job: &NewJob) -> Result<(), Invalid> {
+        if job.twig.is_some() {
+            let hint = "leave it out; children of a branch are submitted by the steps of its job";
+            return Err(invalid("the place in a branch", "is given with a submit", hint));
+        }
+        self.check_job(job)
+    }
+
+    fn check_job(&self, job: &NewJob) -> Result<(), Invalid> {
         check_name("kind", &job.kind.kind)?;
         check_name("queue", &job.queue)?;
         if job.kind.version < 1 {
@@ -214,7 +222,37 @@ impl Limits {
             check_given("name in the context", name)?;
             self.check_payload(&format!("value of {} in the context", shown(name)), &value.bytes)?;
         }
-        step.children.iter().try_for_each(|child| self.check(child))
+        step.branches.iter().try_for_each(Grow::check)?;
+        let promoted: u32 = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
+        let left = change.counted.map_or(0, |counted| counted.items);
+        if step.items.saturating_add(promoted) > left {
+            let why = format!("are {}, more than the {left} left", step.items.saturating_add(promoted));
+            return Err(invalid(
+                "the items of a block that were accounted for",
+                why,
+                "count each of them once",
+            ));
+        }
+        let branch = change.counted.map(|counted| counted.branch);
+        if step.promoted.iter().any(|job| job.twig.as_ref().is_none_or(|twig| Some(twig.branch) != branch)) {
+            return Err(invalid("a promoted item", "is not in the branch of its block", "leave it there"));
+        }
+        if step.promoted.iter().any(|job| job.settings.unique.is_some()) {
+            let hint = "leave it out; one that is not put in would be missed for good";
+            return Err(invalid("the unique name of a promoted item", "is given", hint));
+        }
+        step.children.iter().chain(&step.promoted).try_for_each(|child| {
+            child.twig.as_ref().map_or(Ok(()), |twig| twig.check())?;
+            self.check_child(child)
+        })
+    }
+
+    fn check_child(&self, child: &NewJob) -> Result<(), Invalid> {
+        if child.twig.is_some() && child.key.is_some() {
+            let hint = "leave it out; such a child is known by its branch and its item";
+            return Err(invalid("the key of a child of a branch", "is given", hint));
+        }
+        self.check_job(child)
     }
 
     fn check_entry(&self, entry: &Entry) -> Result<(), Invalid> {

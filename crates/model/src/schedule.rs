@@ -93,6 +93,7 @@ impl Schedule {
             deadline_at: None,
             parent: None,
             round: None,
+            twig: None,
             stage: self.stage.clone(),
             signals: Vec::new(),
             tags: self.tags.clone(),

@@ -90,7 +90,7 @@ impl Wait {
             return Err(invalid("the wait", why, "use one name and tell them apart by their payload"));
         }
         for (place, Name { name, .. }) in names.iter().enumerate() {
-            if name != CHILD {
+            if name != CHILD && name != crate::branch::BRANCH {
                 check_name("signal", name)?;
             }
             if names[..place].iter().any(|before| before.name == *name) {

@@ -52,7 +52,7 @@ impl State {
         let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
             bytes += size(&item.change);
-            rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len());
+            rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
             bytes <= BYTES && rows <= BATCH
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
@@ -269,7 +269,8 @@ fn size(change: &Change) -> usize {
     };
     let step = change.step.as_ref().map_or(0, |step| {
         let data = step.stage.as_ref().map_or(0, |(_, data)| data.bytes.len());
-        data + step.children.iter().map(|child| child.input.bytes.len()).sum::<usize>()
+        let jobs = step.children.iter().chain(&step.promoted);
+        data + jobs.map(|job| job.input.bytes.len()).sum::<usize>()
     });
     output + step
 }

@@ -9,7 +9,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, Outcome, Reason, Retry, Step, Verdict, Wait, failure::class,
+    Change, ClaimNo, Claimed, Failure, Outcome, Reason, Retry, Rev, Step, Verdict, Wait, failure::class,
     retry::Decision,
 };
 use windlass_store::Store;
@@ -100,10 +100,11 @@ impl Core {
                 self.committer.push(self, change, number, pool).await;
                 return true;
             };
+            let rev = Rev(change.rev.0 + 1);
             match self.committer.commit_step(self, change, number, pool).await {
                 Verdict::Committed => {
                     job.standing = if unchanged { job.standing + 1 } else { 0 };
-                    job.claimed = Arc::new(job.claimed.stepped(stage, data, unchanged));
+                    job.claimed = Arc::new(job.claimed.stepped(rev, stage, data, unchanged));
                 }
                 Verdict::Halted => {
                     self.end_told(job.claimed.id).await;
@@ -162,6 +163,12 @@ impl Core {
         }
         add(&self.stats.started, 1);
         let first = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
+        if !whole && let Some(halted) = attempt.pen.settled().await {
+            if halted {
+                self.end_told(job.claimed.id).await;
+            }
+            return None;
+        }
         if whole && attempt.pen.is_in_doubt() && attempt.pen.settle(&attempt).await != Verdict::Committed {
             return None;
         }
@@ -194,6 +201,12 @@ impl Core {
             Ok(None) => judge.by_policy(failure),
             Ok(Some(running)) => {
                 let second = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
+                if let Some(halted) = attempt.pen.settled().await {
+                    if halted {
+                        self.end_told(job.claimed.id).await;
+                    }
+                    return None;
+                }
                 judge.after_rescue(failure, second)
             }
             Err(panic) => judge.after_rescue(failure, Ended::Panic(panic_text(&*panic))),

@@ -74,6 +74,7 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
     }
     if moved(core.pools.len()) {
         core.timekeeper.look();
+        core.branches.notify_one();
     }
     if moved(core.pools.len() + 1) {
         core.orders.notify_one();

@@ -15,6 +15,7 @@
 //! - A failing database stops nothing here: loops back off and go on; running work keeps running.
 
 mod beacon;
+mod branches;
 mod committer;
 mod company;
 mod config;

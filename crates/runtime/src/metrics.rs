@@ -163,6 +163,7 @@ labels! {
         Disown = "disown",
         Retire = "retire",
         Due = "due",
+        Poll = "poll",
         Gate = "gate",
     }
 }

@@ -6,12 +6,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use windlass_model::{Change, ClaimNo, Outcome, Rev, Step, Time, Verdict, WorkerId};
+use tokio::sync::{Mutex, watch};
+use windlass_model::{BranchNo, Change, ClaimNo, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
 use crate::{Attempt, pool::QueuePool, worker::Core};
@@ -22,8 +23,18 @@ pub struct Pen {
     pool: Arc<QueuePool>,
     number: ClaimNo,
     rev: AtomicI32,
+    /// How many items of a block were accounted for under this claim.
+    items: AtomicU32,
     /// Whether the claim is over: nothing is written any more.
     over: AtomicBool,
+    /// Whether it is over because the job was paused, or told to end.
+    halted: AtomicBool,
+    /// Held while something is committed: each change follows the one before.
+    turn: Mutex<()>,
+    /// How many steps are being committed that are committed whatever becomes of who asked for it.
+    writing: watch::Sender<u32>,
+    /// How many branches were given a number.
+    branches: AtomicU32,
     /// Whether the answer to a transaction has not come.
     doubt: AtomicBool,
     /// The store's clock, less the worker's.
@@ -46,7 +57,12 @@ impl Pen {
             pool: Arc::clone(pool),
             number,
             rev: AtomicI32::new(rev.0),
+            items: AtomicU32::new(0),
             over: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
+            turn: Mutex::new(()),
+            writing: watch::channel(0).0,
+            branches: AtomicU32::new(0),
             doubt: AtomicBool::new(false),
             offset,
             pulse: AtomicU64::new(0),
@@ -59,6 +75,22 @@ impl Pen {
         Rev(self.rev.load(Ordering::Acquire))
     }
 
+    /// A number for a branch that the job opens: no other of its branches has it.
+    pub fn branch(&self) -> BranchNo {
+        let place = self.branches.fetch_add(1, Ordering::Relaxed);
+        BranchNo(((i64::from(self.rev().0) + 1) << 16) | i64::from(place & 0xffff))
+    }
+
+    /// The queue that the job was claimed from.
+    pub fn queue(&self) -> &str {
+        &self.pool.queue
+    }
+
+    /// How many items of a block were accounted for under this claim.
+    pub(crate) fn items(&self) -> u32 {
+        self.items.load(Ordering::Acquire)
+    }
+
     /// Commits a step after which the attempt goes on. After anything but `Committed` the claim is over.
     pub async fn commit(&self, attempt: &Attempt, step: Step) -> Verdict {
         if self.is_in_doubt() {
@@ -68,6 +100,27 @@ impl Pen {
             }
         }
         self.write(attempt, step).await
+    }
+
+    /// The same for an attempt that may be cut off in the middle: the step is committed all the same, and nothing else of the
+    /// attempt before it.
+    pub async fn commit_through(attempt: &Arc<Attempt>, step: Step) -> Verdict {
+        attempt.pen.writing.send_modify(|writing| *writing += 1);
+        let attempt = Arc::clone(attempt);
+        let write = attempt.pen.core.runtime.clone().spawn(async move {
+            let verdict = attempt.pen.commit(&attempt, step).await;
+            attempt.pen.writing.send_modify(|writing| *writing -= 1);
+            verdict
+        });
+        write.await.unwrap_or(Verdict::Fenced)
+    }
+
+    /// Returns when nothing is being committed any more. Whether the claim is over by that, and if so whether the job was
+    /// paused or told to end.
+    pub(crate) async fn settled(&self) -> Option<bool> {
+        let mut writing = self.writing.subscribe();
+        let _ = writing.wait_for(|writing| *writing == 0).await;
+        self.is_over().then(|| self.halted.load(Ordering::Acquire))
     }
 
     /// Whether nobody knows if a transaction was committed: it was given up before its answer came.
@@ -84,15 +137,21 @@ impl Pen {
     }
 
     async fn write(&self, attempt: &Attempt, step: Step) -> Verdict {
+        let _turn = self.turn.lock().await;
         if self.is_over() {
             return Verdict::Fenced;
         }
+        let promoted = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items));
+        let items = step.items + promoted.sum::<u32>();
         let change = crate::turn::change(attempt, Outcome::Next, Some(step));
         if let Err(invalid) = self.core.store.limits().check_change(&change) {
             return Verdict::Refused(invalid.to_string());
         }
         self.core.committer.room().await;
         let verdict = self.core.committer.commit_step(&self.core, change, self.number, &self.pool).await;
+        if verdict == Verdict::Committed {
+            self.items.fetch_add(items, Ordering::AcqRel);
+        }
         self.note(&verdict);
         verdict
     }
@@ -122,7 +181,10 @@ impl Pen {
     fn note(&self, verdict: &Verdict) {
         match verdict {
             Verdict::Committed => self.rev.fetch_add(1, Ordering::AcqRel),
-            _ => self.over.swap(true, Ordering::AcqRel).into(),
+            verdict => {
+                self.halted.fetch_or(*verdict == Verdict::Halted, Ordering::AcqRel);
+                self.over.swap(true, Ordering::AcqRel).into()
+            }
         };
     }
 

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, Change, Failure, Outcome, Reason, Rev, Step, Time, Wait, failure::class, limits::DELAY,
+    Awaited, Change, Counted, Failure, Outcome, Reason, Rev, Step, Time, Wait, branch::BRANCH,
+    failure::class, limits::DELAY,
 };
 
 use crate::{Attempt, Handler, Turn, handler::Stage, worker::Core};
@@ -107,7 +108,7 @@ impl Judge<'_> {
             Turn::Next(stage) => (Outcome::Next, Some(stage), Vec::new()),
             Turn::Wait(stage, wait) => (Outcome::Wait(wait), Some(stage), Vec::new()),
             Turn::Children { stage, children, timeout } => {
-                let what = Awaited::Children { round: Rev(job.rev.0 + 1) };
+                let what = Awaited::Children { round: Rev(self.attempt.pen.rev().0 + 1) };
                 (Outcome::Wait(Wait { what, timeout }), Some(stage), children)
             }
             Turn::Again { stage, after } => {
@@ -160,6 +161,10 @@ impl Judge<'_> {
 pub(crate) fn unmet(attempt: &Attempt, now: Time) -> Option<Wait> {
     let job = &attempt.job;
     let what = job.wait.clone()?;
+    // What was told of branches is for the code to look at, however it was woken.
+    if what.wants(BRANCH).is_some() {
+        return None;
+    }
     let over = job.until.is_some_and(|until| until <= now);
     (!over && !job.is_met()).then(|| Wait { what, timeout: job.until.map(|until| until.since(now)) })
 }
@@ -167,7 +172,10 @@ pub(crate) fn unmet(attempt: &Attempt, now: Time) -> Option<Wait> {
 /// What an attempt wants written.
 pub(crate) fn change(attempt: &Attempt, outcome: Outcome, step: Option<Step>) -> Change {
     let change = Change::new(&attempt.job, attempt.worker, attempt.started_at, outcome);
-    Change { rev: attempt.pen.rev(), step: step.map(Box::new), ..change }
+    let left =
+        |counted: Counted| Counted { items: counted.items.saturating_sub(attempt.pen.items()), ..counted };
+    let counted = change.counted.map(left);
+    Change { rev: attempt.pen.rev(), counted, step: step.map(Box::new), ..change }
 }
 
 /// What follows when the deadline passes under an attempt.

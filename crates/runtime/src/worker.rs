@@ -9,12 +9,13 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
-use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, Wait, WorkerId};
+use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, Step, Wait, WorkerId};
 use windlass_store::{Ended, Error, IdSource, NewWorker, Serves, Store};
 
 use crate::{
     Config, Pool, Registry, Stats, Submitter, Waiters,
     beacon::Beacon,
+    branches,
     committer::Committer,
     company::Company,
     feeder,
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) suspects: Notify,
     /// Told when there may be orders for attempts that run here.
     pub(crate) orders: Notify,
+    /// Told when branches are to be looked at.
+    pub(crate) branches: Notify,
     /// How many suspects are being run.
     pub(crate) alone: AtomicUsize,
     /// Told when the lease is to be renewed now.
@@ -139,14 +142,15 @@ impl Core {
 
     /// What follows from a committed change: who waits is told, timers and feeders here are moved.
     pub(crate) fn committed(&self, change: Change, pool: &Arc<QueuePool>) {
-        if change.tied || (change.parent.is_some() && change.outcome.ends()) {
+        let counts = change.parent.is_some() || change.counted.is_some();
+        if change.tied || (counts && change.outcome.ends()) {
             // A slot of its serial key may have been handed over, or its parent woken, in whichever queue.
             self.pools.iter().for_each(|pool| pool.wake());
         }
         match change.outcome {
             Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
-            Outcome::Next => {}
+            Outcome::Next => self.bore(change.step.as_deref()),
             Outcome::Wait(Wait { timeout, .. }) => {
                 if let Some(timeout) = timeout {
                     self.timekeeper.set(timeout);
@@ -167,6 +171,17 @@ impl Core {
                 self.waiters.tell(change.job, &ended);
             }
             _ => {}
+        }
+    }
+
+    /// A step has put jobs in, perhaps, and done something to branches.
+    fn bore(&self, step: Option<&Step>) {
+        let Some(step) = step else { return };
+        if !step.children.is_empty() || !step.promoted.is_empty() {
+            self.pools.iter().for_each(|pool| pool.wake());
+        }
+        if step.branches.iter().any(|grow| grow.cut) {
+            self.branches.notify_one();
         }
     }
 
@@ -292,6 +307,7 @@ impl Worker {
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
             orders: Notify::new(),
+            branches: Notify::new(),
             alone: AtomicUsize::new(0),
             renew: Notify::new(),
             renewed: Notify::new(),
@@ -319,6 +335,7 @@ impl Worker {
         tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(orders::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(branches::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(pruner::run(Arc::clone(&core))));
         let renewer =
             renewer::spawn(Arc::clone(&core)).map_err(|e| Error::Fault(format!("no thread: {e}")))?;

@@ -84,6 +84,7 @@ impl Arrival {
             deadline_at: self.deadline_at.map(Time),
             parent: self.parent,
             round: None,
+            twig: None,
             stage: self.stage.clone(),
             signals: Vec::new(),
             tags: match &self.tags {

@@ -149,7 +149,7 @@ impl Fork {
         let mut new = from.clone();
         (new.id, new.key, new.parent, new.round) = (self.id, self.key.clone(), None, None);
         (new.deadline_at, new.when) = (None, When::Now);
-        new.signals = Vec::new();
+        (new.signals, new.twig) = (Vec::new(), None);
         new.settings.unique = None;
         new.settings.tick = None;
         new

@@ -100,6 +100,11 @@ macro_rules! delegate_store {
             self.store.sweep(now)
         }
     };
+    (@poll) => {
+        fn poll(&self, now: $crate::Now, limit: usize) -> $crate::Fut<'_, $crate::Polled> {
+            self.store.poll(now, limit)
+        }
+    };
     (@gate) => {
         fn gate<'a>(&'a self, queues: &'a [String]) -> $crate::Fut<'a, Vec<u64>> {
             self.store.gate(queues)

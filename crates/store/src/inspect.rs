@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use windlass_model::{
-    Awaited, Entry, Epoch, Failure, JobId, Limit, Payload, Reason, Rev, Schedule, Settings, Signal, State,
-    Time, Unwind, WorkerId, calendar::Missed,
+    Awaited, BranchNo, Entry, Epoch, Failure, JobId, Limit, Payload, Poll, Reason, Rev, Schedule, Settings,
+    Signal, State, Tally, Time, Twig, Unwind, Watch, WorkerId, calendar::Missed,
 };
 
 use crate::{Ended, Fut, SchemaState, Serves};
@@ -63,6 +63,16 @@ pub trait Inspect: Send + Sync {
     /// The children whose end one wait of a job counts (see [`windlass_model::NewJob::round`]), in the order of their
     /// ids: those after `after`, at most `limit`.
     fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>>;
+
+    /// The branches of a job, by number.
+    fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>>;
+
+    /// Children of a branch, in the order of their ids: a page of them.
+    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>>;
+
+    /// Rows of a table of the user's own in the same database, in the order of a key: those after `after` (a key as it was
+    /// answered), at most `limit`.
+    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>>;
 
     /// The signals in a job's inbox, oldest first, at most `limit`.
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>>;
@@ -187,6 +197,9 @@ pub struct Job {
     /// The job that submitted it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
+    /// Its place in a branch of that job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
     /// Words to search by.
     pub tags: Vec<String>,
     /// Free JSON kept with it.
@@ -245,6 +258,139 @@ pub struct Joined {
     pub key: Option<String>,
     /// How it ended; `None` if it has not.
     pub ended: Option<Ended>,
+}
+
+/// A branch of a job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Branch {
+    /// The job.
+    pub job: JobId,
+    /// Its number in the job.
+    pub number: BranchNo,
+    /// Its name.
+    pub name: String,
+    /// The names of its spawns.
+    pub spawns: Vec<String>,
+    /// Where its sources stand.
+    #[serde(skip)]
+    pub cursor: Option<Payload>,
+    /// Whether no child is spawned in it any more.
+    pub sealed: bool,
+    /// Whether it was merged.
+    pub merged: bool,
+    /// Whether its live children are being cancelled.
+    pub cut: bool,
+    /// How many children were spawned.
+    pub spawned: i64,
+    /// How they ended so far.
+    pub tally: Tally,
+    /// What its job waits to be told of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Watch>,
+    /// How it is to be merged, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// When it was opened.
+    pub opened_at: Time,
+    /// When it was merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merged_at: Option<Time>,
+    /// What was seen when it was last looked at.
+    pub poll: Poll,
+}
+
+/// Where a job stands in a branch of its parent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Place {
+    /// The branch.
+    pub branch: BranchNo,
+    /// Its name.
+    pub name: String,
+    /// The name of the spawn that made the job.
+    pub spawn: String,
+    /// Which item of it; empty for a spawn of one child.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub item: String,
+    /// How many children it stands for.
+    pub items: u32,
+}
+
+impl Place {
+    /// What people call a child: the name of its parent, the branch, the spawn and the item.
+    pub fn key(&self, parent: &str) -> String {
+        let Place { name, spawn, item, .. } = self;
+        match item.is_empty() {
+            true => format!("{parent}${name}${spawn}"),
+            false => format!("{parent}${name}${spawn}_{item}"),
+        }
+    }
+}
+
+/// Which children of a branch to list.
+#[derive(Clone, Debug)]
+pub struct Leaves {
+    /// The job.
+    pub job: JobId,
+    /// Its branch.
+    pub branch: BranchNo,
+    /// Which of the children.
+    pub only: Only,
+    /// Only after this one: the last of the page before.
+    pub after: Option<JobId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which children of a branch are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// All.
+    All,
+    /// Those that have not ended.
+    Live,
+    /// Those that have.
+    Ended,
+    /// Those that failed or were cancelled.
+    Bad,
+}
+
+/// A child of a branch, or a block of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Leaf {
+    /// What lists show.
+    pub summary: Summary,
+    /// Its place in the branch.
+    pub twig: Twig,
+    /// How many items of a block have ended well before it did.
+    pub tallied: u32,
+    /// How it ended; `None` if it has not.
+    pub ended: Option<Ended>,
+    /// The encoded input.
+    pub input: Payload,
+    /// What it keeps meanwhile.
+    pub data: Option<Payload>,
+}
+
+/// A table of the user's own, or a query, whose rows are wanted in the order of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// What stands after `from`: a table, or a query in parentheses with a name.
+    pub from: String,
+    /// The column that orders them: unique, and never null.
+    pub key: String,
+    /// What stands after `where`, if anything.
+    pub filter: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Picked {
+    /// Its key, as text that is for the store to read.
+    pub after: String,
+    /// Its key, as people read it.
+    pub key: String,
+    /// The row as a JSON object.
+    pub row: String,
 }
 
 /// One transition of a machine.

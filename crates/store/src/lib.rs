@@ -32,14 +32,14 @@ pub use control::{Act, By, Control, Did, Fork, Prune, Pruned, Restate, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Filter, Firing, Holds, Inspect, Job, Joined,
-    LimitView, Miss, Path, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, Stepped,
-    Summary, Told, Waiting, WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Inspect, Job, Joined,
+    Leaf, Leaves, LimitView, Miss, Only, Path, Pause, Picked, Place, QueueView, RateHold, Rows, ScheduleView,
+    SerialHold, SerialView, Stepped, Summary, Told, Waiting, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{
-    Ask, Beat, Born, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, PostgresWork, Reaped, Renewal,
-    Serves, Signalled, SqliteWork, Store, Sweep, TIMER_GATE, Work,
+    Ask, Beat, Born, CUT_AGAIN, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Polled,
+    PostgresWork, Reaped, Renewal, Serves, Signalled, SqliteWork, Store, Sweep, TIMER_GATE, Work,
 };
 
 #[doc(hidden)]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Awaited, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings, State,
-    Submitted, Time, Unwind,
+    Awaited, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Poll, Reason, Schedule, Settings,
+    State, Submitted, Time, Unwind, Watch,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
@@ -110,6 +110,27 @@ pub(crate) fn unwind_text(unwind: &Unwind) -> String {
 /// How a job that is being unwound ends, read back.
 pub(crate) fn unwind(text: Option<&str>) -> Option<Box<Unwind>> {
     text.and_then(|text| serde_json::from_str(text).ok())
+}
+
+/// What a job wants to be told of a branch, as text.
+pub(crate) fn watch_text(watch: &Watch) -> String {
+    serde_json::to_string(watch).expect("numbers are plain data")
+}
+
+/// What a job wants to be told of a branch, read back.
+pub(crate) fn watch(text: Option<&str>) -> Option<Watch> {
+    text.and_then(|text| serde_json::from_str(text).ok())
+}
+
+/// What was last seen of a branch, as text.
+pub(crate) fn poll_text(poll: &Poll) -> String {
+    serde_json::to_string(poll).expect("plain data")
+}
+
+/// What was last seen of a branch, read back, and when it is looked at next: that is kept beside it.
+pub(crate) fn poll(text: Option<&str>, next_at: Option<Time>) -> Poll {
+    let poll: Poll = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    Poll { next_at, ..poll }
 }
 
 /// What was found in the store for jobs that an insert did not take.

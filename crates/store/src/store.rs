@@ -4,8 +4,8 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, NewSignal, Payload, Reason,
-    State, Submitted, Time, Verdict, WorkerId,
+    BranchNo, Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, NewSignal,
+    Payload, Reason, State, Submitted, Time, Verdict, WorkerId,
 };
 
 use crate::{By, Control, Error, Inspect};
@@ -73,6 +73,10 @@ pub trait Store: Send + Sync + 'static {
     /// are put in as by [`Store::submit`]; the job waits for those that were (or, with `told`, finds a signal
     /// [`windlass_model::wait::CHILD`] in its inbox for each that has ended, however often it does). Whoever ends a child, here or at another
     /// door, wakes the parent if it was the last.
+    ///
+    /// Children with a [`windlass_model::Twig`] belong to a branch of the job, which the same or an earlier change opened.
+    /// Their ends are counted there; whoever's commit brings the count to what the job watches for puts a signal
+    /// [`windlass_model::branch::BRANCH`] into its inbox, once for each watch.
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
 
     /// Runs writes of the caller's own and one change in one transaction: both are there afterwards, or neither.
@@ -132,6 +136,12 @@ pub trait Store: Send + Sync + 'static {
     /// what they wait for, and wakes them. Nothing should be found: this is the backstop for what a crash between two
     /// transactions, or a hand in the database, may leave. Answers how many jobs entered the ready set.
     fn sweep(&self, now: Now) -> Fut<'_, usize>;
+
+    /// Looks at up to `limit` branches that are due to be looked at: parents that were not told what they wait for are told,
+    /// children are counted anew where nothing moves, and those that are in no place at all are put back. Each branch is
+    /// looked at by one caller. Says which ones are to be cut: whoever is told cancels their live children, and is asked
+    /// again if there are some left after [`CUT_AGAIN`].
+    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled>;
 
     /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
     /// timer was set). Read it before the claim it guards. Compare for equality only.
@@ -349,6 +359,28 @@ pub struct Due {
     /// Jobs submitted by schedules.
     pub fired: usize,
     /// When the next timer is due; in the past if the limit cut this call short.
+    pub next_at: Option<Time>,
+    /// The store's clock at this call.
+    pub now: Time,
+}
+
+/// After what time a branch that is cut and has live children is cut again.
+pub const CUT_AGAIN: Duration = Duration::from_secs(15);
+
+/// What [`Store::poll`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// Branches that were looked at.
+    pub looked: usize,
+    /// Those whose parent was told something.
+    pub told: usize,
+    /// Those that were counted wrong.
+    pub corrected: usize,
+    /// Children that were put back.
+    pub redelivered: usize,
+    /// Branches whose live children are to be cancelled.
+    pub cut: Vec<(JobId, BranchNo)>,
+    /// When the next one is due; in the past if the limit cut this call short.
     pub next_at: Option<Time>,
     /// The store's clock at this call.
     pub now: Time,

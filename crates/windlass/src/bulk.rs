@@ -9,7 +9,7 @@ use windlass_store::{Act, By, Did, Filter, Summary};
 use crate::{Engine, Error};
 
 /// How many jobs are done in one transaction.
-const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 /// Up to how many matching jobs a preview counts.
 const COUNTED: usize = 100_000;
 /// How many of them it shows.
@@ -129,7 +129,7 @@ impl<'a> Bulk<'a> {
 }
 
 /// Waits until it is time to go on, as long as that is wanted; answers whether it still is.
-async fn wait(due: Instant, mut wanted: impl FnMut() -> bool) -> bool {
+pub(crate) async fn wait(due: Instant, mut wanted: impl FnMut() -> bool) -> bool {
     while wanted() {
         if Instant::now() >= due {
             return true;

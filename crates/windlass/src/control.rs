@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_model::{JobId, Limit, Schedule, State};
 use windlass_store::{Act, By, Did, Prune, Pruned, Rule};
 
-use crate::{Bulk, Engine, Error, Fork, Machine, Migrate};
+use crate::{Bulk, Engine, Error, Fork, Machine, Migrate, Redrive};
 
 /// How long a running attempt is given to end when nothing else is said.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -96,6 +96,11 @@ impl<'a> Control<'a> {
     /// Does one thing to every job that matches a filter; see [`Bulk`].
     pub fn bulk(&self, filter: windlass_store::Filter, act: Act) -> Bulk<'a> {
         Bulk::new(self.engine, filter, act, self.by.clone())
+    }
+
+    /// Retries all failed and cancelled children of a job's branches, or of the one with this name; see [`Redrive`].
+    pub fn redrive(&self, job: JobId, branch: Option<&str>) -> Redrive<'a> {
+        Redrive::new(self.engine, self.by.clone(), job, branch)
     }
 
     /// Moves jobs of one version of a machine to another, their states converted by `convert`; see [`Migrate`].

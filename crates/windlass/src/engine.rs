@@ -99,7 +99,8 @@ impl Engine {
     /// Serves jobs of a task's kind.
     pub fn task<T: Task>(mut self) -> Engine {
         self.setup.homes.insert(T::KIND.to_owned(), T::QUEUE);
-        self.handler(T::KIND, T::VERSION, Arc::new(TaskHandler::<T>::new()))
+        let handler = TaskHandler::<T>::new(Arc::clone(&self.setup.bound));
+        self.handler(T::KIND, T::VERSION, Arc::new(handler))
     }
 
     /// Serves jobs of a machine's kind. Several versions of one kind can be served side by side.

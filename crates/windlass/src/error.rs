@@ -66,6 +66,27 @@ pub enum Error {
         /// The key.
         key: String,
     },
+    /// The job has no branch of this name.
+    #[error(
+        "job {job} has no branch {branch:?}{}",
+        if known.is_empty() { ": it has none at all".to_owned() } else { format!("; it has {}", known.join(", ")) }
+    )]
+    NoSuchBranch {
+        /// The job.
+        job: JobId,
+        /// The name.
+        branch: String,
+        /// The names of its branches.
+        known: Vec<String>,
+    },
+    /// No child of a branch is called so.
+    #[error("no child of a branch is called {key:?}: {why}")]
+    NoSuchChild {
+        /// What it was called.
+        key: String,
+        /// Why not.
+        why: String,
+    },
     /// The engine was set up wrongly.
     #[error("{0}")]
     Setup(String),

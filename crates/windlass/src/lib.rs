@@ -33,13 +33,14 @@
 //! In reading order: [`Task`], [`Machine`] and [`Workflow`] are what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
 //! transaction of your own) and [`Handle`] is what you hold of it; [`Signal`]
 //! reaches a job while it lives; [`Scheduling`] submits by the calendar. [`Control`] is
-//! what people do to work that is there, [`Bulk`] does it to many, and [`why`] tells them why a job is where it is.
+//! what people do to work that is there, [`Bulk`] does it to many, [`Redrive`] to the failed children of branches, and [`why`] tells them why a job is where it is.
 //! [`testing`] is for tests of your own, [`graph`] draws what workflows did.
 //! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
 //! `docs/guarantees.md`.
 //!
 //! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
+mod branch;
 mod bulk;
 mod child;
 pub mod codec;
@@ -51,6 +52,7 @@ pub mod graph;
 mod handle;
 mod machine;
 mod migrate;
+mod redrive;
 mod schedule;
 mod signal;
 pub mod span;
@@ -62,6 +64,9 @@ pub mod why;
 mod within;
 mod workflow;
 
+pub use branch::{
+    AsChild, AsResult, ChildOf, IntoChild, Item, Items, Merged, Results, Rows, Source, Streamed, stream,
+};
 pub use bulk::{Bulk, Preview, Tally, describe};
 pub use child::Child;
 pub use codec::Codec;
@@ -71,10 +76,11 @@ pub use error::{AnyError, Error, JobError};
 pub use fork::{Fork, Forked};
 pub use handle::Handle;
 pub use machine::{
-    AsMachine, ChildResult, ChildrenError, Machine, Next, SignalError, StepCx, WaitFor, all, any, signal,
-    signals,
+    AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, Next, SignalError, StepCx, WaitFor, all,
+    any, signal, signals,
 };
 pub use migrate::{Migrate, Migrated};
+pub use redrive::{Passed, Redrive, Redriven};
 pub use schedule::Scheduling;
 pub use signal::{Delivery, Signal};
 pub use submit::{Put, Submit, SubmitAll, SubmitJson};
@@ -82,9 +88,11 @@ pub use task::{AsTask, Kind, Task, TaskCx};
 pub use why::Why;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Charge, Failure, JobId, Limit, Payload, Reason, Retry, Serial, State, States, Time, Unique,
+    Calendar, Charge, Failure, JobId, Limit, Merge, Payload, Reason, Retry, Serial, State, States, Time,
+    Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::Follow,
+    merge::{Share, percent},
 };
 pub use windlass_runtime::{
     Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, Turn,
@@ -93,18 +101,19 @@ pub use windlass_store as store;
 pub use windlass_store::{Act, AuditFilter, Did, Filter};
 
 pub use workflow::{
-    AsWorkflow, Broken, Check, Checked, ChildWait, Context, ContinueIf, First2, First3, First4, First5,
-    First6, Flow, OnError, Race, Repeat, Select, SignalWait, Sleep, Step, Transacted, Transaction, TryCx,
-    WaitUntil, Workflow, failure_of,
+    AsWorkflow, Branch, Broken, Check, Checked, ChildWait, Context, ContinueIf, First2, First3, First4,
+    First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep,
+    Step, Transacted, Transaction, TryCx, WaitUntil, Workflow, failure_of,
 };
 
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
         AnyError, Calendar, Charge, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId,
-        Limit, Machine, Next, Pool, Retry, Serial, StepCx, Task, TaskCx, TryCx, Unique, Workflow, all, any,
-        signal, signals,
+        Limit, Machine, Merge, Merged, Next, Pool, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx, Unique,
+        Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
+        stream,
     };
     pub use serde::{Deserialize, Serialize};
     pub use std::time::Duration;

@@ -95,6 +95,7 @@ impl Spec {
             deadline_at: self.deadline_at,
             parent: self.parent,
             round: None,
+            twig: None,
             stage: None,
             signals: Vec::new(),
             tags: self.tags.clone(),

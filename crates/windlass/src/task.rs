@@ -1,10 +1,20 @@
 //! What you write: a type that is the input, and the code that runs on it.
 
-use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Started, Turn};
+
+use crate::{
+    branch::block::{self, OfBlock},
+    machine::Bound,
+};
 
 /// A plain job: one `run`, errors retried by policy.
 ///
@@ -40,12 +50,18 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
 /// What a running task knows of itself.
 pub struct TaskCx {
     attempt: Arc<Attempt>,
+    /// The item of a block that it runs for.
+    item: Option<OfBlock>,
 }
 
 impl TaskCx {
-    /// The job.
+    pub(crate) fn item(attempt: Arc<Attempt>, item: OfBlock) -> TaskCx {
+        TaskCx { attempt, item: Some(item) }
+    }
+
+    /// The job. An item of a packed branch has an id of its own, which stays the same if it becomes a job.
     pub fn id(&self) -> JobId {
-        self.attempt.job.id
+        self.item.as_ref().map_or(self.attempt.job.id, OfBlock::id)
     }
 
     /// The caller's name for the job.
@@ -99,6 +115,10 @@ pub trait Kind<M>: Serialize + Send + Sync {
     /// What it returns.
     type Output: DeserializeOwned + Send;
 
+    /// Whether jobs of this kind can be packed into blocks.
+    #[doc(hidden)]
+    const PACKS: bool = false;
+
     /// The stage that a job with this encoded input starts in, if it is a machine.
     #[doc(hidden)]
     fn stage(_input: &[u8]) -> Option<String> {
@@ -113,23 +133,32 @@ impl<T: Task> Kind<AsTask> for T {
     const KIND: &'static str = T::KIND;
     const VERSION: i32 = T::VERSION;
     const QUEUE: &'static str = T::QUEUE;
+    const PACKS: bool = true;
     type Output = T::Output;
 }
 
 /// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
 pub(crate) struct TaskHandler<T> {
+    /// Set when the engine starts.
+    bound: Arc<OnceLock<Arc<Bound>>>,
     policy: Policy,
     task: PhantomData<fn() -> T>,
 }
 
 impl<T: Task> TaskHandler<T> {
-    pub(crate) fn new() -> TaskHandler<T> {
-        TaskHandler { policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
+    pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> TaskHandler<T> {
+        TaskHandler { bound, policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
     }
 }
 
 impl<T: Task> Handler for TaskHandler<T> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
+        if block::is_block(attempt.job.stage.as_deref()) {
+            let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+            let Policy { retry, timeout } = self.policy.clone();
+            let running = Box::pin(block::run::<T>(attempt, bound, retry, timeout));
+            return Started { running, timeout: None, stage: None, whole: false };
+        }
         Started {
             running: Box::pin(run::<T>(attempt)),
             timeout: self.policy.timeout,
@@ -148,7 +177,7 @@ async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<Turn, Failure> {
     let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
         Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
     })?;
-    let output = task.run(&TaskCx { attempt }).await.map_err(Into::into)?;
+    let output = task.run(&TaskCx { attempt, item: None }).await.map_err(Into::into)?;
     let bytes = serde_json::to_vec(&output).map_err(|e| {
         Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
     })?;

@@ -3,6 +3,7 @@
 //! [`explain`] is a pure function of what the store says; every state and everything that can hold a job has its
 //! sentence here and its test. Hints name commands as the stock binary has them, between backticks.
 
+mod branches;
 mod parked;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use windlass_model::{JobId, Limit, Reason, State, Time, failure::class};
-use windlass_store::{Holds, Job, Pause, RateHold, SerialHold, WorkerView};
+use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView};
 
 use crate::{Engine, Error};
 
@@ -45,8 +46,12 @@ impl Engine {
             let arriving = holds.is_some_and(|holds| holds.arriving);
             return Ok(arriving.then(|| self::arriving(id)));
         };
+        let branches = match branches::is_awaited(&job) {
+            true => inspect.branches(id).await?,
+            false => Vec::new(),
+        };
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
-        Ok(Some(explain(&job, &holds.unwrap_or_default(), &workers, now)))
+        Ok(Some(explain(&job, &holds.unwrap_or_default(), &branches, &workers, now)))
     }
 }
 
@@ -61,14 +66,14 @@ fn arriving(job: JobId) -> Why {
     }
 }
 
-/// Says why a job is where it is.
-pub fn explain(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Why {
+/// Says why a job is where it is. `branches` are its own; they matter while it waits for them.
+pub fn explain(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView], now: Time) -> Why {
     let mut causes = match job.summary.state {
         State::Done | State::Failed | State::Cancelled => vec![ended(job)],
         State::Running => running(job, holds, workers, now),
         State::Scheduled => scheduled(job, holds, workers, now),
         State::Ready => ready(job, holds, workers, now),
-        State::Waiting => parked::causes(job, holds, workers, now),
+        State::Waiting => parked::causes(job, holds, branches, workers, now),
     };
     causes.extend(unwinding(job));
     let Cause(cause, because, hint) = causes.remove(0);
@@ -279,8 +284,11 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
     let pools = || alive.iter().flat_map(|worker| &worker.serves).filter(|serves| serves.queue == *queue);
     let mut kinds = pools().flat_map(|serves| &serves.kinds).filter(|served| served.kind == *kind).peekable();
     if pools().next().is_none() {
-        let others = counted(alive.len() as u64, "worker");
-        let because = format!("No worker serves its queue {queue:?}; {others} serve others.");
+        let others = match alive.len() {
+            1 => "the one that runs serves others".to_owned(),
+            count => format!("{count} workers serve others"),
+        };
+        let because = format!("No worker serves its queue {queue:?}; {others}.");
         let hint = format!("Start one that does: `windlass worker --queue {queue}`, or your program.");
         return Some(Cause("queue_unserved", because, hint));
     }

@@ -5,6 +5,7 @@
 
 mod drain;
 mod enqueue;
+mod fanout;
 mod flow;
 mod helper;
 mod idle;
@@ -57,6 +58,12 @@ use place::Place;
 /// workflow goes on; adds answered_per_second (as many more, submitted and awaited by 100 clients). flowchain: one workflow of n sequential steps; floor_per_second as in chain; adds floor_ratio and
 /// commits_per_step. replay: a parked workflow with n finished steps of 100-byte results is woken, each time in a fresh
 /// process; p50_ms and p99_ms are signal sent → next step starts; adds sleeping_rss_mb (what 10,000 sleeping workflows add to the memory of an idle engine).
+///
+/// fanout: one parent, n children, merged, in one process; p50_ms and p99_ms are how long other jobs took meanwhile, from
+/// their submit to their result; adds woken_ms (the last child's commit → the parent goes on) and
+/// rows (children, or blocks of them). With --packed the items are packed into blocks and what they returned is read back by
+/// the merge; moved are those that became jobs of their own. With --chaos two worker processes are killed and replaced all
+/// the time, and the private PostgreSQL server is killed twice; then lost and duplicated are said of the children's ends.
 #[derive(Parser)]
 pub(crate) struct Args {
     /// What to measure
@@ -72,6 +79,18 @@ pub(crate) struct Args {
     /// How many steps each machine makes
     #[arg(long, default_value_t = 10)]
     steps: u32,
+    /// What the children of fanout are
+    #[arg(long, value_enum, default_value = "task")]
+    child: fanout::Kind,
+    /// Packs the children of fanout into blocks of a thousand
+    #[arg(long)]
+    packed: bool,
+    /// Has every hundredth child of fanout fail once
+    #[arg(long)]
+    failing: bool,
+    /// Kills workers of fanout every few seconds, and a private PostgreSQL server twice
+    #[arg(long)]
+    chaos: bool,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -113,6 +132,11 @@ enum Workload {
     Flowchain,
     /// A workflow of many steps, woken in a fresh process
     Replay,
+    /// One parent, many children, merged
+    Fanout,
+    /// One of the workers of the fanout workload
+    #[value(hide = true)]
+    FanoutWorker,
     /// The other process of the replay workload
     #[value(hide = true)]
     ReplayWorker,
@@ -134,10 +158,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::LatencySubmitter => return latency::submitter(store).await,
         Workload::RateWorker => return rate::worker(store, &args.record.unwrap_or_default()).await,
         Workload::ScheduleWorker => return schedule::worker(store).await,
+        Workload::FanoutWorker => return fanout::worker(store).await,
         Workload::ReplayWorker => return flow::replay_worker(store, &args.record.unwrap_or_default()).await,
         _ => {}
     }
-    let place = Place::open(store)?;
+    let mut place = Place::open(store)?;
     let n = args.n;
     let report = match args.workload {
         Workload::Floor => drain::floor(&place, n.unwrap_or(100_000)).await?,
@@ -154,7 +179,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::Flow => Box::pin(flow::run(&place, n.unwrap_or(20_000))).await?,
         Workload::Flowchain => Box::pin(flow::chain(&place, n.unwrap_or(1_000))).await?,
         Workload::Replay => Box::pin(flow::replay(&place, n.unwrap_or(10_000), args.quick)).await?,
+        Workload::Fanout => {
+            let Args { child, packed, failing, chaos, .. } = args;
+            let options = fanout::Options { n: n.unwrap_or(100_000), child, packed, failing, chaos };
+            Box::pin(fanout::run(&mut place, options)).await?
+        }
         Workload::LatencySubmitter
+        | Workload::FanoutWorker
         | Workload::RateWorker
         | Workload::ScheduleWorker
         | Workload::ReplayWorker => unreachable!("handled above"),

@@ -70,6 +70,15 @@ impl Place {
         }
     }
 
+    /// Kills the server, if it is a private one, and starts it again.
+    pub(super) fn crash(&mut self) -> anyhow::Result<()> {
+        if let Kind::Postgres(cluster) = &mut self.kind {
+            cluster.kill()?;
+            cluster.restart()?;
+        }
+        Ok(())
+    }
+
     /// A fresh store without an engine.
     pub(super) async fn store(&self) -> anyhow::Result<Arc<dyn Store>> {
         let url = self.url();

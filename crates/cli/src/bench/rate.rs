@@ -282,7 +282,7 @@ impl Store for Noting {
 
     // What its siblings claim is not noted: they are for what is not to be held up by a claim.
     windlass::store::delegate_store!(
-        enlist submit commit transact signal renew reap release disown retire due orders sweep gate ended sibling rest
+        enlist submit commit transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
     );
 }
 

@@ -260,6 +260,7 @@ mod tests {
             started_at: None,
             deadline_at: None,
             parent: None,
+            place: None,
             tags: Vec::new(),
             options: None,
             settings: Default::default(),

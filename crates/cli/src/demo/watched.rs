@@ -205,6 +205,10 @@ impl Store for Watched {
         behind!(self, sweep(now))
     }
 
+    fn poll(&self, now: Option<Time>, limit: usize) -> Fut<'_, windlass::store::Polled> {
+        behind!(self, poll(now, limit))
+    }
+
     fn limits(&self) -> &Limits {
         self.store.limits()
     }

@@ -14,7 +14,7 @@ use windlass::{
     store::{Filter, Inspect, Job},
 };
 
-use crate::{out, place::Place};
+use crate::{named, out, place::Place};
 
 mod mermaid;
 mod workflow;
@@ -27,8 +27,8 @@ mod workflow;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").args(["job", "kind"]).required(true)))]
 pub(crate) struct Args {
-    /// The job
-    job: Option<JobId>,
+    /// The job: its id, its key, or what it is called as a child of a branch
+    job: Option<String>,
     /// All jobs of this kind, instead of one job
     #[arg(long)]
     kind: Option<String>,
@@ -104,8 +104,11 @@ impl Graph {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
-    match args.job {
-        Some(id) => draw_job(&args, id, engine.inspect(), place).await?,
+    match &args.job {
+        Some(job) => {
+            let id = named::own(job, &engine, place).await?;
+            draw_job(&args, id, engine.inspect(), place).await?;
+        }
         None => draw_kind(&args, engine.inspect(), place).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use windlass::{
-    State,
+    JobId, State,
     graph::{Graph, Run},
-    model::{Awaited, Entry},
-    store::{Filter, Inspect, Job},
+    model::{Awaited, Entry, journal::Op},
+    store::{Branch, Filter, Inspect, Job},
 };
 
 /// How many jobs of a kind are looked at unless something else is said.
@@ -22,8 +22,9 @@ pub(super) async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<O
     if entries.is_empty() && !parked {
         return Ok(None);
     }
-    let run = Run { entries: &entries, state: job.summary.state, wait: job.wait.as_ref() };
-    Ok(Some(Graph::of_job(run)))
+    let (state, wait, branches) =
+        (job.summary.state, job.wait.clone(), branches(inspect, job.summary.id, &entries).await?);
+    Ok(Some(Graph::of_job(Known { entries, state, wait, branches }.run())))
 }
 
 /// What the newest jobs of a kind did, by version.
@@ -48,7 +49,8 @@ pub(super) async fn of_kind(
                 _ => None,
             };
             if !entries.is_empty() || wait.is_some() {
-                runs.entry(summary.version).or_default().push(Known { entries, state: summary.state, wait });
+                let (state, branches) = (summary.state, branches(inspect, summary.id, &entries).await?);
+                runs.entry(summary.version).or_default().push(Known { entries, state, wait, branches });
             }
         }
         if page.len() < filter.limit {
@@ -59,15 +61,24 @@ pub(super) async fn of_kind(
     Ok(runs.iter().map(|(version, runs)| (*version, graph(runs))).collect())
 }
 
+/// The branches of a job whose journal says that it has some.
+async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[Entry]) -> anyhow::Result<Vec<Branch>> {
+    match entries.iter().any(|entry| entry.op == Op::Branch) {
+        true => Ok(inspect.branches(id).await?),
+        false => Ok(Vec::new()),
+    }
+}
+
 /// What is known of one job.
 struct Known {
     entries: Vec<Entry>,
     state: State,
     wait: Option<Awaited>,
+    branches: Vec<Branch>,
 }
 
 impl Known {
     fn run(&self) -> Run<'_> {
-        Run { entries: &self.entries, state: self.state, wait: self.wait.as_ref() }
+        Run { entries: &self.entries, state: self.state, wait: self.wait.as_ref(), branches: &self.branches }
     }
 }

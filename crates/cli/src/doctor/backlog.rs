@@ -110,6 +110,7 @@ fn unserved(findings: &mut Findings, place: &Place, workers: &[WorkerView], olde
 }
 
 pub(super) use oldest::Oldest;
+pub(super) use oldest::{PREFIX, open, server};
 
 /// The oldest ready job of each lane. The store's doors do not tell it, so it is read from its tables.
 mod oldest {
@@ -130,7 +131,7 @@ mod oldest {
     }
 
     /// In a SQLite file, which is shared with others, every table's name begins with this.
-    const PREFIX: &str = "windlass_";
+    pub(in crate::doctor) const PREFIX: &str = "windlass_";
 
     /// Walks to the first row of each lane, suspects' lanes (the negative ones) included: one index look per lane.
     const READY: &str = "select q.name, k.name, l.version, j.due_at from {p}lanes l \
@@ -140,12 +141,12 @@ mod oldest {
             (select r.job from {p}ready r where r.lane = -l.id order by r.rank limit 1))";
     const SUSPECTS: &str = "select count(*) from (select 1 from {p}ready where lane < 0 limit 100000) s";
 
-    fn open(place: &Place) -> anyhow::Result<Option<Connection>> {
+    pub(in crate::doctor) fn open(place: &Place) -> anyhow::Result<Option<Connection>> {
         let Some(path) = sqlite_path(place.url()) else { return Ok(None) };
         Ok(Some(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?))
     }
 
-    async fn server(place: &Place) -> anyhow::Result<Option<tokio_postgres::Client>> {
+    pub(in crate::doctor) async fn server(place: &Place) -> anyhow::Result<Option<tokio_postgres::Client>> {
         if !is_postgres(place.url()) {
             return Ok(None);
         }

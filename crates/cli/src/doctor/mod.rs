@@ -1,6 +1,7 @@
 //! `windlass doctor`: checks a set-up and says what is well, what to watch, and what is broken.
 
 mod backlog;
+mod branches;
 mod postgres;
 mod rules;
 mod sqlite;
@@ -19,7 +20,7 @@ use crate::{
     span,
 };
 
-/// Check the set-up: store, schema, clock, durability, workers, backlog, what is paused or late
+/// Check the set-up: store, schema, clock, durability, workers, backlog, branches, what is paused or late
 ///
 /// Changes nothing. The exit code is 1 if a check fails; a warning is no failure.
 #[derive(clap::Args)]
@@ -123,6 +124,8 @@ async fn examine(findings: &mut Findings, place: &Place) {
     findings.note("clock", clock);
     let backlog = backlog::examine(findings, &engine, place).await;
     findings.note("backlog", backlog);
+    let branches = branches::examine(findings, &engine, place).await;
+    findings.note("branches", branches);
     let rules = rules::examine(findings, &engine, place).await;
     findings.note("rules", rules);
 }

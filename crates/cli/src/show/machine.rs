@@ -6,12 +6,13 @@ use windlass::{
     State, Time,
     model::{
         Awaited, Rev, Signal,
+        branch::BRANCH,
         wait::{self, CHILD},
     },
     store::{Inspect, Job, Stepped},
 };
 
-use super::{block, moment, payload};
+use super::{block, branch::is_block, moment, payload};
 use crate::{out, span};
 
 /// How many signals and transitions a page shows.
@@ -28,7 +29,9 @@ pub(super) struct Machine {
 impl Machine {
     /// Reads them; of a job that is no machine, its inbox all the same.
     pub(super) async fn of(job: &Job, inspect: &dyn Inspect) -> anyhow::Result<Machine> {
-        let inbox = inspect.inbox(job.summary.id, TOLD + 1).await?;
+        let mut inbox = inspect.inbox(job.summary.id, TOLD + 1).await?;
+        // That a branch is to be looked at is nobody's affair but the engine's.
+        inbox.retain(|signal| signal.name != BRANCH);
         let steps = match job.summary.stage {
             Some(_) => last(job, inspect).await?,
             None => Vec::new(),
@@ -84,7 +87,7 @@ impl Machine {
 /// The lines of a page that say where a machine is and what it waits for.
 pub(super) fn lines(job: &Job, now: Time) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    if let Some(stage) = &job.summary.stage {
+    if let Some(stage) = job.summary.stage.as_ref().filter(|_| !is_block(job)) {
         lines.push(("stage", out::plain(stage)));
     }
     if job.summary.state == State::Waiting {
@@ -104,11 +107,14 @@ fn awaited(wait: &Awaited, pending: u32) -> String {
         Awaited::Signals { names, needs } => {
             let between = if *needs == 1 { " or " } else { " and " };
             let name = |name: &wait::Name| format!("{:?}", name.name);
-            let signals: Vec<String> = names.iter().filter(|name| name.name != CHILD).map(name).collect();
+            let is_signal = |name: &&wait::Name| ![CHILD, BRANCH].contains(&name.name.as_str());
+            let signals: Vec<String> = names.iter().filter(is_signal).map(name).collect();
             let signals = (!signals.is_empty()).then(|| format!("for the signal {}", signals.join(between)));
             // A workflow is told of the ends of its children by signals.
             let children = names.iter().any(|name| name.name == CHILD).then(|| "for a child".to_owned());
-            signals.into_iter().chain(children).collect::<Vec<String>>().join(between)
+            let branches =
+                names.iter().any(|name| name.name == BRANCH).then(|| "for its branches".to_owned());
+            signals.into_iter().chain(children).chain(branches).collect::<Vec<String>>().join(between)
         }
     }
 }

@@ -1,26 +1,33 @@
 //! `windlass show`: all that is known of one job.
 
+mod branch;
 mod machine;
 mod workflow;
 
 use std::process::ExitCode;
 
 use anyhow::bail;
+use branch::Branches;
 use machine::Machine;
 use windlass::{
-    JobId, Payload, State, States, Time,
+    Payload, State, States, Time,
     model::Settings,
     store::{Attempt, Holds, Job, Told},
 };
 use workflow::Workflow;
 
-use crate::{out, place::Place, rule, span};
+use crate::{
+    named::{self, Found},
+    out,
+    place::Place,
+    rule, span,
+};
 
 /// Show all that is known of one job.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job
-    id: JobId,
+    /// The job: its id, its key, or what it is called as a child of a branch, like 'orders$days$day_7'
+    id: String,
     /// All entries of a workflow's journal, not only the last 50
     #[arg(long)]
     all: bool,
@@ -32,37 +39,64 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let engine = place.reader().await?;
     let inspect = engine.inspect();
-    let holds = inspect.holds(args.id).await?;
-    let Some(job) = inspect.job(args.id).await? else {
+    let id = match named::find(&args.id, &engine, place).await? {
+        Found::Job(id) => id,
+        Found::Packed(item) if args.json => {
+            out::print_json(&item)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Found::Packed(item) => {
+            out::print(&branch::item(&item, inspect, place).await?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let holds = inspect.holds(id).await?;
+    let Some(job) = inspect.job(id).await? else {
         if holds.is_some_and(|holds| holds.arriving) {
             bail!(
-                "job {} was submitted in a transaction and waits to be taken in; `{} why {}` says more",
-                args.id,
-                place.program,
-                args.id
+                "job {id} was submitted in a transaction and waits to be taken in; `{} why {id}` says more",
+                place.program
             );
         }
-        bail!(place.no_job(args.id));
+        bail!(place.no_job(id));
     };
-    let (holds, history) = (holds.unwrap_or_default(), inspect.history(args.id).await?);
+    let (holds, history, now) =
+        (holds.unwrap_or_default(), inspect.history(id).await?, inspect.clock().await?);
     let machine = Machine::of(&job, inspect).await?;
     let workflow = Workflow::of(&job, &engine, args.all || args.json).await?;
+    let branches = Branches::of(&job, inspect, now, place).await?;
     if args.json {
         let mut told = serde_json::to_value(&job)?;
         told["history"] = serde_json::to_value(&history)?;
         told["holds"] = serde_json::to_value(&holds)?;
         machine.tell(&mut told)?;
         workflow.tell(&mut told, &engine);
+        branches.tell(&mut told);
         out::print_json(&told)?;
     } else {
-        let more = machine.blocks(&job, inspect.clock().await?) + &workflow.blocks(&engine);
-        out::print(&page(&job, &holds, &history, &more, inspect.clock().await?))?;
+        let carried = match branch::is_block(&job) {
+            true => branches.packed(place, &job),
+            false => {
+                let output = job.output.as_ref().map(|output| block("output", &payload(output)));
+                let own =
+                    machine.blocks(&job, now) + &branches.blocks(place, &job) + &workflow.blocks(&engine);
+                block("input", &payload(&job.input)) + &own + &output.unwrap_or_default()
+            }
+        };
+        out::print(&page(&job, &holds, &history, &branches, &carried, now))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// All of it; `more` are the blocks of machines and workflows.
-fn page(job: &Job, holds: &Holds, history: &[Attempt], more: &str, now: Time) -> String {
+/// All of it; `carried` are the blocks with what it was given, keeps and returned.
+fn page(
+    job: &Job,
+    holds: &Holds,
+    history: &[Attempt],
+    branches: &Branches,
+    carried: &str,
+    now: Time,
+) -> String {
     let summary = &job.summary;
     let mut page = format!("job {}\n", summary.id);
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
@@ -90,8 +124,8 @@ fn page(job: &Job, holds: &Holds, history: &[Attempt], more: &str, now: Time) ->
     if !job.tags.is_empty() {
         line("tags", out::plain(&job.tags.join(", ")));
     }
-    if let Some(parent) = job.parent {
-        line("parent", format!("job {parent}"));
+    for (name, text) in branches.lines(job) {
+        line(name, text);
     }
     line("submitted", moment(summary.submitted_at, now));
     if summary.due_at != summary.submitted_at {
@@ -121,11 +155,7 @@ fn page(job: &Job, holds: &Holds, history: &[Attempt], more: &str, now: Time) ->
     }
     page += &settings(&job.settings);
     page += &standing(holds, now);
-    page += &block("input", &payload(&job.input));
-    page += more;
-    if let Some(output) = &job.output {
-        page += &block("output", &payload(output));
-    }
+    page += carried;
     if !history.is_empty() {
         page += &block("attempts that failed", &attempts(history, now));
     }

@@ -141,9 +141,17 @@ fn said(entry: &Entry, engine: &Engine) -> String {
     match (entry.op, entry.mark, &value) {
         (_, _, Value::Null) => String::new(),
         (Op::Child, Mark::Begun, Value::String(id)) => format!("job {id}"),
-        (Op::Sleep | Op::Signal | Op::WaitUntil | Op::ContinueIf, Mark::Begun, Value::String(at)) => {
-            format!("until {at}")
+        (Op::Branch, Mark::Begun, _) => "opened".to_owned(),
+        (Op::Branch, Mark::Done, _) => "sealed".to_owned(),
+        (Op::Merge, Mark::Done, merged) => {
+            let count = |what: &str| format!("{} {what}", out::thousands(merged[what].as_u64().unwrap_or(0)));
+            ["spawned", "done", "failed", "cancelled"].map(count).join(", ")
         }
+        (
+            Op::Sleep | Op::Signal | Op::WaitUntil | Op::ContinueIf | Op::Merge,
+            Mark::Begun,
+            Value::String(at),
+        ) => format!("until {at}"),
         (_, _, value) => short(&value.to_string()),
     }
 }

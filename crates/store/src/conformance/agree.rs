@@ -2,20 +2,23 @@
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, TestCaseError, TestError, TestRunner},
+};
 use windlass_model::{
-    Change, ClaimNo, Claimed, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State, Time, Verdict,
-    WorkerId,
+    BranchNo, Change, ClaimNo, Claimed, Counted, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State,
+    Step, Time, Verdict, WorkerId,
 };
 
 use super::{
     kit::{BEGIN, Handle, all, id, kind, payload},
     make::{self, QUEUES, STAGES, limit},
-    ops::{Draft, Edit, IDS, Op, sequence},
+    ops::{Draft, Edit, IDS, Op, growing, sequence},
 };
 use crate::{
-    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Fork, Haul, Holds, LimitView, NewWorker,
-    ORDER_GATE, Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
+    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Fork, Haul, Holds, Leaves, LimitView, NewWorker,
+    ORDER_GATE, Only, Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
 };
 
 /// The longest random sequence.
@@ -25,8 +28,8 @@ const DETAIL: usize = 8;
 /// Long enough that most sequences have workers that serve.
 const LEASE: Duration = Duration::from_secs(90);
 
-/// Runs `cases` random sequences on fresh stores and on the memory store, and panics with the shortest sequence
-/// on which they disagree. PROPTEST_CASES overrides the number.
+/// Runs `cases` random sequences, and half as many in which branches grow, on fresh stores and on the memory store, and
+/// panics with the shortest sequence on which they disagree. PROPTEST_CASES overrides the number.
 pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -37,7 +40,19 @@ pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = cases;
     }
-    let outcome = TestRunner::new(config).run(&sequence(MOST), |ops| {
+    // Those in which branches grow are longer, and more comes of their calls.
+    let fewer = Config { cases: config.cases.div_ceil(2), ..config.clone() };
+    run(config, &sequence(MOST), &runtime, &open);
+    run(fewer, &growing(MOST), &runtime, &open);
+}
+
+fn run<K>(
+    config: Config,
+    sequences: &impl Strategy<Value = Vec<Op>>,
+    runtime: &tokio::runtime::Runtime,
+    open: &impl AsyncFn() -> (K, Handle),
+) {
+    let outcome = TestRunner::new(config).run(sequences, |ops| {
         runtime.block_on(async {
             let (_keep, subject) = open().await;
             let reference: Handle = Arc::new(Memory::with_limits(subject.limits().clone()));
@@ -86,6 +101,8 @@ struct Pair {
     asks: Vec<Ask>,
     commits: Vec<[Vec<Change>; 2]>,
     gates: [Vec<u64>; 2],
+    /// Whether gates may move in vain: a job that is named twice in one call may have been ready between the two.
+    vain: bool,
     /// How often each id was pruned: nobody makes an id for two, and epochs tell only claims of one job apart.
     lives: [u32; IDS as usize],
 }
@@ -115,6 +132,7 @@ impl Pair {
             asks: Vec::new(),
             commits: Vec::new(),
             gates: Default::default(),
+            vain: false,
             lives: Default::default(),
         }
     }
@@ -158,13 +176,16 @@ impl Pair {
                 }
             }
             Op::Commit { changes } => {
-                self.commits.push(self.changes(changes));
+                let changes = self.changes(changes).await?;
+                self.commits.push(changes);
                 self.commit(self.commits.len() - 1).await?;
             }
             Op::CommitAgain { which } => {
-                let children = |change: &Change| change.step.clone().map(|step| step.children);
-                let are_there =
-                    |change: &Change| children(change).iter().flatten().all(|job| self.is_there(job));
+                let are_there = |change: &Change| {
+                    let mut jobs =
+                        change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
+                    jobs.all(|job| self.is_there(job))
+                };
                 let index = newest(self.commits.len(), *which);
                 if let Some(index) = index.filter(|index| self.commits[*index][0].iter().all(are_there)) {
                     self.commit(index).await?;
@@ -239,6 +260,7 @@ impl Pair {
                 on_both!(self, |store| store.due(now, limit));
             }
             Op::Act { ids, act, amount } => {
+                self.vain = (1..ids.len()).any(|n| ids[..n].contains(&ids[n]));
                 let ids: Vec<JobId> = ids.iter().map(|n| self.id(*n)).collect();
                 let grace = Duration::from_secs(u64::from(amount.unsigned_abs()));
                 let act = match act {
@@ -281,6 +303,10 @@ impl Pair {
                 let fork = Fork { from, id, before, key: key.map(|key| format!("key {key}")) };
                 let by = By::new("someone");
                 on_both!(self, |store| store.control().fork(now, std::slice::from_ref(&fork), &by));
+            }
+            Op::Poll { limit } => {
+                let limit = usize::from(*limit);
+                on_both!(self, |store| store.poll(now, limit));
             }
             Op::Pass { seconds } => self.now = self.now.plus(Duration::from_secs(u64::from(*seconds))),
         }
@@ -328,11 +354,18 @@ impl Pair {
         for (change, _) in
             changes.filter(|(change, to)| change.outcome == Outcome::Next && *to == Verdict::Committed)
         {
-            let is_it =
-                |(_, [job, _]): &&(WorkerId, [Claimed; 2])| (job.id, job.epoch) == (change.job, change.epoch);
+            // Of a commit that is repeated, too, it follows the revision before.
+            let is_it = |(_, [job, _]): &&(WorkerId, [Claimed; 2])| {
+                (job.id, job.epoch, job.rev) == (change.job, change.epoch, change.rev)
+            };
             let Some((worker, jobs)) = self.held.iter().rev().find(is_it).cloned() else { continue };
             let stage = change.step.as_ref().and_then(|step| step.stage.clone());
+            let counted = |step: &Step| step.items + step.promoted.len() as u32;
+            let items = change.step.as_deref().map_or(0, counted);
             let further = |job: Claimed| Claimed {
+                counted: job
+                    .counted
+                    .map(|counted| Counted { items: counted.items.saturating_sub(items), ..counted }),
                 rev: Rev(change.rev.0 + 1),
                 stage: stage.clone().map(|(stage, _)| stage).or(job.stage),
                 wait: None,
@@ -365,6 +398,13 @@ impl Pair {
                 on_both!(self, |store| store.inspect().context(id));
                 for rev in 1..4 {
                     on_both!(self, |store| store.inspect().joined(id, Rev(rev), None, 5));
+                }
+                let branches = on_both!(self, |store| store.inspect().branches(id));
+                for branch in branches.iter().flatten() {
+                    for only in [Only::All, Only::Live, Only::Ended, Only::Bad] {
+                        let of = Leaves { job: id, branch: branch.number, only, after: None, limit: 9 };
+                        on_both!(self, |store| store.inspect().leaves(&of));
+                    }
                 }
             }
             for kind in ["a", "b"] {
@@ -399,7 +439,8 @@ impl Pair {
             moved.push(now.iter().zip(last.iter()).map(|(now, last)| now != last).collect::<Vec<_>>());
             *last = now;
         }
-        if moved[0] == moved[1] {
+        let vain = std::mem::take(&mut self.vain);
+        if moved[0].iter().zip(&moved[1]).all(|(one, other)| one == other || (vain && *other)) {
             return Ok(());
         }
         Err(format!(
@@ -445,15 +486,14 @@ impl Pair {
     /// Jobs of one call. Two with the same id are the same job, but for its input: nobody makes an id for two.
     fn jobs(&self, drafts: &[Draft]) -> Vec<NewJob> {
         let mut jobs = Vec::new();
-        for draft in drafts {
-            let first = drafts.iter().find(|first| first.id == draft.id).expect("at least this one");
+        for (draft, first) in drafts.iter().zip(firsts(drafts)) {
             jobs.push(make::job(&Draft { input: draft.input, ..first.clone() }, self.now, |n| self.id(n)));
         }
         jobs
     }
 
     /// At most one change per job, as the contract asks; for each store with its own numbers of signals.
-    fn changes(&self, edits: &[Edit]) -> [Vec<Change>; 2] {
+    async fn changes(&self, edits: &[Edit]) -> Result<[Vec<Change>; 2], String> {
         let mut seen = BTreeSet::new();
         let mut changes = <[Vec<Change>; 2]>::default();
         for edit in edits {
@@ -461,21 +501,27 @@ impl Pair {
                 continue;
             };
             if seen.insert(jobs[0].id) {
+                let known = self.stores[0].inspect().branches(jobs[0].id).await;
+                let known = known.map_err(|error| error.to_string())?;
+                let known: Vec<BranchNo> = known.iter().map(|branch| branch.number).collect();
                 for (job, changes) in jobs.iter().zip(&mut changes) {
-                    changes.push(self.change(edit, *worker, job));
+                    changes.push(self.change(edit, *worker, job, &known));
                 }
             }
         }
-        changes
+        Ok(changes)
     }
 
-    fn change(&self, edit: &Edit, worker: WorkerId, job: &Claimed) -> Change {
+    fn change(&self, edit: &Edit, worker: WorkerId, job: &Claimed, known: &[BranchNo]) -> Change {
         let rev = Rev(job.rev.0 + i32::from(edit.rev));
         let step = edit.step.as_ref().map(|step| {
-            // The parent is for the store to name.
-            let children = self.jobs(&step.children).into_iter();
-            let children = children.map(|child| NewJob { parent: None, ..child }).collect();
-            Box::new(make::step(step, job, children))
+            let children = self.jobs(&step.children).into_iter().zip(firsts(&step.children));
+            let children = children.map(|(child, draft)| make::child(draft, child)).collect();
+            let promoted = self.jobs(&step.promoted).into_iter().zip(firsts(&step.promoted));
+            let promoted = promoted.map(|(child, draft)| make::promoted(draft, child, job.counted)).collect();
+            // Places in the journal come from the revision that the change says it follows.
+            let job = &Claimed { rev, ..job.clone() };
+            Box::new(make::step(step, job, known, children, promoted))
         });
         Change {
             job: job.id,
@@ -486,10 +532,16 @@ impl Pair {
             deadline_at: job.deadline_at,
             tied: job.settings.ties(),
             parent: job.parent,
+            counted: job.counted,
             step,
             outcome: make::outcome(edit, self.stores[0].limits().payload, rev),
         }
     }
+}
+
+/// The first of those with the id of each.
+fn firsts(drafts: &[Draft]) -> impl Iterator<Item = &Draft> {
+    drafts.iter().map(|draft| drafts.iter().find(|first| first.id == draft.id).expect("at least this one"))
 }
 
 /// Takes away what is each store's own.

@@ -1,12 +1,16 @@
 //! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
 
-use windlass_model::{Awaited, Change, Claimed, JobId, NewJob, Outcome, Rev, State, Verdict, Wait, WorkerId};
+use windlass_model::{
+    Awaited, BranchNo, Change, Claimed, Grow, JobId, NewJob, Outcome, Reason, Rev, State, Tally, Verdict,
+    Wait, Watch, WorkerId, branch::BRANCH,
+};
 
 use super::{
+    branches::{NO, branch, child_of, growing, opens},
     kit::*,
     races::{EACH, ROUNDS, at_once, both, drain, round},
 };
-use crate::Signalled;
+use crate::{Act, Signalled};
 
 /// Nothing is parked that has what it waits for.
 async fn nobody_sleeps(store: &Handle, n: u32) {
@@ -184,4 +188,118 @@ pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Ha
         assert_eq!(view(&store, parent.id).await.pending, 0, "round {n}");
         assert_eq!(ids(&drain(&store, n).await), [parent.id], "round {n}: it is ready once");
     }
+}
+
+/// The same family with the children in a branch.
+async fn clan(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
+    let me = worker(store, 1_000 + i64::from(n)).await;
+    let first = n * 100;
+    submit(store, &[job(first)]).await;
+    let parent = claim_one(store, 0, me, 1).await;
+    let children: Vec<NewJob> = (first + 1..=first + EACH).map(|n| child_of(n, NO)).collect();
+    let step = growing(vec![opens(NO, "all")], children);
+    commit(store, 1, with(change(me, &parent, Outcome::Next), step)).await;
+    let children = claim(store, at(1), &ask(me, 2, 99)).await;
+    assert_eq!(children.len(), EACH as usize);
+    (me, further(&parent), children)
+}
+
+pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, parent, children) = clan(&store, n).await;
+        let watch = Watch { ended: Some(u64::from(EACH)), ..Watch::default() };
+        let watches = growing(vec![Grow { watch: Some(watch), ..Grow::to(NO) }], vec![]);
+        let park = with(change(me, &parent, wait_for(BRANCH, None)), watches);
+        let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
+        let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
+        let ends: Vec<Change> = ends.collect();
+        at_once(&store, 4, |task, store| {
+            let (park, ends) = (park.clone(), ends.clone());
+            async move {
+                let mine: Vec<Change> = match task {
+                    0 => vec![park],
+                    task => ends.into_iter().skip(task - 1).step_by(3).collect(),
+                };
+                for chunk in mine.chunks(1 + n as usize % 2) {
+                    let verdicts = store.commit(at(2), chunk).await.expect("commit");
+                    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+                }
+            }
+        })
+        .await;
+        nobody_sleeps(&store, n).await;
+        let woken = drain(&store, n).await;
+        assert_eq!(ids(&woken), [parent.id], "round {n}: it is ready once");
+        assert_eq!(texts(&woken[0].inbox), ["7"], "round {n}: it is told once");
+        let each = i64::from(EACH);
+        let tally = branch(&store, n * 100, NO).await.tally;
+        let failed = (each + 2) / 3;
+        assert_eq!(tally, Tally { started: each, done: each - failed, failed, cancelled: 0 }, "round {n}");
+    }
+}
+
+pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
+    for n in 0..ROUNDS {
+        let (me, parent, children) = clan(&store, n).await;
+        let ends: Vec<Change> = children.iter().map(|child| change(me, child, cancelled())).collect();
+        let ids_of: Vec<JobId> = children.iter().map(|child| child.id).collect();
+        // Two commit the same ends, one revives what has ended, and one cancels what lives again.
+        at_once(&store, 4, |task, store| {
+            let (ends, ids_of) = (ends.clone(), ids_of.clone());
+            async move {
+                for (end, id) in ends.into_iter().zip(ids_of) {
+                    match task {
+                        0 | 1 => _ = store.commit(at(2), &[end]).await.expect("commit"),
+                        2 => {
+                            let did = store.control().act(at(2), &[id], Act::Retry, &someone()).await;
+                            did.expect("act");
+                        }
+                        _ => {
+                            let did = store.control().act(at(2), &[id], cancel(0), &someone()).await;
+                            did.expect("act");
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        let mut counted = Tally::default();
+        for child in &children {
+            let state = state(&store, child.id).await;
+            counted.add(Tally::of(state, 1));
+        }
+        let tally = branch(&store, n * 100, NO).await.tally;
+        assert_eq!(tally.ends(), counted.ends(), "round {n}");
+        let began = children.len() as i64;
+        assert!((0..=began).contains(&tally.started), "round {n}: {tally:?}");
+        commit(&store, 3, change(me, &parent, done("x"))).await;
+        drain(&store, n).await;
+        due(&store, 3, 99).await;
+    }
+}
+
+pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
+    let (me, mut job) = running(&store, 1).await;
+    for number in 0..20 {
+        let watch = Some(Watch { ended: Some(1), ..Watch::default() });
+        let open = Grow { watch, ..opens(BranchNo(number), "some") };
+        commit(&store, 1, with(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
+        job = further(&job);
+    }
+    for now in [10, 100, 1_000] {
+        let looked = at_once(&store, 4, |_, store| async move {
+            let mut looked = 0;
+            loop {
+                let polled = store.poll(at(now), 3).await.expect("poll");
+                looked += polled.looked;
+                if polled.next_at.is_none_or(|at| at > t(now)) {
+                    return looked;
+                }
+            }
+        })
+        .await;
+        assert_eq!(looked.iter().sum::<usize>(), 20, "{looked:?}");
+    }
+    let all = store.inspect().branches(id(1)).await.expect("branches");
+    assert!(all.iter().all(|branch| branch.poll.polls == 3));
 }

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, Charge, Claimed, Conflict, Entry, Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload,
-    Reason, Rev, Serial, State, States, Step, Time, Unique, Unwind, Wait, When,
+    Awaited, BranchNo, Charge, Claimed, Conflict, Counted, Entry, Failure, Grow, JobId, Limit, NewJob,
+    NewSignal, Outcome, Payload, Reason, Rev, Serial, State, States, Step, Time, Twig, Unique, Unwind, Wait,
+    Watch, When,
+    branch::{BRANCH, Pace},
     journal::{Mark, Op},
     wait::{CHILD, Name},
 };
 
 use super::{
     kit::signal,
-    ops::{Draft, Edit, Log, Move},
+    ops::{Draft, Edit, Log, Move, Sprout},
 };
 
 pub(super) const QUEUES: [&str; 2] = ["main", "aside"];
@@ -92,12 +94,15 @@ pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
     }
 }
 
-/// A wait for the ends of children, or for one or both of two signals, by bits: which, whether all of them, whether every
+/// A wait for the end of a child or what is watched of a branch, or for one or both of two signals, by bits: which, whether all of them, whether every
 /// one of a name.
 fn awaited(bits: u8) -> Awaited {
     let name = |n: usize| Name { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
     let names: Vec<Name> = match bits & 3 {
-        0 => vec![Name { name: CHILD.to_owned(), every: bits & 8 != 0 }],
+        0 => {
+            let name = if bits & 4 == 0 { CHILD } else { BRANCH };
+            vec![Name { name: name.to_owned(), every: bits & 8 != 0 }]
+        }
         1 => vec![name(0)],
         2 => vec![name(1)],
         _ => vec![name(0), name(1)],
@@ -106,8 +111,81 @@ fn awaited(bits: u8) -> Awaited {
     Awaited::Signals { names, needs }
 }
 
+/// The place in a branch of a child of a step.
+pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<Twig>> {
+    let (_, items) = draft.twig?;
+    Some(Box::new(Twig {
+        branch,
+        spawn: i16::from(draft.kind),
+        item: draft.id.to_string(),
+        items: u32::from(items),
+    }))
+}
+
+/// A child of a step, in a branch if the draft says so; the parent is for the store to name.
+pub(super) fn child(draft: &Draft, job: NewJob) -> NewJob {
+    let twig = draft.twig.and_then(|(branch, _)| twig(draft, BranchNo(i64::from(branch))));
+    NewJob { parent: None, key: job.key.filter(|_| twig.is_none()), twig, ..job }
+}
+
+/// A job that takes the place of items of a block.
+pub(super) fn promoted(draft: &Draft, job: NewJob, block: Option<Counted>) -> NewJob {
+    let branch = block.map(|counted| counted.branch).unwrap_or_default();
+    let draft = Draft { twig: Some((0, 1)), ..draft.clone() };
+    let mut job = NewJob { parent: None, key: None, twig: twig(&draft, branch), ..job };
+    job.settings.unique = None;
+    job
+}
+
+/// What a step does to branches, if there are those in `known`; those of its children are opened too, unless it is careless.
+pub(super) fn grow(step: &Move, known: &[BranchNo], children: &[NewJob]) -> Vec<Grow> {
+    let mut grows: Vec<Grow> = Vec::new();
+    for sprout in &step.sprouts {
+        let number = BranchNo(i64::from(sprout.number));
+        if grows.iter().all(|grow| grow.number != number) {
+            grows.push(sprouted(sprout, number, known));
+        }
+    }
+    for twig in children.iter().filter_map(|child| child.twig.as_ref()) {
+        let is_new = !known.contains(&twig.branch) && grows.iter().all(|grow| grow.number != twig.branch);
+        if is_new && !step.careless {
+            grows.push(opening(twig.branch));
+        }
+    }
+    grows
+}
+
+fn opening(number: BranchNo) -> Grow {
+    let spawns = Some(vec!["zero".to_owned(), "one".to_owned()]);
+    Grow { open: Some(format!("branch-{number}")), spawns, ..Grow::to(number) }
+}
+
+fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> Grow {
+    let watch = sprout.watch.map(|(which, count)| {
+        let count = |of: u8| (which == of).then_some(u64::from(count));
+        let pace = Pace { min: seconds(3), max: seconds(40) };
+        Watch { done: count(0), bad: count(1), ended: count(2), pace }
+    });
+    let grow = if known.contains(&number) { Grow::to(number) } else { opening(number) };
+    Grow {
+        cursor: sprout.cursor.map(|n| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] }),
+        goal: sprout.cursor.filter(|n| n % 3 == 0).map(|n| format!("{{\"goal\":{n}}}")),
+        watch,
+        seal: sprout.seal,
+        merge: sprout.merge,
+        cut: sprout.cut,
+        ..grow
+    }
+}
+
 /// What a step wants written beside its outcome, if the job was claimed like this.
-pub(super) fn step(step: &Move, job: &Claimed, children: Vec<NewJob>) -> Step {
+pub(super) fn step(
+    step: &Move,
+    job: &Claimed,
+    known: &[BranchNo],
+    children: Vec<NewJob>,
+    promoted: Vec<NewJob>,
+) -> Step {
     let shown = || {
         let wait = job.wait.as_ref()?;
         Some(wait.shown(&job.inbox).into_iter().map(|place| job.inbox[place].number).collect())
@@ -116,7 +194,12 @@ pub(super) fn step(step: &Move, job: &Claimed, children: Vec<NewJob>) -> Step {
         0 => Payload { codec: 3, bytes: vec![b'd'; LARGE] },
         data => Payload::json(vec![data; usize::from(data)]),
     };
+    let left = job.counted.map_or(0, |counted| counted.items);
+    let sound = u32::from(step.items) + promoted.len() as u32 <= left || step.careless;
     Step {
+        branches: grow(step, known, &children),
+        items: if sound { u32::from(step.items) } else { 0 },
+        promoted: if sound { promoted } else { Vec::new() },
         ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
         stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
         unchanged: step.unchanged,

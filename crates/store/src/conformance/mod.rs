@@ -17,6 +17,8 @@
 pub mod agree;
 pub mod alarms;
 pub mod bad_input;
+pub mod blocks;
+pub mod branches;
 pub mod children;
 pub mod claim;
 pub mod commit;
@@ -30,9 +32,11 @@ pub mod interleave;
 pub mod journal;
 pub mod kit;
 pub mod lease;
+pub mod leaves;
 pub mod machine;
 mod make;
 pub mod ops;
+pub mod polls;
 pub mod prune;
 pub mod races;
 pub mod rate;
@@ -48,6 +52,7 @@ pub mod told;
 pub mod unique;
 pub mod unwind;
 pub mod wait;
+pub mod watches;
 
 /// Makes a test of every case for one backend. `$open` names an async function without arguments that opens
 /// a fresh, empty store and answers `(whatever must be kept meanwhile, Arc<dyn Store>)`.
@@ -288,6 +293,7 @@ macro_rules! conformance {
                 a_parked_parent_is_woken_by_the_end_of_a_child
                 an_end_before_the_wait_is_not_lost
                 a_batch_may_end_a_child_and_park_its_parent
+                a_batch_may_end_a_child_and_then_its_parent
                 every_end_of_a_child_is_told
                 a_child_that_comes_back_has_not_ended
                 a_child_that_is_tried_again_is_told_again
@@ -298,6 +304,71 @@ macro_rules! conformance {
                 a_parent_that_waits_for_more_sleeps_on
                 a_paused_parent_stays_aside
                 children_that_are_not_put_in_tell_nothing
+            }
+            branches {
+                a_branch_is_opened_filled_and_sealed_in_one_change
+                a_branch_is_filled_by_many_changes
+                every_end_in_a_branch_is_counted
+                a_batch_is_counted_per_branch
+                a_child_that_goes_on_has_started_and_not_ended
+                a_child_that_is_tried_again_counts_back
+                a_lost_answer_counts_nothing_twice
+                a_fenced_change_counts_nothing
+                what_is_refused_in_a_batch_counts_nothing
+                what_cannot_be_done_to_a_branch_is_refused_alone
+                what_is_no_child_of_a_branch_is_refused
+            }
+            leaves {
+                branches_of_two_jobs_do_not_know_each_other
+                other_children_stand_beside_those_of_a_branch
+                branches_grow_from_branches
+                children_of_a_branch_take_their_places_like_others
+                a_child_says_where_it_stands
+                children_are_listed_in_pages
+                nothing_is_left_of_the_branches_of_a_pruned_job
+                a_fork_has_no_branches
+            }
+            watches {
+                a_parked_parent_is_woken_when_its_watch_is_met
+                what_was_met_before_the_watch_is_told_at_once
+                what_is_met_before_the_park_ends_the_wait_at_once
+                a_batch_may_meet_a_watch_and_park_its_parent
+                a_branch_without_children_is_met_by_none
+                the_newest_watch_is_the_only_one
+                a_repeated_change_tells_nothing_twice
+                a_child_that_comes_back_unmeets_nothing
+                ends_from_outside_meet_a_watch
+                two_branches_are_told_apart
+                an_ended_parent_watches_nothing
+                a_paused_parent_is_told_and_stays_aside
+                a_full_inbox_is_told_of_a_branch_all_the_same
+                nobody_else_tells_of_a_branch
+                a_watch_moves_the_timers_gate
+            }
+            blocks {
+                the_items_of_a_block_are_counted_in_parts
+                whoever_goes_on_with_a_block_knows_what_is_left
+                promoted_items_stay_in_the_branch
+                items_are_promoted_into_a_sealed_branch
+                a_block_that_ends_badly_counts_what_is_left
+                a_block_that_is_ended_from_outside_counts_what_is_left
+                a_block_that_never_ran_counts_whole
+                items_meet_a_watch
+                a_fenced_block_counts_nothing
+                what_a_block_cannot_account_for_is_refused
+            }
+            polls {
+                a_branch_is_looked_at_at_its_pace
+                a_look_takes_no_more_than_it_is_told_to
+                healthy_children_are_left_alone
+                a_branch_is_looked_at_until_its_watch_is_met
+                a_merged_branch_is_not_looked_at
+                a_parent_that_is_made_to_end_has_its_branches_cut
+                an_expired_parent_has_its_branches_cut
+                a_parent_that_ends_by_itself_leaves_its_branches
+                a_step_may_cut_a_branch
+                a_cut_branch_may_be_watched
+                blocks_are_seen_by_their_items
             }
             unwind {
                 an_attempt_that_unwinds_is_not_ended_by_what_came_before
@@ -449,6 +520,9 @@ macro_rules! conformance {
                 a_signal_against_its_timeout_wakes_once
                 ends_of_children_against_their_parents_park_wake_it
                 a_child_that_is_cancelled_against_its_own_end_counts_once
+                ends_in_a_branch_against_the_park_of_its_job_wake_it
+                what_happens_to_a_child_at_once_is_counted_once
+                branches_are_looked_at_by_one_of_many
             }
             crowds {
                 eight_submitters_of_one_serial_key_never_run_two_at_once
@@ -514,6 +588,11 @@ mod tests {
             include_str!("children.rs"),
             include_str!("journal.rs"),
             include_str!("told.rs"),
+            include_str!("branches.rs"),
+            include_str!("leaves.rs"),
+            include_str!("watches.rs"),
+            include_str!("blocks.rs"),
+            include_str!("polls.rs"),
             include_str!("unwind.rs"),
             include_str!("fork.rs"),
             include_str!("interleave.rs"),

@@ -7,7 +7,9 @@
 use proptest::{collection::vec, option, prelude::*};
 
 /// How many ids of jobs there are.
-pub const IDS: u8 = 14;
+pub const IDS: u8 = 28;
+/// How many of them are used where many are to meet.
+const FEW: u8 = 14;
 
 /// One call, or a step of the clock.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub enum Op {
     Restate { id: u8, version: u8, stage: u8, outdated: bool },
     /// Forks a job into another id, before one of its entries (or after the last, or nowhere), with a key or none.
     Fork { from: u8, id: u8, before: u8, key: Option<u8> },
+    /// Looks at branches.
+    Poll { limit: u8 },
     /// Lets time pass, in seconds.
     Pass { seconds: u16 },
 }
@@ -83,6 +87,8 @@ pub struct Draft {
     pub stage: Option<u8>,
     /// Which signals it has from the start: name and dedup id.
     pub signals: Vec<(u8, u8)>,
+    /// Which branch of its parent it is in if a step submits it, and how many children it stands for.
+    pub twig: Option<(u8, u8)>,
 }
 
 /// A change to be committed.
@@ -117,6 +123,31 @@ pub struct Move {
     pub children: Vec<Draft>,
     /// What the step of a workflow wants written too.
     pub log: Option<Log>,
+    /// What it does to branches.
+    pub sprouts: Vec<Sprout>,
+    /// How many items of a block it accounts for, if the job is one with so many left.
+    pub items: u8,
+    /// Jobs that take the place of as many items, likewise.
+    pub promoted: Vec<Draft>,
+    /// Whether it minds nothing of what it knows of its branches and items.
+    pub careless: bool,
+}
+
+/// What a step does to a branch, which it opens if there is none of that number.
+#[derive(Clone, Debug)]
+pub struct Sprout {
+    /// Which branch.
+    pub number: u8,
+    /// Which cursor it has from now on.
+    pub cursor: Option<u8>,
+    /// Which ends are watched for (well, badly, or any), and how many.
+    pub watch: Option<(u8, u8)>,
+    /// Whether it is sealed.
+    pub seal: bool,
+    /// Whether it is merged.
+    pub merge: bool,
+    /// Whether it is cut.
+    pub cut: bool,
 }
 
 /// What the step of a workflow wants written.
@@ -147,15 +178,16 @@ fn draft() -> impl Strategy<Value = Draft> {
         option::weighted(0.4, 0..3u8),
         option::weighted(0.3, (0..2u8, 0..4u8, 0..4u8)),
         option::weighted(0.2, 1..4u8),
-        option::weighted(0.1, 0..IDS),
+        option::weighted(0.1, 0..FEW),
     );
-    let machine = (option::weighted(0.3, 0..2u8), vec((0..3u8, 0..3u8), 0..3));
-    let plain = (0..IDS, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline);
+    let twig = option::weighted(0.6, (0..2u8, prop_oneof![2 => Just(1u8), 1 => 2..6u8]));
+    let machine = (option::weighted(0.3, 0..2u8), vec((0..3u8, 0..3u8), 0..3), twig);
+    let plain = (0..FEW, 0..2u8, 0..2u8, 0..4u8, key, priority, delay, deadline);
     (plain, flow, machine).prop_map(
         |(
             (id, input, queue, kind, key, priority, delay, deadline),
             (serial, unique, weight, parent),
-            (stage, signals),
+            (stage, signals, twig),
         )| Draft {
             id,
             input,
@@ -172,6 +204,7 @@ fn draft() -> impl Strategy<Value = Draft> {
             stage,
             // Most jobs have none, so that most are put in by the short way.
             signals: if id % 4 == 0 { signals } else { Vec::new() },
+            twig,
         },
     )
 }
@@ -190,16 +223,35 @@ fn step() -> impl Strategy<Value = Move> {
     let children = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..4)];
     let stage = option::weighted(0.8, (0..2u8, data));
     let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.8));
-    (flags, stage, children, option::weighted(0.6, log())).prop_map(
-        |((ran, unchanged, consumes), stage, children, log)| Move {
+    let promoted = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..3)];
+    let branches = (vec(sprout(), 0..3), 0..3u8, promoted, prop::bool::weighted(0.04));
+    (flags, stage, children, option::weighted(0.6, log()), branches).prop_map(
+        |((ran, unchanged, consumes), stage, children, log, (sprouts, items, promoted, careless))| Move {
             ran,
             stage,
             unchanged,
             consumes,
             children,
             log,
+            sprouts,
+            items,
+            promoted,
+            careless,
         },
     )
+}
+
+fn sprout() -> impl Strategy<Value = Sprout> {
+    let (cursor, watch) = (option::weighted(0.3, 0..9u8), option::weighted(0.5, (0..3u8, 0..5u8)));
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
+    (0..2u8, cursor, watch, flags).prop_map(|(number, cursor, watch, (seal, merge, cut))| Sprout {
+        number,
+        cursor,
+        watch,
+        seal,
+        merge,
+        cut,
+    })
 }
 
 fn log() -> impl Strategy<Value = Log> {
@@ -240,16 +292,70 @@ fn op() -> impl Strategy<Value = Op> {
         1 => worker().prop_map(|worker| Op::Retire { worker }),
         3 => (worker(), prop::bool::weighted(0.2)).prop_map(|(worker, again)| Op::Enlist { worker, again }),
         3 => (0..6u8).prop_map(|limit| Op::Due { limit }),
-        4 => (vec(0..IDS, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
+        4 => (vec(0..FEW, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
         2 => (0..6u8, 0..5u8).prop_map(|(rule, amount)| Op::Rule { rule, amount }),
         1 => (0..3u8, 0..60u8).prop_map(|(state, age)| Op::Prune { state, age }),
-        4 => vec((0..IDS, 0..3u8, 0..6u8), 1..4).prop_map(|signals| Op::Signal { signals }),
-        1 => (0..IDS, 1..4u8, 0..2u8, prop::bool::weighted(0.2))
+        4 => vec((0..FEW, 0..3u8, 0..6u8), 1..4).prop_map(|signals| Op::Signal { signals }),
+        1 => (0..FEW, 1..4u8, 0..2u8, prop::bool::weighted(0.2))
             .prop_map(|(id, version, stage, outdated)| Op::Restate { id, version, stage, outdated }),
-        1 => (0..IDS, 0..IDS, 0..6u8, option::weighted(0.3, 0..3u8))
+        1 => (0..FEW, 0..FEW, 0..6u8, option::weighted(0.3, 0..3u8))
             .prop_map(|(from, id, before, key)| Op::Fork { from, id, before, key }),
+        2 => (0..4u8).prop_map(|limit| Op::Poll { limit }),
         4 => prop_oneof![0..10u16, 10..90u16].prop_map(|seconds| Op::Pass { seconds }),
     ]
+}
+
+/// A job that is soon claimed: one lane, and few things that keep it.
+fn ready() -> impl Strategy<Value = Draft> {
+    (draft(), 0..IDS).prop_map(|(draft, id)| Draft {
+        id,
+        queue: 0,
+        kind: 0,
+        key: None,
+        delay: if id % 5 == 1 { draft.delay } else { 0 },
+        deadline: draft.deadline.filter(|_| id % 3 == 0),
+        serial: draft.serial.filter(|_| id % 4 == 3),
+        unique: draft.unique.filter(|_| id % 6 == 5),
+        weight: draft.weight.filter(|_| id % 7 == 6),
+        parent: None,
+        ..draft
+    })
+}
+
+/// A change of a job that was claimed not long ago, with children in branches.
+fn growth() -> impl Strategy<Value = Edit> {
+    let children = prop_oneof![1 => Just(Vec::new()), 1 => vec(ready(), 1..6)];
+    let promoted = prop_oneof![2 => Just(Vec::new()), 1 => vec(ready(), 1..3)];
+    let names = prop_oneof![1 => 0..16u8, 1 => Just(4u8), 1 => Just(12u8)];
+    (edit(), 0..6u8, names, children, promoted).prop_map(|(edit, pick, names, children, promoted)| {
+        let step = edit.step.map(|step| Move { children, promoted, ..step });
+        Edit { pick, rev: 0, names, step, ..edit }
+    })
+}
+
+/// What happens to branches: jobs are claimed and committed as they come, and branches looked at.
+fn lively() -> impl Strategy<Value = Op> {
+    let take = |(worker, limit, alone)| Op::Claim { worker, queue: 0, kinds: 15, limit, alone, settle: None };
+    prop_oneof![
+        2 => vec(ready(), 1..4).prop_map(|jobs| Op::Submit { jobs, born: None }),
+        6 => (0..2u8, 1..6u8, prop::bool::weighted(0.1)).prop_map(take),
+        10 => vec(growth(), 1..5).prop_map(|changes| Op::Commit { changes }),
+        1 => (0..4u8).prop_map(|which| Op::CommitAgain { which }),
+        3 => (vec(0..IDS, 1..4), 0..5u8, -3..4i8).prop_map(|(ids, act, amount)| Op::Act { ids, act, amount }),
+        2 => (1..6u8).prop_map(|limit| Op::Due { limit }),
+        4 => (0..4u8).prop_map(|limit| Op::Poll { limit }),
+        4 => (0..7u16).prop_map(|seconds| Op::Pass { seconds }),
+        6 => op(),
+    ]
+}
+
+/// Sequences of up to `most` ops in which branches grow.
+pub fn growing(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    let first = vec(ready(), 3..5).prop_map(|jobs| Op::Submit { jobs, born: None });
+    (first, vec(lively(), 1..most)).prop_map(|(first, mut ops)| {
+        ops.insert(0, first);
+        ops
+    })
 }
 
 /// Sequences of up to `most` ops, after three workers were taken on.

@@ -87,6 +87,22 @@ pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
     assert_eq!(due(&store, 500, 9).await.woken, 0, "the waits are over");
 }
 
+pub async fn a_batch_may_end_a_child_and_then_its_parent(store: Handle) {
+    for (n, child_first) in [(1, true), (11, false)] {
+        let (me, job) = running(&store, n).await;
+        commit(&store, 1, with(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
+        let child = claim_one(&store, 1, me, 2).await;
+        let mut batch = vec![change(me, &child, done("x")), change(me, &further(&job), done("y"))];
+        if !child_first {
+            batch.reverse();
+        }
+        let verdicts = store.commit(at(2), &batch).await.expect("commit");
+        assert_eq!(verdicts, [Verdict::Committed, Verdict::Committed]);
+        let told = if child_first { vec![of(n + 1)] } else { Vec::new() };
+        assert_eq!(inbox(&store, n).await, told, "one that has ended is not told");
+    }
+}
+
 pub async fn every_end_of_a_child_is_told(store: Handle) {
     let mut children = jobs(2, 8);
     children[3].deadline_at = Some(t(5));

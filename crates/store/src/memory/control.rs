@@ -113,6 +113,7 @@ impl Inner {
         if let Some(unique) = &new.settings.unique {
             self.scopes.insert((new.kind.kind.clone(), unique.key.clone()), id);
         }
+        let was = self.state(id);
         self.moved(id, Event::Revive);
         let row = self.jobs.get_mut(&id).expect("looked up before");
         (row.ended, row.reason, row.finished_at) = (None, None, None);
@@ -127,6 +128,7 @@ impl Inner {
             self.set_timer(at, id, Timer::Deadline);
         }
         self.child_lives(id);
+        self.twig_lives(id, was, now);
         self.enter(id);
         Did::Done
     }
@@ -308,6 +310,7 @@ impl Inner {
             self.keys.retain(|_, job| *job != id);
             self.scopes.retain(|_, job| *job != id);
             self.jobs.remove(&id);
+            self.forget_branches(id);
             pruned.jobs += 1;
         }
         pruned

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Census, Filter, Firing, Holds, Job, Joined, LimitView, Miss, Path, QueueView,
-    RateHold, ScheduleView, SchemaState, SerialHold, SerialView, Summary, Told, Waiting, WorkerView,
+    AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Job, Joined, Leaf, Leaves, LimitView, Miss,
+    Path, Picked, QueueView, RateHold, Rows, ScheduleView, SchemaState, SerialHold, SerialView, Summary,
+    Told, Waiting, WorkerView,
 };
 
 impl Inner {
-    fn summary(&self, id: JobId) -> Summary {
+    pub(super) fn summary(&self, id: JobId) -> Summary {
         let row = &self.jobs[&id];
         Summary {
             id,
@@ -41,6 +42,7 @@ impl Inner {
             started_at: claim.map(|(_, claim)| claim.claimed_at).or(row.started_at),
             deadline_at: row.new.deadline_at,
             parent: row.new.parent,
+            place: self.place(id),
             tags: row.new.tags.clone(),
             options: row.new.options.clone(),
             settings: row.new.settings.clone(),
@@ -319,6 +321,19 @@ impl Inspect for Memory {
             };
             Ok(inner.jobs.iter().filter(meant).take(limit).map(view).collect())
         })
+    }
+
+    fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
+        self.run(None, |inner, _| Ok(inner.branches(job)))
+    }
+
+    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
+        self.run(None, |inner, _| Ok(inner.leaves_of(of)))
+    }
+
+    fn rows<'a>(&'a self, _: &'a Rows, _: Option<&'a str>, _: usize) -> Fut<'a, Vec<Picked>> {
+        let text = "the memory store has no tables; use SQLite or PostgreSQL";
+        Box::pin(std::future::ready(Err(Error::Config(text.into()))))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {

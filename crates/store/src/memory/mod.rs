@@ -3,6 +3,7 @@
 //! One lock, no cleverness: every verb does at once what the trait's contract says, so that reading this
 //! file is the quickest way to learn what a verb means. Nothing survives the process.
 
+mod branch;
 mod control;
 mod flow;
 mod inspect;
@@ -19,13 +20,14 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, Entry, Epoch, Event, Failure, JobId, Limit, Limits, NewJob, NewSignal, Payload,
-    Reason, Rev, Signal, State, Submitted, Time, Unwind, Verdict, WorkerId, rank::rank, rate::Level, state,
+    Awaited, BranchNo, Change, ClaimNo, Entry, Epoch, Event, Failure, JobId, Limit, Limits, NewJob,
+    NewSignal, Payload, Reason, Rev, Signal, State, Submitted, Time, Unwind, Verdict, WorkerId, rank::rank,
+    rate::Level, state,
 };
 
 use crate::{
     Ask, Attempt, AuditEntry, Beat, Born, By, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now,
-    ORDER_GATE, Order, Pause, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, Work, pick,
+    ORDER_GATE, Order, Pause, Polled, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, Work, pick,
 };
 
 /// The store in memory.
@@ -95,6 +97,7 @@ struct Inner {
     asked: BTreeMap<JobId, Asked>,
     audit: Vec<AuditEntry>,
     schedules: BTreeMap<String, schedule::Kept>,
+    branches: BTreeMap<(JobId, BranchNo), branch::Kept>,
 }
 
 struct Row {
@@ -146,6 +149,8 @@ struct Row {
     undo: bool,
     /// How it ends once that is done, if it is being unwound.
     unwind: Option<Box<Unwind>>,
+    /// How many items of a block have ended well and were counted.
+    tallied: u32,
 }
 
 struct Claim {
@@ -296,7 +301,10 @@ impl Inner {
             row.failure = failure;
         }
         row.finished_at = Some(now);
+        let made_to = state == State::Cancelled || reason == Some(Reason::Expired);
         self.child_ended(id, now);
+        self.twig_ended(id, state, now);
+        self.branches_ended(id, made_to, now);
     }
 
     /// Whether the pair is a live claim.
@@ -400,6 +408,10 @@ impl Store for Memory {
 
     fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
         self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.ended(*id)).collect()))
+    }
+
+    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+        self.run(now, |inner, now| Ok(inner.poll(now, limit)))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {

@@ -87,23 +87,33 @@ impl Inner {
         let round = if step.told { Rev::TOLD } else { row.rev };
         let children = step.children.iter().map(|child| NewJob {
             parent: Some(change.job),
-            round: Some(round),
+            round: Some(round).filter(|_| child.twig.is_none()),
             ..child.clone()
         });
-        self.submit(now, &children.collect::<Vec<_>>(), None);
+        let children: Vec<NewJob> = children.collect();
+        let answers = self.submit(now, &children, None);
+        let is_in = |answer: &Submitted| matches!(answer, Submitted::New { .. } | Submitted::Replaced { .. });
+        let put = children.iter().zip(&answers).filter(|(_, answer)| is_in(answer));
+        let put: Vec<_> = put.filter_map(|(child, _)| child.twig.as_deref().cloned()).collect();
+        self.spawned(now, change, step, &put);
     }
 
     /// A job has got further: its counters start anew, unless it stands where it stood.
     pub(super) fn progress(&mut self, change: &Change) {
         let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
+        (row.deaths, row.crashes, row.suspect) = (0, 0, false);
+        // One that halts lets others pass, and no more than that.
+        let goes_on = change.outcome == Outcome::Next && row.hold != Hold::Wanted;
+        if change.step.as_ref().is_some_and(|step| step.part) {
+            row.run += u32::from(goes_on);
+            return;
+        }
         let unchanged = change.step.as_ref().is_some_and(|step| step.unchanged);
         row.attempts = if unchanged { row.attempts + 1 } else { 0 };
         row.spent = Vec::new();
-        (row.deaths, row.crashes, row.suspect) = (0, 0, false);
         (row.wait, row.until) = (None, None);
         let rests = matches!(&change.outcome, Outcome::Wait(wait) if wait.what != Awaited::Nothing);
-        let moved =
-            change.outcome == Outcome::Next || change.step.as_ref().is_some_and(|step| step.stage.is_some());
+        let moved = goes_on || change.step.as_ref().is_some_and(|step| step.stage.is_some());
         row.run = match (moved, rests) {
             (false, _) => row.run,
             (true, true) => 0,

@@ -123,6 +123,7 @@ impl Inner {
             context: BTreeMap::new(),
             undo: false,
             unwind: None,
+            tallied: 0,
         };
         self.jobs.insert(job.id, row);
         self.child_lives(job.id);
@@ -205,6 +206,7 @@ impl Inner {
             settings: row.new.settings.clone(),
             input: row.new.input.clone(),
             parent: row.new.parent.filter(|_| row.new.round.is_some()),
+            counted: self.counted(id),
             stage: row.stage.clone(),
             since: row.since,
             run: row.run,
@@ -218,7 +220,7 @@ impl Inner {
     }
 
     pub(super) fn commit(&mut self, now: Time, change: &Change, limits: &Limits) -> Verdict {
-        let children = || change.step.iter().flat_map(|step| &step.children);
+        let children = || change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted));
         let rates = || children().try_for_each(|job| self.check_rate(job));
         let refused = limits.check_change(change).and_then(|()| rates());
         if let Err(invalid) = refused {
@@ -237,6 +239,9 @@ impl Inner {
         if let Some(seq) = change.step.as_ref().and_then(|step| row.taken(step)) {
             return Verdict::Refused(format!("there is an entry {seq} in the journal already"));
         }
+        if let Some(why) = change.step.as_ref().and_then(|step| self.check_branches(change, step)) {
+            return Verdict::Refused(why);
+        }
         if change.step.as_ref().is_some_and(|step| step.unwind.is_some()) {
             self.release_holds(change.job);
         }
@@ -251,7 +256,9 @@ impl Inner {
         let to = self.moved(change.job, event);
         if let Some(step) = &change.step {
             self.step(now, change, step);
+            self.grow(now, change, step);
         }
+        self.twig_writes(now, change);
         // The names of a job that ends are free for its children.
         if !change.outcome.ends() {
             self.bear(now, change);

@@ -9,7 +9,8 @@ use super::{
     Postgres,
     conn::{Guard, sorted},
     control::transaction,
-    submit::{Batch, Names},
+    names::Names,
+    submit::Batch,
 };
 use crate::{
     Error, Now,

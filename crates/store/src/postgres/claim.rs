@@ -4,7 +4,9 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
-use windlass_model::{Awaited, Claimed, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level};
+use windlass_model::{
+    Awaited, BranchNo, Claimed, Counted, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level,
+};
 
 use super::{
     Postgres,
@@ -171,6 +173,9 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed]) -> Result<(), Erro
 }
 
 fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
+    let parent = row.get::<_, Option<Uuid>>(28).map(JobId);
+    let branch = row.get::<_, Option<i64>>(32).map(BranchNo);
+    let items = row.get::<_, i32>(33).max(0) as u32;
     Ok(Claimed {
         id: JobId(row.get(4)),
         kind: store.lane(row.get(5))?.kind,
@@ -189,7 +194,8 @@ fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
         wait: pick::wait(row.get(25)),
         until: row.get::<_, Option<i64>>(26).map(Time),
         pending: row.get::<_, i32>(27).max(0) as u32,
-        parent: row.get::<_, Option<Uuid>>(28).map(JobId),
+        parent: parent.filter(|_| branch.is_none()),
+        counted: parent.zip(branch).map(|(parent, branch)| Counted { parent, branch, items }),
         since: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
         run: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
         inbox: Vec::new(),

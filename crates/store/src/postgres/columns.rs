@@ -37,7 +37,8 @@ pub(super) struct Steps<'a> {
     stage: Vec<Option<&'a str>>,
     codec: Vec<Option<i16>>,
     data: Vec<Option<&'a [u8]>>,
-    pub(super) unchanged: Vec<bool>,
+    /// `None` for what is but a part of an attempt.
+    pub(super) unchanged: Vec<Option<bool>>,
     pub(super) undo: Vec<bool>,
     pub(super) how: Vec<&'static str>,
     /// The signals that are consumed, with their jobs.
@@ -62,7 +63,7 @@ impl<'a> Steps<'a> {
             stage: changes.iter().map(|change| Some(step(change)?.stage.as_ref()?.0.as_str())).collect(),
             codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
             data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
-            unchanged: changes.iter().map(|change| step(change).is_some_and(|step| step.unchanged)).collect(),
+            unchanged: changes.iter().map(|change| unchanged(change)).collect(),
             undo: changes.iter().map(|change| step(change).is_some_and(|step| step.undo)).collect(),
             how: changes.iter().map(|change| change.outcome.name()).collect(),
             consumed_job,
@@ -184,5 +185,13 @@ impl Waits {
 
     pub(super) fn params(&self) -> [Param<'_>; 4] {
         [&self.what, &self.names, &self.needs, &self.timeout]
+    }
+}
+
+/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+fn unchanged(change: &Change) -> Option<bool> {
+    match change.step.as_deref() {
+        Some(step) if step.part => None,
+        step => Some(step.is_some_and(|step| step.unchanged)),
     }
 }

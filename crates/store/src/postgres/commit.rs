@@ -1,26 +1,23 @@
 //! Writing what attempts ask for.
 //!
 //! A batch of one sort is one statement, which needs no brackets. Otherwise all statements are sent together, brackets
-//! included, unless what is sent later hangs on what was written: slots of serial keys, children, and the ends of
-//! children, which count for their parents or are told to them.
+//! included, unless what is sent later hangs on what was written: see [`super::follow`].
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    pin::Pin,
-};
+use std::{collections::HashMap, pin::Pin};
 
-use futures_util::future::{join, join3, join5};
+use futures_util::future::{join, join5};
 use uuid::Uuid;
-use windlass_model::{Change, Event, JobId, NewJob, Outcome, Rev, Verdict};
+use windlass_model::{Change, JobId, Outcome, Verdict};
 
 use super::{
-    Postgres,
+    Postgres, branch,
     columns::Base,
     conn::{Guard, giving_way},
+    follow::{self, born, follows, parks, readies, step_by_step},
     journal::Beside,
+    names::Names,
     serial,
-    submit::{Batch, Names},
-    wake::{self, COUNT, LOCK, WAKE},
+    wake::{self, LOCK, WAKE},
     write::{Sort, Sorts, Wrote},
 };
 use crate::{Error, Now, pick::DEADLINE};
@@ -38,7 +35,7 @@ pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Re
             continue;
         }
         // A child's unique name may be that of a job which changes in this call: who comes first matters.
-        if children(change).iter().any(|child| child.settings.unique.is_some()) {
+        if born(change).any(|child| child.settings.unique.is_some()) {
             runs.extend([vec![placed], Vec::new()]);
         } else {
             runs.last_mut().expect("there is one").push(placed);
@@ -51,25 +48,6 @@ pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Re
     Ok(verdicts)
 }
 
-fn children(change: &Change) -> &[NewJob] {
-    change.step.as_ref().map_or(&[], |step| &step.children)
-}
-
-/// Whether a change parks its job.
-fn parks(change: &Change) -> bool {
-    change.outcome.event() == Event::Park
-}
-
-/// Whether a change may free a slot of a serial key.
-fn is_tied(change: &Change) -> bool {
-    change.tied && change.outcome != Outcome::Next
-}
-
-/// Whether a change ends a child that its parent's wait counts, or that its parent is told of.
-fn is_counted(change: &Change) -> bool {
-    change.parent.is_some() && change.outcome.ends()
-}
-
 /// Why a change is never taken, if it is not; otherwise the names of its children are known.
 pub(super) async fn refusal(
     store: &Postgres,
@@ -79,19 +57,19 @@ pub(super) async fn refusal(
     if let Err(invalid) = store.shared.options.limits.check_change(change) {
         return Ok(Some(invalid.to_string()));
     }
-    if children(change).is_empty() {
-        return Ok(None);
-    }
-    match Names::of(store, children(change)).await {
-        Ok(known) => names.extend(known),
-        Err(Error::Invalid(invalid)) => return Ok(Some(invalid.to_string())),
-        Err(error) => return Err(error),
+    let Some(step) = &change.step else { return Ok(None) };
+    for jobs in [&step.children, &step.promoted].into_iter().filter(|jobs| !jobs.is_empty()) {
+        match Names::of(store, jobs).await {
+            Ok(known) => names.extend(known),
+            Err(Error::Invalid(invalid)) => return Ok(Some(invalid.to_string())),
+            Err(error) => return Err(error),
+        }
     }
     Ok(None)
 }
 
 /// A change and its place among those asked for.
-type Placed<'a> = (usize, &'a Change);
+pub(super) type Placed<'a> = (usize, &'a Change);
 
 fn bisect<'a>(
     store: &'a Postgres,
@@ -132,16 +110,18 @@ async fn whole(
     batch: &[Placed<'_>],
     names: &Names,
 ) -> Result<HashMap<JobId, Verdict>, Error> {
-    let sorts = Sorts::of(batch.iter().map(|(_, change)| *change));
-    let beside = Beside::of(batch.iter().map(|(_, change)| *change));
-    let parks: Vec<Uuid> =
-        batch.iter().filter(|(_, change)| parks(change)).map(|(_, change)| change.job.0).collect();
-    let follows =
-        |(_, change): &Placed| is_tied(change) || is_counted(change) || !children(change).is_empty();
+    let changes = || batch.iter().map(|(_, change)| *change);
+    let (mut sorts, beside) = (Sorts::of(changes()), Beside::of(changes()));
+    let parks: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
+    let counts = changes().any(branch::counts);
+    // Ends of children of branches are counted by the statement that writes them, if it is the only one.
+    let follows = changes().any(follows) || (counts && !(beside.is_empty() && sorts.tally()));
 
     let conn = store.conn().await?;
-    let wrote = if batch.iter().any(follows) {
+    let wrote = if follows {
         step_by_step(store, &conn, now, batch, &sorts, &beside, names).await?
+    } else if counts {
+        counted(store, &conn, now, &sorts, &branch::touched(changes())).await?
     } else {
         let wrote = match sorts.count() > 1 || !parks.is_empty() || !beside.is_empty() {
             true => together(&conn, now, &sorts, &beside, &parks).await?,
@@ -152,11 +132,11 @@ async fn whole(
         serial::settle_alone(&conn, &leaving).await?;
         wrote
     };
-    if sorts.has(Sort::Again) || sorts.has(Sort::Waits) || batch.iter().any(follows) {
+    if sorts.has(Sort::Again) || sorts.has(Sort::Waits) || changes().any(readies) {
         store.shared.floors.lowered(i64::MIN);
     }
     let wrote: HashMap<JobId, Wrote> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
-    tidy(&conn, &wrote, batch).await?;
+    tidy(&conn, now, &wrote, batch, !follows).await?;
     let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
         if let Some(wrote) = wrote.get(&change.job) {
@@ -167,6 +147,24 @@ async fn whole(
         seen(&conn, batch, &mut told).await?;
     }
     Ok(told)
+}
+
+/// Writes ends of children of branches by one statement, which counts them too, and looks at the branches once it is
+/// committed: one round trip.
+async fn counted(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    sorts: &Sorts<'_>,
+    branches: &[branch::Key],
+) -> Result<Vec<Wrote>, Error> {
+    // One that is still being prepared would be overtaken by the next.
+    sorts.prepare(conn).await?;
+    conn.prepare(branch::LOOK).await?;
+    let (wrote, met) = join(sorts.write(conn, now), branch::look(conn, branches)).await;
+    let wrote = wrote?;
+    branch::told(store, conn, now, met).await;
+    Ok(wrote)
 }
 
 /// Sends everything at once: nobody waits for the answer of another.
@@ -203,67 +201,6 @@ async fn together(
     Ok(wrote)
 }
 
-/// Writes a batch of which some changes have consequences that hang on whether they were written.
-async fn step_by_step(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    batch: &[Placed<'_>],
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
-    names: &Names,
-) -> Result<Vec<Wrote>, Error> {
-    prepare(conn, sorts, beside).await?;
-    let work = async {
-        let (begun, wrote) = join(conn.begin(), write(store, conn, now, batch, sorts, beside, names)).await;
-        begun?;
-        let wrote = wrote?;
-        conn.commit().await?;
-        Ok(wrote)
-    };
-    let wrote = work.await;
-    if wrote.is_err() {
-        conn.rollback().await;
-    }
-    wrote
-}
-
-/// Prepares what [`write`] sends.
-async fn prepare(conn: &Guard<'_>, sorts: &Sorts<'_>, beside: &Beside<'_>) -> Result<(), Error> {
-    sorts.prepare(conn).await?;
-    beside.prepare(conn).await?;
-    for sql in [LOCK, COUNT, WAKE] {
-        conn.prepare(sql).await?;
-    }
-    Ok(())
-}
-
-/// Writes a batch within a transaction, and what follows from it.
-async fn write(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    batch: &[Placed<'_>],
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
-    names: &Names,
-) -> Result<Vec<Wrote>, Error> {
-    // Parents are mostly older than their children: all are locked by id before any is written.
-    let counted = batch.iter().filter(|(_, change)| is_counted(change));
-    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
-    if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
-        ids.extend(batch.iter().map(|(_, change)| change.job));
-    }
-    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-    let (locked, kept, wrote) =
-        join3(wake::lock(conn, &ids), beside.write(conn), sorts.write(conn, now)).await;
-    locked?;
-    kept?;
-    let wrote = wrote?;
-    follow(store, conn, now, batch, &wrote, names).await?;
-    Ok(wrote)
-}
-
 /// Writes one change within the transaction that is open, with all that follows from it. `None` if its claim is outdated,
 /// or if it was written before.
 pub(super) async fn within(
@@ -275,10 +212,10 @@ pub(super) async fn within(
 ) -> Result<Option<Verdict>, Error> {
     let batch = [(0, change)];
     let (sorts, beside) = (Sorts::of([change].into_iter()), Beside::of([change].into_iter()));
-    prepare(conn, &sorts, &beside).await?;
-    let wrote = write(store, conn, now, &batch, &sorts, &beside, names).await?;
+    follow::prepare(conn, &batch, &sorts, &beside).await?;
+    let wrote = follow::write(store, conn, now, &batch, &sorts, &beside, names).await?;
     let Some(one) = wrote.first() else { return Ok(None) };
-    tidy(conn, &HashMap::from([(one.id, *one)]), &batch).await?;
+    tidy(conn, now, &HashMap::from([(one.id, *one)]), &batch, false).await?;
     Ok(Some(verdict(change, one)))
 }
 
@@ -288,67 +225,15 @@ fn verdict(change: &Change, wrote: &Wrote) -> Verdict {
     if halted { Verdict::Halted } else { Verdict::Committed }
 }
 
-/// What follows from changes that were written, in their transaction: their children are put in, ends of children count,
-/// those that have what they wait for are woken, and slots are handed over.
-async fn follow(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    batch: &[Placed<'_>],
-    wrote: &[Wrote],
-    names: &Names,
-) -> Result<(), Error> {
-    let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
-    let mut changes: Vec<Placed> =
-        batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
-    changes.sort_by_key(|(place, _)| *place);
-    put_children(store, conn, now, &changes, names).await?;
-    let of = |wanted: fn(&Change) -> bool| -> Vec<Uuid> {
-        let wanted = changes.iter().filter(|(_, change)| wanted(change));
-        wanted.map(|(_, change)| change.job.0).collect()
-    };
-    let ends = of(is_counted);
-    let mut waiting: BTreeSet<Uuid> = of(parks).into_iter().collect();
-    let parents = changes.iter().filter(|(_, change)| is_counted(change));
-    waiting.extend(parents.filter_map(|(_, change)| Some(change.parent?.0)));
-    let waiting: Vec<Uuid> = waiting.into_iter().collect();
-    let (counted, woken) = join(wake::count_ends(conn, now, &ends), wake::wake(conn, now, &waiting)).await;
-    counted?;
-    let woken = woken?;
-    let mut settling = of(is_tied);
-    settling.extend(wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0));
-    settling.extend(woken.unsettled);
-    serial::settle(conn, &settling).await.map(drop)
-}
-
-/// Puts in the children of changes that were written.
-async fn put_children(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    changes: &[Placed<'_>],
-    names: &Names,
-) -> Result<(), Error> {
-    let mut jobs: Vec<NewJob> = Vec::new();
-    for (_, change) in changes {
-        let told = change.step.as_ref().is_some_and(|step| step.told);
-        let round = if told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
-        let (parent, round) = (Some(change.job), Some(round));
-        jobs.extend(children(change).iter().map(|child| NewJob { parent, round, ..child.clone() }));
-    }
-    if jobs.is_empty() {
-        return Ok(());
-    }
-    let batch = Batch { store, conn, now, jobs: &jobs, names, born: None };
-    if batch.put_within().await?.iter().any(Option::is_none) {
-        return Err(Error::Unavailable("jobs with these keys are being pruned".into()));
-    }
-    Ok(())
-}
-
 /// Forgets what is kept beside jobs that have ended. It need not be done with the commit: what a crash leaves of it says
-/// nothing of a job that has ended.
-async fn tidy(conn: &Guard<'_>, wrote: &HashMap<JobId, Wrote>, batch: &[Placed<'_>]) -> Result<(), Error> {
+/// nothing of a job that has ended. With `orphan` that includes who waits for its branches.
+async fn tidy(
+    conn: &Guard<'_>,
+    now: Now,
+    wrote: &HashMap<JobId, Wrote>,
+    batch: &[Placed<'_>],
+    orphan: bool,
+) -> Result<(), Error> {
     let ends = batch.iter().map(|(_, change)| *change).filter(|change| change.outcome.ends());
     let ends: Vec<(&Change, &Wrote)> =
         ends.filter_map(|change| Some((change, wrote.get(&change.job)?))).collect();
@@ -356,6 +241,9 @@ async fn tidy(conn: &Guard<'_>, wrote: &HashMap<JobId, Wrote>, batch: &[Placed<'
         ends.iter().filter(|(_, wrote)| wrote.held).map(|(change, _)| change.job.0).collect();
     if !held.is_empty() {
         conn.execute(include_str!("sql/act_clear.sql"), &[&held]).await?;
+        if orphan {
+            branch::orphan(conn, now, &held).await?;
+        }
     }
     let deadline = |(change, _): &(&Change, &Wrote)| Some((change.deadline_at?.micros(), change.job.0));
     let (at, ids): (Vec<i64>, Vec<Uuid>) = ends.iter().filter_map(deadline).unzip();

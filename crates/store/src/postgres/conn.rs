@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -20,7 +20,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::Options;
+use super::{Options, branch::Counts};
 use crate::Error;
 
 /// What every connection of the store is told. Tables here are reached by their indexes only; a plan made while a table was
@@ -90,6 +90,8 @@ pub(super) struct Conn {
     prepared: Mutex<HashMap<&'static str, Statement>>,
     /// This connection's row in each gate: two commits in flight must not wait for each other's.
     pub(super) gate_writer: i64,
+    /// What the transaction that is open counts for branches.
+    counts: Mutex<Counts>,
     /// Set while a transaction is open: a connection dropped in the middle is not used again.
     busy: AtomicBool,
     statements: Arc<AtomicU64>,
@@ -137,6 +139,7 @@ impl Pool {
             client,
             prepared: Mutex::default(),
             gate_writer: fastrand::i64(..GATE_WRITERS),
+            counts: Mutex::default(),
             busy: AtomicBool::new(false),
             statements: Arc::clone(&self.statements),
             patience: self.options.patience,
@@ -262,9 +265,26 @@ impl Conn {
         self.bracket("begin").await
     }
 
+    /// The same for one that sees the store as it is at one moment, and only reads.
+    pub(super) async fn begin_snapshot(&self) -> Result<(), Error> {
+        self.opening();
+        self.bracket("begin isolation level repeatable read read only").await
+    }
+
+    /// What the transaction that is open counts for branches; written by [`super::branch::commit`].
+    pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// This connection's row in each branch's tallies.
+    pub(super) fn lane(&self) -> i32 {
+        self.gate_writer as i32
+    }
+
     /// A transaction is about to be opened: unless [`Conn::commit`] or [`Conn::rollback`] end it, the connection is not used
     /// again.
     pub(super) fn opening(&self) {
+        *self.counts() = Counts::default();
         self.busy.store(true, Ordering::Relaxed);
     }
 

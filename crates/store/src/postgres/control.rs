@@ -11,6 +11,7 @@ use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
 
 use super::{
     Postgres,
+    branch::{self, Child},
     conn::{Guard, giving_way},
     fork, micros, prune, restate, rules, scope, serial, unwind, wake,
 };
@@ -35,6 +36,8 @@ pub(super) struct Held {
     pub(super) rev: Rev,
     /// Whether its parent's wait counts it, or its parent is told of its end.
     child: bool,
+    /// The branch that its end counts for.
+    twig: Option<Child>,
     /// Whether it has something to undo before it ends.
     undoes: bool,
     settings: windlass_model::Settings,
@@ -83,6 +86,7 @@ pub(super) async fn hold(
         rev: Rev(row.get(12)),
         child: row.get(13),
         undoes: row.get(15),
+        twig: Child::read(row, 16),
         in_line: false,
         asleep: false,
         paused_by: None,
@@ -178,8 +182,8 @@ pub(super) async fn cancel_waiting(
     Ok(true)
 }
 
-/// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, and their parents woken
-/// if they were the last they waited for.
+/// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, their parents woken if they
+/// were the last they waited for, and their own branches cut.
 pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
@@ -187,7 +191,12 @@ pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]
     let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
     let rows = conn.query(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
     serial::hand_over(conn, ids).await?;
-    let children: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let of = |column: usize| rows.iter().filter(move |row| row.get(column)).map(|row| row.get::<_, Uuid>(0));
+    branch::orphan(conn, Some(now), &of(2).collect::<Vec<_>>()).await?;
+    for child in rows.iter().filter_map(|row| Child::read(row, 3)) {
+        conn.count_end(&child, State::Cancelled);
+    }
+    let children: HashSet<Uuid> = of(1).collect();
     let children: Vec<Uuid> = ids.iter().copied().filter(|id| children.contains(id)).collect();
     wake::children_ended(conn, Some(now), &children).await
 }
@@ -274,6 +283,11 @@ async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, E
     bring_back(conn, now, &plain).await?;
     let children: Vec<Uuid> = back.iter().copied().filter(|id| held[id].child).collect();
     wake::count_revivals(conn, &children).await?;
+    for job in back.iter().map(|id| &held[id]) {
+        if let (Some(twig), Some(was)) = (&job.twig, job.ended) {
+            conn.count_life(twig, was);
+        }
+    }
     serial::settle(conn, &back).await?;
     Ok(dids)
 }
@@ -361,15 +375,15 @@ pub(super) async fn transaction<T>(
     conn.begin().await?;
     let answer = async {
         let now = clock(&conn, now).await?;
-        work(&conn, now).await
+        Ok((work(&conn, now).await?, now))
     };
     let answer = answer.await;
     match &answer {
-        Ok(_) => conn.commit().await?,
+        Ok((_, now)) => branch::commit(store, &conn, Some(*now)).await?,
         Err(_) => conn.rollback().await,
     }
     store.shared.floors.lowered(i64::MIN);
-    answer
+    answer.map(|(answer, _)| answer)
 }
 
 /// The store's clock.

@@ -6,7 +6,8 @@ use super::{
     Postgres,
     conn::giving_way,
     control::{log, transaction},
-    submit::{Batch, Names},
+    names::Names,
+    submit::Batch,
     wake,
 };
 use crate::{

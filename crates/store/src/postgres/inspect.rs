@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokio_postgres::Row;
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, migrate, rows::payload};
+use super::{Postgres, SPAN, leaves::place, migrate, rows::payload};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
-    Job, Joined, LimitView, Miss, Path, QueueView, ScheduleView, SchemaState, SerialView, Stepped, Summary,
-    WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Ended, Error, Filter, Firing, Fut, Holds,
+    Inspect, Job, Joined, Leaf, Leaves, LimitView, Miss, Path, Picked, QueueView, Rows, ScheduleView,
+    SchemaState, SerialView, Stepped, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -81,6 +81,7 @@ impl Postgres {
             started_at: row.get::<_, Option<i64>>(19).map(Time),
             deadline_at: row.get::<_, Option<i64>>(20).map(Time),
             parent: row.get::<_, Option<uuid::Uuid>>(30).map(JobId),
+            place: place(row, 37),
             tags: pick::tags(row.get(21)),
             options: row.get(22),
             settings: pick::settings(row.get(23)),
@@ -233,6 +234,18 @@ impl Inspect for Postgres {
 
     fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
         Box::pin(self.read_joined(parent, round, after, limit))
+    }
+
+    fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
+        Box::pin(self.read_branches(job))
+    }
+
+    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
+        Box::pin(self.read_leaves(of))
+    }
+
+    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>> {
+        Box::pin(self.read_rows(rows, after, limit))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {

@@ -8,17 +8,23 @@
 //! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
 
 mod arrive;
+mod branch;
 mod claim;
 mod columns;
 mod commit;
 mod conn;
 mod control;
 mod floor;
+mod follow;
 mod fork;
+mod grow;
 mod inspect;
 mod journal;
 mod lease;
+mod leaves;
 mod migrate;
+mod names;
+mod poll;
 mod prune;
 mod reap;
 mod restate;
@@ -51,8 +57,8 @@ use windlass_model::{
 };
 
 use crate::{
-    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    SchemaState, Signalled, Store, Sweep, Work,
+    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Polled, Reaped,
+    Renewal, SchemaState, Signalled, Store, Sweep, Work,
     intern::{Lane, Lanes},
 };
 pub use arrive::submit_in;
@@ -306,6 +312,10 @@ impl Store for Postgres {
 
     fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
         Box::pin(inspect::ended(self, ids))
+    }
+
+    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+        Box::pin(poll::poll(self, now, limit))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {

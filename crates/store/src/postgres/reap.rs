@@ -3,11 +3,17 @@
 use std::collections::HashMap;
 
 use windlass_model::{
-    Epoch, JobId, Reason, Time, WorkerId,
+    Epoch, JobId, Reason, State, Time, WorkerId,
     crash::{Fate, after_death},
 };
 
-use super::{Postgres, SPAN, conn::Guard, control::clock, micros, serial, unwind, wake};
+use super::{
+    Postgres, SPAN,
+    branch::{self, Child},
+    conn::Guard,
+    control::clock,
+    micros, serial, unwind, wake,
+};
 use crate::{
     Error, Now, Reaped, Sweep,
     memory::lost,
@@ -19,7 +25,7 @@ pub(super) async fn reap(store: &Postgres, now: Now, sweep: &Sweep) -> Result<Re
     conn.begin().await?;
     let reaped = walk(&conn, now, sweep).await;
     match &reaped {
-        Ok(_) => conn.commit().await?,
+        Ok(_) => branch::commit(store, &conn, now).await?,
         Err(_) => conn.rollback().await,
     }
     store.shared.floors.lowered(i64::MIN);
@@ -76,6 +82,10 @@ async fn return_jobs(
             let undoes = row.get(4) && matches!(fate, Fate::Poison { .. });
             let fates = if undoes { &mut undoing } else { &mut fates };
             fates.push(pair, claim, fate);
+            if matches!(fate, Fate::Poison { .. }) && !undoes {
+                fates.branched.extend(row.get::<_, bool>(5).then_some(pair.0.0));
+                fates.twigs.extend(Child::read(&row, 6));
+            }
         }
     }
     // All keys that are left or entered, in one order.
@@ -144,6 +154,8 @@ async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -
             reaped.returned += count;
         }
     }
+    branch::orphan(conn, now, &fates.branched).await?;
+    fates.twigs.iter().for_each(|twig| conn.count_end(twig, State::Failed));
     serial::settle(conn, &left).await?;
     wake::children_ended(conn, now, &children).await
 }
@@ -159,6 +171,10 @@ struct Fates {
     worker: Vec<i64>,
     claimed_at: Vec<i64>,
     failure: Vec<String>,
+    /// Those that fail and have branches.
+    branched: Vec<uuid::Uuid>,
+    /// The branches for which those that fail count.
+    twigs: Vec<Child>,
 }
 
 impl Fates {

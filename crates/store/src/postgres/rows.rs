@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
 
-use super::{span, submit::Batch};
+use super::{Postgres, span, submit::Batch};
 use crate::pick;
 
 /// A payload out of two columns.
@@ -62,7 +62,30 @@ impl<'a> Rows<'a> {
             order(*a).cmp(&order(*b))
         });
         let jobs: Vec<&'a NewJob> = places.iter().map(|place| &all[*place]).collect();
-        let (lane, kind) = jobs.iter().map(|job| batch.lane(job)).map(|lane| (lane.id, lane.kind_id)).unzip();
+        let lanes = jobs.iter().map(|job| batch.lane(job)).map(|lane| (lane.id, lane.kind_id)).unzip();
+        let place_of = places.iter().map(|place| (all[*place].id, *place)).collect();
+        Rows { places, place_of, ..Rows::columns(&jobs, lanes) }
+    }
+
+    /// The columns of jobs under no rate limit, in this order. Their lanes are known.
+    pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Rows<'a> {
+        let lane = |job: &NewJob| {
+            let lane = store.shared.lanes.get(&job.queue, &job.kind).expect("interned before");
+            (lane.id, lane.kind_id)
+        };
+        let mut lanes: (Vec<i32>, Vec<i32>) = Default::default();
+        // Mostly all of one lane.
+        let mut last: Option<(&NewJob, (i32, i32))> = None;
+        for job in jobs {
+            let same = last.filter(|(last, _)| last.queue == job.queue && last.kind == job.kind);
+            let (_, (lane, kind)) = *last.insert(same.unwrap_or_else(|| (job, lane(job))));
+            lanes.0.push(lane);
+            lanes.1.push(kind);
+        }
+        Rows::columns(jobs, lanes)
+    }
+
+    fn columns(jobs: &[&'a NewJob], (lane, kind): (Vec<i32>, Vec<i32>)) -> Rows<'a> {
         let at = |job: &&NewJob| match job.when {
             When::At(at) => Some(at.micros()),
             _ => None,
@@ -75,8 +98,8 @@ impl<'a> Rows<'a> {
             (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"))
         };
         Rows {
-            place_of: places.iter().map(|place| (all[*place].id, *place)).collect(),
-            places,
+            places: Vec::new(),
+            place_of: HashMap::new(),
             id: jobs.iter().map(|job| job.id.0).collect(),
             lane,
             kind,
@@ -94,6 +117,29 @@ impl<'a> Rows<'a> {
             stage: jobs.iter().map(|job| job.stage.as_deref()).collect(),
             tag_job: jobs.iter().flat_map(|job| std::iter::repeat_n(job.id.0, job.tags.len())).collect(),
             tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
+        }
+    }
+}
+
+/// The places of jobs in branches, as columns; nulls for those that have none.
+pub(super) struct Twigs<'a> {
+    pub(super) branch: Vec<Option<i64>>,
+    pub(super) spawn: Vec<Option<i16>>,
+    pub(super) item: Vec<Option<&'a str>>,
+    pub(super) items: Vec<Option<i32>>,
+}
+
+impl<'a> Twigs<'a> {
+    pub(super) fn of(jobs: &[&'a NewJob]) -> Twigs<'a> {
+        let twig = |job: &&'a NewJob| job.twig.as_deref();
+        Twigs {
+            branch: jobs.iter().map(|job| Some(twig(job)?.branch.0)).collect(),
+            spawn: jobs.iter().map(|job| Some(twig(job)?.spawn)).collect(),
+            item: jobs
+                .iter()
+                .map(|job| Some(twig(job)?.item.as_str()).filter(|item| !item.is_empty()))
+                .collect(),
+            items: jobs.iter().map(|job| Some(twig(job)?.items as i32).filter(|items| *items != 1)).collect(),
         }
     }
 }

@@ -9,8 +9,8 @@ use super::{
     Postgres,
     conn::Guard,
     control::{log, transaction},
+    names::Names,
     schedule, serial,
-    submit::Names,
 };
 use crate::{By, Did, Error, Now, Rule, control::check_by, pick};
 

@@ -14,7 +14,8 @@ use super::{
     conn::Guard,
     control::{self, transaction},
     micros,
-    submit::{Batch, Names},
+    names::Names,
+    submit::Batch,
 };
 use crate::{By, Did, Error, Now, control::said, pick};
 

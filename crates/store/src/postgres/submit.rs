@@ -1,14 +1,22 @@
 //! Putting jobs in.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    borrow::Borrow,
+    collections::{HashMap, HashSet},
     time::Duration,
 };
 
 use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
 
 use super::{
-    Postgres, SPAN, conn::Guard, micros, rows::Rows, rules::bucket, scope, scope::Took, serial, signal, wake,
+    Postgres, SPAN, branch,
+    conn::Guard,
+    micros,
+    names::Names,
+    rows::{Rows, Twigs},
+    scope,
+    scope::Took,
+    serial, signal, wake,
 };
 use crate::{
     Born, Error, Now,
@@ -38,74 +46,6 @@ pub(super) async fn submit(
     Err(Error::Unavailable("jobs with these keys are being pruned; submit again".into()))
 }
 
-/// Numbers for the names in a batch, committed before they are used. They are made over a connection of their own: never
-/// while a transaction is open that may hold what they wait for.
-#[derive(Default)]
-pub(super) struct Names {
-    serials: HashMap<String, i64>,
-    /// Buckets by the names of their limits.
-    buckets: HashMap<String, i32>,
-}
-
-impl Names {
-    /// Looks names up and makes those that are missing; a rate limit must be there and pay for what is asked.
-    pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
-        Names::read(store, jobs, true).await
-    }
-
-    /// The same for jobs whose weight was checked when it was given; a burst that was lowered since is no reason to
-    /// refuse them.
-    pub(super) async fn unchecked(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
-        Names::read(store, jobs, false).await
-    }
-
-    async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, Error> {
-        let mut names = Names { serials: HashMap::new(), buckets: HashMap::new() };
-        if jobs.iter().any(NewJob::is_special) {
-            let wanted: BTreeSet<&str> =
-                jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
-            if !wanted.is_empty() {
-                let wanted: Vec<&str> = wanted.into_iter().collect();
-                let rows = store
-                    .conn()
-                    .await?
-                    .query(include_str!("sql/rule_buckets.sql"), &[&Some(&wanted)])
-                    .await?;
-                let limits: HashMap<String, _> =
-                    rows.iter().map(|row| (row.get(1), (row.get(0), bucket(row)))).collect();
-                for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
-                    let (id, (limit, _, lifted)) =
-                        limits.get(&charge.limit).ok_or_else(|| pick::no_limit(&charge.limit))?;
-                    if check && !lifted {
-                        limit.check_weight(charge.weight)?;
-                    }
-                    names.buckets.insert(charge.limit.clone(), *id);
-                }
-            }
-            names.serials = serial::intern(store, jobs).await?;
-        }
-        store.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind, names.bucket(job)))).await?;
-        Ok(names)
-    }
-
-    /// Whether all names of a job are known.
-    pub(super) fn know(&self, store: &Postgres, job: &NewJob) -> bool {
-        let serial = job.settings.serial.as_ref().is_none_or(|serial| self.serials.contains_key(&serial.key));
-        let bucket = job.settings.rate.as_ref().is_none_or(|charge| self.buckets.contains_key(&charge.limit));
-        serial && bucket && store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job)).is_some()
-    }
-
-    /// Adds the names of other jobs.
-    pub(super) fn extend(&mut self, other: Names) {
-        self.serials.extend(other.serials);
-        self.buckets.extend(other.buckets);
-    }
-
-    fn bucket(&self, job: &NewJob) -> i32 {
-        job.settings.rate.as_ref().map_or(0, |charge| self.buckets[&charge.limit])
-    }
-}
-
 /// Jobs to be put in over one connection.
 pub(super) struct Batch<'a> {
     pub(super) store: &'a Postgres,
@@ -119,7 +59,7 @@ pub(super) struct Batch<'a> {
 impl Batch<'_> {
     /// Puts the batch in, in a transaction of its own if it needs one. `None` for a job that must be sent again.
     async fn put(&self) -> Result<Vec<Option<Submitted>>, Error> {
-        self.lower_floors();
+        lower_floors(self.store, self.now, self.jobs);
         let waves = waves(self.jobs);
         let plain = !self.jobs.iter().any(NewJob::is_special);
         let mut wrote = vec![None; self.jobs.len()];
@@ -130,7 +70,7 @@ impl Batch<'_> {
         self.conn.begin().await?;
         let told = self.put_in(&waves, &mut wrote).await;
         match &told {
-            Ok(_) => self.conn.commit().await?,
+            Ok(_) => branch::commit(self.store, self.conn, self.now).await?,
             Err(_) => self.conn.rollback().await,
         }
         self.answers(&wrote, told?).await
@@ -138,17 +78,10 @@ impl Batch<'_> {
 
     /// Puts the batch in within the transaction that is open.
     pub(super) async fn put_within(&self) -> Result<Vec<Option<Submitted>>, Error> {
-        self.lower_floors();
+        lower_floors(self.store, self.now, self.jobs);
         let mut wrote = vec![None; self.jobs.len()];
         let told = self.put_in(&waves(self.jobs), &mut wrote).await?;
         self.answers(&wrote, told).await
-    }
-
-    fn lower_floors(&self) {
-        let urgent = self.jobs.iter().map(|job| job.priority).min().unwrap_or(0);
-        let now_here = self.now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
-        // The server's clock may be a little behind this one.
-        self.store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
     }
 
     /// Writes all waves, and answers what is to be said of jobs whose unique name another job had.
@@ -161,8 +94,9 @@ impl Batch<'_> {
         let mut entering = Vec::new();
         let mut in_line = false;
         for wave in waves {
-            let (special, plain): (Vec<usize>, Vec<usize>) =
-                wave.iter().partition(|place| self.jobs[**place].is_special());
+            let (special, plain): (Vec<usize>, Vec<usize>) = wave
+                .iter()
+                .partition(|place| self.jobs[**place].parent.is_some() || self.jobs[**place].is_special());
             if !plain.is_empty() {
                 self.insert(&plain, wrote).await?;
             }
@@ -253,6 +187,7 @@ impl Batch<'_> {
         let keeps: Vec<Option<bool>> =
             jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.hold)).collect();
         let round: Vec<Option<i32>> = jobs.iter().map(|job| job.round.map(|round| round.0)).collect();
+        let twigs = Twigs::of(&jobs);
         let written = self
             .conn
             .query(
@@ -282,6 +217,10 @@ impl Batch<'_> {
                     &keeps,
                     &rows.stage,
                     &round,
+                    &twigs.branch,
+                    &twigs.spawn,
+                    &twigs.item,
+                    &twigs.items,
                 ],
             )
             .await?;
@@ -365,6 +304,14 @@ impl Batch<'_> {
         let lanes = &self.store.shared.lanes;
         lanes.get_in(&job.queue, &job.kind, self.names.bucket(job)).expect("interned before")
     }
+}
+
+/// Notes that jobs come into the ready set.
+pub(super) fn lower_floors(store: &Postgres, now: Now, jobs: &[impl Borrow<NewJob>]) {
+    let urgent = jobs.iter().map(|job| job.borrow().priority).min().unwrap_or(0);
+    let now_here = now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
+    // The server's clock may be a little behind this one.
+    store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
 }
 
 /// Signals of which no two are equal: the second of two was delivered before.

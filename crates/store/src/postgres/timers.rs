@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, Reason, Time, rank::rank};
+use windlass_model::{JobId, Reason, State, Time, rank::rank};
 
 use super::{
     Postgres, arrive,
+    branch::{self, Child},
     conn::{Conn, Guard},
     control, micros, schedule, serial, unwind,
     wake::children_ended,
@@ -42,6 +43,10 @@ struct Fired {
     parent: Option<Uuid>,
     /// Whether its job has something to undo before it ends.
     undoes: bool,
+    /// Whether its job has branches.
+    branched: bool,
+    /// The branch that its job's end counts for.
+    twig: Option<Child>,
 }
 
 impl Fired {
@@ -62,6 +67,8 @@ impl Fired {
             expires: job.get::<_, Option<i64>>(7) == Some(at.micros()) && !job.get::<_, bool>(11),
             parent: job.get(9),
             undoes: job.get(10),
+            branched: job.get(12),
+            twig: Child::read(job, 13),
         }
     }
 
@@ -81,7 +88,7 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
         conn.begin().await?;
         let fired = fire(&conn, at, limit, &mut due).await;
         match fired {
-            Ok(()) => conn.commit().await?,
+            Ok(()) => branch::commit(store, &conn, Some(at)).await?,
             Err(error) => {
                 conn.rollback().await;
                 (due, failed) = (Due { now: at, next_at, ..Due::default() }, Some(error));
@@ -139,6 +146,9 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
     // Mostly once: what comes after the end of a child may be another timer of the parent which that has woken.
     while !timers.is_empty() {
         timers = fire_first(conn, now, timers, due).await?;
+        if !timers.is_empty() {
+            branch::tell_within(conn, Some(now)).await?;
+        }
     }
     Ok(())
 }
@@ -165,10 +175,12 @@ async fn fire_first(
     let mut gone = HashSet::new();
     // The parents of those that end, and by which timer they do.
     let mut parents: HashMap<Uuid, i16> = HashMap::new();
+    // Those that have branches for which these count.
+    let mut parted: HashSet<Uuid> = HashSet::new();
     let mut fired: Vec<Fired> = Vec::with_capacity(timers.len());
     let mut looked = 0;
     for (at, id, what) in &timers {
-        if parents.contains_key(&id.0) {
+        if parents.contains_key(&id.0) || parted.contains(&id.0) {
             break;
         }
         let Some(timer) = live.get(id).map(|job| Fired::new(*at, *what, job)) else {
@@ -195,6 +207,7 @@ async fn fire_first(
         if timer.what != WAKE {
             gone.insert(*id);
             parents.extend(timer.parent.map(|parent| (parent, *what)));
+            parted.extend(timer.twig.as_ref().map(Child::parent));
         }
         fired.push(timer);
     }
@@ -290,6 +303,11 @@ async fn expire(conn: &Guard<'_>, now: Time, timers: &[&Fired]) -> Result<(), Er
     conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
     let at: Vec<i64> = timers.iter().map(|timer| timer.due_at.micros()).collect();
     conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
+    let branched: Vec<Uuid> = timers.iter().filter(|timer| timer.branched).map(|timer| timer.id.0).collect();
+    branch::orphan(conn, Some(now), &branched).await?;
+    for twig in timers.iter().filter_map(|timer| timer.twig.as_ref()) {
+        conn.count_end(twig, State::Failed);
+    }
     let children: Vec<Uuid> =
         timers.iter().filter(|timer| timer.parent.is_some()).map(|timer| timer.id.0).collect();
     children_ended(conn, Some(now), &children).await

@@ -11,10 +11,10 @@ use tokio_postgres::IsolationLevel;
 use windlass_model::{Change, Verdict};
 
 use super::{
-    Postgres,
-    commit::{self, refusal},
+    Postgres, branch,
+    commit::{refusal, within},
     conn::{GUESTS_KEPT, Guard, SETTINGS, sorted},
-    submit::Names,
+    names::Names,
 };
 use crate::{Error, Now, PostgresWork, Work};
 
@@ -44,7 +44,7 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
         }
     };
     let verdict = match write(store, &conn, now, &change).await {
-        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match conn.commit().await {
+        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match commit(store, &conn, now).await {
             Ok(()) => Ok(verdict),
             // Checked only now, at the end: nothing was committed.
             Err(Error::Refused(why)) => Ok(Verdict::Refused(why)),
@@ -64,6 +64,22 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
     };
     store.shared.floors.lowered(i64::MIN);
     verdict.map(Some)
+}
+
+/// Commits the transaction, and tells parents of branches what they wait to be told: over another connection, whose settings
+/// are the store's.
+async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+    let touched = branch::flush(conn).await?;
+    conn.commit().await?;
+    if !touched.is_empty() {
+        match store.conn().await {
+            Ok(conn) => branch::told(store, &conn, now, branch::look(&conn, &touched).await).await,
+            Err(error) => {
+                tracing::debug!(%error, "what is to be told of branches is left to the next look at them")
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a work answers, or its panic.
@@ -113,7 +129,7 @@ async fn write(store: &Postgres, conn: &Guard<'_>, now: Now, change: &Change) ->
         return Ok(Verdict::Refused(why));
     }
     take_over(store, conn).await?;
-    Ok(commit::within(store, conn, now, change, &names).await?.unwrap_or(Verdict::Fenced))
+    Ok(within(store, conn, now, change, &names).await?.unwrap_or(Verdict::Fenced))
 }
 
 /// Makes the rest of the transaction the store's: its search path, its settings. Whoever has ended the transaction by

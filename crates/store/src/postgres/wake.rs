@@ -50,21 +50,33 @@ pub(super) async fn wake(conn: &Guard<'_>, now: Now, ids: &[Uuid]) -> Result<Wok
     Ok(woken)
 }
 
-/// Counts the ends of children, or tells their parents of them; answers the parents, which are to be woken.
-pub(super) async fn count_ends(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<Vec<Uuid>, Error> {
-    count(conn, now, children, -1).await
+/// Counts the ends of children, or tells their parents of them, unless these have ended: those of `first` did so after their
+/// children, in the same transaction. Answers the parents, which are to be woken.
+pub(super) async fn count_ends(
+    conn: &Guard<'_>,
+    now: Now,
+    children: &[Uuid],
+    first: &[Uuid],
+) -> Result<Vec<Uuid>, Error> {
+    count(conn, now, children, -1, first).await
 }
 
 /// Counts children that came back to life.
 pub(super) async fn count_revivals(conn: &Guard<'_>, children: &[Uuid]) -> Result<(), Error> {
-    count(conn, None, children, 1).await.map(drop)
+    count(conn, None, children, 1, &[]).await.map(drop)
 }
 
-async fn count(conn: &Guard<'_>, now: Now, children: &[Uuid], each: i32) -> Result<Vec<Uuid>, Error> {
+async fn count(
+    conn: &Guard<'_>,
+    now: Now,
+    children: &[Uuid],
+    each: i32,
+    first: &[Uuid],
+) -> Result<Vec<Uuid>, Error> {
     if children.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = conn.query(COUNT, &[&children, &each, &micros(now)]).await?;
+    let rows = conn.query(COUNT, &[&children, &each, &micros(now), &first]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
@@ -84,7 +96,7 @@ pub(super) async fn count_births(conn: &Guard<'_>, jobs: &[&NewJob], each: i32) 
 
 /// Children have ended: their parents are woken if these were the last, or if being told of it is what they wait for.
 pub(super) async fn children_ended(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
-    let parents = count_ends(conn, now, children).await?;
+    let parents = count_ends(conn, now, children, &[]).await?;
     let woken = wake(conn, now, &parents).await?;
     serial::settle(conn, &woken.unsettled).await.map(drop)
 }

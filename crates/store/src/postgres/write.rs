@@ -8,7 +8,7 @@ use uuid::Uuid;
 use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 
 use super::{
-    SPAN,
+    SPAN, branch,
     columns::{Again, Base, Ends, Param, Steps, Waits},
     conn::Guard,
     journal::{Entries, lone_entry},
@@ -20,7 +20,7 @@ use crate::{Error, Now};
 #[derive(Clone, Copy)]
 pub(super) struct Wrote {
     pub(super) id: JobId,
-    /// Of an end: whether something is kept of a pause or an order. Of a step: whether the job was set aside.
+    /// Of an end: whether something is kept of a pause, an order or branches. Of a step: whether the job was set aside.
     pub(super) held: bool,
     /// Whether it was set aside and has a slot to give up.
     pub(super) leaves: bool,
@@ -91,8 +91,10 @@ impl Sort {
         }
     }
 
-    fn sql(self, changes: &[&Change]) -> &'static str {
+    fn sql(self, changes: &[&Change], tallies: bool) -> &'static str {
         match self {
+            Sort::Done if tallies => include_str!("sql/commit_done_tally.sql"),
+            Sort::Closed if tallies => include_str!("sql/commit_done_journal_tally.sql"),
             Sort::Next => match Lone::of(changes) {
                 Some(Lone::Step(_)) => include_str!("sql/commit_next_one.sql"),
                 Some(Lone::Entry(..)) => include_str!("sql/commit_next_entry.sql"),
@@ -108,11 +110,18 @@ impl Sort {
     }
 
     /// Writes changes of this sort.
-    async fn write(self, conn: &Guard<'_>, now: Now, changes: &[&Change]) -> Result<Vec<Row>, Error> {
+    async fn write(
+        self,
+        conn: &Guard<'_>,
+        now: Now,
+        changes: &[&Change],
+        tallies: bool,
+    ) -> Result<Vec<Row>, Error> {
+        let sql = self.sql(changes, tallies);
         if let (Sort::Next, Some(lone)) = (self, Lone::of(changes)) {
-            return lone.write(conn, now, self.sql(changes)).await;
+            return lone.write(conn, now, sql).await;
         }
-        let (now, base) = (micros(now), Base::new(changes));
+        let (now, base, lane) = (micros(now), Base::new(changes), conn.lane());
         let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
         let mut params: Vec<Param<'_>> =
             vec![&now, &base.id, &base.epoch, &base.rev, &base.worker, &base.started_at];
@@ -170,7 +179,10 @@ impl Sort {
                 params.extend(entries.params());
             }
         }
-        conn.query(self.sql(changes), &params).await
+        if tallies {
+            params.push(&lane);
+        }
+        conn.query(sql, &params).await
     }
 }
 
@@ -188,7 +200,8 @@ impl<'a> Lone<'a> {
         if let Some(entry) = lone_entry(change) {
             return Some(Lone::Entry(change, entry));
         }
-        let plain = |step: &Step| step.consumed.is_empty() && step.entries.is_empty() && !step.undo;
+        let plain =
+            |step: &Step| step.consumed.is_empty() && step.entries.is_empty() && !step.undo && !step.part;
         change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
     }
 
@@ -258,35 +271,49 @@ impl<'a> Lone<'a> {
 const LAST: i64 = Time::MAX.micros();
 
 /// A batch, sorted by what is sent for it.
-pub(super) struct Sorts<'a>(Vec<(Sort, Vec<&'a Change>)>);
+pub(super) struct Sorts<'a> {
+    sorts: Vec<(Sort, Vec<&'a Change>)>,
+    /// Whether the statement that writes them counts the ends of children of branches too.
+    tallies: bool,
+}
 
 impl<'a> Sorts<'a> {
     pub(super) fn of(batch: impl Iterator<Item = &'a Change> + Clone) -> Sorts<'a> {
         let sort = |sort: Sort| (sort, batch.clone().filter(|change| Sort::of(change) == sort).collect());
         let sorts = Sort::ALL.into_iter().map(sort);
-        Sorts(sorts.filter(|(_, changes): &(Sort, Vec<&Change>)| !changes.is_empty()).collect())
+        let sorts = sorts.filter(|(_, changes): &(Sort, Vec<&Change>)| !changes.is_empty()).collect();
+        Sorts { sorts, tallies: false }
+    }
+
+    /// Has the statement count the ends of children of branches, if there is one that can; whether there is.
+    pub(super) fn tally(&mut self) -> bool {
+        self.tallies = match self.sorts.as_slice() {
+            [(Sort::Done | Sort::Closed, changes)] => changes.iter().all(|change| branch::is_whole(change)),
+            _ => false,
+        };
+        self.tallies
     }
 
     /// All jobs, by id.
     pub(super) fn ids(&self) -> Vec<Uuid> {
         let ids: BTreeSet<Uuid> =
-            self.0.iter().flat_map(|(_, changes)| changes.iter().map(|change| change.job.0)).collect();
+            self.sorts.iter().flat_map(|(_, changes)| changes.iter().map(|change| change.job.0)).collect();
         ids.into_iter().collect()
     }
 
     /// How many sorts there are: each is one statement.
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.sorts.len()
     }
 
     pub(super) fn has(&self, sort: Sort) -> bool {
-        self.0.iter().any(|(there, _)| *there == sort)
+        self.sorts.iter().any(|(there, _)| *there == sort)
     }
 
     /// Prepares what [`Sorts::write`] sends.
     pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        for (sort, changes) in &self.0 {
-            conn.prepare(sort.sql(changes)).await?;
+        for (sort, changes) in &self.sorts {
+            conn.prepare(sort.sql(changes, self.tallies)).await?;
         }
         Ok(())
     }
@@ -294,7 +321,9 @@ impl<'a> Sorts<'a> {
     /// Writes all of them; none waits for the answer of another. All answers are awaited, and the first error is the cause:
     /// what was sent after it says only that the transaction is over.
     pub(super) async fn write(&self, conn: &Guard<'_>, now: Now) -> Result<Vec<Wrote>, Error> {
-        let answers = join_all(self.0.iter().map(|(sort, changes)| sort.write(conn, now, changes))).await;
+        let sorts = self.sorts.iter();
+        let answers =
+            join_all(sorts.map(|(sort, changes)| sort.write(conn, now, changes, self.tallies))).await;
         let mut wrote = Vec::new();
         for rows in answers {
             wrote.extend(rows?.iter().map(Wrote::new));

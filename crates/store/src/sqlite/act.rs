@@ -39,8 +39,8 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
     tx.one(include_str!("sql/act_job.sql"), params, |row| {
         let spot = Spot::read(id, row, 0)?;
-        let (placed, in_line, waits) = (row.get(16)?, row.get(17)?, row.get(18)?);
-        let state = match pick::final_state(row.get(11)?) {
+        let (placed, in_line, waits) = (row.get(17)?, row.get(18)?, row.get(19)?);
+        let state = match pick::final_state(row.get(12)?) {
             Some(state) => state,
             None if spot.parked => State::Waiting,
             None if placed || in_line || spot.hold == Some(ASIDE) => State::Ready,
@@ -51,13 +51,13 @@ pub(super) fn look(tx: &Tx<'_>, id: JobId) -> Result<Option<Seen>, Error> {
             spot,
             state,
             placed,
-            epoch: Epoch(row.get(12)?),
-            rev: Rev(row.get(20)?),
-            kind: row.get(13)?,
-            submitted_at: Time(row.get(14)?),
-            digest: row.get(15)?,
-            settings: pick::settings(row.get::<_, Option<String>>(19)?.as_deref()),
-            unwinds: row.get(21)?,
+            epoch: Epoch(row.get(13)?),
+            rev: Rev(row.get(21)?),
+            kind: row.get(14)?,
+            submitted_at: Time(row.get(15)?),
+            digest: row.get(16)?,
+            settings: pick::settings(row.get::<_, Option<String>>(20)?.as_deref()),
+            unwinds: row.get(22)?,
         })
     })
 }
@@ -181,6 +181,9 @@ fn revive(tx: &Tx<'_>, now: Time, seen: Seen) -> Result<Did, Error> {
     }
     if let Some(parent) = spot.parent.filter(|_| !spot.told) {
         tx.count_children(now, parent, 1, Of::Child(spot.id))?;
+    }
+    if spot.kin {
+        tx.kin_lives(now, spot.id, seen.state)?;
     }
     let spot = Spot { due_at: now, place: now, suspect: false, hold: None, deadline_at, ..seen.spot };
     tx.enter(&spot)?;

@@ -114,7 +114,7 @@ pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Arrived, Err
 
 fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, arrived: &mut Arrived) -> Result<(), Error> {
     let one = std::slice::from_ref(job);
-    let buckets = match rate::check_in(tx, one) {
+    let buckets = match rate::check_in(tx, one.iter()) {
         Err(Error::Invalid(why)) => return refuse(tx, now, job, &why.to_string(), arrived),
         buckets => buckets?,
     };

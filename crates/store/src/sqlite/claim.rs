@@ -1,7 +1,9 @@
 //! Taking ready jobs.
 
 use rusqlite::{Row, params};
-use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId};
+use windlass_model::{
+    BranchNo, ClaimNo, Claimed, Counted, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId,
+};
 
 use super::{
     rate::{self, Shares},
@@ -171,6 +173,7 @@ struct Raw {
     since: i32,
     run: u32,
     unwind: Option<String>,
+    counted: Option<Counted>,
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -196,7 +199,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
         since: row.get(20)?,
         run: row.get(21)?,
         unwind: row.get(22)?,
+        counted: counted(row)?,
     })
+}
+
+/// The branch that a job's end counts for.
+fn counted(row: &Row<'_>) -> rusqlite::Result<Option<Counted>> {
+    let Some(branch) = row.get::<_, Option<i64>>(23)? else { return Ok(None) };
+    let parent = JobId::from_bytes(row.get(24)?);
+    Ok(Some(Counted { parent, branch: BranchNo(branch), items: row.get(25)? }))
 }
 
 impl Raw {
@@ -217,6 +228,7 @@ impl Raw {
             settings: pick::settings(self.settings.as_deref()),
             input: self.input,
             parent: self.parent.map(JobId::from_bytes),
+            counted: self.counted,
             stage: self.stage,
             since: Rev(self.since),
             run: self.run,

@@ -4,7 +4,7 @@ use rusqlite::params;
 use windlass_model::{Change, Failure, NewJob, Outcome, Payload, Time, Verdict, Wait};
 
 use super::{
-    Sqlite,
+    Sqlite, branch,
     flow::Spot,
     lanes::Name,
     rate::{self, Buckets},
@@ -25,11 +25,11 @@ type Checked = Result<Buckets, String>;
 /// Commits a batch in one transaction. Within it each change stands in a savepoint only if the batch failed
 /// once without: a refusal is rare, and brackets around every change would cost more than the change.
 pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let checked = changes.iter().map(|change| check(store, change, |children| rate::check(store, children)));
+    let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs(change))));
     let checked = checked.collect::<Result<Vec<_>, _>>()?;
     let batch: Vec<_> = changes.iter().zip(&checked).collect();
     store.intern(lanes(&batch).into_iter()).await?;
-    let size = changes.iter().map(|change| 1 + children(change).len()).sum();
+    let size = changes.iter().map(|change| 1 + jobs(change).count()).sum();
     let whole = store
         .write(size, |tx| {
             batch.iter().map(|(change, checked)| apply(tx, tx.now(now), change, checked)).collect()
@@ -46,15 +46,17 @@ fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
     let mut lanes = Vec::new();
     for (change, checked) in batch {
         if let Ok(buckets) = checked {
-            let jobs = children(change).iter();
-            lanes.extend(jobs.map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))));
+            lanes.extend(
+                jobs(change).map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))),
+            );
         }
     }
     lanes
 }
 
-fn children(change: &Change) -> &[NewJob] {
-    change.step.as_ref().map_or(&[], |step| step.children.as_slice())
+/// The jobs that a change puts in.
+fn jobs(change: &Change) -> impl Iterator<Item = &NewJob> + Clone {
+    change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
 }
 
 /// Commits one change within a transaction that is open, unless it was committed before. `learned` says whether lanes were
@@ -65,7 +67,7 @@ pub(super) fn commit_in(
     change: &Change,
     learned: &mut bool,
 ) -> Result<Verdict, Error> {
-    let checked = check(tx.store, change, |children| rate::check_in(tx, children))?;
+    let checked = check(tx.store, change, || rate::check_in(tx, jobs(change)))?;
     let known = &tx.store.shared.lanes;
     for name in lanes(&[(change, &checked)]) {
         if known.get_in(name.0, name.1, name.2).is_none() {
@@ -79,16 +81,16 @@ pub(super) fn commit_in(
     apply(tx, now, change, &checked)
 }
 
-/// Checks what a change wants written; `rates` looks at the rate limits of its children.
+/// Checks what a change wants written; `rates` looks at the rate limits of the jobs it puts in.
 fn check(
     store: &Sqlite,
     change: &Change,
-    rates: impl FnOnce(&[NewJob]) -> Result<Buckets, Error>,
+    rates: impl FnOnce() -> Result<Buckets, Error>,
 ) -> Result<Checked, Error> {
     if let Err(invalid) = store.shared.options.limits.check_change(change) {
         return Ok(Err(invalid.to_string()));
     }
-    match rates(children(change)) {
+    match rates() {
         Err(Error::Invalid(invalid)) => Ok(Err(invalid.to_string())),
         buckets => buckets.map(Ok),
     }
@@ -102,10 +104,13 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
         let verdict = match apply(tx, tx.now(now), change, checked) {
             Err(Error::Refused(why)) => {
                 tx.run("rollback to change", [])?;
+                tx.counts.take();
                 Verdict::Refused(why)
             }
             answer => answer?,
         };
+        // What is counted for branches is part of the change.
+        tx.settle_counts()?;
         tx.run("release change", [])?;
         verdicts.push(verdict);
     }
@@ -139,13 +144,21 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         Err(why) => return Ok(Verdict::Refused(why.clone())),
     };
     let ties = change.outcome.ends() && (change.tied || change.parent.is_some());
-    let bears = !children(change).is_empty();
-    if change.step.as_ref().is_some_and(|step| step.unwind.is_some())
+    let step = change.step.as_deref();
+    let bears = step.is_some_and(|step| !step.children.is_empty() || branch::concerns(step));
+    let unwinds = step.is_some_and(|step| step.unwind.is_some());
+    if let Some(step) = step.filter(|_| bears || unwinds)
         && let Some(found) = find(tx, change)?.filter(|found| found.open)
     {
-        tx.release_holds(&found.spot)?;
+        if let Some(why) = branch::refusal(tx, change, step)? {
+            return Ok(Verdict::Refused(why));
+        }
+        if unwinds {
+            tx.release_holds(&found.spot)?;
+        }
     }
     if !ties && !bears && write(tx, now, change, false)? {
+        change.counted.map_or(Ok(()), |counted| tx.twig_wrote(now, change, counted))?;
         return Ok(Verdict::Committed);
     }
     let Some(found) = find(tx, change)? else { return Ok(Verdict::Fenced) };
@@ -159,9 +172,17 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     let halts = goes_on && found.spot.hold.is_some();
     let mut spot = found.spot;
     let ends = change.outcome.ends();
+    if let Some(step) = step {
+        tx.grow(now, change, step)?;
+    }
+    if spot.kin {
+        tx.twig_writes(now, change, buckets)?;
+    }
     if bears && !ends {
         step::bear(tx, now, change, buckets)?;
-        // A child that takes the place of another job may have told this very one to end.
+    }
+    if bears {
+        // A child that takes the place of another job may have told this very one to end, and it may have branches now.
         spot = find(tx, change)?.map_or(spot, |found| found.spot);
     }
     if halts {
@@ -247,7 +268,7 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
         unwind,
     ];
     let row = tx.one(include_str!("sql/commit_wait.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(11)?, row.get::<_, i64>(12)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
     })?;
     let Some((spot, keeps, pending)) = row else { return Ok(false) };
     step::keep_progress(tx, change, is_cleared)?;
@@ -259,8 +280,12 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
     Ok(true)
 }
 
-fn is_unchanged(change: &Change) -> bool {
-    change.step.as_ref().is_some_and(|step| step.unchanged)
+/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+fn is_unchanged(change: &Change) -> Option<bool> {
+    match change.step.as_ref() {
+        Some(step) if step.part => None,
+        step => Some(step.is_some_and(|step| step.unchanged)),
+    }
 }
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
@@ -279,6 +304,7 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         is_cleared,
         undo,
         unwind,
+        change.counted.is_some(),
     ];
     let applied = tx.run(include_str!("sql/commit_done.sql"), params)? == 1;
     if applied && far {
@@ -313,6 +339,7 @@ fn ended(
         is_cleared,
         undo,
         unwind,
+        change.counted.is_some(),
     ];
     let applied = tx.run(include_str!("sql/commit_failed.sql"), params)? == 1;
     if applied {
@@ -344,7 +371,7 @@ fn retry(
         unwind,
     ];
     let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(11)?))
+        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
     })?;
     let Some((spot, keeps)) = row else { return Ok(false) };
     if let Some(text) = text {

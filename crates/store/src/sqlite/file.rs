@@ -38,7 +38,7 @@ pub(super) fn set_up(conn: &Connection) -> Result<(), Error> {
     conn.execute_batch(&format!(
         "pragma synchronous = full;
          pragma temp_store = memory;
-         pragma cache_size = -65536;
+         pragma cache_size = -4096;
          pragma wal_autocheckpoint = {CHECKPOINT_PAGES};
          pragma query_only = off;"
     ))?;
@@ -74,7 +74,7 @@ fn switch_to_wal(conn: &Connection) -> rusqlite::Result<String> {
 
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Error> {
     let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    conn.execute_batch("pragma query_only = on; pragma cache_size = -16384;")?;
+    conn.execute_batch("pragma query_only = on; pragma cache_size = -2048;")?;
     conn.busy_timeout(std::time::Duration::from_secs(5))?;
     Ok(conn)
 }

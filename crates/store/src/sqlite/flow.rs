@@ -35,11 +35,13 @@ pub(super) struct Spot {
     pub(super) parent: Option<JobId>,
     /// Whether it is told.
     pub(super) told: bool,
+    /// Whether it is in a branch or has branches: then its end counts there.
+    pub(super) kin: bool,
 }
 
 impl Spot {
-    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told,
-    /// from this column on: eleven of them.
+    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told, and
+    /// whether it is kin, from this column on: twelve of them.
     pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Spot> {
         Ok(Spot {
             id,
@@ -54,6 +56,7 @@ impl Spot {
             parked: row.get::<_, Option<i16>>(from + 8)?.is_some(),
             parent: row.get::<_, Option<[u8; 16]>>(from + 9)?.map(JobId::from_bytes),
             told: row.get::<_, Option<bool>>(from + 10)?.unwrap_or(false),
+            kin: row.get(from + 11)?,
         })
     }
 
@@ -116,10 +119,11 @@ impl Tx<'_> {
     pub(super) fn clear(&self, now: Time, spot: &Spot) -> Result<(), Error> {
         self.shed(spot)?;
         match spot.parent {
-            Some(parent) if spot.told => signal::tell_parent(self, now, parent, spot.id),
-            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id)),
-            None => Ok(()),
+            Some(parent) if spot.told => signal::tell_parent(self, now, parent, spot.id)?,
+            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id))?,
+            None => {}
         }
+        if spot.kin { self.kin_ended(now, spot.id) } else { Ok(()) }
     }
 
     /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last

@@ -6,14 +6,14 @@ use rusqlite::{Row, params};
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
-    Sqlite, arrive, journal, machine, migrate, schedule,
+    Sqlite, arrive, journal, leaves, machine, migrate, rows, schedule,
     tx::{Tx, id_of, unpack},
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Census, Ended, Error, Filter, Firing, Fut, Holds, Inspect,
-    Job, Joined, LimitView, Miss, Path, QueueView, ScheduleView, SchemaState, SerialView, Stepped, Summary,
-    WorkerView,
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Ended, Error, Filter, Firing, Fut, Holds,
+    Inspect, Job, Joined, Leaf, Leaves, LimitView, Miss, Path, Picked, QueueView, Rows, ScheduleView,
+    SchemaState, SerialView, Stepped, Summary, WorkerView,
     pick::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -111,6 +111,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(19)?.map(Time)),
         deadline_at: row.get::<_, Option<i64>>(20)?.map(Time),
         parent: row.get::<_, Option<[u8; 16]>>(30)?.map(JobId::from_bytes),
+        place: leaves::place(tx, id)?,
         tags: pick::tags(row.get::<_, Option<String>>(21)?.as_deref()),
         options: row.get(22)?,
         settings: pick::settings(row.get::<_, Option<String>>(23)?.as_deref()),
@@ -281,11 +282,23 @@ impl Inspect for Sqlite {
     }
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
-        Box::pin(std::future::ready(self.read(|tx| views::children(tx, parent, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| leaves::children(tx, parent, after, limit))))
     }
 
     fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
         Box::pin(std::future::ready(self.read(|tx| machine::joined(tx, parent, round, after, limit))))
+    }
+
+    fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
+        Box::pin(std::future::ready(self.read(|tx| leaves::branches(tx, job))))
+    }
+
+    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
+        Box::pin(std::future::ready(self.walk(|tx| leaves::leaves(tx, of))))
+    }
+
+    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>> {
+        Box::pin(std::future::ready(self.walk(|tx| rows::rows(tx.conn, rows, after, limit))))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {

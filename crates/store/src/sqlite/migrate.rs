@@ -33,6 +33,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("migrations/0004_workflows.up.sql"),
         down: include_str!("migrations/0004_workflows.down.sql"),
     },
+    Migration {
+        version: 5,
+        name: "branches",
+        up: include_str!("migrations/0005_branches.up.sql"),
+        down: include_str!("migrations/0005_branches.down.sql"),
+    },
 ];
 
 pub(super) fn state(conn: &Connection) -> Result<SchemaState, Error> {

@@ -10,6 +10,7 @@
 
 mod act;
 mod arrive;
+mod branch;
 mod claim;
 mod commit;
 mod control;
@@ -19,12 +20,15 @@ mod inspect;
 mod journal;
 mod lanes;
 mod lease;
+mod leaves;
 mod machine;
 mod migrate;
 mod options;
+mod poll;
 mod prune;
 mod rate;
 mod reap;
+mod rows;
 mod rules;
 mod schedule;
 mod scope;
@@ -56,8 +60,8 @@ use windlass_model::{
 
 use self::tx::{BUSY, Tx};
 use crate::{
-    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-    Signalled, Store, Sweep, Work, intern::Lanes,
+    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Polled, Reaped,
+    Renewal, Signalled, Store, Sweep, Work, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -70,6 +74,8 @@ struct Shared {
     options: Options,
     writer: tokio::sync::Mutex<Connection>,
     reader: Mutex<Connection>,
+    /// For reads that may take long; opened when the first of them comes.
+    walker: Mutex<Option<Connection>>,
     lanes: Lanes,
     /// This handle's row in each gate.
     gate_writer: i64,
@@ -94,6 +100,7 @@ impl Sqlite {
             shared: Arc::new(Shared {
                 writer: tokio::sync::Mutex::new(writer),
                 reader: Mutex::new(reader),
+                walker: Mutex::default(),
                 lanes: Lanes::default(),
                 // There is one writer at a time, so one row will do.
                 gate_writer: 0,
@@ -131,6 +138,22 @@ impl Sqlite {
         let answer = read(&tx);
         self.count(tx.statements.get());
         answer
+    }
+
+    /// Runs reads that may take long, in one snapshot: neither the writer nor other reads wait for them.
+    fn walk<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        blocking(true, || {
+            let mut walker = self.shared.walker.lock().unwrap_or_else(|e| e.into_inner());
+            let walker = match &mut *walker {
+                Some(walker) => walker,
+                none => none.insert(file::open_reader(&self.shared.options.path)?),
+            };
+            let snapshot = walker.unchecked_transaction()?;
+            let tx = Tx::new(&snapshot, self);
+            let answer = read(&tx);
+            self.count(tx.statements.get());
+            answer
+        })
     }
 
     /// Runs one verb in a write transaction of its own. `size` is how many rows it is about to write.
@@ -317,6 +340,10 @@ impl Store for Sqlite {
 
     fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
         Box::pin(std::future::ready(self.read(|tx| inspect::ended(tx, ids))))
+    }
+
+    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+        Box::pin(poll::poll(self, now, limit))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {

@@ -24,6 +24,7 @@ struct Old {
     unique: Option<Box<Unique>>,
     tags: Vec<String>,
     far: bool,
+    branched: bool,
 }
 
 pub(super) async fn prune(store: &Sqlite, now: Now, prune: &Prune) -> Result<Pruned, Error> {
@@ -89,6 +90,7 @@ fn look(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Ve
             unique: pick::settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
             tags: pick::tags(row.get::<_, Option<String>>(7)?.as_deref()),
             far: row.get::<_, Option<i16>>(8)?.is_some(),
+            branched: row.get::<_, Option<bool>>(9)?.is_some(),
         })
     })
 }
@@ -113,6 +115,9 @@ fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
     }
     if old.far {
         tx.run(include_str!("sql/prune_payloads.sql"), [id])?;
+    }
+    if old.branched {
+        tx.run(include_str!("sql/prune_branches.sql"), [id])?;
     }
     for sql in [
         include_str!("sql/prune_attempts.sql"),

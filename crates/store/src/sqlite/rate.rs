@@ -41,17 +41,20 @@ pub(super) type Buckets = HashMap<String, i32>;
 
 /// Checks that the rate limits of some jobs are there and can pay for them. Limits are never removed, and one that is
 /// changed meanwhile lets those that are too heavy for it pass, so this needs no transaction.
-pub(super) fn check(store: &Sqlite, jobs: &[NewJob]) -> Result<Buckets, Error> {
-    if jobs.iter().all(|job| job.settings.rate.is_none()) {
+pub(super) fn check<'j>(
+    store: &Sqlite,
+    jobs: impl Iterator<Item = &'j NewJob> + Clone,
+) -> Result<Buckets, Error> {
+    if jobs.clone().all(|job| job.settings.rate.is_none()) {
         return Ok(Buckets::new());
     }
     store.read(|tx| check_in(tx, jobs))
 }
 
 /// The same within a transaction.
-pub(super) fn check_in(tx: &Tx<'_>, jobs: &[NewJob]) -> Result<Buckets, Error> {
+pub(super) fn check_in<'j>(tx: &Tx<'_>, jobs: impl Iterator<Item = &'j NewJob>) -> Result<Buckets, Error> {
     let mut buckets = Buckets::new();
-    for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
+    for charge in jobs.filter_map(|job| job.settings.rate.as_ref()) {
         let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| pick::no_limit(&charge.limit))?;
         if !bucket.lifted {
             bucket.limit.check_weight(charge.weight)?;

@@ -71,8 +71,8 @@ fn return_job(
     reaped: &mut Reaped,
 ) -> Result<(), Error> {
     let row = tx.one(include_str!("sql/reap_job.sql"), params![id.as_bytes(), epoch.0], |row| {
-        let counters = (row.get::<_, u16>(11)?, row.get::<_, u16>(12)?);
-        Ok((Spot::read(id, row, 0)?, counters, row.get::<_, bool>(13)?))
+        let counters = (row.get::<_, u16>(12)?, row.get::<_, u16>(13)?);
+        Ok((Spot::read(id, row, 0)?, counters, row.get::<_, bool>(14)?))
     })?;
     let Some((spot, (deaths, crashes), unwinds)) = row else { return Ok(()) };
     let death = lost(claim.worker, claim.alone);

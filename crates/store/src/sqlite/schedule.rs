@@ -140,7 +140,7 @@ fn named(tx: &Tx<'_>, name: &str) -> Result<Option<Kept>, Error> {
 
 /// Makes or changes a schedule.
 pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<Did, Error> {
-    rate::check_in(tx, &[schedule.job(now)])?;
+    rate::check_in(tx, std::iter::once(&schedule.job(now)))?;
     tx.move_gate(TIMERS);
     let mut next_at = schedule.calendar.next_after(now);
     if let Some(kept) = named(tx, &schedule.name)? {

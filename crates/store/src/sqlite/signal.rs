@@ -1,7 +1,9 @@
 //! Signals: into an inbox, and shown to whoever waited for them.
 
 use rusqlite::{Row, params};
-use windlass_model::{Awaited, JobId, NewSignal, Payload, Signal, Time, wait::CHILD};
+use windlass_model::{
+    Awaited, BranchNo, JobId, NewSignal, Payload, Signal, Time, branch::BRANCH, wait::CHILD,
+};
 
 use super::{Sqlite, flow::Spot, tx::Tx};
 use crate::{
@@ -53,6 +55,15 @@ pub(super) fn tell_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId) -
     let Some(found) = found else { return Ok(()) };
     put(tx, now, parent, found.last + 1, CHILD, &Payload::json(format!("\"{child}\"").into_bytes()))?;
     wake_for(tx, now, &found, CHILD)?;
+    Ok(())
+}
+
+/// Tells a job that one of its branches has come to what it waits for, however full its inbox is.
+pub(super) fn tell_of_branch(tx: &Tx<'_>, now: Time, job: JobId, number: BranchNo) -> Result<(), Error> {
+    let found = find(tx, job)?.filter(|found| found.state == LIVE);
+    let Some(found) = found else { return Ok(()) };
+    put(tx, now, job, found.last + 1, BRANCH, &Payload::json(number.to_string().into_bytes()))?;
+    wake_for(tx, now, &found, BRANCH)?;
     Ok(())
 }
 

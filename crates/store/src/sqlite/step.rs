@@ -88,17 +88,20 @@ pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Erro
     journal::write(tx, change.job, step)
 }
 
-/// Puts the children of a step in, as by a submit.
+/// Puts the children of a step in, as by a submit, and counts those of branches.
 pub(super) fn bear(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let round = if step.told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
-    let (parent, round) = (Some(change.job), Some(round));
-    let child = |child: &NewJob| NewJob { parent, round, ..child.clone() };
+    let parent = Some(change.job);
+    let child = |child: &NewJob| {
+        let round = Some(round).filter(|_| child.twig.is_none());
+        NewJob { parent, round, ..child.clone() }
+    };
     let children: Vec<NewJob> = step.children.iter().map(child).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
         tx.run(include_str!("sql/commit_round.sql"), params)?;
     }
-    put(tx, now, &children, buckets, None)?;
-    Ok(())
+    let put = put(tx, now, &children, buckets, None)?;
+    tx.spawned(now, change, step, &put)
 }

@@ -33,7 +33,7 @@ pub(super) async fn submit(
     born: Option<Born>,
 ) -> Result<Vec<Submitted>, Error> {
     jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
-    let buckets = rate::check(store, jobs)?;
+    let buckets = rate::check(store, jobs.iter())?;
     let names = jobs.iter().map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, &buckets)));
     store.intern(names).await?;
     store.write(jobs.len(), |tx| put(tx, tx.now(now), jobs, &buckets, born)).await
@@ -162,7 +162,7 @@ impl Row<'_> {
         let tags =
             (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"));
         let far = job.input.bytes.len() > NEAR;
-        let settings = &job.settings;
+        let (settings, twig) = (&job.settings, job.twig.as_deref());
         let new = insert.execute(params![
             job.id.as_bytes(),
             self.lane.id,
@@ -186,6 +186,10 @@ impl Row<'_> {
             far.then_some(INPUT),
             job.stage,
             job.round.map(|round| round.0),
+            twig.map(|twig| twig.branch.0),
+            twig.map(|twig| twig.spawn),
+            twig.map(|twig| twig.item.as_str()),
+            twig.map(|twig| twig.items).filter(|items| *items != 1),
         ])?;
         if new == 0 {
             return Ok(false);
@@ -217,6 +221,7 @@ impl Row<'_> {
             parked: false,
             parent: job.parent.filter(|_| job.round.is_some()),
             told: job.round == Some(Rev::TOLD),
+            kin: job.twig.is_some(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, time::SystemTime};
 use rusqlite::{CachedStatement, Connection, ErrorCode, params};
 use windlass_model::{Epoch, JobId, Time};
 
-use super::Sqlite;
+use super::{Sqlite, branch::Counts};
 use crate::{Error, Now};
 
 /// The gate of the timers, and that of what workers are told.
@@ -15,7 +15,8 @@ pub(super) const ORDERS: i32 = -1;
 /// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
 pub(super) const BUSY: &str = "another process is writing to the file";
 
-/// One transaction: counts statements, and collects the gates to move and the serial keys to settle at its end.
+/// One transaction: counts statements, and collects the gates to move, the serial keys to settle and what to count for
+/// branches at its end.
 pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
     pub(super) store: &'a Sqlite,
@@ -23,12 +24,14 @@ pub(super) struct Tx<'a> {
     pub(super) gates: RefCell<BTreeSet<i32>>,
     /// Keys whose slots or line were changed.
     pub(super) unsettled: RefCell<BTreeSet<i64>>,
+    /// What was counted for branches.
+    pub(super) counts: RefCell<Counts>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
-        let (gates, unsettled) = (RefCell::default(), RefCell::default());
-        Tx { conn, store, statements: Default::default(), gates, unsettled }
+        let (gates, unsettled, counts) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Tx { conn, store, statements: Default::default(), gates, unsettled, counts }
     }
 
     pub(super) fn now(&self, now: Now) -> Time {
@@ -92,9 +95,10 @@ impl<'a> Tx<'a> {
         Ok(self.run(include_str!("sql/commit_untimer.sql"), params)? == 1)
     }
 
-    /// The end of every verb: free slots are handed over, then the gates move.
+    /// The end of every verb: free slots are handed over, branches are counted, then the gates move.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.settle_all()?;
+        self.settle_counts()?;
         for queue in self.gates.take() {
             let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
             self.run(include_str!("sql/gate_bump.sql"), params)?;

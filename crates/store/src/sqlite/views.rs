@@ -5,15 +5,13 @@ use windlass_model::{JobId, Time};
 
 use super::{
     act::{self, Seen},
-    arrive,
-    inspect::{SPAN, summary},
-    machine,
+    arrive, machine,
     rate::Bucket,
     tx::{Tx, id_of},
 };
 use crate::{
     AuditEntry, AuditFilter, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold, SerialView,
-    Summary, Told,
+    Told,
 };
 
 /// A number of rows as SQLite takes it.
@@ -123,20 +121,4 @@ pub(super) fn audit(tx: &Tx<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>
             note: row.get(5)?,
         })
     })
-}
-
-pub(super) fn children(
-    tx: &Tx<'_>,
-    parent: JobId,
-    after: Option<JobId>,
-    limit: usize,
-) -> Result<Vec<Summary>, Error> {
-    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
-    let mut statement = tx.prepare(include_str!("sql/inspect_children.sql"))?;
-    let mut rows = statement.query(params![SPAN, parent.as_bytes(), after, most(limit)])?;
-    let mut children = Vec::new();
-    while let Some(row) = rows.next()? {
-        children.push(summary(tx, row)?);
-    }
-    Ok(children)
 }

@@ -1,10 +1,16 @@
 //! The suite on PostgreSQL, and what only a server can suffer. A machine without PostgreSQL fails it.
 
 mod arrive;
+mod branch_plans;
+
+mod cost;
+mod crowd;
 mod machines;
+mod parted;
 mod plans;
 mod transact;
 mod trouble;
+mod user_rows;
 mod workflows;
 
 use std::sync::{

@@ -91,15 +91,26 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "commit_anew",
         "commit_child",
         "commit_consume",
+        "commit_count",
+        "commit_cut",
         "commit_done",
         "commit_failed",
         "commit_forget",
+        "commit_grow",
+        "commit_items",
+        "commit_met",
         "commit_near",
         "commit_next",
+        "commit_opened",
         "commit_retry",
+        "commit_sealed",
         "commit_seen",
+        "commit_spawned",
         "commit_stage",
+        "commit_tally",
+        "commit_twig",
         "commit_untimer",
+        "commit_unwatch",
         "commit_wait",
         "due",
         "due_expire",
@@ -112,6 +123,8 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "submit_by_id",
         "submit_by_key",
         "inspect_ahead",
+        "inspect_bad",
+        "inspect_branches",
         "inspect_children",
         "inspect_context",
         "inspect_history",
@@ -120,12 +133,21 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "inspect_inbox",
         "inspect_joined",
         "inspect_journal",
+        "inspect_leaves",
+        "inspect_place",
         "inspect_serial",
         "inspect_steps",
         "inspect_waiting",
         "orders",
         "orders_forget",
+        "poll_branch",
+        "poll_claimed",
+        "poll_count",
+        "poll_lost",
+        "poll_next",
+        "poll_seen",
         "prune_attempts",
+        "prune_branches",
         "prune_context",
         "prune_heard",
         "prune_job",
@@ -160,6 +182,29 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         });
         assert!(!scans, "{name} walks a whole table:\n{plan}");
     }
+}
+
+#[tokio::test]
+async fn children_are_found_by_their_parent_and_branch() {
+    let (_folder, path) = path();
+    let _store = Sqlite::open(Options::new(&path)).expect("open");
+    let conn = Connection::open(&path).expect("open");
+    for (name, sql) in sql!["inspect_children", "inspect_joined", "inspect_leaves", "poll_count", "poll_lost"]
+    {
+        let plan = plan(&conn, sql);
+        assert!(plan.contains("USING INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
+    }
+    let [(_, bad), (_, numbers), (_, due)] = sql!["inspect_bad", "inspect_numbers", "poll"];
+    let plans = [plan(&conn, bad), plan(&conn, numbers), plan(&conn, due)];
+    assert!(
+        plans[0].contains("SEARCH j USING INDEX windlass_jobs_trouble (trouble=? AND id>?)"),
+        "{}",
+        plans[0]
+    );
+    let jumps =
+        plans[1].contains("SEARCH j USING COVERING INDEX windlass_jobs_parent (parent=? AND branch>?)");
+    assert!(jumps && !plans[1].contains("SCAN windlass_jobs"), "{}", plans[1]);
+    assert!(plans[2].contains("USING INDEX windlass_branches_poll (poll_at<?)"), "{}", plans[2]);
 }
 
 #[tokio::test]

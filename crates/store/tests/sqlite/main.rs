@@ -1,11 +1,14 @@
 //! The suite on SQLite files, and what only a file can suffer.
 
 mod arrive;
+
 mod child;
 mod cost;
 mod file;
+mod growth;
 mod migrations;
 mod payload;
+mod rows;
 mod separate;
 mod transact;
 mod trouble;

@@ -44,9 +44,15 @@ fn up_and_down_lead_back_to_where_they_began() {
     Sqlite::migrate(&path, Some(3)).expect("up");
     let third = schema(&path);
     assert_ne!(second, third);
-    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
+    Sqlite::migrate(&path, Some(4)).expect("up");
     let fourth = schema(&path);
     assert_ne!(third, fourth);
+    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
+    let fifth = schema(&path);
+    assert_ne!(fourth, fifth);
+    let down = Sqlite::migrate(&path, Some(4)).expect("down");
+    assert_eq!((down.version, down.oldest), (4, 4), "binaries of the fourth version may use it again");
+    assert_eq!(schema(&path), fourth);
     let down = Sqlite::migrate(&path, Some(3)).expect("down");
     assert_eq!((down.version, down.oldest), (3, 3), "binaries of the third version may use it again");
     assert_eq!(schema(&path), third);
@@ -57,7 +63,7 @@ fn up_and_down_lead_back_to_where_they_began() {
     assert_eq!((down.version, down.oldest), (1, 1), "binaries of the first version may use it again");
     assert_eq!(schema(&path), first);
     assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
-    assert_eq!(schema(&path), fourth);
+    assert_eq!(schema(&path), fifth);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

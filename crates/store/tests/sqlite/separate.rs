@@ -32,6 +32,6 @@ impl Store for Separate {
     }
 
     windlass_store::delegate_store!(
-        enlist submit claim commit transact signal renew reap release disown retire due orders sweep gate ended rest
+        enlist submit claim commit transact signal renew reap release disown retire due orders sweep poll gate ended rest
     );
 }

@@ -13,7 +13,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_model::{Awaited, Entry, State, journal::Op};
+use windlass_model::{Awaited, Entry, State, journal::Op, merge::Stand};
+use windlass_store::Branch;
 
 use read::Call;
 
@@ -26,6 +27,8 @@ pub struct Run<'a> {
     pub state: State,
     /// What it waits for.
     pub wait: Option<&'a Awaited>,
+    /// Its branches.
+    pub branches: &'a [Branch],
 }
 
 /// The calls of a workflow, and in which order they were made.
@@ -50,6 +53,9 @@ pub struct Node {
     pub fates: BTreeMap<Fate, u64>,
     /// What else there is to say of it.
     pub notes: Vec<String>,
+    /// Of a branch: how its children have ended, of all jobs together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub children: Option<Stand>,
     /// How far from the beginning it stands, from 0. Those of one level are side by side.
     pub level: usize,
 }
@@ -248,8 +254,9 @@ struct Gathering {
 impl Gathering {
     fn told(&self, one: bool) -> Node {
         let mut node = self.node.clone();
+        node.notes.extend(node.children.as_ref().map(children));
         if one {
-            node.notes.clone_from(&self.own);
+            node.notes.extend_from_slice(&self.own);
         }
         node
     }
@@ -279,6 +286,7 @@ impl Gathered {
                 name: call.name.clone(),
                 fates: BTreeMap::new(),
                 notes: Vec::new(),
+                children: None,
                 level: 0,
             };
             self.nodes.push(Gathering { node, own: Vec::new() });
@@ -287,9 +295,26 @@ impl Gathered {
         });
         let known = &mut self.nodes[number];
         *known.node.fates.entry(call.fate).or_default() += 1;
+        if let Some(stand) = call.children {
+            known.node.children = Some(Stand::sum(&[known.node.children.unwrap_or_default(), stand]));
+        }
         known.own.extend(call.note());
         number
     }
+}
+
+/// How many children a branch has, and how they have ended.
+fn children(stand: &Stand) -> String {
+    let Stand { spawned, tally } = stand;
+    let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
+    for (count, how) in
+        [(tally.failed, "failed"), (tally.cancelled, "cancelled"), (spawned - tally.ended(), "pending")]
+    {
+        if count > 0 {
+            text += &format!(", {count} {how}");
+        }
+    }
+    text
 }
 
 /// What directly followed what in one run, as pairs of nodes.

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 
 use windlass_model::{
-    Awaited, Entry, State,
+    Awaited, BranchNo, Entry, State,
+    branch::BRANCH,
     calendar::Missed,
     journal::{Mark, Op},
+    merge::Stand,
     wait::CHILD,
 };
+use windlass_store::Branch;
 
 use super::{Fate, Run};
 
@@ -28,14 +31,22 @@ pub(super) struct Call {
     child: Option<String>,
     /// What its end says, of those whose end is a number: which was first, or which version.
     number: Option<usize>,
+    /// Of a branch: its number, and how its children have ended.
+    branch: Option<BranchNo>,
+    pub(super) children: Option<Stand>,
 }
 
 impl Call {
     fn new(entry: &Entry, key: Option<String>) -> Call {
+        Call { first: entry.seq, ..Call::unrecorded(entry.op, &entry.name, key) }
+    }
+
+    /// One that is waited for, and has no entry yet.
+    fn unrecorded(op: Op, name: &str, key: Option<String>) -> Call {
         Call {
-            op: entry.op,
-            name: entry.name.clone(),
-            first: entry.seq,
+            op,
+            name: name.to_owned(),
+            first: i32::MAX - 1,
             last: None,
             fate: Fate::Waiting,
             key,
@@ -44,12 +55,18 @@ impl Call {
             missed: 0,
             child: None,
             number: None,
+            branch: None,
+            children: None,
         }
     }
 
     /// What is to be said of it alone.
     pub(super) fn note(&self) -> Option<String> {
         let of = self.key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default();
+        // A merge is known by the names of its branches, and so is what they are reduced to.
+        if matches!(self.op, Op::Merge | Op::Reduce) {
+            return self.key.as_ref().map(|key| format!("of {}", key.replace(',', ", ")));
+        }
         let note = match (self.op, &self.child, self.number) {
             (Op::Child, Some(child), _) => format!("job {child}"),
             (Op::Select, _, Some(number)) => {
@@ -81,6 +98,9 @@ impl Call {
         match entry.mark {
             Mark::Begun if entry.op == Op::Child => {
                 self.child = serde_json::from_slice(&entry.payload.bytes).ok();
+            }
+            Mark::Begun if entry.op == Op::Branch => {
+                self.branch = serde_json::from_slice(&entry.payload.bytes).ok();
             }
             Mark::Begun => {}
             Mark::Tried => {
@@ -141,7 +161,13 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
             selects.push(entry.seq);
         }
     }
+    for call in calls.iter_mut().filter(|call| call.op == Op::Branch) {
+        call.children = spawned(call, run.branches);
+    }
     awaited(&mut calls, run.wait.filter(|_| run.state == State::Waiting));
+    if run.state == State::Waiting {
+        merging(&mut calls, run.branches);
+    }
     for call in calls.iter_mut().filter(|call| call.last.is_none()) {
         // What was begun before a select, and has not ended, has lost it.
         let lost = selects.iter().find(|select| call.op != Op::Repeat && call.first < **select);
@@ -155,30 +181,43 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     calls
 }
 
+/// How the children of a branch have ended.
+fn spawned(call: &Call, branches: &[Branch]) -> Option<Stand> {
+    let number = call.branch?;
+    let branch = branches.iter().find(|branch| branch.number == number)?;
+    Some(Stand { spawned: branch.spawned, tally: branch.tally })
+}
+
+/// Adds the merges that a job waits for, which leave no record before they are over.
+fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
+    let waited = |branch: &&Branch| (!branch.merged || branch.watch.is_some()) && branch.goal.is_some();
+    let mut goals: Vec<&str> =
+        branches.iter().filter(waited).filter_map(|branch| branch.goal.as_deref()).collect();
+    goals.sort_unstable();
+    goals.dedup();
+    for goal in goals {
+        let of = branches.iter().filter(waited).filter(|branch| branch.goal.as_deref() == Some(goal));
+        let mut names: Vec<&str> = of.map(|branch| branch.name.as_str()).collect();
+        names.sort_unstable();
+        let key = Some(names.join(","));
+        if !calls.iter().any(|call| call.op == Op::Merge && call.key == key && call.last.is_none()) {
+            calls.push(Call::unrecorded(Op::Merge, "merge", key));
+        }
+    }
+}
+
 /// Adds the signals that a job waits for without a record of it: a wait without a time limit leaves none.
 fn awaited(calls: &mut Vec<Call>, wait: Option<&Awaited>) {
     let Some(Awaited::Signals { names, .. }) = wait else { return };
     let listens = |call: &&Call| call.last.is_none() && matches!(call.op, Op::Signal | Op::ContinueIf);
     let names: Vec<&str> =
-        names.iter().map(|name| name.name.as_str()).filter(|name| *name != CHILD).collect();
+        names.iter().map(|name| name.name.as_str()).filter(|name| ![CHILD, BRANCH].contains(name)).collect();
     if calls.iter().filter(listens).count() >= names.len() {
         return;
     }
     for name in names {
         if !calls.iter().filter(listens).any(|call| call.name == name) {
-            calls.push(Call {
-                op: Op::Signal,
-                name: name.to_owned(),
-                first: i32::MAX - 1,
-                last: None,
-                fate: Fate::Waiting,
-                key: None,
-                tries: 0,
-                ticks: 0,
-                missed: 0,
-                child: None,
-                number: None,
-            });
+            calls.push(Call::unrecorded(Op::Signal, name, None));
         }
     }
 }

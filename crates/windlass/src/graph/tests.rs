@@ -25,7 +25,7 @@ fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<Entry> {
 }
 
 fn of(entries: &[Entry], state: State) -> Graph {
-    Graph::of_job(Run { entries, state, wait: None })
+    Graph::of_job(Run { entries, state, wait: None, branches: &[] })
 }
 
 /// Edges as `a>b`, with `^` for the start and the state for the end.
@@ -102,7 +102,8 @@ fn a_select_shows_who_was_first_and_who_was_left() {
         Name { name: "windlass.child".into(), every: true },
     ];
     let wait = Awaited::Signals { names, needs: 1 };
-    let graph = Graph::of_job(Run { entries: &entries, state: State::Waiting, wait: Some(&wait) });
+    let graph =
+        Graph::of_job(Run { entries: &entries, state: State::Waiting, wait: Some(&wait), branches: &[] });
     assert_eq!(
         edges(&graph),
         ["^>late", "^>decision", "late>who", "decision>who", "who>pay", "pay>paid", "pay>called_off"]
@@ -146,7 +147,7 @@ fn many_jobs_lie_one_over_the_other() {
     use Mark::{Done, Failed};
     let good = journal(&[(Op::Step, Done, "a", None, "1"), (Op::Step, Done, "b", None, "1")]);
     let bad = journal(&[(Op::Step, Failed, "a", None, "{}"), (Op::Step, Done, "amends", None, "1")]);
-    let run = |entries| Run { entries, state: State::Done, wait: None };
+    let run = |entries| Run { entries, state: State::Done, wait: None, branches: &[] };
     let graph = Graph::of_kind([run(&good), run(&good), run(&bad)]);
     let told: Vec<(String, u64)> =
         edges(&graph).into_iter().zip(graph.edges.iter().map(|edge| edge.jobs)).collect();
@@ -166,4 +167,53 @@ fn what_is_drawn_cannot_be_broken_out_of() {
     assert!(!graph.to_mermaid("t").contains("<script"));
     // An empty journal is a picture too.
     assert!(of(&[], State::Ready).to_svg("empty").ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_branch_is_one_node_with_its_count() {
+    use Mark::{Begun, Done};
+    let entries = journal(&[
+        (Op::Branch, Begun, "items", None, "4294967296"),
+        (Op::Branch, Done, "items", None, "4294967296"),
+        (Op::Merge, Done, "merge", Some("items"), "{}"),
+        (Op::Reduce, Done, "reduce", Some("items"), "7"),
+    ]);
+    let branch = windlass_store::Branch {
+        job: windlass_model::JobId::from_parts(1, 0, 0),
+        number: windlass_model::BranchNo(4_294_967_296),
+        name: "items".into(),
+        spawns: vec!["item".into()],
+        cursor: None,
+        sealed: true,
+        merged: false,
+        cut: false,
+        spawned: 1_000,
+        tally: windlass_model::Tally { started: 0, done: 900, failed: 2, cancelled: 0 },
+        watch: None,
+        goal: None,
+        opened_at: Time(1),
+        merged_at: None,
+        poll: windlass_model::Poll::default(),
+    };
+    let branches = [branch];
+    let run = Run { entries: &entries, state: State::Done, wait: None, branches: &branches };
+    let graph = Graph::of_job(run);
+    assert_eq!(edges(&graph), ["^>items", "items>merge", "merge>reduce", "reduce>done"]);
+    assert_eq!(notes(&graph, "items"), ["1000 children, 2 failed, 98 pending"]);
+    assert_eq!(
+        (notes(&graph, "merge"), notes(&graph, "reduce")),
+        (&["of items".into()][..], &["of items".into()][..])
+    );
+    let goal = windlass_model::Merge::all();
+    let waits = [windlass_store::Branch { goal: serde_json::to_string(&goal).ok(), ..branches[0].clone() }];
+    let run_on = Run { entries: &entries[..2], state: State::Waiting, wait: None, branches: &waits };
+    let waiting = Graph::of_job(run_on);
+    assert_eq!(edges(&waiting), ["^>items", "items>merge"], "a merge leaves no record before it is over");
+    assert_eq!(
+        (waiting.nodes[1].colour(), notes(&waiting, "merge")),
+        (Fate::Waiting, &["of items".into()][..])
+    );
+    let both = Graph::of_kind([run, run]);
+    assert_eq!(notes(&both, "items"), ["2000 children, 4 failed, 196 pending"]);
+    assert!(both.to_mermaid("k").contains("branch: 2 done<br/>2000 children"), "{}", both.to_mermaid("k"));
 }

@@ -1,8 +1,9 @@
 //! What a running step knows of itself.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use windlass_model::{Awaited, Failure, JobId, Time, failure::class};
 use windlass_runtime::Attempt;
 
@@ -11,6 +12,10 @@ use crate::{JobError, handle::output};
 
 /// What a running step knows of itself.
 pub struct StepCx {
+    /// Whether machines of this kind open branches, as far as is known here.
+    pub(super) branches: Arc<AtomicBool>,
+    /// Told when the step is to be given up for now.
+    pub(super) paused: Notify,
     pub(super) attempt: Arc<Attempt>,
     pub(super) bound: Arc<Bound>,
 }

@@ -4,15 +4,16 @@ use std::{
     future::ready,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use windlass_model::{Failure, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
 use windlass_store::{IdSource, Store};
 
-use super::{Machine, Next, StepCx, stage};
+use super::{Machine, Next, StepCx, branch, stage};
 use crate::{codec::Codecs, workflow::Reader};
 
 /// What a machine's steps need of their engine.
@@ -27,17 +28,19 @@ pub(crate) struct Bound {
 pub(crate) struct MachineHandler<M> {
     /// Set when the engine starts.
     bound: Arc<OnceLock<Arc<Bound>>>,
+    /// Whether machines of this kind open branches, as far as is known here.
+    branches: Arc<AtomicBool>,
     machine: PhantomData<fn() -> M>,
 }
 
 impl<M: Machine> MachineHandler<M> {
     pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> MachineHandler<M> {
-        MachineHandler { bound, machine: PhantomData }
+        MachineHandler { bound, branches: Arc::default(), machine: PhantomData }
     }
 
     fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
         let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        StepCx { attempt, bound }
+        StepCx { branches: Arc::clone(&self.branches), paused: Notify::new(), attempt, bound }
     }
 }
 
@@ -63,7 +66,14 @@ impl<M: Machine> Handler for MachineHandler<M> {
             Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
         } else {
             let cx = self.cx(attempt);
-            Box::pin(async move { turn(state.step(&cx).await, &cx) })
+            Box::pin(async move {
+                if branch::is_merging(&cx.attempt)
+                    && let Some(turn) = branch::look(&cx.bound, &cx.attempt).await?
+                {
+                    return Ok(turn);
+                }
+                run(&cx, state.step(&cx)).await
+            })
         };
         Started {
             running,
@@ -82,12 +92,20 @@ impl<M: Machine> Handler for MachineHandler<M> {
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());
-        Some(Box::pin(async move { turn(state.on_error(failure, &cx).await, &cx) }))
+        Some(Box::pin(async move { run(&cx, state.on_error(failure, &cx)).await }))
     }
 }
 
-fn turn<M: Machine>(next: Result<Next<M>, M::Error>, cx: &StepCx) -> Result<Turn, Failure> {
-    next.map_err(Into::into)?.turn(&cx.attempt, &cx.bound.ids)
+/// Runs the code of a machine, unless it is given up for now.
+async fn run<M: Machine>(
+    cx: &StepCx,
+    code: impl Future<Output = Result<Next<M>, M::Error>>,
+) -> Result<Turn, Failure> {
+    tokio::select! {
+        biased;
+        next = code => next.map_err(Into::into)?.turn(cx).await,
+        () = cx.paused.notified() => Ok(branch::pause(&cx.attempt)),
+    }
 }
 
 /// The state that a job is in, with its name.

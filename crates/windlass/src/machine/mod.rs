@@ -4,6 +4,7 @@
 //! before the next step runs. The name of the variant and its data are kept apart, so that people can look for jobs by
 //! their state and read the data.
 
+mod branch;
 mod cx;
 mod handler;
 mod next;
@@ -15,6 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, Retry};
 use windlass_runtime::Policy;
 
+pub use branch::MachineBranch;
 pub use cx::{ChildResult, ChildrenError, SignalError, StepCx};
 pub(crate) use handler::{Bound, MachineHandler};
 pub use next::{Next, WaitFor, all, any, signal, signals};

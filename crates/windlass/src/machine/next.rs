@@ -2,11 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use windlass_model::{Awaited, Failure, Wait, failure::class, wait::Name};
+use windlass_model::{Awaited, Failure, Merge, Wait, failure::class, wait::Name};
 use windlass_runtime::{Attempt, Stage, Turn};
-use windlass_store::IdSource;
 
-use super::{Machine, stage};
+use super::{Machine, StepCx, branch, stage};
 use crate::Child;
 
 /// What follows from a step of a machine.
@@ -20,6 +19,7 @@ enum To<M: Machine> {
     Next(M),
     Wait(M, WaitFor),
     Children(M, Vec<Child>),
+    Merge(M, Vec<String>, Box<Merge>),
     Again(M, Duration),
     Done(M::Output),
     Stop(Failure),
@@ -46,6 +46,13 @@ impl<M: Machine> Next<M> {
     /// tells how. Goes on at once if there are none, or all of them were there before under their keys.
     pub fn children(state: M, children: impl IntoIterator<Item = Child>) -> Next<M> {
         Next::new(To::Children(state, children.into_iter().collect()))
+    }
+
+    /// Goes on in this state when branches that this step, or one before it, has opened are merged by these rules, well or
+    /// badly; [`crate::StepCx::merged`] tells how.
+    pub fn merge<N: Into<String>>(state: M, branches: impl IntoIterator<Item = N>, merge: Merge) -> Next<M> {
+        let names = branches.into_iter().map(Into::into).collect();
+        Next::new(To::Merge(state, names, Box::new(merge)))
     }
 
     /// Goes on in this state so much later.
@@ -87,8 +94,9 @@ impl<M: Machine> Next<M> {
     }
 
     /// What that means to the runtime, or what is wrong with it.
-    pub(super) fn turn(self, attempt: &Attempt, ids: &IdSource) -> Result<Turn, Failure> {
+    pub(super) async fn turn(self, cx: &StepCx) -> Result<Turn, Failure> {
         let Next { to, timeout } = self;
+        let (attempt, ids) = (&*cx.attempt, &cx.bound.ids);
         if timeout.is_some() && !matches!(to, To::Wait(..) | To::Children(..)) {
             let text = "a timeout was set where nothing is waited for; use it with `Next::wait` or `Next::children`, \
                         and `Machine::timeout` to limit a step";
@@ -111,8 +119,13 @@ impl<M: Machine> Next<M> {
                 let children = children.into_iter().map(job).collect::<Result<_, _>>();
                 Turn::Children { stage: stage(&state)?, children: children.map_err(refused)?, timeout }
             }
+            To::Merge(state, names, merge) => {
+                let ran = stage::current(&attempt.job).unwrap_or_default();
+                return branch::ask(cx, ran, stage(&state)?, names, *merge).await;
+            }
             To::Again(state, after) => Turn::Again { stage: stage(&state)?, after },
             To::Done(output) => {
+                branch::unmerged(cx).await?;
                 let bytes = serde_json::to_vec(&output);
                 let bytes =
                     bytes.map_err(|e| refused(format!("the output cannot be written as JSON ({e})")))?;

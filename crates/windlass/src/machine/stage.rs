@@ -42,6 +42,11 @@ fn closing_quote(bytes: &[u8]) -> Option<usize> {
     bytes.starts_with(b"\"").then(|| bytes.iter().enumerate().find(ends).map(|(place, _)| place))?
 }
 
+/// The stage that a job is in.
+pub(crate) fn current(job: &windlass_model::Claimed) -> Option<String> {
+    job.stage.clone().or_else(|| split(&job.input.bytes).map(|(name, _)| name))
+}
+
 /// A state from its name and its data.
 pub(crate) fn decode<T: DeserializeOwned>(name: &str, data: &[u8]) -> Result<T, serde_json::Error> {
     let mut whole = Vec::with_capacity(name.len() + data.len() + 5);

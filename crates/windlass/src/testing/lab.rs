@@ -71,6 +71,11 @@ impl Lab {
         Lab::with(url, store, Arc::new(setup), None).await
     }
 
+    /// Where its store is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(super) async fn with(url: &str, store: Arc<dyn Store>, setup: Setup, crash: Option<Crash>) -> Lab {
         // Whole seconds are easier to read.
         let now = Time::from_system(SystemTime::now()).micros() / 1_000_000 * 1_000_000;

@@ -14,7 +14,7 @@ use windlass_model::{
 };
 use windlass_store::{
     Act, Ask, Beat, Born, By, Control, Did, Due, Ended, Error, Fork, Fut, Haul, Inspect, NewWorker, Now,
-    Order, Prune, Pruned, Reaped, Renewal, Restate, Rule, Signalled, Store, Sweep, Work,
+    Order, Polled, Prune, Pruned, Reaped, Renewal, Restate, Rule, Signalled, Store, Sweep, Work,
 };
 
 /// So long that no lease runs out when the clock is set forward.
@@ -275,6 +275,10 @@ impl Store for Virtual {
 
     fn sweep(&self, now: Now) -> Fut<'_, usize> {
         verb!(self, now, sweep())
+    }
+
+    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+        verb!(self, now, poll(limit))
     }
 
     fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {

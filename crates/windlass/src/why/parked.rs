@@ -1,28 +1,47 @@
 //! Why a parked job waits.
 
-use windlass_model::{Awaited, State, Time, wait::CHILD};
-use windlass_store::{Holds, Job, Waiting, WorkerView};
+use windlass_model::{Awaited, State, Time, branch::BRANCH, wait::CHILD};
+use windlass_store::{Branch, Holds, Job, Waiting, WorkerView};
 
-use super::{Cause, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
+use super::{Cause, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
 
-pub(super) fn causes(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
+pub(super) fn causes(
+    job: &Job,
+    holds: &Holds,
+    branches: &[Branch],
+    workers: &[WorkerView],
+    now: Time,
+) -> Vec<Cause> {
     debug_assert_eq!(job.summary.state, State::Waiting);
     let until = holds.waiting.as_ref().and_then(|waiting| waiting.until);
     let mut causes = Vec::new();
     if until.is_some_and(|until| until <= now) && !workers.iter().any(|worker| is_alive(worker, now)) {
         causes.push(no_worker());
     }
-    causes.push(match &holds.waiting {
-        Some(waiting) => awaited(job, waiting, now),
-        None => Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()),
-    });
+    match &holds.waiting {
+        Some(waiting) => causes.extend(awaited(job, waiting, branches, now)),
+        None => {
+            causes.push(Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()))
+        }
+    }
     causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
     causes.extend(queue_paused(job, holds));
     causes.extend(unserved(job, workers, now).filter(|Cause(cause, ..)| *cause != "no_worker"));
     causes
 }
 
-fn awaited(job: &Job, waiting: &Waiting, now: Time) -> Cause {
+/// What it waits for: first what must be done about it, if there is such a thing.
+fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
+    let names: Vec<&str> = waiting.what.names().filter(|name| *name != BRANCH).collect();
+    let of_branches = waiting.what.names().any(|name| name == BRANCH);
+    let mut causes = if of_branches { branches::causes(job, waiting, branches, now) } else { Vec::new() };
+    if !of_branches || !names.is_empty() {
+        causes.push(other(job, waiting, now));
+    }
+    causes
+}
+
+fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
     let id = job.summary.id;
     let stage = job.summary.stage.as_ref().map(|stage| format!("In {stage}, it")).unwrap_or("It".into());
     let until = match waiting.until {
@@ -33,7 +52,8 @@ fn awaited(job: &Job, waiting: &Waiting, now: Time) -> Cause {
     match &waiting.what {
         Awaited::Signals { names, needs } => {
             let is_there = |name: &&str| waiting.there.iter().any(|there| there == name);
-            let names: Vec<&str> = names.iter().map(|name| name.name.as_str()).collect();
+            let names: Vec<&str> =
+                names.iter().map(|name| name.name.as_str()).filter(|name| *name != BRANCH).collect();
             // A workflow is told of the ends of its children by signals.
             if names == [CHILD] {
                 let because = format!("{stage} waits for a child to end{until}.");

@@ -1,6 +1,9 @@
 //! Every cause, from what the store would say.
 
-use windlass_model::{Awaited, Epoch, Failure, KindVersion, Payload, Rev, Settings, WorkerId};
+use windlass_model::{
+    Awaited, BranchNo, Epoch, Failure, KindVersion, Merge, Payload, Poll, Rev, Settings, Tally, Watch,
+    WorkerId, branch::BRANCH,
+};
 use windlass_store::{Serves, Summary, Told};
 
 use super::*;
@@ -41,6 +44,7 @@ fn job(state: State) -> Job {
         started_at: (state == State::Running).then_some(NOW.minus(Duration::from_secs(90))),
         deadline_at: None,
         parent: None,
+        place: None,
         tags: Vec::new(),
         options: None,
         settings: Settings::default(),
@@ -79,7 +83,11 @@ fn pause(note: Option<&str>) -> Option<Pause> {
 
 /// What is said, and that it reads like what people say.
 fn why(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
-    let why = explain(job, holds, workers, NOW);
+    why_with(job, holds, &[], workers)
+}
+
+fn why_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView]) -> Why {
+    let why = explain(job, holds, branches, workers, NOW);
     for text in [&why.because, &why.hint].into_iter().chain(&why.also) {
         assert!(text.ends_with('.') && !text.ends_with("..") && !text.contains("  "), "{text:?}");
         assert!(text.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()), "{text:?}");
@@ -407,4 +415,64 @@ fn what_is_unwound_says_how_it_will_end() {
         said.also.iter().any(|also| also == "It undoes what it did, and then it fails (stopped): no money."),
         "{said:?}"
     );
+}
+
+/// A branch of a hundred children that is waited for.
+fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<Merge>) -> Branch {
+    Branch {
+        job: id(1),
+        number: BranchNo(1),
+        name: name.into(),
+        spawns: vec!["item".into()],
+        cursor: None,
+        sealed: merge.is_some(),
+        merged: false,
+        cut: false,
+        spawned: 1_100,
+        tally: Tally { started: 0, done, failed, cancelled },
+        watch: Some(Watch::default()),
+        goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
+        opened_at: NOW,
+        merged_at: None,
+        poll: Poll::default(),
+    }
+}
+
+#[test]
+fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
+    let merging = |names: &[&str], branches: &[Branch]| {
+        let mut job = job(State::Waiting);
+        let what = signals(1, names);
+        job.wait = Some(what.clone());
+        let waiting = windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0 };
+        why_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
+    };
+    let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));
+    let said = merging(&[BRANCH], std::slice::from_ref(&far));
+    assert_eq!(
+        (said.cause, said.because.as_str()),
+        (
+            "branches",
+            "It waits for the merge of its branch \"far\": of its 1,100 children 1,000 are done, 1 failed, and 99 have not \
+             ended. It is merged when all children have ended, however they did."
+        )
+    );
+    assert!(said.hint.contains(&format!("`windlass branches {}`", id(1))), "{}", said.hint);
+    // What only a person can help is said first.
+    let blocked = branch("stuck", (1_097, 2, 1), Some(Merge::all()));
+    let said = merging(&[BRANCH, "stop"], &[far, blocked]);
+    assert_eq!(said.cause, "blocked");
+    let parts = "1,097 are done, 2 failed, 1 was cancelled, and all have ended. It is merged when all";
+    assert!(said.because.contains(parts), "{}", said.because);
+    assert!(said.hint.contains(&format!("`windlass redrive {} --branch stuck`", id(1))), "{}", said.hint);
+    assert_eq!(said.also.len(), 2, "{:?}", said.also);
+    assert!(said.also[1].contains("the signal \"stop\""), "{:?}", said.also);
+    let both = [branch("a", (1_100, 0, 0), Some(Merge::all())), branch("b", (99, 1, 0), Some(Merge::all()))];
+    let said = merging(&[BRANCH], &both);
+    let parts = "the merge of its branches \"a\", \"b\": of its 2,200 children 1,199 are done, 1 failed, and 1,000 have not";
+    assert!(said.because.contains(parts), "{}", said.because);
+    assert!(said.hint.ends_with(&format!("`windlass redrive {}`.", id(1))), "{}", said.hint);
+    let full = merging(&[BRANCH], &[branch("full", (99, 0, 0), None)]);
+    assert!(full.because.contains("room in its branch \"full\": 1,001 have not ended"), "{}", full.because);
+    assert_eq!(merging(&[BRANCH], &[]).hint, "Look again.");
 }

@@ -292,6 +292,7 @@ impl Driver {
         Ok(Step {
             consumed: out.consumed,
             children: out.children,
+            branches: out.branches,
             told: true,
             entries: out.entries,
             forget: out.forget,
@@ -310,7 +311,8 @@ impl Driver {
         {
             let state = &mut *self.core.lock();
             let nothing = state.out.is_empty() || (self.core.one_commit && !flush);
-            if unwind.is_none() && state.out.children.is_empty() && nothing {
+            let bears = !state.out.children.is_empty() || !state.out.branches.is_empty();
+            if unwind.is_none() && !bears && nothing {
                 land(state);
                 return Ok(None);
             }
@@ -381,6 +383,7 @@ pub(super) fn land(state: &mut super::state::State) {
                 state.recorded.insert(seq, finished.call);
             }
             Then::Wait(wait) => call.phase = Phase::Waiting(wait),
+            Then::Part => call.phase = Phase::Running,
         }
     }
 }

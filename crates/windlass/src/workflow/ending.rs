@@ -1,7 +1,7 @@
 //! How a workflow ends: well, badly and after its undos, or by starting anew.
 
 use windlass_model::{
-    Entry, Failure, Outcome, Payload, Reason, Step, Unwind, Wait,
+    Entry, Failure, Grow, Outcome, Payload, Reason, Step, Unwind, Wait,
     failure::{Follow, class},
     journal::{Mark, Op},
 };
@@ -10,7 +10,7 @@ use windlass_runtime::Turn;
 use super::{
     driver::{Driver, run_name, run_of},
     journal::EndedText,
-    state::{ENDED, misuse, shown},
+    state::{ENDED, Opened, misuse, shown},
     undo::Undone,
 };
 
@@ -33,6 +33,7 @@ impl Driver {
                 }
             )));
         }
+        self.unmerged("`continue_as_new` is called")?;
         let runs = self.core.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let stage = Some((run_name(runs + 1), self.core.encode(input)?));
         let mut step = self.step()?;
@@ -41,6 +42,25 @@ impl Driver {
         step.entries = self.carried()?;
         let step = Step { stage, anew: true, ..step };
         Ok(Some(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) }))
+    }
+
+    /// A branch that nobody merges is a mistake: its children would end unseen.
+    fn unmerged(&self, when: &str) -> Result<(), Failure> {
+        let state = self.core.lock();
+        let open = state.branches.iter().filter(|(_, opened)| **opened != Opened::Merged);
+        let names: Vec<String> = open.map(|(name, _)| format!("{name:?}")).collect();
+        match names.as_slice() {
+            [] => Ok(()),
+            [one] => Err(misuse(format!(
+                "{when}, and the branch {one} was not merged: nobody would know how its children end. Merge it, with \
+                 `Merge::settled()` if that does not matter"
+            ))),
+            many => Err(misuse(format!(
+                "{when}, and the branches {} were not merged: nobody would know how their children end. Merge them, with \
+                 `Merge::settled()` if that does not matter",
+                many.join(", ")
+            ))),
+        }
     }
 
     /// The context, as the journal of the next run begins with it.
@@ -58,6 +78,7 @@ impl Driver {
     pub(super) async fn finish(self, result: Result<Vec<u8>, Failure>) -> Result<Turn, Failure> {
         match result {
             Ok(output) => {
+                self.unmerged("the workflow has returned")?;
                 let output = self.core.encode(output)?;
                 let step = self.step()?;
                 let step = (step != Step { told: true, ..Step::default() }).then(|| Box::new(step));
@@ -113,8 +134,21 @@ impl Driver {
     pub(super) async fn unwind(mut self, mut unwind: Unwind, fresh: bool) -> Result<Turn, Failure> {
         {
             let mut state = self.core.lock();
+            let state = &mut *state;
             state.finished.clear();
+            // No child is born any more: what was to be said of a branch that is being filled goes with them.
             state.out.children.clear();
+            state.out.branches.retain(|grow| grow.merge);
+            state.out.entries.retain(|entry| entry.op != Op::Branch);
+            // Who is cancelled does not wait for the undos to have its children cancelled.
+            if fresh && unwind.reason.is_none() {
+                let open = state.branches.values().filter_map(|opened| match opened {
+                    Opened::Open { number } | Opened::Merging { number } => Some(*number),
+                    Opened::Filling | Opened::Merged => None,
+                });
+                let cut = open.map(|number| Grow { cut: true, ..Grow::to(number) });
+                state.out.branches.extend(cut.collect::<Vec<_>>());
+            }
         }
         if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
             return Ok(turn);

@@ -9,9 +9,11 @@ use windlass_model::{
 };
 
 use super::{
+    branch::Branch,
     context::Context,
     core::Core,
     journal::{Ending, Ident},
+    merge::MergeCall,
     repeat::Repeat,
     select::{Race, Select},
     state::{Moment, NOW, misuse, place_of},
@@ -132,6 +134,24 @@ impl Flow {
         let (seq, child) = known.begun.as_ref().filter(|_| known.made.is_some())?;
         // The same on every replay: what is in the journal by now.
         if *seq < state.last { serde_json::from_slice(&child.bytes).ok() } else { None }
+    }
+
+    /// Opens a branch: children that are spawned from sources, as many as there are; see [`Branch`].
+    #[track_caller]
+    pub fn branch(&self, name: &str) -> Branch {
+        Branch::new(&self.core, name, Location::caller())
+    }
+
+    /// Merges branches that were opened before; see [`MergeCall`].
+    #[track_caller]
+    pub fn merge<N: Into<String>>(&self, names: impl IntoIterator<Item = N>) -> MergeCall {
+        MergeCall::new(&self.core, names.into_iter().map(Into::into).collect(), Location::caller())
+    }
+
+    /// Merges one branch.
+    #[track_caller]
+    pub fn merge_branch(&self, name: &str) -> MergeCall {
+        MergeCall::new(&self.core, vec![name.to_owned()], Location::caller())
     }
 
     /// Returns what the first of several calls returns, and forgets the others. Which one it was is recorded.

@@ -12,7 +12,10 @@ use windlass_model::{
 };
 use windlass_store::Fork;
 
-use super::state::ENDED;
+use super::{
+    merge::{MERGE, names_of},
+    state::ENDED,
+};
 use crate::codec::Codecs;
 
 /// Under what the tries at undoing a step are kept: no step has such a name, since it has a blank in it.
@@ -171,9 +174,13 @@ impl Calls {
     }
 
     fn retain(&mut self, keep: impl Fn(&Known) -> bool) {
-        for named in self.0.values_mut() {
-            named.plain.take_if(|known| !keep(known));
-            named.keyed.retain(|_, known| keep(known));
+        self.retain_named(|_, known| keep(known));
+    }
+
+    fn retain_named(&mut self, keep: impl Fn(&str, &Known) -> bool) {
+        for (name, named) in &mut self.0 {
+            named.plain.take_if(|known| !keep(name, known));
+            named.keyed.retain(|_, known| keep(name, known));
         }
     }
 
@@ -234,14 +241,25 @@ impl Journal {
         match (op, mark) {
             (Op::Life, _) if name == Fork::ENTRY => {
                 self.forked = true;
-                // Children that were under way are another job's.
-                self.known.retain(|known| known.op != Op::Child || known.end.is_some());
+                // Children that were under way are another job's, and so are those of branches that were not merged.
+                self.known.retain(|known| !matches!(known.op, Op::Child | Op::Merge) || known.end.is_some());
+                let merged: HashSet<String> = self
+                    .known
+                    .keyed(MERGE)
+                    .filter(|(_, known)| known.op == Op::Merge)
+                    .flat_map(|(key, _)| names_of(key).map(str::to_owned))
+                    .collect();
+                self.known.retain_named(|name, known| known.op != Op::Branch || merged.contains(name));
                 return;
             }
             (Op::Life, _) if name == ENDED => {
                 let text: EndedText = serde_json::from_slice(&payload.bytes).unwrap_or_default();
                 let voids =
                     |known: &Known| known.end.as_ref().is_some_and(|(seq, _)| text.voids.contains(seq));
+                // A branch goes on where it was: its children are there.
+                for known in self.known.all_mut().filter(|known| known.op == Op::Branch && voids(known)) {
+                    (known.end, known.tried) = (None, None);
+                }
                 self.known.retain(|known| !voids(known));
                 return;
             }

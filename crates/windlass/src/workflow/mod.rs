@@ -4,6 +4,7 @@
 //! returns what it returned before; so it is soon where it was. In between nothing is kept of it: a parked workflow is a
 //! row. `core` and `state` are what the code and its `driver` share; the other files are the calls.
 
+mod branch;
 mod check;
 mod context;
 mod core;
@@ -12,6 +13,8 @@ mod ending;
 mod flow;
 mod handler;
 mod journal;
+mod merge;
+mod parts;
 mod reader;
 mod repeat;
 mod select;
@@ -28,18 +31,22 @@ use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, Retry};
 use windlass_runtime::Policy;
 
+pub use branch::{Branch, Merging};
 pub use check::{Broken, Check, Checked};
 pub(crate) use check::{Replayer, Replays};
 pub use context::Context;
 pub use flow::Flow;
 pub(crate) use handler::WorkflowHandler;
 pub use journal::failure_of;
+pub use merge::{MergeCall, Reducing};
 pub(crate) use reader::Reader;
 pub use repeat::{OnError, Repeat};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
+pub(crate) use step::panic_text;
 pub use step::{Step, TryCx};
 pub use transaction::{Transacted, Transaction};
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
+pub(crate) use waiting::{PATIENCE, patiently};
 
 use crate::Kind;
 

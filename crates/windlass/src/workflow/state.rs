@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::Location, task::Waker, time::Duration};
 
 use windlass_model::{
-    Entry, Failure, JobId, NewJob, Payload, Reason, Retry, Signal, Time,
+    BranchNo, Entry, Failure, Grow, JobId, NewJob, Payload, Reason, Retry, Signal, Time,
     failure::class,
     journal::{Mark, Op},
     limits::{KEY, check_name, check_text},
@@ -55,6 +55,8 @@ pub(super) struct State {
     pub(super) inside: Option<String>,
     /// The transaction that is under way: until it has ended nothing else is committed.
     pub(super) transacting: Option<usize>,
+    /// The branches that were opened, by name.
+    pub(super) branches: BTreeMap<String, Opened>,
     /// How the attempt ends, once its claim is over.
     pub(super) over: Option<windlass_runtime::Turn>,
 }
@@ -62,6 +64,7 @@ pub(super) struct State {
 /// What is to be written with the next commit.
 #[derive(Default)]
 pub(super) struct Out {
+    pub(super) branches: Vec<Grow>,
     pub(super) entries: Vec<Entry>,
     pub(super) forget: Vec<i32>,
     pub(super) children: Vec<NewJob>,
@@ -74,12 +77,29 @@ pub(super) struct Out {
 impl Out {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+            && self.branches.is_empty()
             && self.forget.is_empty()
             && self.children.is_empty()
             && self.consumed.is_empty()
             && self.context.is_empty()
             && !self.undo
     }
+}
+
+/// A branch of this run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Opened {
+    /// It is being filled.
+    Filling,
+    /// It was filled, or as much of it as there is.
+    Open {
+        number: BranchNo,
+    },
+    /// A merge waits for it.
+    Merging {
+        number: BranchNo,
+    },
+    Merged,
 }
 
 /// A durable call that is under way.
@@ -119,6 +139,8 @@ pub(super) struct For {
     pub(super) due: Option<Time>,
     pub(super) signal: Option<String>,
     pub(super) child: Option<JobId>,
+    /// Whether it is for what is told of branches.
+    pub(super) branch: bool,
     /// Whether its body is run (again) when that has come; else that is its end.
     pub(super) body: bool,
     /// Whether nothing is written when that has come.
@@ -156,6 +178,8 @@ pub(super) enum Then {
     End(i32),
     /// It goes on when that has come.
     Wait(For),
+    /// It goes on at once: a part of it is committed.
+    Part,
 }
 
 /// What undoes a step that ended well.
@@ -212,6 +236,7 @@ impl State {
             anew: None,
             inside: None,
             transacting: None,
+            branches: BTreeMap::new(),
             over: None,
         }
     }

@@ -23,7 +23,10 @@ use super::{
     journal::{Ending, Ident},
     state::{For, Look, Register, Start, Undo, diverged, place_of},
 };
-use crate::codec::Codecs;
+use crate::{
+    branch::{Merged, Results},
+    codec::Codecs,
+};
 
 /// What a running step knows of itself. There is nothing durable to be called here: a step is run again as a whole.
 #[derive(Clone)]
@@ -91,6 +94,11 @@ impl TryCx {
             Ok((name, serde_json::from_slice(&plain).map_err(Failure::stop)?))
         };
         kept.into_iter().map(value).collect()
+    }
+
+    /// How the children of merged branches ended, one after the other, read from the store a page at a time.
+    pub fn results<T: DeserializeOwned>(&self, merged: &Merged) -> Results<T> {
+        merged.results(&self.core.bound)
     }
 
     /// Sets a value of the workflow's context, in the commit that records this step and if it ends well.
@@ -238,7 +246,7 @@ impl<'f> RawStep<'f> {
         self.core.finish_not_yet(id, For { due, signal: self.signal.clone(), body: true, ..For::default() });
     }
 
-    fn deadline(&self, id: usize) -> Option<Time> {
+    pub(super) fn deadline(&self, id: usize) -> Option<Time> {
         let state = self.core.lock();
         let known = state.journal.known.of(&state.calls[id].as_ref()?.ident)?;
         serde_json::from_slice(&known.begun.as_ref()?.1.bytes).ok()
@@ -465,7 +473,7 @@ pub(super) fn encoded<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure> {
     })
 }
 
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a message").to_owned()

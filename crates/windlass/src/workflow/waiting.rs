@@ -10,6 +10,7 @@ use std::{
 
 use windlass_model::{
     Awaited, Failure, JobId, Outcome, Payload, Reason, Time, Wait,
+    branch::BRANCH,
     failure::{Follow, class},
     journal::{Mark, Op},
     wait::{CHILD, NAMES, Name},
@@ -115,6 +116,13 @@ impl Driver {
             })
             .collect();
         let mut woken = Vec::new();
+        // What is told of branches says that they are to be looked at, and nothing else.
+        let told: Vec<i64> =
+            state.inbox.iter().filter(|signal| signal.name == BRANCH).map(|signal| signal.number).collect();
+        if waiting.iter().any(|(_, wait)| wait.branch) {
+            state.inbox.retain(|signal| signal.name != BRANCH);
+            state.out.consumed.extend(&told);
+        }
         // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
         // where it is.
         let mut ended = !state.finished.is_empty();
@@ -126,7 +134,7 @@ impl Driver {
                 .signal
                 .as_ref()
                 .and_then(|name| state.inbox.iter().position(|signal| signal.name == *name));
-            let due = wait.due.is_some_and(|due| due <= now);
+            let due = wait.due.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
             if let Some(place) = heard {
                 let signal = state.inbox.remove(place);
                 if wait.body {
@@ -185,6 +193,7 @@ impl Driver {
             let (mut names, mut children) = (Vec::new(), Vec::new());
             for wait in waits {
                 names.extend(wait.signal.clone());
+                names.extend(wait.branch.then(|| BRANCH.to_owned()));
                 children.extend(wait.child);
             }
             let new: Vec<JobId> = state.out.children.iter().map(|child| child.id).collect();
@@ -288,7 +297,7 @@ impl Driver {
                 })
             };
             let due = waits().filter_map(|wait| wait.due).min();
-            (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some()))
+            (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
         };
         let now = self.core.now();
         let mut span = due.map(|due| due.since(now));
@@ -347,8 +356,9 @@ impl Driver {
             for (_, call) in state.under_way() {
                 let Phase::Waiting(wait) = &call.phase else { continue };
                 let child = wait.child.map(|_| Name { name: CHILD.into(), every: true });
+                let branch = wait.branch.then(|| Name { name: BRANCH.into(), every: true });
                 let signal = wait.signal.clone().map(|name| Name { name, every: false });
-                names.extend(child.into_iter().chain(signal));
+                names.extend(child.into_iter().chain(branch).chain(signal));
                 due = [due, wait.due].into_iter().flatten().min();
             }
         }
@@ -369,12 +379,12 @@ impl Driver {
 }
 
 /// How long a store that is away is waited for before the attempt is.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads something; a store that is away is waited for.
 macro_rules! patiently {
     ($read:expr) => {{
-        let deadline = std::time::Instant::now() + $crate::workflow::waiting::PATIENCE;
+        let deadline = std::time::Instant::now() + $crate::workflow::PATIENCE;
         loop {
             match $read.await {
                 Err(windlass_store::Error::Unavailable(_)) if std::time::Instant::now() < deadline => {
@@ -385,4 +395,4 @@ macro_rules! patiently {
         }
     }};
 }
-pub(super) use patiently;
+pub(crate) use patiently;

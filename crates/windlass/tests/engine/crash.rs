@@ -47,7 +47,7 @@ impl Store for Dying {
     }
 
     delegate_store!(
-        enlist submit claim transact signal renew reap release disown retire due orders sweep gate ended sibling rest
+        enlist submit claim transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
     );
 }
 

@@ -49,7 +49,8 @@ with clock as materialized (
 ), got as materialized (
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
            j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.until, j.pending, j.since, j.run,
-           case when j.round is not null then j.parent end as parent, j.unwind
+           case when j.round is not null or j.branch is not null then j.parent end as parent, j.unwind, j.branch,
+           coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
     from taken t join jobs j on j.id = t.job
     order by t.rank, j.id
 ), recorded as (
@@ -72,5 +73,6 @@ select exists (select from me), exists (select from me where holds), exists (sel
        (select json_agg(json_build_array(d.rank, d.job, d.weight, p.rate, p.per, p.burst,
                                          p.level - coalesce(bill.cost, 0), p.at))::text
         from dry d join pots p on p.id = d.bucket left join bill on bill.bucket = d.bucket),
-       got.stage, got.data_codec, got.data, got.wait, got.until, got.pending, got.parent, got.since, got.run, got.unwind
+       got.stage, got.data_codec, got.data, got.wait, got.until, got.pending, got.parent, got.since, got.run, got.unwind,
+       got.branch, got.items
 from (select 1) as always left join got on true

@@ -1,5 +1,5 @@
 -- Writes steps after which the next follows under the same claim, of jobs whose epoch and rev are their change's: epoch
--- and claim stay, counters start anew, transitions and entries of journals are kept and what was consumed leaves the
+-- and claim stay, counters start anew (unless it is but a part of an attempt, which is said by null for whether it is unchanged), transitions and entries of journals are kept and what was consumed leaves the
 -- inbox. A job that was paused or told to end is set aside instead. Changes nothing that an index holds. Walks the
 -- primary keys of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it wrote, which were
 -- set aside, and which of those have a serial key.
@@ -9,9 +9,11 @@ with clock as materialized (
     update jobs j
     set rev = j.rev + 1, rev_epoch = j.epoch, worker = c.worker, started_at = c.started_at,
         since = case when c.stage is null then j.since else j.rev + 1 end,
-        pending = case when c.stage is null then j.pending else 0 end, run = j.run + 1, stage = coalesce(c.stage, j.stage), data_codec = coalesce(c.codec, j.data_codec), data = coalesce(c.data, j.data),
-        attempts = case when c.unchanged then j.attempts + 1 else 0 end, spent = null, deaths = 0, crashes = 0,
-        suspect = false, wait = null, waits = null, needs = null, until = null,
+        pending = case when c.stage is null then j.pending else 0 end, run = case when j.hold = 1 and c.stage is null then j.run else j.run + 1 end, stage = coalesce(c.stage, j.stage), data_codec = coalesce(c.codec, j.data_codec), data = coalesce(c.data, j.data),
+        attempts = case when c.unchanged is null then j.attempts when c.unchanged then j.attempts + 1 else 0 end,
+        spent = case when c.unchanged is null then j.spent end, deaths = 0, crashes = 0, suspect = false,
+        wait = case when c.unchanged is null then j.wait end, waits = case when c.unchanged is null then j.waits end,
+        needs = case when c.unchanged is null then j.needs end, until = case when c.unchanged is null then j.until end,
         epoch = case when j.hold = 1 then j.epoch + 1 else j.epoch end,
         due_at = case when j.hold = 1 then clock.now else j.due_at end,
         hold = case when j.hold = 1 then 2 else j.hold end, undo = case when c.undo then true else j.undo end

@@ -2,7 +2,7 @@
 -- chain of steps is written one by one, and a statement that handles no arrays starts sooner.
 with wrote as (
     update jobs j
-    set rev = j.rev + 1, rev_epoch = j.epoch, worker = $5::int8, started_at = $6::int8, run = j.run + 1,
+    set rev = j.rev + 1, rev_epoch = j.epoch, worker = $5::int8, started_at = $6::int8, run = case when j.hold = 1 then j.run else j.run + 1 end,
         attempts = case when $7::bool then j.attempts + 1 else 0 end, spent = null, deaths = 0, crashes = 0,
         suspect = false, wait = null, waits = null, needs = null, until = null,
         epoch = case when j.hold = 1 then j.epoch + 1 else j.epoch end,

@@ -4,7 +4,7 @@ with wrote as (
     update jobs j
     set rev = j.rev + 1, rev_epoch = j.epoch, worker = $5, started_at = $6,
         since = case when $8::text is null then j.since else j.rev + 1 end,
-        pending = case when $8 is null then j.pending else 0 end, run = j.run + 1, stage = coalesce($8, j.stage),
+        pending = case when $8 is null then j.pending else 0 end, run = case when j.hold = 1 and $8 is null then j.run else j.run + 1 end, stage = coalesce($8, j.stage),
         data_codec = coalesce($9::int2, j.data_codec), data = coalesce($10::bytea, j.data),
         attempts = case when $11::bool then j.attempts + 1 else 0 end, spent = null, deaths = 0, crashes = 0,
         suspect = false, wait = null, waits = null, needs = null, until = null,

@@ -1,6 +1,7 @@
 -- Counts the ends ($2 is -1) or revivals (1) of children for the waits of their parents, all of one parent at once. A child
 -- counts only while its parent is in the stage that waits for it. Of the end of a child whose round is -1, its parent is
--- told by a signal, if it has not ended, however full its inbox is. Walks the primary key of jobs; locks parents by id.
+-- told by a signal, if it had not ended before ($4 are children whose parents ended after them, in the same transaction), however
+-- full its inbox is. Walks the primary key of jobs; locks parents by id.
 -- Answers the parents: those that have what they wait for are woken by signal_wake.
 with ended as materialized (
     select c.id, c.parent, c.round, x.place from unnest($1::uuid[]) with ordinality as x (id, place)
@@ -14,7 +15,7 @@ with ended as materialized (
     select p.id, 'windlass.child', coalesce($3::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8), 0,
            convert_to('"' || e.id || '"', 'UTF8')
     from ended e join parents p on p.id = e.parent
-    where e.round = -1 and p.state = 0 and $2::int4 = -1
+    where e.round = -1 and (p.state = 0 or e.id = any($4::uuid[])) and $2::int4 = -1
     order by e.place
     returning job
 ), counted as (

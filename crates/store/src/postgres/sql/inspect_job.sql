@@ -7,10 +7,12 @@ select j.id, j.lane, j.priority, j.state, j.reason, j.attempts, j.submitted_at, 
        exists (select 1 from timers t where t.due_at = j.due_at and t.job = j.id and t.what = 0),
        coalesce(j.parked, 0) = 1, j.stage, j.epoch, j.rev, j.deaths, j.crashes, coalesce(h.worker, j.worker),
        coalesce(h.claimed_at, j.started_at), j.deadline_at, j.tags, j.options, j.settings, j.spent, j.codec, j.input,
-       j.output_codec, j.output, j.failure, j.parent, j.data_codec, j.data, j.wait, j.until, j.pending, j.unwind
+       j.output_codec, j.output, j.failure, j.parent, j.data_codec, j.data, j.wait, j.until, j.pending, j.unwind,
+       j.branch, j.spawn, j.item, coalesce(j.items, 1), b.name, b.spawns
 from jobs j
 left join lateral (
     select c.worker, c.claimed_at from claims c, unnest(c.jobs, c.epochs) as p (id, epoch)
     where p.id = j.id and p.epoch = j.epoch and j.state = 0 limit 1
 ) h on true
+left join branches b on b.job = j.parent and b.number = j.branch
 where j.id = $1

@@ -3,7 +3,7 @@ with gone as (
     delete from jobs where id = any (array(
         select j.id from jobs j where j.id = any($1::uuid[]) and j.state = $2::int2 and j.finished_at < $6::int8 order by j.id for update skip locked
     ))
-    returning id, tags
+    returning id, tags, branched
 ), untagged as (
     delete from tags t using gone g
     where g.tags is not null and t.job = g.id and t.tag in (select jsonb_array_elements_text(g.tags::jsonb))
@@ -19,6 +19,10 @@ with gone as (
     delete from journal e using gone g where e.job = g.id
 ), unkept as (
     delete from context c using gone g where c.job = g.id
+), unbranched as (
+    delete from branches where job = any (array(select id from gone where branched))
+), uncounted as (
+    delete from tallies where job = any (array(select id from gone where branched))
 ), unnamed as (
     delete from scopes s using unnest($3::int4[], $4::text[], $5::uuid[]) as n (kind, key, job), gone g
     where s.kind = n.kind and s.key = n.key and s.job = n.job and g.id = n.job

@@ -8,11 +8,11 @@ with recursive inboxes as (
     cross join lateral (select job from signals where signals.job < i.job order by job desc limit 1) s
     where i.n < 1000
 ), parents as (
-    (select parent, 1 as n from jobs where parent is not null order by parent desc limit 1)
+    (select parent, 1 as n from jobs where parent is not null and branch is null order by parent desc limit 1)
     union all
     select c.parent, p.n + 1 from parents p
     cross join lateral (
-        select j.parent from jobs j where j.parent < p.parent and j.parent is not null order by j.parent desc limit 1
+        select j.parent from jobs j where j.parent < p.parent and j.parent is not null and j.branch is null order by j.parent desc limit 1
     ) c
     where p.n < 1000
 )

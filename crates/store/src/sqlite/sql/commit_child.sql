@@ -3,4 +3,4 @@
 update windlass_jobs set pending = pending + ?2
 where id = ?1 and since = coalesce(?3, (select c.round from windlass_jobs c where c.id = ?4))
 returning pending, wait, lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked,
-          case when round is not null then parent end, round = -1
+          case when round is not null then parent end, round = -1, branch is not null or branched is not null

@@ -3,5 +3,5 @@
 select rev = ?3 + 1 and rev_epoch = ?2, rev = ?3 and epoch = ?2 and state = 0,
        epoch = ?2 and state = 0,
        lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked,
-       case when round is not null then parent end, round = -1
+       case when round is not null then parent end, round = -1, branch is not null or branched is not null
 from windlass_jobs where id = ?1

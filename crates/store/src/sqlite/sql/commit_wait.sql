@@ -12,4 +12,4 @@ set rev = rev + 1, rev_epoch = epoch, epoch = epoch + 1, worker = ?4, started_at
 where id = ?1 and epoch = ?2 and rev = ?3 and state = 0
   and (?11 or ?7 is null or ?10 or coalesce(far, 0) & 4 = 0)
 returning lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked,
-          case when round is not null then parent end, round = -1, keeps, pending
+          case when round is not null then parent end, round = -1, branch is not null or branched is not null, keeps, pending

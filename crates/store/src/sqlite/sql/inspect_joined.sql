@@ -2,6 +2,6 @@
 select j.id, j.lane, j.key, j.state, j.reason, j.failure, j.output_codec,
        case when j.far & 2 then (select p.bytes from windlass_payloads p where p.job = j.id and p.what = 2) else j.output end
 from windlass_jobs j
-where j.parent = ?1 and j.round = ?2 and j.id > ?3
+where j.parent = ?1 and j.branch is null and j.round = ?2 and j.id > ?3
 order by j.id
 limit ?4

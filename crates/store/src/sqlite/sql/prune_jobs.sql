@@ -3,7 +3,7 @@
 select j.id, j.state, case when j.state = ?1 then j.finished_at end, j.kind, j.submitted_at,
        case when j.state = ?1 then coalesce((select p.state = 0 from windlass_jobs p where p.id = j.parent), 0) else 0 end,
        case when j.state = ?1 then j.settings end, case when j.state = ?1 then j.tags end,
-       case when j.state = ?1 then j.far end
+       case when j.state = ?1 then j.far end, case when j.state = ?1 then j.branched end
 from windlass_jobs j
 where j.id > ?2
 order by j.id

@@ -15,6 +15,6 @@ met (job) as (
     select j.id from windlass_jobs j where j.parked = 2 and j.pending = 0
 )
 select j.id, j.lane, j.priority, j.due_at, j.suspect, j.deadline_at, j.hold, j.serial, j.place, j.parked,
-       case when j.round is not null then j.parent end, j.round = -1
+       case when j.round is not null then j.parent end, j.round = -1, j.branch is not null or j.branched is not null
 from met m cross join windlass_jobs j on j.id = m.job
 limit ?1

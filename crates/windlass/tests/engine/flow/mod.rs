@@ -1,10 +1,17 @@
 //! Workflows: what each call promises, with a worker that dies at each of its commits, on every store.
 
+mod branches;
 mod changed;
+mod children;
 mod crashes;
 mod dropped;
 mod kept;
+mod limits;
+mod mended;
 mod misuse;
+mod packed;
+mod sourced;
+mod spawned;
 mod transacted;
 mod undone;
 

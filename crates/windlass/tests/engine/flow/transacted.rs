@@ -78,7 +78,7 @@ async fn booked(url: &str, job: JobId) -> Vec<String> {
 }
 
 /// A connection of the user's own.
-async fn client(url: &str) -> tokio_postgres::Client {
+pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let plain = url.split('?').next().expect("a URL");
     let (client, connection) =
         tokio_postgres::connect(plain, tokio_postgres::NoTls).await.expect("connected");

@@ -1,0 +1,329 @@
+//! One parent, n children, a merge.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use clap::ValueEnum;
+use windlass::{
+    Engine, Time,
+    model::BranchNo,
+    prelude::*,
+    store::{Ended, Leaves, Only},
+};
+
+use super::{Place, helper::Helper, record::Account, report::Report};
+
+/// How many children run at once.
+const SLOTS: usize = 200;
+/// How long workers live while there is chaos.
+const LIFE: Duration = Duration::from_secs(2);
+/// How many workers there are then.
+const WORKERS: usize = 2;
+
+/// What the children are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+pub(super) enum Kind {
+    /// Tasks that do nothing
+    Task,
+    /// Workflows of one step that does nothing
+    Flow,
+}
+
+/// What to measure.
+#[derive(Clone, Copy)]
+pub(super) struct Options {
+    pub(super) n: usize,
+    pub(super) child: Kind,
+    pub(super) packed: bool,
+    pub(super) failing: bool,
+    pub(super) chaos: bool,
+}
+
+/// How often each child was executed, in this process.
+static EXECUTED: OnceLock<Vec<AtomicU8>> = OnceLock::new();
+/// When the parent went on.
+static MERGED: OnceLock<SystemTime> = OnceLock::new();
+/// Whether every hundredth child fails when it is first executed.
+static FAILING: AtomicBool = AtomicBool::new(false);
+
+/// Notes an execution, and says whether it is to fail.
+fn executed(n: usize) -> Result<usize, Failure> {
+    let before = match EXECUTED.get().and_then(|all| all.get(n)) {
+        Some(executed) => executed.fetch_add(1, Ordering::Relaxed),
+        None => 1,
+    };
+    match before == 0 && n.is_multiple_of(100) && FAILING.load(Ordering::Relaxed) {
+        true => Err(Failure::retry("as told")),
+        false => Ok(n),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Leaf {
+    n: usize,
+}
+
+impl Task for Leaf {
+    const KIND: &'static str = "bench.leaf";
+    type Output = usize;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<usize, Failure> {
+        executed(self.n)
+    }
+
+    fn retry() -> Retry {
+        Retry::times(5)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct LeafFlow {
+    n: usize,
+}
+
+impl Workflow for LeafFlow {
+    const KIND: &'static str = "bench.leafflow";
+    type Output = usize;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<usize, Failure> {
+        let n = self.n;
+        flow.step("only", || async move { executed(n) }).await
+    }
+}
+
+/// Somebody else's job, which must not have to wait for all these children.
+#[derive(Serialize, Deserialize)]
+struct Beside;
+
+impl Task for Beside {
+    const KIND: &'static str = "bench.beside";
+    const QUEUE: &'static str = "beside";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Submits such jobs one after the other, and answers how long each took, in milliseconds.
+async fn beside(engine: Engine, over: Arc<AtomicBool>) -> anyhow::Result<Vec<f64>> {
+    let mut took = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let started = Instant::now();
+        engine.submit(Beside).await?.result().await?;
+        took.push(started.elapsed().as_secs_f64() * 1_000.0);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    took.sort_by(f64::total_cmp);
+    Ok(took)
+}
+
+/// The parent.
+#[derive(Serialize, Deserialize)]
+struct Fan {
+    n: usize,
+    child: Kind,
+    packed: bool,
+}
+
+impl Workflow for Fan {
+    const KIND: &'static str = "bench.fan";
+    type Output = (u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64), Failure> {
+        let branch = flow.branch("leaves");
+        let merging = match (self.child, self.packed) {
+            (Kind::Task, true) => branch.packed().spawn_each("leaf", 0..self.n, |n| Leaf { n }),
+            (Kind::Task, false) => branch.spawn_each("leaf", 0..self.n, |n| Leaf { n }),
+            (Kind::Flow, _) => branch.spawn_each("leaf", 0..self.n, |n| LeafFlow { n }),
+        }
+        .automerge();
+        if self.packed {
+            // What the items returned is read back, and every one of them is accounted for.
+            let add = |(count, sum): (u64, u64), n: u64| (count + 1, sum + n);
+            return merging.reduce((0, 0), add).await;
+        }
+        let merged = merging.await?;
+        let _ = MERGED.set(SystemTime::now());
+        Ok((merged.done, merged.spawned))
+    }
+}
+
+async fn engine(url: &str) -> anyhow::Result<Engine> {
+    let engine = Engine::open(url).await?.task::<Leaf>().workflow::<LeafFlow>().workflow::<Fan>();
+    Ok(engine.task::<Beside>().queue("default", Pool::slots(SLOTS)).queue("beside", Pool::slots(2)))
+}
+
+pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<Report> {
+    let Options { n, child, packed, failing, chaos } = options;
+    anyhow::ensure!(!packed || child == Kind::Task, "packed children are tasks; leave out `--child flow`");
+    EXECUTED.get_or_init(|| (0..n).map(|_| AtomicU8::new(0)).collect());
+    FAILING.store(failing, Ordering::Relaxed);
+    let url = place.url();
+    let engine = engine(&url).await?;
+    let fan = Fan { n, child, packed };
+    let (mut killed, mut others) = (0, Vec::new());
+    let (job, seconds) = if chaos {
+        let job = engine.submit(fan).await?.id();
+        let started = Instant::now();
+        killed = Box::pin(survive(place, &engine, &url, job)).await?;
+        (job, started.elapsed().as_secs_f64())
+    } else {
+        let engine = engine.clone().start().await?;
+        place.settle_store(&url)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let beside = tokio::spawn(beside(engine.clone(), Arc::clone(&over)));
+        let started = Instant::now();
+        let job = engine.submit(fan).await?;
+        job.result().await?;
+        let seconds = started.elapsed().as_secs_f64();
+        over.store(true, Ordering::Relaxed);
+        others = beside.await??;
+        engine.stop().await;
+        (job.id(), seconds)
+    };
+    let bytes = engine.inspect().bytes().await?;
+    let seen = seen(&engine, job, options).await?;
+    let woken = MERGED.get().and_then(|merged| {
+        let merged = Time::from_system(*merged);
+        Some(merged.since(seen.last?).as_secs_f64() * 1_000.0)
+    });
+    let report = Report::new("fanout", place.name(), n)
+        .with("child", if child == Kind::Task { "task" } else { "flow" })
+        .with("packed", packed)
+        .with("chaos", chaos)
+        .rate(n, seconds)
+        .figure("db_bytes_per_job", bytes as f64 / n as f64)
+        .with("rows", seen.rows as u64)
+        .with("moved", seen.moved as u64)
+        .account(seen.account)
+        .must(seen.adds_up);
+    let report = if chaos { report.with("killed", killed) } else { report };
+    let report = match woken {
+        Some(woken) => report.figure("woken_ms", woken),
+        None => report,
+    };
+    let at = |part: f64| others.get(((others.len().max(1) - 1) as f64 * part) as usize).copied();
+    Ok(match (at(0.5), at(0.99)) {
+        (Some(p50), Some(p99)) => report.figure("p50_ms", p50).figure("p99_ms", p99),
+        _ => report,
+    })
+}
+
+/// Keeps workers alive for a short time each, and kills a private server twice, until the parent has ended. Answers how many
+/// workers were killed before that.
+async fn survive(place: &mut Place, engine: &Engine, url: &str, job: JobId) -> anyhow::Result<u32> {
+    let record = std::path::PathBuf::from("-");
+    let mut workers = std::collections::VecDeque::new();
+    for _ in 0..WORKERS {
+        workers.push_back(Helper::start("fanout-worker", url, &record).await?);
+    }
+    let deadline = Instant::now() + Duration::from_secs(900);
+    let mut rounds = 0;
+    loop {
+        let life = Instant::now() + LIFE / WORKERS as u32;
+        while Instant::now() < life {
+            if let Ok(ended) = engine.store().ended(&[job]).await
+                && ended[0].is_some()
+            {
+                for worker in workers {
+                    worker.kill().await?;
+                }
+                return Ok(rounds);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        anyhow::ensure!(Instant::now() < deadline, "the parent has not ended");
+        rounds += 1;
+        if matches!(rounds, 2 | 5) {
+            place.crash()?;
+        }
+        if let Some(oldest) = workers.pop_front() {
+            oldest.kill().await?;
+        }
+        workers.push_back(Helper::start("fanout-worker", url, &record).await?);
+    }
+}
+
+/// One of the workers while there is chaos.
+pub(super) async fn worker(url: &str) -> anyhow::Result<ExitCode> {
+    let _engine = engine(url).await?.start().await?;
+    super::helper::obey(|_| {}).await
+}
+
+struct Seen {
+    account: Account,
+    adds_up: bool,
+    rows: usize,
+    /// Items that became jobs of their own.
+    moved: usize,
+    /// When the last child ended.
+    last: Option<Time>,
+}
+
+/// Reads all children back, and compares them with what was executed and what was counted.
+async fn seen(engine: &Engine, job: JobId, options: Options) -> anyhow::Result<Seen> {
+    let Options { n, packed, failing, chaos, .. } = options;
+    let branches = engine.inspect().branches(job).await?;
+    let [branch] = branches.as_slice() else { anyhow::bail!("the parent has {} branches", branches.len()) };
+    let mut done = vec![0_u8; n];
+    let mut seen = Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, last: None };
+    let mut leaves = page(job, branch.number, if packed { 20 } else { 2_000 });
+    loop {
+        let page = engine.inspect().leaves(&leaves).await?;
+        let Some(last) = page.last() else { break };
+        leaves.after = Some(last.summary.id);
+        for leaf in page {
+            seen.rows += 1;
+            seen.last = seen.last.max(leaf.summary.finished_at);
+            let Some(Ended::Done(output)) = leaf.ended else { continue };
+            if leaf.summary.stage.is_none() {
+                seen.moved += usize::from(packed);
+                note(&mut done, serde_json::from_slice(&output.bytes)?);
+                continue;
+            }
+            let block: serde_json::Value = serde_json::from_slice(&output.bytes)?;
+            let results = block["results"].as_array().cloned().unwrap_or_default();
+            results.iter().filter_map(serde_json::Value::as_u64).for_each(|n| note(&mut done, n as usize));
+        }
+    }
+    let times = |n: usize| EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
+    let planned = |n: usize| if failing && n.is_multiple_of(100) { 2 } else { 1 };
+    for (n, ends) in done.into_iter().enumerate() {
+        seen.account.lost += usize::from(ends == 0 || (!chaos && times(n) == 0));
+        // Whoever is killed in the middle runs again: then each child may be executed twice, but has ended once.
+        seen.account.duplicated += usize::from(ends > 1 || (!chaos && times(n) > planned(n)));
+    }
+    let ended = engine.store().ended(&[job]).await?.pop().flatten();
+    let told: Option<(u64, u64)> = match ended {
+        Some(Ended::Done(output)) => serde_json::from_slice(&output.bytes).ok(),
+        _ => None,
+    };
+    let n = n as u64;
+    let expected = if packed { (n, n * n.saturating_sub(1) / 2) } else { (n, n) };
+    seen.adds_up = told == Some(expected)
+        && branch.tally.ends() == (n as i64, 0, 0)
+        && branch.spawned == n as i64
+        && branch.merged;
+    Ok(seen)
+}
+
+fn note(done: &mut [u8], n: usize) {
+    if let Some(done) = done.get_mut(n) {
+        *done = done.saturating_add(1);
+    }
+}
+
+fn page(job: JobId, branch: BranchNo, limit: usize) -> Leaves {
+    Leaves { job, branch, only: Only::Ended, after: None, limit }
+}

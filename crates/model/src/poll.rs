@@ -1,0 +1,183 @@
+//! When a branch is looked at next, and whether lost children are to be looked for.
+//!
+//! Parents are woken by the commit that ends the last child. Looking at branches from time to time is the backstop for what a
+//! crash between two commits, or a hand in the database, may leave; and what people see of a branch's progress.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Time, branch::Pace, branch::Tally};
+
+/// What was seen when a branch was last looked at, and what follows from it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Poll {
+    /// When that was.
+    pub at: Option<Time>,
+    /// When it is looked at next.
+    pub next_at: Option<Time>,
+    /// How long that is from then, in seconds.
+    pub interval: f64,
+    /// How often it was looked at.
+    pub polls: u32,
+    /// How many children had ended.
+    pub ended: i64,
+    /// How many had not.
+    pub pending: i64,
+    /// How many of these nobody had begun with.
+    pub never_started: i64,
+    /// How many of these workers had claimed.
+    #[serde(default)]
+    pub running: i64,
+    /// How many ended per second since the time before.
+    pub rate: f64,
+    /// How long the rest takes at that rate, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<f64>,
+    /// When its children were last counted anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_at: Option<Time>,
+    /// When lost ones were last looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searched_at: Option<Time>,
+    /// How many children were found lost and put back.
+    pub redelivered: u64,
+    /// When one last was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redelivered_at: Option<Time>,
+}
+
+/// What is seen of a branch.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// When.
+    pub now: Time,
+    /// How many children were spawned.
+    pub spawned: i64,
+    /// How they ended so far.
+    pub tally: Tally,
+    /// How many of them workers have claimed.
+    pub claimed: i64,
+    /// How many of these have written nothing yet.
+    pub begun: i64,
+}
+
+/// How many lost children one look puts back.
+pub const REDELIVERED: usize = 200;
+
+impl Poll {
+    /// What follows from looking again.
+    pub fn next(&self, seen: &Seen, pace: Pace) -> Poll {
+        let ended = seen.tally.ended();
+        let pending = (seen.spawned - ended).max(0);
+        let never_started = (seen.spawned - seen.tally.started - seen.begun).clamp(0, pending);
+        let passed = self.at.map(|at| seen.now.since(at).as_secs_f64());
+        let rate = match passed {
+            Some(passed) if passed > 0.0 => ((ended - self.ended) as f64 / passed).max(0.0),
+            _ => 0.0,
+        };
+        let eta = (rate > 0.0).then(|| pending as f64 / rate);
+        let (min, max) = (pace.min.as_secs_f64(), pace.max.as_secs_f64());
+        let wanted = match eta {
+            Some(eta) => eta / 2.0,
+            // Nothing has been seen to move yet.
+            None if self.at.is_none() => min,
+            None if seen.claimed > 0 => min,
+            None if pending > 0 => 2.0 * self.interval.max(min),
+            None => max,
+        };
+        let interval = wanted.max(min).min(max.max(min));
+        let still = self.at.is_some() && ended <= self.ended;
+        // Both walk all children, so neither is done again soon.
+        let over = |last: Option<Time>| last.is_none_or(|last| seen.now.since(last) >= pace.max);
+        let stuck = still && never_started > 0 && never_started >= self.never_started;
+        Poll {
+            at: Some(seen.now),
+            next_at: Some(seen.now.plus(std::time::Duration::from_secs_f64(interval))),
+            interval,
+            polls: self.polls.saturating_add(1),
+            ended,
+            pending,
+            never_started,
+            running: seen.claimed,
+            rate,
+            eta,
+            counted_at: if still && over(self.counted_at) { Some(seen.now) } else { self.counted_at },
+            searched_at: if stuck && over(self.searched_at) { Some(seen.now) } else { self.searched_at },
+            redelivered: self.redelivered,
+            redelivered_at: self.redelivered_at,
+        }
+    }
+
+    /// Whether, by a look that followed this one, its children are to be counted anew: none has ended meanwhile, and that was
+    /// not done lately.
+    pub fn is_still(&self, after: &Poll) -> bool {
+        after.counted_at.is_some() && after.counted_at == after.at && after.counted_at != self.counted_at
+    }
+
+    /// So many lost children were found and put back by this look.
+    pub fn found(&mut self, lost: usize) {
+        if lost > 0 {
+            self.redelivered += lost as u64;
+            self.redelivered_at = self.at;
+        }
+        // There may be more of them.
+        if lost >= REDELIVERED {
+            (self.counted_at, self.searched_at) = (None, None);
+        }
+    }
+
+    /// Whether, by a look that followed this one, lost children are to be looked for: there are some that nobody has begun
+    /// with, they have not become fewer, and that was not done lately.
+    pub fn is_stuck(&self, after: &Poll) -> bool {
+        after.searched_at.is_some() && after.searched_at == after.at && after.searched_at != self.searched_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace =
+        Pace { min: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
+
+    fn seen(at: i64, done: i64, started: i64, claimed: i64) -> Seen {
+        let tally = Tally { started, done, ..Tally::default() };
+        Seen { now: Time(at * 1_000_000), spawned: 100_000, tally, claimed, begun: claimed }
+    }
+
+    #[test]
+    fn the_next_look_comes_when_half_of_the_rest_is_done() {
+        let first = Poll::default().next(&seen(0, 0, 0, 100), PACE);
+        assert_eq!((first.interval, first.polls, first.never_started), (5.0, 1, 99_900));
+        let second = first.next(&seen(5, 1_000, 1_000, 100), PACE);
+        assert_eq!((second.rate, second.eta, second.interval), (200.0, Some(495.0), 247.5));
+        let third = second.next(&seen(250, 99_000, 99_000, 100), PACE);
+        assert_eq!(third.interval, 5.0, "never below the floor");
+    }
+
+    #[test]
+    fn what_does_not_move_is_looked_at_less_often() {
+        let looked =
+            |claimed| Poll::default().next(&seen(0, 10, 10, 0), PACE).next(&seen(5, 10, 10, claimed), PACE);
+        assert_eq!(looked(3).interval, 5.0, "something runs");
+        let once = looked(0);
+        assert_eq!(once.interval, 10.0, "nobody begins");
+        let often = (0..10).fold(once, |poll, n| poll.next(&seen(100 + n, 10, 10, 0), PACE));
+        assert_eq!(often.interval, 300.0, "never above the ceiling");
+        let over = Seen { spawned: 10, ..seen(9, 10, 10, 0) };
+        assert_eq!(looked(0).next(&over, PACE).interval, 300.0, "all have ended, and that was not enough");
+    }
+
+    #[test]
+    fn lost_children_are_looked_for_only_if_nothing_moves() {
+        let first = Poll::default().next(&seen(0, 10, 10, 0), PACE);
+        assert!(!Poll::default().is_stuck(&first), "nothing to compare with");
+        assert!(first.is_stuck(&first.next(&seen(5, 10, 10, 0), PACE)));
+        assert!(!first.is_stuck(&first.next(&seen(5, 11, 11, 0), PACE)), "one ended");
+        assert!(!first.is_stuck(&first.next(&seen(5, 10, 10, 7), PACE)), "some were begun with");
+        let mut searched = first.next(&seen(5, 10, 10, 0), PACE);
+        assert!(searched.is_still(&searched.next(&seen(400, 10, 10, 0), PACE)));
+        assert!(!searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "it was looked for lately");
+        searched.found(REDELIVERED);
+        assert!(searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "there may be more of them");
+    }
+}

@@ -1,0 +1,179 @@
+//! Blocks: one job that stands for many children of a branch, and accounts for them in parts.
+
+use windlass_model::{
+    Claimed, Counted, NewJob, Outcome, Reason, Rev, State, Step, Twig, Verdict, WorkerId,
+    branch::{BRANCH, BranchNo},
+};
+
+use super::{branches::*, kit::*, watches::*};
+use crate::{Act, Did, Only};
+
+/// A step of a block that accounts for some of its items.
+fn counts_for(items: u32, promoted: Vec<NewJob>) -> Step {
+    Step { items, promoted, ..Step::default() }
+}
+
+/// A block as its worker knows it after a step that accounted for some items.
+fn smaller(job: &Claimed, items: u32) -> Claimed {
+    let counted = job.counted.map(|counted| Counted { items: counted.items - items, ..counted });
+    Claimed { counted, ..further(job) }
+}
+
+/// The first job with one block of ten in its branch, which is claimed.
+async fn ten(store: &Handle) -> (WorkerId, Claimed) {
+    let (me, _) = opened(store, vec![block(2, 10)]).await;
+    let taken = claim_one(store, 2, me, 2).await;
+    assert_eq!(taken.counted, Some(Counted { parent: id(1), branch: NO, items: 10 }));
+    (me, taken)
+}
+
+/// Items of the block, and how many were counted.
+async fn of_block(store: &Handle) -> (u32, u32) {
+    let all = leaves(store, Only::All).await;
+    let leaf = all.into_iter().find(|leaf| leaf.summary.id == id(2)).expect("the block is there");
+    (leaf.twig.items, leaf.tallied)
+}
+
+pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
+    let (me, job) = ten(&store).await;
+    assert_eq!((branch(&store, 1, NO).await.spawned, counts(&store).await), (10, [0; 4]));
+    commit(&store, 3, with(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
+    assert_eq!((counts(&store).await, of_block(&store).await), ([10, 3, 0, 0], (10, 3)));
+    let job = smaller(&job, 3);
+    let step = with(change(me, &job, Outcome::Next), counts_for(2, vec![]));
+    for _ in 0..2 {
+        assert_eq!(commit(&store, 4, step.clone()).await, Verdict::Committed);
+    }
+    assert_eq!((counts(&store).await, of_block(&store).await), ([10, 5, 0, 0], (10, 5)));
+    commit(&store, 5, change(me, &smaller(&job, 2), done("x"))).await;
+    assert_eq!((counts(&store).await, of_block(&store).await), ([10, 10, 0, 0], (10, 5)));
+}
+
+pub async fn whoever_goes_on_with_a_block_knows_what_is_left(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let step = with(change(me, &job, retry(secs(0), &[1])), counts_for(4, vec![]));
+    commit(&store, 3, step).await;
+    let job = claim_one(&store, 4, me, 3).await;
+    assert_eq!(job.counted.map(|counted| counted.items), Some(6));
+    commit(&store, 5, with(change(me, &job, done("x")), counts_for(6, vec![]))).await;
+    assert_eq!((counts(&store).await, of_block(&store).await), ([10, 10, 0, 0], (10, 10)));
+}
+
+pub async fn promoted_items_stay_in_the_branch(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let step = counts_for(1, vec![child_of(20, NO), block(21, 2)]);
+    let step = with(change(me, &job, Outcome::Next), step);
+    for _ in 0..2 {
+        assert_eq!(commit(&store, 3, step.clone()).await, Verdict::Committed);
+    }
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.spawned, counts(&store).await), (10, [7, 1, 0, 0]), "three begin anew");
+    assert_eq!(of_block(&store).await, (7, 1));
+    let promoted = take(&store, 4, me, 3).await;
+    assert_eq!(ids(&promoted), [20, 21].map(id));
+    assert_eq!(promoted[0].counted, Some(Counted { parent: id(1), branch: NO, items: 1 }));
+    assert_eq!(view(&store, id(20)).await.parent, Some(id(1)), "they are siblings of the block");
+    commit(&store, 5, change(me, &promoted[0], failed(Reason::Stopped))).await;
+    commit(&store, 5, change(me, &promoted[1], done("x"))).await;
+    assert_eq!(counts(&store).await, [10, 3, 1, 0]);
+    commit(&store, 6, change(me, &smaller(&job, 4), done("x"))).await;
+    assert_eq!(counts(&store).await, [10, 9, 1, 0]);
+    let all: Vec<Twig> = leaves(&store, Only::All).await.into_iter().map(|leaf| leaf.twig).collect();
+    assert_eq!(all.iter().map(|twig| twig.items).sum::<u32>(), 10);
+}
+
+pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
+    let parent = opened(&store, vec![block(2, 10)]).await;
+    let me = parent.0;
+    grow(
+        &store,
+        2,
+        &parent,
+        vec![windlass_model::Grow { seal: true, ..windlass_model::Grow::to(NO) }],
+        vec![],
+    )
+    .await;
+    let job = claim_one(&store, 2, me, 2).await;
+    let step = counts_for(9, vec![child_of(20, NO)]);
+    assert_eq!(commit(&store, 3, with(change(me, &job, done("x")), step)).await, Verdict::Committed);
+    assert_eq!(counts(&store).await, [9, 9, 0, 0], "nothing is left for its own end");
+    let child = claim_one(&store, 4, me, 3).await;
+    commit(&store, 4, change(me, &child, done("x"))).await;
+    assert_eq!(counts(&store).await, [10, 10, 0, 0]);
+}
+
+pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let step = counts_for(4, vec![child_of(20, NO)]);
+    commit(&store, 3, with(change(me, &job, failed(Reason::Stopped)), step)).await;
+    assert_eq!((counts(&store).await, of_block(&store).await), ([9, 4, 5, 0], (9, 4)));
+    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [9, 4, 0, 0]);
+    let taken = take(&store, 4, me, 3).await;
+    assert_eq!(ids(&taken), [20, 2].map(id));
+    assert_eq!(taken[1].counted.map(|counted| counted.items), Some(5));
+    commit(&store, 5, with(change(me, &taken[1], done("x")), counts_for(5, vec![]))).await;
+    assert_eq!((counts(&store).await, of_block(&store).await), ([9, 9, 0, 0], (9, 9)));
+    commit(&store, 5, change(me, &taken[0], cancelled())).await;
+    assert_eq!(counts(&store).await, [10, 9, 0, 1]);
+}
+
+pub async fn a_block_that_is_ended_from_outside_counts_what_is_left(store: Handle) {
+    let (me, job) = ten(&store).await;
+    commit(&store, 3, with(change(me, &job, retry(secs(50), &[1])), counts_for(4, vec![]))).await;
+    assert_eq!(act(&store, 4, 2, cancel(0)).await, Did::Done);
+    assert_eq!(counts(&store).await, [10, 4, 0, 6]);
+    assert_eq!(act(&store, 5, 2, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [10, 4, 0, 0]);
+}
+
+pub async fn a_block_that_never_ran_counts_whole(store: Handle) {
+    opened(&store, vec![block(2, 10)]).await;
+    assert_eq!(act(&store, 2, 2, cancel(0)).await, Did::Done);
+    assert_eq!(counts(&store).await, [10, 0, 0, 10]);
+    assert_eq!(act(&store, 3, 2, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [0, 0, 0, 0]);
+}
+
+pub async fn items_meet_a_watch(store: Handle) {
+    let parent = opened(&store, vec![block(2, 10)]).await;
+    let me = parent.0;
+    waits(&store, 2, &parent, well(4)).await;
+    let job = claim_one(&store, 2, me, 2).await;
+    commit(&store, 3, with(change(me, &job, Outcome::Next), counts_for(3, vec![]))).await;
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    commit(&store, 4, with(change(me, &smaller(&job, 3), Outcome::Next), counts_for(1, vec![]))).await;
+    let parent = claim_one(&store, 5, me, 3).await;
+    assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH, Rev(2)));
+}
+
+pub async fn a_fenced_block_counts_nothing(store: Handle) {
+    let (me, job) = ten(&store).await;
+    store.release(at(3), &[(job.id, job.epoch)]).await.expect("release");
+    let late = with(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
+    assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
+    assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
+    assert_eq!(store.inspect().job(id(20)).await.expect("job"), None);
+}
+
+pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let refused = async |job: &Claimed, step: Step| {
+        refusal(commit(&store, 3, with(change(me, job, Outcome::Next), step)).await)
+    };
+    assert!(refused(&job, counts_for(11, vec![])).await.contains("more than the 10 left"));
+    let why = refused(&job, counts_for(9, vec![block(20, 2)])).await;
+    assert!(why.contains("more than the 10 left"), "{why}");
+    for stray in [self::job(20), child_of(20, BranchNo(8))] {
+        let why = refused(&job, counts_for(1, vec![stray])).await;
+        assert!(why.contains("not in the branch of its block"), "{why}");
+    }
+    let mut named = child_of(20, NO);
+    named.settings.unique = Some(Box::new(windlass_model::Unique::new("name")));
+    assert!(refused(&job, counts_for(1, vec![named])).await.contains("unique name of a promoted item"));
+    commit(&store, 4, with(change(me, &job, Outcome::Next), counts_for(4, vec![]))).await;
+    // One that forgot what it counted before.
+    let why = refused(&further(&job), counts_for(7, vec![])).await;
+    assert!(why.contains("6 are left"), "{why}");
+    assert_eq!((counts(&store).await, of_block(&store).await), ([10, 4, 0, 0], (10, 4)));
+}

@@ -1,0 +1,333 @@
+//! Branches: children are put in, counted however they end, and listed.
+
+use windlass_model::{
+    BranchNo, Claimed, Counted, Grow, NewJob, Outcome, Reason, Step, Submitted, Tally, Twig, Unique, Verdict,
+    When, WorkerId, branch::ITEMS,
+};
+
+use super::kit::*;
+use crate::{Act, Branch, Did, Error, Leaf, Leaves, Only, Polled, Sweep};
+
+/// The branch that most cases are about.
+pub(super) const NO: BranchNo = BranchNo(7);
+
+/// The `n`th job as a child of a branch.
+pub(super) fn child_of(n: u32, branch: BranchNo) -> NewJob {
+    let twig = Twig { branch, spawn: 0, item: n.to_string(), items: 1 };
+    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+}
+
+/// Children of the branch, numbered from `from`.
+pub(super) fn children(from: u32, count: u32) -> Vec<NewJob> {
+    (from..from + count).map(|n| child_of(n, NO)).collect()
+}
+
+/// The `n`th job as a block of so many children.
+pub(super) fn block(n: u32, items: u32) -> NewJob {
+    let twig = Twig { branch: NO, spawn: 0, item: format!("{n}.."), items };
+    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+}
+
+/// Opens a branch.
+pub(super) fn opens(number: BranchNo, name: &str) -> Grow {
+    let spawns = Some(vec!["each".to_owned()]);
+    Grow { open: Some(name.to_owned()), spawns, ..Grow::to(number) }
+}
+
+/// A step that changes branches and puts children in.
+pub(super) fn growing(branches: Vec<Grow>, children: Vec<NewJob>) -> Step {
+    Step { branches, children, ..Step::default() }
+}
+
+/// Has a job that runs change branches, put children in and go on.
+pub(super) async fn grow(
+    store: &Handle,
+    now: u64,
+    (me, job): &(WorkerId, Claimed),
+    branches: Vec<Grow>,
+    children: Vec<NewJob>,
+) -> (WorkerId, Claimed) {
+    let grown = with(change(*me, job, Outcome::Next), growing(branches, children));
+    assert_eq!(commit(store, now, grown).await, Verdict::Committed);
+    (*me, further(job))
+}
+
+/// The first job, running, with the branch open and these children in it, which are ready.
+pub(super) async fn opened(store: &Handle, children: Vec<NewJob>) -> (WorkerId, Claimed) {
+    let parent = running(store, 1).await;
+    grow(store, 1, &parent, vec![opens(NO, "all")], children).await
+}
+
+/// A branch of the `n`th job.
+pub(super) async fn branch(store: &Handle, n: u32, number: BranchNo) -> Branch {
+    let all = store.inspect().branches(id(n)).await.expect("branches");
+    all.into_iter().find(|branch| branch.number == number).expect("the branch is there")
+}
+
+/// How the children of the first job's branch have ended: started, done, failed, cancelled.
+pub(super) async fn counts(store: &Handle) -> [i64; 4] {
+    let Tally { started, done, failed, cancelled } = branch(store, 1, NO).await.tally;
+    [started, done, failed, cancelled]
+}
+
+/// Claims all that is ready.
+pub(super) async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claimed> {
+    claim(store, at(now), &ask(me, number, 2_000)).await
+}
+
+/// Looks at all branches that are due.
+pub(super) async fn poll(store: &Handle, now: u64) -> Polled {
+    store.poll(at(now), 100).await.expect("poll")
+}
+
+/// All children of the branch that are meant.
+pub(super) async fn leaves(store: &Handle, only: Only) -> Vec<Leaf> {
+    let of = Leaves { job: id(1), branch: NO, only, after: None, limit: 10_000 };
+    store.inspect().leaves(&of).await.expect("leaves")
+}
+
+/// Why a change was refused.
+pub(super) fn refusal(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Refused(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    let seal = Grow {
+        seal: true,
+        cursor: Some(payload("end")),
+        goal: Some("{\"all\":true}".into()),
+        ..opens(NO, "all")
+    };
+    let grown = with(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
+    assert_eq!(commit(&store, 1, grown).await, Verdict::Committed);
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), NO, "all"));
+    assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
+    assert_eq!((seen.sealed, seen.merged, seen.cut, seen.spawned), (true, false, false, 1_000));
+    assert_eq!(
+        (seen.tally, seen.watch, seen.goal.as_deref()),
+        (Tally::default(), None, Some("{\"all\":true}"))
+    );
+    assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
+    let taken = take(&store, 2, me, 2).await;
+    assert_eq!(taken.len(), 1_000);
+    let counted = Counted { parent: id(1), branch: NO, items: 1 };
+    assert!(taken.iter().all(|child| child.counted == Some(counted) && child.parent.is_none()));
+    assert_eq!(taken[0].input, payload("2"));
+    assert_eq!(view(&store, id(1)).await.pending, 0, "they are not waited for one by one");
+}
+
+pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
+    let mut parent = opened(&store, Vec::new()).await;
+    for n in 0..3 {
+        let cursor = Grow { cursor: Some(payload(&n.to_string())), ..Grow::to(NO) };
+        parent = grow(&store, 2 + u64::from(n), &parent, vec![cursor], children(10 * n + 10, 4)).await;
+        let seen = branch(&store, 1, NO).await;
+        assert_eq!((seen.spawned, seen.cursor), (i64::from(n + 1) * 4, Some(payload(&n.to_string()))));
+    }
+    // Without a word on the branch itself.
+    parent = grow(&store, 5, &parent, Vec::new(), children(50, 1)).await;
+    let names = vec!["each".to_owned(), "more".to_owned()];
+    let last = Grow { seal: true, spawns: Some(names.clone()), ..Grow::to(NO) };
+    grow(&store, 6, &parent, vec![last], children(60, 2)).await;
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.spawned, seen.sealed, seen.spawns), (15, true, names));
+    assert_eq!((seen.opened_at, seen.cursor), (t(1), Some(payload("2"))), "what is not said stays");
+    let listed = store.inspect().children(id(1), None, 99).await.expect("children");
+    assert_eq!(listed.len(), 15);
+}
+
+pub async fn every_end_in_a_branch_is_counted(store: Handle) {
+    let mut all = children(2, 8);
+    all[3].deadline_at = Some(t(5));
+    all[4].when = When::At(t(500));
+    let named = |mut job: NewJob| {
+        job.settings.unique = Some(Box::new(Unique::new("name").or_replace()));
+        job
+    };
+    all[6] = named(all[6].clone());
+    let (me, _) = opened(&store, all).await;
+    // The last one is taken alone, twice.
+    let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
+    act(&store, 2, 9, Act::Priority(-50)).await;
+    assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
+    let taken = take(&store, 2, me, 2).await;
+    assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
+    assert_eq!(counts(&store).await, [0, 0, 0, 0], "nobody has written anything");
+    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    assert_eq!(counts(&store).await, [1, 1, 0, 0], "done");
+    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    assert_eq!(counts(&store).await, [2, 1, 1, 0], "failed");
+    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by itself");
+    assert_eq!(due(&store, 5, 9).await.expired, 1);
+    assert_eq!(counts(&store).await, [4, 1, 2, 1], "expired while it ran");
+    assert_eq!(act(&store, 6, 6, cancel(9)).await, Did::Done);
+    assert_eq!(counts(&store).await, [5, 1, 2, 2], "cancelled while scheduled");
+    assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
+    assert_eq!(counts(&store).await, [5, 1, 2, 2], "only told");
+    assert_eq!(due(&store, 6, 9).await.cancelled, 1);
+    assert_eq!(counts(&store).await, [6, 1, 2, 3], "told to end, and ended");
+    store.release(at(7), &[(taken[5].id, taken[5].epoch)]).await.expect("release");
+    let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
+    assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
+    assert_eq!(counts(&store).await, [7, 1, 2, 4], "replaced");
+    reap(&store, 8, two).await;
+    assert_eq!(counts(&store).await, [7, 1, 2, 4], "returned");
+    assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
+    let sweep = Sweep { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
+    assert_eq!(counts(&store).await, [8, 1, 3, 4], "poisoned");
+    assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "nobody watches");
+}
+
+pub async fn a_batch_is_counted_per_branch(store: Handle) {
+    let parent = opened(&store, children(10, 40)).await;
+    let other = BranchNo(-3);
+    let more = (100..120).map(|n| child_of(n, other)).collect();
+    let (me, _) = grow(&store, 2, &parent, vec![opens(other, "others")], more).await;
+    let taken = take(&store, 3, me, 2).await;
+    assert_eq!(taken.len(), 60);
+    let outcome = |n: usize| [done("x"), failed(Reason::Stopped), cancelled(), done("y")][n % 4].clone();
+    let batch: Vec<_> = taken.iter().enumerate().map(|(n, job)| change(me, job, outcome(n))).collect();
+    let verdicts = store.commit(at(4), &batch).await.expect("commit");
+    assert_eq!(verdicts, vec![Verdict::Committed; 60]);
+    assert_eq!(counts(&store).await, [40, 20, 10, 10]);
+    let tally = branch(&store, 1, other).await.tally;
+    assert_eq!(tally, Tally { started: 20, done: 10, failed: 5, cancelled: 5 });
+    let all = store.inspect().branches(id(1)).await.expect("branches");
+    assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, NO], "by number");
+}
+
+pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
+    let (me, _) = opened(&store, children(2, 4)).await;
+    let taken = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
+    commit(&store, 3, change(me, &taken[1], wait_for("go", None))).await;
+    commit(&store, 3, with(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
+    store.release(at(3), &[(taken[3].id, taken[3].epoch)]).await.expect("release");
+    assert_eq!(counts(&store).await, [3, 0, 0, 0]);
+    commit(&store, 4, change(me, &further(&taken[2]), done("x"))).await;
+    assert_eq!(counts(&store).await, [3, 1, 0, 0], "it started once");
+    assert_eq!(act(&store, 5, 3, cancel(0)).await, Did::Done);
+    assert_eq!(counts(&store).await, [3, 1, 0, 1]);
+}
+
+pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
+    let (me, _) = opened(&store, children(2, 3)).await;
+    let taken = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
+    commit(&store, 3, change(me, &taken[1], cancelled())).await;
+    store.release(at(3), &[(taken[2].id, taken[2].epoch)]).await.expect("release");
+    assert_eq!(act(&store, 3, 4, cancel(0)).await, Did::Done);
+    assert_eq!(counts(&store).await, [3, 0, 1, 2]);
+    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [3, 0, 0, 2], "it failed no more, and has started");
+    assert_eq!(act(&store, 4, 4, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [2, 0, 0, 1], "it never started");
+    assert_eq!(act(&store, 4, 3, Act::Retry).await, Did::Done);
+    for child in take(&store, 5, me, 3).await {
+        commit(&store, 6, change(me, &child, done("x"))).await;
+    }
+    assert_eq!(counts(&store).await, [3, 3, 0, 0]);
+}
+
+pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    let grown = with(change(me, &job, Outcome::Next), growing(vec![opens(NO, "all")], children(2, 3)));
+    for _ in 0..2 {
+        assert_eq!(commit(&store, 1, grown.clone()).await, Verdict::Committed);
+    }
+    assert_eq!(branch(&store, 1, NO).await.spawned, 3);
+    let taken = take(&store, 2, me, 2).await;
+    let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
+    for _ in 0..2 {
+        let verdicts = store.commit(at(3), &batch).await.expect("commit");
+        assert_eq!(verdicts, vec![Verdict::Committed; 3]);
+    }
+    assert_eq!(counts(&store).await, [3, 3, 0, 0]);
+}
+
+pub async fn a_fenced_change_counts_nothing(store: Handle) {
+    let (me, job) = opened(&store, children(2, 2)).await;
+    let taken = take(&store, 2, me, 2).await;
+    store.release(at(3), &[(taken[0].id, taken[0].epoch)]).await.expect("release");
+    let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
+    let verdicts = store.commit(at(4), &old).await.expect("commit");
+    assert_eq!(verdicts, [Verdict::Fenced, Verdict::Committed]);
+    assert_eq!(counts(&store).await, [1, 1, 0, 0]);
+    store.release(at(5), &[(job.id, job.epoch)]).await.expect("release");
+    let late =
+        with(change(me, &job, Outcome::Next), growing(vec![opens(BranchNo(8), "more")], children(10, 3)));
+    assert_eq!(commit(&store, 6, late).await, Verdict::Fenced);
+    assert_eq!(store.inspect().branches(id(1)).await.expect("branches").len(), 1);
+    assert_eq!(branch(&store, 1, NO).await.spawned, 2);
+    assert_eq!(store.inspect().job(id(10)).await.expect("job"), None);
+}
+
+pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
+    let (me, _) = opened(&store, children(2, 3)).await;
+    let taken = take(&store, 2, me, 2).await;
+    let noted = |job: &Claimed, outcome| with(change(me, job, outcome), noted(vec![entry(0, "a", "x")]));
+    commit(&store, 3, noted(&taken[1], Outcome::Next)).await;
+    let twice = noted(&further(&taken[1]), done("x"));
+    let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
+    let verdicts = store.commit(at(4), &batch).await.expect("commit");
+    assert!(matches!(verdicts[1], Verdict::Refused(_)), "the place in the journal is taken: {verdicts:?}");
+    assert_eq!((&verdicts[0], &verdicts[2]), (&Verdict::Committed, &Verdict::Committed));
+    assert_eq!(counts(&store).await, [3, 1, 0, 1]);
+}
+
+pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
+    let parent = opened(&store, children(2, 1)).await;
+    let other = running(&store, 40).await;
+    let tries = async |now: u64, branches: Vec<Grow>, children: Vec<NewJob>| {
+        let (me, job) = &parent;
+        let bad = with(change(*me, job, Outcome::Next), growing(branches, children));
+        refusal(commit(&store, now, bad).await)
+    };
+    assert!(tries(2, vec![Grow::to(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
+    assert!(tries(2, vec![opens(NO, "again")], Vec::new()).await.contains("a branch 7 already"));
+    assert!(tries(2, Vec::new(), vec![child_of(50, BranchNo(9))]).await.contains("no open branch 9"));
+    let bad =
+        with(change(parent.0, &parent.1, Outcome::Next), growing(vec![], vec![child_of(50, BranchNo(9))]));
+    let (me, job) = &other;
+    let good = with(change(*me, job, Outcome::Next), growing(vec![opens(NO, "mine")], children(60, 2)));
+    let child = claim(&store, at(2), &ask(parent.0, 9, 1)).await.remove(0);
+    let batch = [bad, good, change(parent.0, &child, done("x"))];
+    let verdicts = store.commit(at(3), &batch).await.expect("commit");
+    assert!(matches!(verdicts[0], Verdict::Refused(_)), "{verdicts:?}");
+    assert_eq!(verdicts[1..], [Verdict::Committed, Verdict::Committed]);
+    assert_eq!((branch(&store, 40, NO).await.spawned, branch(&store, 1, NO).await.spawned), (2, 1));
+    assert_eq!(counts(&store).await, [1, 1, 0, 0]);
+    let parent = grow(&store, 4, &parent, vec![Grow { seal: true, ..Grow::to(NO) }], Vec::new()).await;
+    let late = with(change(parent.0, &parent.1, Outcome::Next), growing(vec![], children(50, 1)));
+    assert!(refusal(commit(&store, 5, late).await).contains("no open branch 7"));
+    assert_eq!(branch(&store, 1, NO).await.spawned, 1);
+}
+
+pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
+    let (me, job) = opened(&store, vec![block(2, 5)]).await;
+    let told = store.submit(at(1), &children(50, 1), None).await;
+    assert!(matches!(&told, Err(Error::Invalid(why)) if why.to_string().contains("branch")), "{told:?}");
+    let refused =
+        async |step: Step| refusal(commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await);
+    let keyed = NewJob { key: Some("k".into()), ..child_of(50, NO) };
+    assert!(refused(growing(vec![], vec![keyed])).await.contains("key of a child of a branch"));
+    for items in [0, ITEMS as u32 + 1] {
+        let why = refused(growing(vec![], vec![block(50, items)])).await;
+        assert!(why.contains(&format!("has {items} items")), "{why}");
+    }
+    let long = (0..1_001).map(|n| n.to_string()).collect();
+    let many = Grow { spawns: Some(long), ..Grow::to(NO) };
+    assert!(refused(growing(vec![many], vec![])).await.contains("names of a branch's spawns"));
+    assert!(refused(growing(vec![opens(BranchNo(8), "a,b")], vec![])).await.contains("','"));
+    assert!(refused(Step { items: 1, ..Step::default() }).await.contains("more than the 0 left"));
+    assert_eq!(branch(&store, 1, NO).await.spawned, 5);
+    grow(&store, 3, &(me, job), vec![], vec![block(60, ITEMS as u32)]).await;
+    assert_eq!(branch(&store, 1, NO).await.spawned, 5 + ITEMS as i64);
+}

@@ -1,0 +1,219 @@
+//! Children of branches among other jobs: their places, their kin, and how they are listed.
+
+use windlass_model::{
+    Charge, Counted, Grow, JobId, Limit, NewJob, Outcome, Reason, Serial, State, Step, Twig, Unique, Verdict,
+    Wait, Watch, When, wait::CHILD,
+};
+
+use super::{branches::*, kit::*};
+use crate::{Ended, Leaves, Only, Place, Prune, Rule, TIMER_GATE};
+
+pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
+    let (first, _) = opened(&store, children(2, 2)).await;
+    let second = running(&store, 40).await;
+    grow(&store, 1, &second, vec![opens(NO, "all")], children(50, 3)).await;
+    let taken = take(&store, 2, first, 2).await;
+    for child in &taken {
+        let parent = if child.id < id(40) { id(1) } else { id(40) };
+        assert_eq!(child.counted, Some(Counted { parent, branch: NO, items: 1 }));
+    }
+    commit(&store, 3, change(first, &taken[4], done("x"))).await;
+    assert_eq!(counts(&store).await, [0, 0, 0, 0]);
+    assert_eq!(branch(&store, 40, NO).await.tally.done, 1);
+    let of = |n: u32| Leaves { job: id(n), branch: NO, only: Only::All, after: None, limit: 99 };
+    assert_eq!(store.inspect().leaves(&of(1)).await.expect("leaves").len(), 2);
+    assert_eq!(store.inspect().leaves(&of(40)).await.expect("leaves").len(), 3);
+    assert_eq!(store.inspect().leaves(&of(2)).await.expect("leaves"), []);
+}
+
+pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
+    let (me, job) = opened(&store, children(2, 1)).await;
+    let told = Step { told: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
+    assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), told)).await, Verdict::Committed);
+    let job = further(&job);
+    let both = bear(&[self::job(5), child_of(6, NO)]);
+    commit(&store, 3, with(change(me, &job, join(&job)), both)).await;
+    let parent = view(&store, id(1)).await;
+    assert_eq!((parent.pending, branch(&store, 1, NO).await.spawned), (1, 3));
+    let taken = take(&store, 4, me, 2).await;
+    assert_eq!(ids(&taken), [2, 3, 4, 5, 6].map(id));
+    let parents: Vec<Option<JobId>> = taken.iter().map(|child| child.parent).collect();
+    assert_eq!(parents, [None, Some(id(1)), None, Some(id(1)), None]);
+    let counted: Vec<bool> = taken.iter().map(|child| child.counted.is_some()).collect();
+    assert_eq!(counted, [true, false, true, false, true]);
+    for child in [0, 1, 2, 4] {
+        commit(&store, 5, change(me, &taken[child], done("x"))).await;
+    }
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    let names: Vec<String> = store
+        .inspect()
+        .inbox(id(1), 99)
+        .await
+        .expect("inbox")
+        .into_iter()
+        .map(|signal| signal.name)
+        .collect();
+    assert_eq!(names, [CHILD], "only the one that is told of");
+    commit(&store, 6, change(me, &taken[3], done("x"))).await;
+    assert_eq!((state(&store, id(1)).await, counts(&store).await), (State::Ready, [3, 3, 0, 0]));
+    assert_eq!(store.inspect().children(id(1), None, 99).await.expect("children").len(), 5);
+    let joined = store.inspect().joined(id(1), windlass_model::Rev(3), None, 9).await.expect("joined");
+    assert_eq!(joined.len(), 1);
+}
+
+pub async fn branches_grow_from_branches(store: Handle) {
+    let (me, _) = opened(&store, children(2, 2)).await;
+    let taken = take(&store, 2, me, 2).await;
+    let watch = Watch { ended: Some(2), ..Watch::default() };
+    let inner = Grow { watch: Some(watch), seal: true, ..opens(NO, "inner") };
+    let step = growing(vec![inner], children(20, 2));
+    let wait = wait_for(windlass_model::branch::BRANCH, None);
+    commit(&store, 3, with(change(me, &taken[0], wait), step)).await;
+    let grandchildren = take(&store, 4, me, 3).await;
+    assert_eq!(grandchildren[0].counted.map(|counted| counted.parent), Some(id(2)));
+    for child in &grandchildren {
+        commit(&store, 5, change(me, child, done("x"))).await;
+    }
+    assert_eq!(counts(&store).await, [1, 0, 0, 0]);
+    let woken = claim_one(&store, 6, me, 4).await;
+    assert_eq!((woken.id, texts(&woken.inbox)), (id(2), vec!["7".to_owned()]));
+    // One batch ends the last of the inner branch's kin and its parent.
+    let batch = [change(me, &taken[1], done("x")), change(me, &woken, done("x"))];
+    store.commit(at(7), &batch).await.expect("commit");
+    assert_eq!(counts(&store).await, [2, 2, 0, 0]);
+}
+
+pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
+    rule(&store, 0, Rule::Limit(Limit::per("api", 1, secs(10)))).await;
+    let mut all = children(2, 6);
+    all[0].when = When::After(secs(10));
+    for child in &mut all[1..3] {
+        child.settings.serial = Some(Box::new(Serial::new("key")));
+    }
+    for child in &mut all[3..5] {
+        child.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
+    }
+    all[5].settings.unique = Some(Box::new(Unique::new("name")));
+    let timers = gates(&store, &[TIMER_GATE]).await;
+    let (me, job) = opened(&store, all).await;
+    assert_ne!(gates(&store, &[TIMER_GATE]).await, timers, "a timer was set");
+    assert_eq!(branch(&store, 1, NO).await.spawned, 6);
+    let mut same = child_of(10, NO);
+    same.settings.unique = Some(Box::new(Unique::new("name")));
+    grow(&store, 2, &(me, job), vec![], vec![same]).await;
+    assert_eq!(branch(&store, 1, NO).await.spawned, 6, "its name is taken, so it is not put in");
+    assert_eq!(state(&store, id(2)).await, State::Scheduled);
+    let taken = take(&store, 2, me, 2).await;
+    assert_eq!(ids(&taken), [3, 5, 7].map(id));
+    let batch: Vec<_> = taken.iter().map(|child| change(me, child, done("x"))).collect();
+    store.commit(at(3), &batch).await.expect("commit");
+    assert_eq!(counts(&store).await, [3, 3, 0, 0]);
+    assert_eq!(due(&store, 12, 9).await.woken, 1);
+    let taken = take(&store, 12, me, 3).await;
+    assert_eq!(ids(&taken), [4, 6, 2].map(id));
+    for child in &taken {
+        commit(&store, 13, change(me, child, done("x"))).await;
+    }
+    assert_eq!(counts(&store).await, [6, 6, 0, 0]);
+}
+
+pub async fn a_child_says_where_it_stands(store: Handle) {
+    let (me, job) = running(&store, 1).await;
+    let spawns = Some(vec!["each".to_owned(), "sum".to_owned()]);
+    let open = Grow { spawns, ..opens(NO, "all") };
+    let one = Twig { branch: NO, spawn: 1, item: String::new(), items: 1 };
+    let single = NewJob { twig: Some(Box::new(one)), ..self::job(2) };
+    let all = vec![single, child_of(3, NO), block(4, 9), self::job(5)];
+    commit(&store, 1, with(change(me, &job, Outcome::Wait(Wait::YIELD)), growing(vec![open], all))).await;
+    let place = |spawn: &str, item: &str, items| Place {
+        branch: NO,
+        name: "all".into(),
+        spawn: spawn.into(),
+        item: item.into(),
+        items,
+    };
+    let seen = view(&store, id(2)).await;
+    assert_eq!((seen.parent, seen.place.clone()), (Some(id(1)), Some(place("sum", "", 1))));
+    assert_eq!(seen.place.expect("shown above").key("order"), "order$all$sum");
+    let seen = view(&store, id(3)).await.place.expect("it is in a branch");
+    assert_eq!((seen.key("order").as_str(), &seen), ("order$all$each_3", &place("each", "3", 1)));
+    assert_eq!(view(&store, id(4)).await.place, Some(place("each", "4..", 9)));
+    assert_eq!(view(&store, id(5)).await.place, None);
+    assert_eq!(view(&store, id(1)).await.place, None);
+}
+
+pub async fn children_are_listed_in_pages(store: Handle) {
+    let (me, _) = opened(&store, children(2, 12)).await;
+    let taken = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &taken[0], done("out"))).await;
+    commit(&store, 3, change(me, &taken[1], failed(Reason::Stopped))).await;
+    commit(&store, 3, change(me, &taken[2], cancelled())).await;
+    commit(&store, 3, with(change(me, &taken[3], Outcome::Next), step("A", "B", "data"))).await;
+    let numbers = async |only| {
+        let all = leaves(&store, only).await;
+        all.into_iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(Only::All).await, (2..14).map(id).collect::<Vec<_>>());
+    assert_eq!(numbers(Only::Live).await, (5..14).map(id).collect::<Vec<_>>());
+    assert_eq!(numbers(Only::Ended).await, [2, 3, 4].map(id));
+    assert_eq!(numbers(Only::Bad).await, [3, 4].map(id));
+    for only in [Only::All, Only::Live, Only::Ended, Only::Bad] {
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let of = Leaves { job: id(1), branch: NO, only, after, limit: 5 };
+            let page = store.inspect().leaves(&of).await.expect("leaves");
+            assert!(page.len() <= 5);
+            let Some(last) = page.last() else { break };
+            after = Some(last.summary.id);
+            pages.extend(page);
+        }
+        assert_eq!(pages, leaves(&store, only).await);
+    }
+    let all = leaves(&store, Only::All).await;
+    let Twig { branch, spawn, item, items } = all[0].twig.clone();
+    assert_eq!((branch, spawn, item.as_str(), items), (NO, 0, "2", 1));
+    assert_eq!((&all[0].input, &all[0].data, all[0].tallied), (&payload("2"), &None, 0));
+    assert_eq!(all[0].ended, Some(Ended::Done(payload("out"))));
+    assert!(
+        matches!(&all[1].ended, Some(Ended::Failed { reason: Reason::Stopped, .. })),
+        "{:?}",
+        all[1].ended
+    );
+    assert!(matches!(&all[2].ended, Some(Ended::Cancelled(_))), "{:?}", all[2].ended);
+    assert_eq!((&all[3].ended, &all[3].data), (&None, &Some(payload("data"))));
+    assert_eq!((all[3].summary.state, all[3].summary.kind.as_str()), (State::Running, KIND));
+}
+
+pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
+    let parent = opened(&store, children(2, 2)).await;
+    let (me, job) = parent;
+    let taken = take(&store, 2, me, 2).await;
+    commit(&store, 3, change(me, &taken[0], done("x"))).await;
+    let prune = async |now: u64| {
+        let prune = Prune { state: State::Done, before: t(now), kind: None, after: None, limit: 99 };
+        store.control().prune(at(now), &prune).await.expect("prune").jobs
+    };
+    assert_eq!(prune(50).await, 0, "its parent lives");
+    commit(&store, 60, change(me, &job, done("x"))).await;
+    assert_eq!(prune(70).await, 2);
+    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
+    let seen = view(&store, id(3)).await;
+    assert_eq!((seen.place, seen.parent), (None, Some(id(1))));
+    assert_eq!(commit(&store, 80, change(me, &taken[1], done("x"))).await, Verdict::Committed);
+    assert_eq!(prune(90).await, 1, "its parent is gone");
+    submit(&store, &[self::job(1)]).await;
+    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
+}
+
+pub async fn a_fork_has_no_branches(store: Handle) {
+    let (me, job) = opened(&store, children(2, 2)).await;
+    commit(&store, 2, with(change(me, &job, Outcome::Next), noted(vec![entry(0, "a", "x")]))).await;
+    let fork = crate::Fork { from: id(1), id: id(90), before: 1, key: None };
+    store.control().fork(at(3), &[fork], &someone()).await.expect("fork");
+    assert_eq!(store.inspect().branches(id(90)).await.expect("branches"), []);
+    let fork = crate::Fork { from: id(2), id: id(91), before: 0, key: None };
+    store.control().fork(at(3), &[fork], &someone()).await.expect("fork");
+    let seen = view(&store, id(91)).await;
+    assert_eq!((seen.place, seen.parent), (None, None));
+    assert_eq!(leaves(&store, Only::All).await.len(), 2);
+}

@@ -1,0 +1,216 @@
+//! Looking at branches from time to time: what is seen, how often, and what is cut.
+
+use std::time::Duration;
+
+use windlass_model::{BranchNo, Epoch, Grow, Outcome, Reason, State, Watch, branch::Pace, poll::Poll};
+
+use super::{branches::*, kit::*, watches::*};
+use crate::{Act, CUT_AGAIN, Did, Polled, TIMER_GATE};
+
+/// What a look that finds nothing to do answers.
+fn quiet(now: u64, looked: usize, next: Option<u64>) -> Polled {
+    Polled { looked, next_at: next.map(t), now: t(now), ..Polled::default() }
+}
+
+/// What was last seen of the branch.
+async fn seen(store: &Handle) -> Poll {
+    branch(store, 1, NO).await.poll
+}
+
+/// Cut, and so still after `CUT_AGAIN`.
+fn cuts(now: u64, branches: &[BranchNo]) -> Polled {
+    let cut = branches.iter().map(|number| (id(1), *number)).collect::<Vec<_>>();
+    let next_at = t(now).plus(CUT_AGAIN);
+    Polled { looked: cut.len(), cut, next_at: Some(next_at), now: t(now), ..Polled::default() }
+}
+
+pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
+    let parent = opened(&store, children(2, 100)).await;
+    let me = parent.0;
+    assert_eq!(poll(&store, 2).await, quiet(2, 0, None), "nobody waits");
+    let pace = Pace { min: secs(5), max: secs(60) };
+    waits(&store, 10, &parent, Watch { pace, ..ended(100) }).await;
+    assert_eq!(seen(&store).await.next_at, Some(t(15)));
+    assert_eq!(poll(&store, 14).await, quiet(14, 0, Some(15)));
+    assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(20)));
+    let first = seen(&store).await;
+    assert_eq!((first.at, first.next_at, first.interval, first.polls), (Some(t(15)), Some(t(20)), 5.0, 1));
+    assert_eq!((first.ended, first.pending, first.never_started), (0, 100, 100));
+    assert_eq!(poll(&store, 15).await, quiet(15, 0, Some(20)), "each look is made once");
+    // Nobody begins: less and less often.
+    assert_eq!(poll(&store, 20).await, quiet(20, 1, Some(30)));
+    assert_eq!(poll(&store, 30).await, quiet(30, 1, Some(50)));
+    // Twenty were begun with, and something runs.
+    let taken = claim(&store, at(40), &ask(me, 2, 20)).await;
+    assert_eq!(poll(&store, 50).await, quiet(50, 1, Some(55)));
+    assert_eq!(seen(&store).await.never_started, 80);
+    // Half of them went on, which is seen in the sums; four have ended in five seconds.
+    for child in &taken[..10] {
+        commit(&store, 52, change(me, child, Outcome::Next)).await;
+    }
+    for child in &taken[..4] {
+        commit(&store, 53, change(me, &further(child), done("x"))).await;
+    }
+    assert_eq!(poll(&store, 55).await, quiet(55, 1, Some(115)));
+    let last = seen(&store).await;
+    assert_eq!((last.ended, last.pending, last.never_started), (4, 96, 80));
+    assert_eq!((last.rate, last.eta, last.interval, last.polls), (0.8, Some(120.0), 60.0, 5));
+    assert_eq!((last.redelivered, last.redelivered_at), (0, None));
+}
+
+pub async fn a_look_takes_no_more_than_it_is_told_to(store: Handle) {
+    let mut parent = running(&store, 1).await;
+    for number in 0..5 {
+        let pace = Pace { min: Duration::from_secs(10 - number), max: secs(60) };
+        let open = Grow { watch: Some(Watch { pace, ..ended(1) }), ..opens(BranchNo(number as i64), "some") };
+        parent = grow(&store, 1, &parent, vec![open], vec![]).await;
+    }
+    let first = store.poll(at(20), 2).await.expect("poll");
+    assert_eq!((first.looked, first.next_at), (2, Some(t(9))), "the earliest two; there is more");
+    let polls = |numbers: [u32; 5]| numbers;
+    let looked = async || {
+        let all = store.inspect().branches(id(1)).await.expect("branches");
+        polls([0, 1, 2, 3, 4].map(|place| all[place].poll.polls))
+    };
+    assert_eq!(looked().await, [0, 0, 0, 1, 1]);
+    assert_eq!(store.poll(at(20), 9).await.expect("poll").looked, 3);
+    assert_eq!(looked().await, [1; 5]);
+}
+
+pub async fn healthy_children_are_left_alone(store: Handle) {
+    let mut all = children(2, 6);
+    all[5].when = windlass_model::When::After(secs(500));
+    all[4].settings.serial = Some(Box::new(windlass_model::Serial::new("key")));
+    let parent = opened(&store, all).await;
+    let me = parent.0;
+    submit(&store, &[keyed(50, "key")]).await;
+    waits(&store, 2, &parent, ended(6)).await;
+    let taken = claim(&store, at(3), &ask(me, 2, 3)).await;
+    commit(&store, 4, change(me, &taken[1], wait_for("go", None))).await;
+    act(&store, 4, 5, Act::Pause).await;
+    commit(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
+    for now in [10, 40, 80, 160, 320] {
+        let polled = poll(&store, now).await;
+        assert_eq!((polled.looked, polled.redelivered, polled.corrected, polled.told), (1, 0, 0, 0));
+    }
+    for n in [2, 3, 5, 6, 7] {
+        let epoch = view(&store, id(n)).await.epoch;
+        assert_eq!(epoch, Epoch(i32::from(n == 3)), "{n} stays as it was");
+    }
+}
+
+pub async fn a_branch_is_looked_at_until_its_watch_is_met(store: Handle) {
+    let parent = opened(&store, children(2, 2)).await;
+    let me = parent.0;
+    waits(&store, 2, &parent, ended(1)).await;
+    assert_eq!(poll(&store, 10).await.looked, 1);
+    let child = claim_one(&store, 11, me, 2).await;
+    commit(&store, 12, change(me, &child, done("x"))).await;
+    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+    assert_eq!(seen(&store).await.polls, 1, "what was last seen stays to be read");
+}
+
+pub async fn a_merged_branch_is_not_looked_at(store: Handle) {
+    let parent = opened(&store, children(2, 2)).await;
+    let parent = grow(&store, 2, &parent, vec![watches(ended(2))], vec![]).await;
+    let merge = Grow { merge: true, ..Grow::to(NO) };
+    grow(&store, 3, &parent, vec![merge], vec![]).await;
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.merged, seen.merged_at, seen.watch), (true, Some(t(3)), None));
+    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+}
+
+pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
+    let parent = opened(&store, children(2, 3)).await;
+    let me = parent.0;
+    let merged = Grow { merge: true, ..opens(BranchNo(8), "merged") };
+    let parent = grow(&store, 2, &parent, vec![merged], vec![child_of(10, BranchNo(8))]).await;
+    let parent = grow(&store, 2, &parent, vec![opens(BranchNo(9), "empty")], vec![]).await;
+    waits(&store, 3, &parent, ended(3)).await;
+    let before = gates(&store, &[TIMER_GATE]).await;
+    assert_eq!(act(&store, 4, 1, cancel(0)).await, Did::Done);
+    assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.cut, seen.watch, seen.poll.next_at), (true, None, Some(t(4))));
+    assert!(!branch(&store, 1, BranchNo(8)).await.cut, "it was merged");
+    let polled = poll(&store, 5).await;
+    assert_eq!(polled, Polled { looked: 2, ..cuts(5, &[NO]) }, "there is nothing to cut in the empty one");
+    assert!(!branch(&store, 1, BranchNo(9)).await.cut);
+    assert_eq!(poll(&store, 19).await.looked, 0);
+    assert_eq!(act(&store, 19, 2, cancel(0)).await, Did::Done);
+    assert_eq!(poll(&store, 20).await, cuts(20, &[NO]), "again, while there are live children");
+    assert_eq!(act(&store, 21, 3, cancel(0)).await, Did::Done);
+    let last = claim(&store, at(22), &ask(me, 3, 1)).await.remove(0);
+    commit(&store, 23, change(me, &last, done("x"))).await;
+    assert_eq!(poll(&store, 35).await, quiet(35, 1, None), "all have ended");
+    let seen = branch(&store, 1, NO).await;
+    assert_eq!((seen.cut, seen.tally.ends()), (false, (1, 0, 2)));
+    assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
+    assert_eq!(state(&store, id(10)).await, State::Ready, "a child of the merged one runs on");
+}
+
+pub async fn an_expired_parent_has_its_branches_cut(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[windlass_model::NewJob { deadline_at: Some(t(50)), ..job(1) }]).await;
+    let job = claim_one(&store, 0, me, 1).await;
+    let step = growing(vec![opens(NO, "all")], children(2, 3));
+    commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
+    assert_eq!(due(&store, 50, 9).await.expired, 1);
+    assert_eq!(poll(&store, 51).await, cuts(51, &[NO]));
+}
+
+pub async fn a_parent_that_ends_by_itself_leaves_its_branches(store: Handle) {
+    for (n, outcome, cut) in
+        [(1, done("x"), false), (20, failed(Reason::Stopped), false), (40, cancelled(), true)]
+    {
+        let (me, job) = running(&store, n).await;
+        let step = growing(vec![opens(NO, "all")], children(n + 1, 3));
+        commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
+        commit(&store, 2, change(me, &further(&job), outcome)).await;
+        let polled = poll(&store, 3).await;
+        assert_eq!((polled.looked, polled.cut.len()), (usize::from(cut), usize::from(cut)), "{n}");
+        take(&store, 3, me, 2).await;
+    }
+}
+
+pub async fn a_step_may_cut_a_branch(store: Handle) {
+    let parent = opened(&store, children(2, 3)).await;
+    let cut = Grow { cut: true, merge: true, ..Grow::to(NO) };
+    let before = gates(&store, &[TIMER_GATE]).await;
+    let (me, job) = grow(&store, 2, &parent, vec![cut], vec![]).await;
+    assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
+    // That its parent ends meanwhile changes nothing.
+    commit(&store, 3, change(me, &job, done("x"))).await;
+    assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)));
+    assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
+    for n in 2..5 {
+        act(&store, 5, n, cancel(0)).await;
+    }
+    assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
+}
+
+pub async fn a_cut_branch_may_be_watched(store: Handle) {
+    let parent = opened(&store, children(2, 3)).await;
+    let parent = grow(&store, 2, &parent, vec![Grow { cut: true, ..Grow::to(NO) }], vec![]).await;
+    waits(&store, 3, &parent, ended(3)).await;
+    assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)), "the cut comes first");
+    assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
+    for n in 2..5 {
+        act(&store, 5, n, cancel(0)).await;
+    }
+    assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
+    assert_eq!(poll(&store, 19).await, quiet(19, 1, None));
+    assert_eq!(inbox(&store, 1).await, ["7"]);
+}
+
+pub async fn blocks_are_seen_by_their_items(store: Handle) {
+    let parent = opened(&store, vec![block(2, 10), block(3, 20), block(4, 30)]).await;
+    let me = parent.0;
+    waits(&store, 2, &parent, ended(60)).await;
+    let taken = claim(&store, at(3), &ask(me, 2, 2)).await;
+    let step = windlass_model::Step { items: 4, ..Default::default() };
+    commit(&store, 4, with(change(me, &taken[0], Outcome::Next), step)).await;
+    assert_eq!(poll(&store, 7).await.looked, 1);
+    let looked = seen(&store).await;
+    assert_eq!((looked.ended, looked.pending, looked.never_started), (4, 56, 30));
+}

@@ -1,0 +1,303 @@
+//! Branches: how the ends of their children are counted, and who is told.
+//!
+//! Whoever ends a child in a transaction notes that with its connection ([`Conn::count_end`]). [`commit`] writes the sums, one
+//! row for each branch in the lane of the connection, commits, and looks at the branches, all in one round trip. Of
+//! several that commit at once the last one sees the whole sum. If a watch is met, a second transaction tells the parent; a
+//! crash between the two is what [`super::poll`] is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::{join3, join4};
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{Change, NewJob, Outcome, Reason, Rev, State, Tally};
+
+use super::{
+    Postgres,
+    conn::{Conn, Guard, giving_way},
+    micros, serial,
+    wake::{self, LOCK},
+};
+use crate::{Error, Now, pick};
+
+/// A branch: its job and its number.
+pub(super) type Key = (Uuid, i64);
+
+/// The statement that reads watches and sums, for those who prepare it.
+pub(super) const LOOK: &str = include_str!("sql/commit_look.sql");
+
+const TALLY: &str = include_str!("sql/commit_tally.sql");
+const WATCHED: &str = include_str!("sql/signal_watched.sql");
+
+/// What a transaction counts, and which branches are to be looked at once it is committed.
+#[derive(Default)]
+pub(super) struct Counts {
+    tallies: BTreeMap<Key, Tally>,
+    looks: BTreeSet<Key>,
+}
+
+impl Counts {
+    fn add(&mut self, branch: Key, tally: Tally) {
+        if tally.ends() != (0, 0, 0) {
+            self.looks.insert(branch);
+        }
+        self.tallies.entry(branch).or_default().add(tally);
+    }
+}
+
+/// A child of a branch, as its row says.
+#[derive(Clone, Copy)]
+pub(super) struct Child {
+    branch: Key,
+    /// How many children it stands for that are not counted yet.
+    items: i64,
+    /// Whether it has written nothing yet.
+    fresh: bool,
+}
+
+impl Child {
+    /// Out of four columns: parent, branch, items and revision. `None` if it is none.
+    pub(super) fn read(row: &Row, first: usize) -> Option<Child> {
+        let (parent, branch) = (row.get::<_, Option<Uuid>>(first)?, row.get::<_, Option<i64>>(first + 1)?);
+        let (items, rev) = (i64::from(row.get::<_, i32>(first + 2)), Rev(row.get(first + 3)));
+        Some(Child { branch: (parent, branch), items, fresh: rev == Rev(0) })
+    }
+
+    /// The job that opened its branch.
+    pub(super) fn parent(&self) -> Uuid {
+        self.branch.0
+    }
+
+    /// What its end in a state counts for, once or, if it is live again, with -1 as `times`.
+    fn tally(&self, state: State, times: i64) -> Tally {
+        let mut tally = Tally::of(state, times * self.items);
+        // It never wrote anything, and will not.
+        tally.started = if self.fresh { times * self.items } else { 0 };
+        tally
+    }
+}
+
+impl Conn {
+    /// Counts the end of a child, in the transaction that is open.
+    pub(super) fn count_end(&self, child: &Child, state: State) {
+        self.counts().add(child.branch, child.tally(state, 1));
+    }
+
+    /// Counts that a child which had ended is live again.
+    pub(super) fn count_life(&self, child: &Child, was: State) {
+        self.counts().add(child.branch, child.tally(was, -1));
+    }
+
+    /// Counts what a change of a child has written.
+    pub(super) fn count_change(&self, change: &Change) {
+        if let Some((branch, tally)) = tally(change) {
+            self.counts().add(branch, tally);
+        }
+    }
+
+    /// Has a branch looked at once the transaction that is open is committed.
+    pub(super) fn look_at(&self, branch: Key) {
+        self.counts().looks.insert(branch);
+    }
+}
+
+/// The branch that a child's change counts for, and how: whether it is its first, which items of a block it accounts for, and
+/// its end.
+fn tally(change: &Change) -> Option<(Key, Tally)> {
+    let counted = change.counted?;
+    let step = change.step.as_deref();
+    let done = step.map_or(0, |step| i64::from(step.items));
+    // What was promoted begins anew.
+    let promoted = step.map_or(0, |step| promoted_items(&step.promoted));
+    let items = i64::from(counted.items);
+    let first = if change.rev == Rev(0) { items } else { 0 };
+    let mut tally = Tally { started: first - promoted, done, ..Tally::default() };
+    if let Some(state) = end(&change.outcome) {
+        tally.add(Tally::of(state, items - done - promoted));
+    }
+    (tally != Tally::default()).then_some(((counted.parent.0, counted.branch.0), tally))
+}
+
+fn promoted_items(promoted: &[NewJob]) -> i64 {
+    promoted.iter().filter_map(|job| Some(i64::from(job.twig.as_ref()?.items))).sum()
+}
+
+/// The state in which an outcome ends its job, if it does.
+fn end(outcome: &Outcome) -> Option<State> {
+    match outcome {
+        Outcome::Done(_) => Some(State::Done),
+        Outcome::Failed { .. } => Some(State::Failed),
+        Outcome::Cancelled(_) => Some(State::Cancelled),
+        _ => None,
+    }
+}
+
+/// Whether there is something to count of a change.
+pub(super) fn counts(change: &Change) -> bool {
+    tally(change).is_some()
+}
+
+/// Whether a statement can count a change by what it finds in the row: it accounts for no part of a block.
+pub(super) fn is_whole(change: &Change) -> bool {
+    change.step.as_ref().is_none_or(|step| step.items == 0 && step.promoted.is_empty())
+}
+
+/// The branches in which changes end children.
+pub(super) fn touched<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Key> {
+    let ends = changes.filter(|change| change.outcome.ends());
+    let keys: BTreeSet<Key> = ends
+        .filter_map(|change| change.counted.map(|counted| (counted.parent.0, counted.branch.0)))
+        .collect();
+    keys.into_iter().collect()
+}
+
+/// Commits the transaction that is open, with what was counted in it; then tells parents what they wait to be told.
+pub(super) async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+    let Counts { tallies, looks } = std::mem::take(&mut *conn.counts());
+    if tallies.is_empty() && looks.is_empty() {
+        return conn.commit().await;
+    }
+    for sql in [TALLY, LOOK] {
+        conn.prepare(sql).await?;
+    }
+    let looks: Vec<Key> = looks.into_iter().collect();
+    // Polled, and so sent, in this order. If the first fails, the second rolls back.
+    let (counted, committed, met) = join3(write(conn, &tallies), conn.commit(), look(conn, &looks)).await;
+    counted?;
+    committed?;
+    told(store, conn, now, met).await;
+    Ok(())
+}
+
+/// Writes what was counted in the transaction that is open, whose commit is for others; answers the branches that are to be
+/// looked at afterwards.
+pub(super) async fn flush(conn: &Guard<'_>) -> Result<Vec<Key>, Error> {
+    let Counts { tallies, looks } = std::mem::take(&mut *conn.counts());
+    write(conn, &tallies).await?;
+    Ok(looks.into_iter().collect())
+}
+
+/// Tells parents what they wait to be told, as far as it is seen within the transaction that is open, which goes on. They are
+/// looked at again when it is committed.
+pub(super) async fn tell_within(conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+    let touched = flush(conn).await?;
+    let met = look(conn, &touched).await?;
+    conn.counts().looks.extend(touched);
+    if met.is_empty() {
+        return Ok(());
+    }
+    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met.into_iter().unzip();
+    wake::lock(conn, &jobs).await?;
+    conn.execute(WATCHED, &[&jobs, &numbers]).await?;
+    end_watches(conn, now, &jobs, &numbers).await.map(drop)
+}
+
+/// Ends watches that are met, tells the parents, and wakes them if that is what they wait for. Both are locked.
+async fn end_watches(conn: &Guard<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -> Result<usize, Error> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let sql = include_str!("sql/signal_branch.sql");
+    let told = conn.query(sql, &[&micros(now), &jobs, &numbers]).await?.len();
+    let woken = wake::wake(conn, now, jobs).await?;
+    serial::settle(conn, &woken.unsettled).await?;
+    Ok(told)
+}
+
+/// Adds to the tallies of branches, in the lane of the connection.
+pub(super) async fn write(conn: &Guard<'_>, tallies: &BTreeMap<Key, Tally>) -> Result<(), Error> {
+    let some = || tallies.iter().filter(|(_, tally)| **tally != Tally::default());
+    if some().next().is_none() {
+        return Ok(());
+    }
+    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = some().map(|(branch, _)| *branch).unzip();
+    let column = |of: fn(&Tally) -> i64| -> Vec<i64> { some().map(|(_, tally)| of(tally)).collect() };
+    let (started, done) = (column(|tally| tally.started), column(|tally| tally.done));
+    let (failed, cancelled) = (column(|tally| tally.failed), column(|tally| tally.cancelled));
+    let lane = conn.lane();
+    conn.execute(TALLY, &[&jobs, &numbers, &started, &done, &failed, &cancelled, &lane]).await.map(drop)
+}
+
+/// Those of some branches whose watch is met.
+pub(super) async fn look(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<Key>, Error> {
+    if branches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
+    let rows = conn.query(LOOK, &[&jobs, &numbers]).await?;
+    let met = |row: &&Row| pick::watch(row.get(2)).is_some_and(|watch| watch.is_met(&sum(row, 3)));
+    Ok(rows.iter().filter(met).map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// A tally out of four columns.
+pub(super) fn sum(row: &Row, first: usize) -> Tally {
+    let column = |n: usize| row.get::<_, i64>(first + n);
+    Tally { started: column(0), done: column(1), failed: column(2), cancelled: column(3) }
+}
+
+/// Tells parents what a look has found. What was committed before is committed, whatever comes of this.
+pub(super) async fn told(store: &Postgres, conn: &Guard<'_>, now: Now, met: Result<Vec<Key>, Error>) {
+    let told = async {
+        match met?.as_slice() {
+            [] => Ok(0),
+            met => tell(store, conn, now, met).await,
+        }
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "what is to be told of branches is left to the next look at them");
+    }
+}
+
+/// Tells parents that some of their branches have come to what they watch for, those that have: the one routine for all doors.
+/// Answers how many branches had.
+pub(super) async fn tell(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    branches: &[Key],
+) -> Result<usize, Error> {
+    let told = giving_way!(tell_once(conn, now, branches));
+    store.shared.floors.lowered(i64::MIN);
+    told
+}
+
+async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key]) -> Result<usize, Error> {
+    for sql in [LOCK, WATCHED, LOOK] {
+        conn.prepare(sql).await?;
+    }
+    let work = async {
+        let jobs: BTreeSet<Uuid> = branches.iter().map(|(job, _)| *job).collect();
+        let parents: Vec<Uuid> = jobs.into_iter().collect();
+        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
+        // The sum is read by a statement of its own: what was counted before the locks were had is seen.
+        let (begun, locked, watched, met) = join4(
+            conn.begin(),
+            wake::lock(conn, &parents),
+            conn.execute(WATCHED, &[&jobs, &numbers]),
+            look(conn, branches),
+        )
+        .await;
+        begun?;
+        locked?;
+        watched?;
+        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met?.into_iter().unzip();
+        let told = end_watches(conn, now, &jobs, &numbers).await?;
+        conn.commit().await?;
+        Ok(told)
+    };
+    let told = work.await;
+    if told.is_err() {
+        conn.rollback().await;
+    }
+    told
+}
+
+/// Jobs with branches have ended: nobody waits for these any more, and those of a job that was made to end are cut.
+pub(super) async fn orphan(conn: &Guard<'_>, now: Now, jobs: &[Uuid]) -> Result<(), Error> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let expired = pick::reason_number(Reason::Expired);
+    let sql = include_str!("sql/act_orphan.sql");
+    conn.execute(sql, &[&jobs, &expired, &micros(now), &conn.gate_writer]).await.map(drop)
+}

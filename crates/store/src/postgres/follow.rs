@@ -1,0 +1,239 @@
+//! Changes with consequences that hang on whether they were written: slots of serial keys, children, branches, and the ends
+//! of children, which count for their parents or are told to them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use futures_util::future::{join, join4};
+use uuid::Uuid;
+use windlass_model::{Change, Event, JobId, NewJob, Outcome, Reason, Rev, Submitted};
+
+use super::{
+    Postgres, branch,
+    commit::Placed,
+    conn::Guard,
+    grow,
+    journal::Beside,
+    names::Names,
+    serial,
+    submit::Batch,
+    wake::{self, COUNT, LOCK, WAKE},
+    write::{Sorts, Wrote},
+};
+use crate::{Error, Now};
+
+/// The jobs that a change submits.
+pub(super) fn born(change: &Change) -> impl Iterator<Item = &NewJob> {
+    change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
+}
+
+/// Whether a change parks its job.
+pub(super) fn parks(change: &Change) -> bool {
+    change.outcome.event() == Event::Park
+}
+
+/// Whether a change may free a slot of a serial key.
+fn is_tied(change: &Change) -> bool {
+    change.tied && change.outcome != Outcome::Next
+}
+
+/// Whether a change ends a child that its parent's wait counts, or that its parent is told of.
+fn is_counted(change: &Change) -> bool {
+    change.parent.is_some() && change.outcome.ends()
+}
+
+/// Whether a change may cut branches of its job: it is one that is made to end, and may have opened some before.
+fn may_cut(change: &Change) -> bool {
+    let made_to =
+        matches!(change.outcome, Outcome::Cancelled(_) | Outcome::Failed { reason: Reason::Expired, .. });
+    made_to && change.rev > Rev(0)
+}
+
+/// Whether something hangs on a change, beside the count of a branch.
+pub(super) fn follows(change: &Change) -> bool {
+    is_tied(change)
+        || is_counted(change)
+        || may_cut(change)
+        || grow::grows(change)
+        || born(change).next().is_some()
+}
+
+/// Whether jobs may have come before others in the ready set, once a change is written with all that follows from it. What is
+/// spawned in branches comes behind them.
+pub(super) fn readies(change: &Change) -> bool {
+    is_tied(change) || is_counted(change) || born(change).any(|job| job.twig.is_none() || job.is_special())
+}
+
+/// Writes a batch of which some changes have consequences that hang on whether they were written.
+pub(super) async fn step_by_step(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    batch: &[Placed<'_>],
+    sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
+    names: &Names,
+) -> Result<Vec<Wrote>, Error> {
+    prepare(conn, batch, sorts, beside).await?;
+    let work = async {
+        let (begun, wrote) = join(conn.begin(), write(store, conn, now, batch, sorts, beside, names)).await;
+        begun?;
+        let wrote = wrote?;
+        branch::commit(store, conn, now).await?;
+        Ok(wrote)
+    };
+    let wrote = work.await;
+    if wrote.is_err() {
+        conn.rollback().await;
+    }
+    wrote
+}
+
+/// Prepares what [`write`] sends.
+pub(super) async fn prepare(
+    conn: &Guard<'_>,
+    batch: &[Placed<'_>],
+    sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
+) -> Result<(), Error> {
+    sorts.prepare(conn).await?;
+    beside.prepare(conn).await?;
+    for sql in [LOCK, COUNT, WAKE] {
+        conn.prepare(sql).await?;
+    }
+    if batch.iter().any(|(_, change)| grow::grows(change)) {
+        grow::prepare(conn).await?;
+    }
+    Ok(())
+}
+
+/// Writes a batch within a transaction, and what follows from it.
+pub(super) async fn write(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    batch: &[Placed<'_>],
+    sorts: &Sorts<'_>,
+    beside: &Beside<'_>,
+    names: &Names,
+) -> Result<Vec<Wrote>, Error> {
+    // Parents are mostly older than their children: all are locked by id before any is written. Children of branches touch
+    // no row of their parents.
+    let counted = batch.iter().filter(|(_, change)| is_counted(change));
+    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
+    if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
+        ids.extend(batch.iter().map(|(_, change)| change.job));
+    }
+    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    let changes = batch.iter().map(|(_, change)| *change);
+    let (locked, kept, wrote, there) =
+        join4(wake::lock(conn, &ids), beside.write(conn), sorts.write(conn, now), grow::read(conn, changes))
+            .await;
+    locked?;
+    kept?;
+    let wrote = wrote?;
+    let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
+    let mut placed: Vec<Placed> =
+        batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    let changes: Vec<&Change> = placed.into_iter().map(|(_, change)| change).collect();
+    changes.iter().for_each(|change| conn.count_change(change));
+    let straight = are_distinct(&changes);
+    Box::pin(grow::put(store, conn, now, &changes, &there?, straight)).await?;
+    let has_branches = |change: &&&Change| written[&change.job].held || grow::grows(change);
+    let ended = changes.iter().filter(|change| change.outcome.ends()).filter(has_branches);
+    let ended: Vec<Uuid> = ended.map(|change| change.job.0).collect();
+    branch::orphan(conn, now, &ended).await?;
+    Box::pin(put_children(store, conn, now, &changes, names, straight)).await?;
+    follow(conn, now, &changes, &wrote).await?;
+    Ok(wrote)
+}
+
+/// Whether no two jobs that changes submit have the same id: then it does not matter in which order they are put in.
+fn are_distinct(changes: &[&Change]) -> bool {
+    let ids = || changes.iter().flat_map(|change| born(change)).map(|job| job.id);
+    // Mostly they come by id.
+    ids().is_sorted_by(|one, next| one < next) || {
+        let mut seen = HashSet::new();
+        ids().all(|id| seen.insert(id))
+    }
+}
+
+/// What follows from changes that were written, in their transaction: ends of children count, those that have what they wait
+/// for are woken, and slots are handed over.
+async fn follow(conn: &Guard<'_>, now: Now, changes: &[&Change], wrote: &[Wrote]) -> Result<(), Error> {
+    let of = |wanted: fn(&Change) -> bool| -> Vec<Uuid> {
+        let wanted = changes.iter().filter(|change| wanted(change));
+        wanted.map(|change| change.job.0).collect()
+    };
+    let ends = of(is_counted);
+    let first = before_their_parents(changes);
+    let mut waiting: BTreeSet<Uuid> = of(parks).into_iter().collect();
+    let parents = changes.iter().filter(|change| is_counted(change));
+    waiting.extend(parents.filter_map(|change| Some(change.parent?.0)));
+    let waiting: Vec<Uuid> = waiting.into_iter().collect();
+    let (counted, woken) =
+        join(wake::count_ends(conn, now, &ends, &first), wake::wake(conn, now, &waiting)).await;
+    counted?;
+    let woken = woken?;
+    let mut settling = of(is_tied);
+    settling.extend(wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0));
+    settling.extend(woken.unsettled);
+    serial::settle(conn, &settling).await.map(drop)
+}
+
+/// The children that end in a batch before their parents do.
+fn before_their_parents(changes: &[&Change]) -> Vec<Uuid> {
+    let ending = || changes.iter().enumerate().filter(|(_, change)| change.outcome.ends());
+    if ending().count() < 2 {
+        return Vec::new();
+    }
+    let places: HashMap<JobId, usize> = ending().map(|(place, change)| (change.job, place)).collect();
+    let is_first = |(place, change): &(usize, &&Change)| {
+        change.parent.and_then(|parent| places.get(&parent)).is_some_and(|ended| ended > place)
+    };
+    ending().filter(is_first).map(|(_, change)| change.job.0).collect()
+}
+
+/// Puts in the jobs that changes submit which were written, but for those that went straight in, by [`grow::put`].
+async fn put_children(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    changes: &[&Change],
+    names: &Names,
+    straight: bool,
+) -> Result<(), Error> {
+    let mut jobs: Vec<NewJob> = Vec::new();
+    // Those that take the place of items of a block were spawned before.
+    let mut spawned: Vec<bool> = Vec::new();
+    for change in changes {
+        let Some(step) = &change.step else { continue };
+        let mine = |job: &&NewJob| !(straight && grow::is_plain(job));
+        let parent = change.counted.map(|counted| counted.parent);
+        let promoted = step.promoted.iter().filter(mine);
+        jobs.extend(promoted.map(|job| NewJob { parent, round: None, ..job.clone() }));
+        spawned.resize(jobs.len(), false);
+        let round = if step.told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
+        let children = step.children.iter().filter(mine);
+        jobs.extend(children.map(|child| NewJob {
+            parent: Some(change.job),
+            round: Some(round).filter(|_| child.twig.is_none()),
+            ..child.clone()
+        }));
+        spawned.resize(jobs.len(), true);
+    }
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let batch = Batch { store, conn, now, jobs: &jobs, names, born: None };
+    let answers = batch.put_within().await?;
+    if answers.iter().any(Option::is_none) {
+        return Err(Error::Unavailable("jobs with these keys are being pruned".into()));
+    }
+    let is_in = |answer: &Option<Submitted>| {
+        matches!(answer, Some(Submitted::New { .. } | Submitted::Replaced { .. }))
+    };
+    let put = jobs.iter().zip(&spawned).zip(&answers);
+    let put = put.filter(|((_, spawned), answer)| **spawned && is_in(answer));
+    grow::spawned(conn, put.map(|((job, _), _)| job)).await
+}

@@ -1,0 +1,204 @@
+//! Looking at branches from time to time; see [`crate::Store::poll`].
+//!
+//! Whoever takes a branch has it to itself for [`HELD`]: what takes long is done without a lock, so that nobody who ends a
+//! child or commits for the parent waits for it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{Poll, Tally, Time, Watch, branch::Pace, poll::REDELIVERED, poll::Seen};
+
+use super::{
+    Postgres, SPAN,
+    branch::{self, Key, sum},
+    columns::Param,
+    conn::{Guard, giving_way},
+    micros, serial, wake,
+};
+use crate::{CUT_AGAIN, Error, Now, Polled, pick};
+
+/// How long whoever looks at a branch has it to itself: longer than a walk over a million children takes. After a crash it is
+/// looked at again so much later.
+const HELD: Duration = Duration::from_secs(60);
+
+/// How many children one statement walks over: few enough for it to answer in time.
+pub(super) const PAGE: i64 = 20_000;
+
+pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Polled, Error> {
+    let conn = store.conn().await?;
+    let (now, next_at) = next(&conn, now).await?;
+    let mut polled = Polled { now, next_at, ..Polled::default() };
+    if next_at.is_none_or(|at| at > now) {
+        return Ok(polled);
+    }
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let until = now.plus(HELD);
+    let sql = include_str!("sql/poll_take.sql");
+    let rows = conn.query(sql, &[&now.micros(), &limit, &until.micros()]).await?;
+    let taken: Vec<Key> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    polled.looked = taken.len();
+    for view in views(&conn, &taken).await? {
+        look_at(store, &conn, &view, now, until, &mut polled).await?;
+    }
+    polled.next_at = next(&conn, Some(now)).await?.1;
+    Ok(polled)
+}
+
+async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error> {
+    let rows = conn.query(include_str!("sql/poll_next.sql"), &[&micros(now)]).await?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
+    Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
+}
+
+/// What is to be seen of a branch.
+struct View {
+    branch: Key,
+    spawned: i64,
+    watch: Option<Watch>,
+    before: Poll,
+    tally: Tally,
+    claimed: i64,
+    begun: i64,
+}
+
+impl View {
+    fn seen(&self, now: Time) -> Seen {
+        let View { spawned, tally, claimed, begun, .. } = *self;
+        Seen { now, spawned, tally, claimed, begun }
+    }
+}
+
+async fn views(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<View>, Error> {
+    if branches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
+    let rows = conn.query(include_str!("sql/poll_seen.sql"), &[&jobs, &numbers]).await?;
+    let view = |row: &Row| View {
+        branch: (row.get(0), row.get(1)),
+        spawned: row.get(2),
+        watch: pick::watch(row.get(3)),
+        before: pick::poll(row.get(4), None),
+        tally: sum(row, 5),
+        claimed: row.get(9),
+        begun: row.get(10),
+    };
+    Ok(rows.iter().map(view).collect())
+}
+
+async fn look_at(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    view: &View,
+    now: Time,
+    mut until: Time,
+    polled: &mut Polled,
+) -> Result<(), Error> {
+    let pace = view.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
+    let (branch, before) = (view.branch, &view.before);
+    let mut poll = before.next(&view.seen(now), pace);
+    let mut tally = view.tally;
+    if before.is_still(&poll) {
+        // All children are walked over now, and others may have been before.
+        let held = until;
+        until = held.plus(HELD);
+        let params: [Param<'_>; 4] = [&branch.0, &branch.1, &held.micros(), &until.micros()];
+        if conn.execute(include_str!("sql/poll_hold.sql"), &params).await? == 0 {
+            return Ok(());
+        }
+    }
+    if before.is_still(&poll) && recount(conn, branch).await? {
+        polled.corrected += 1;
+        if let Some(view) = views(conn, &[branch]).await?.first() {
+            tally = view.tally;
+            poll = before.next(&view.seen(now), pace);
+        }
+    }
+    if before.is_stuck(&poll) {
+        let lost = redeliver(store, conn, branch).await?;
+        polled.redelivered += lost;
+        poll.found(lost);
+    }
+    let next_at = poll.next_at.map(Time::micros);
+    let text = pick::poll_text(&poll);
+    let (live, again) = (poll.pending > 0, now.plus(CUT_AGAIN).micros());
+    let params: [Param<'_>; 7] = [&branch.0, &branch.1, &until.micros(), &text, &live, &again, &next_at];
+    let rows = conn.query(include_str!("sql/poll_write.sql"), &params).await?;
+    if rows.first().is_some_and(|row| row.get(0)) {
+        polled.cut.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
+    }
+    if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
+        polled.told += branch::tell(store, conn, Some(now), &[branch]).await?;
+    }
+    Ok(())
+}
+
+/// Counts the ends in a branch anew; whether that was needed. Rows and sums are compared as they were at one moment, and the
+/// difference is added: that is right whatever others have counted meanwhile.
+async fn recount(conn: &Guard<'_>, branch: Key) -> Result<bool, Error> {
+    conn.begin_snapshot().await?;
+    let difference = difference(conn, branch).await;
+    conn.rollback().await;
+    let difference = difference?;
+    branch::write(conn, &BTreeMap::from([(branch, difference)])).await?;
+    Ok(difference != Tally::default())
+}
+
+async fn difference(conn: &Guard<'_>, (job, number): Key) -> Result<Tally, Error> {
+    let rows = conn.query(include_str!("sql/poll_sum.sql"), &[&job, &number]).await?;
+    let ends = |row: &Row, sign: i64| Tally {
+        started: 0,
+        done: sign * row.get::<_, i64>(0),
+        failed: sign * row.get::<_, i64>(1),
+        cancelled: sign * row.get::<_, i64>(2),
+    };
+    let mut difference = rows.first().map_or(Tally::default(), |row| ends(row, -1));
+    let mut after = Some(Uuid::nil());
+    while let Some(from) = after.take() {
+        let rows = conn.query(include_str!("sql/poll_count.sql"), &[&job, &number, &from, &PAGE]).await?;
+        if let Some(row) = rows.first() {
+            difference.add(ends(row, 1));
+            after = row.get(3);
+        }
+    }
+    Ok(difference)
+}
+
+/// Puts children of a branch back that are in no place at all; answers how many.
+async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Result<usize, Error> {
+    let mut lost: Vec<Uuid> = Vec::new();
+    let mut after = Some(Uuid::nil());
+    while let Some(from) = after.take().filter(|_| lost.len() < REDELIVERED) {
+        let sql = include_str!("sql/poll_lost.sql");
+        for row in conn.query(sql, &[&job, &number, &from, &PAGE, &SPAN]).await? {
+            lost.extend(row.get::<_, Vec<Uuid>>(0));
+            after = row.get(1);
+        }
+    }
+    lost.truncate(REDELIVERED);
+    if lost.is_empty() {
+        return Ok(0);
+    }
+    let back = giving_way!(put_back(conn, &lost))?;
+    store.shared.floors.lowered(i64::MIN);
+    Ok(back)
+}
+
+async fn put_back(conn: &Guard<'_>, lost: &[Uuid]) -> Result<usize, Error> {
+    conn.begin().await?;
+    let work = async {
+        wake::lock(conn, lost).await?;
+        // Whether they are lost is asked again, now that nobody moves them.
+        let rows = conn.query(include_str!("sql/poll_return.sql"), &[&lost, &SPAN]).await?;
+        let back: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+        serial::enter(conn, &back).await?;
+        conn.commit().await?;
+        Ok(back.len())
+    };
+    let back = work.await;
+    if back.is_err() {
+        conn.rollback().await;
+    }
+    back
+}

@@ -1,0 +1,211 @@
+//! Looking at branches from time to time.
+//!
+//! All that takes long (counting a branch anew, looking for children that are in no place) is read in one snapshot, beside
+//! the writer. What follows from it is then written in one short transaction, if nobody else has looked meanwhile: counts are
+//! put right by what they were wrong by in the snapshot, since every commit keeps rows and counts in step.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Row, params};
+use windlass_model::{
+    BranchNo, Epoch, JobId, Poll, Tally, Time, Watch,
+    branch::Pace,
+    poll::{REDELIVERED, Seen},
+};
+
+use super::{
+    SMALL, Sqlite,
+    branch::{self, Key},
+    inspect::SPAN,
+    lease,
+    tx::{Tx, id_of, unpack},
+    views::most,
+};
+use crate::{CUT_AGAIN, Error, Now, Polled, pick};
+
+/// A branch that is due to be looked at.
+struct Due {
+    key: Key,
+    poll_at: Time,
+    spawned: i64,
+    tally: Tally,
+    watch: Option<Watch>,
+    cut: bool,
+    poll: Poll,
+}
+
+/// What workers have of a branch: how many children, and how many of these have written nothing.
+#[derive(Clone, Copy, Default)]
+struct Claimed {
+    items: i64,
+    begun: i64,
+}
+
+/// What was found out about a branch in a snapshot.
+struct Look {
+    key: Key,
+    poll_at: Time,
+    claimed: Claimed,
+    /// What its counts lack.
+    lacks: Tally,
+    lost: Vec<(JobId, Epoch)>,
+}
+
+pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<Polled, Error> {
+    let (now, next_at) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
+    if limit == 0 || next_at.is_none_or(|at| at > now) {
+        return Ok(Polled { next_at, now, ..Polled::default() });
+    }
+    let looks = store.walk(|tx| look(tx, now, limit))?;
+    store
+        .write(SMALL + looks.len(), |tx| {
+            let mut polled = Polled { now, ..Polled::default() };
+            looks.iter().try_for_each(|look| settle(tx, now, look, &mut polled))?;
+            polled.next_at = next(tx)?;
+            Ok(polled)
+        })
+        .await
+}
+
+/// When the next branch is to be looked at.
+fn next(tx: &Tx<'_>) -> Result<Option<Time>, Error> {
+    let next = tx.one(include_str!("sql/poll_next.sql"), [], |row| row.get::<_, Option<i64>>(0))?;
+    Ok(next.flatten().map(Time))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Due> {
+    let poll_at = Time(row.get(2)?);
+    Ok(Due {
+        key: (id_of(row, 0)?, BranchNo(row.get(1)?)),
+        poll_at,
+        spawned: row.get(3)?,
+        tally: branch::tally(row, 4)?,
+        watch: branch::watch(row, 8)?,
+        cut: row.get(9)?,
+        poll: pick::poll(row.get::<_, Option<String>>(10)?.as_deref(), Some(poll_at)),
+    })
+}
+
+impl Due {
+    /// What is seen of it now.
+    fn next(&self, now: Time, claimed: Claimed) -> Poll {
+        let Claimed { items, begun } = claimed;
+        let seen = Seen { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
+        let pace = self.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
+        self.poll.next(&seen, pace)
+    }
+}
+
+/// Looks at the branches that are due, and closer at those where nothing moves. Only reads.
+fn look(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Look>, Error> {
+    let due = tx.all(include_str!("sql/poll.sql"), params![now.micros(), most(limit)], read)?;
+    let pairs = pairs(tx)?;
+    let claimed = claimed(tx, &pairs)?;
+    let mut looks = Vec::with_capacity(due.len());
+    for mut due in due {
+        let claimed = claimed.get(&due.key).copied().unwrap_or_default();
+        let (mut lacks, mut lost) = (Tally::default(), Vec::new());
+        if due.poll.is_still(&due.next(now, claimed)) {
+            lacks = self::lacks(tx, &due)?;
+            due.tally.add(lacks);
+            if due.poll.is_stuck(&due.next(now, claimed)) {
+                lost = self::lost(tx, due.key, &pairs)?;
+            }
+        }
+        looks.push(Look { key: due.key, poll_at: due.poll_at, claimed, lacks, lost });
+    }
+    Ok(looks)
+}
+
+/// All that workers have claimed.
+fn pairs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
+    let claims = tx.all(include_str!("sql/inspect_claim.sql"), [], |row| row.get::<_, Vec<u8>>(2))?;
+    let mut pairs = HashSet::new();
+    for jobs in &claims {
+        pairs.extend(unpack(jobs)?);
+    }
+    Ok(pairs)
+}
+
+/// What workers have of each branch.
+fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, Claimed>, Error> {
+    let mut branches: HashMap<Key, Claimed> = HashMap::new();
+    for (id, epoch) in pairs {
+        let params = params![id.as_bytes(), epoch.0];
+        let found = tx.one(include_str!("sql/poll_claimed.sql"), params, |row| {
+            let key = (id_of(row, 0)?, BranchNo(row.get(1)?));
+            Ok((key, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
+        })?;
+        if let Some((key, items, first)) = found {
+            let claimed = branches.entry(key).or_default();
+            claimed.items += items;
+            claimed.begun += if first { items } else { 0 };
+        }
+    }
+    Ok(branches)
+}
+
+/// By how much the counts of a branch differ from its rows.
+fn lacks(tx: &Tx<'_>, due: &Due) -> Result<Tally, Error> {
+    let (job, number) = due.key;
+    let rows = tx.one(include_str!("sql/poll_count.sql"), params![job.as_bytes(), number.0], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    let Some((done, failed, cancelled)) = rows else { return Ok(Tally::default()) };
+    let Tally { done: counted, failed: badly, cancelled: ended, .. } = due.tally;
+    Ok(Tally { started: 0, done: done - counted, failed: failed - badly, cancelled: cancelled - ended })
+}
+
+/// Children of a branch that are in no place at all.
+fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<(JobId, Epoch)>, Error> {
+    let mut statement = tx.prepare(include_str!("sql/poll_lost.sql"))?;
+    let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
+    let mut lost = Vec::new();
+    while lost.len() < REDELIVERED
+        && let Some(row) = rows.next()?
+    {
+        let pair = (id_of(row, 0)?, Epoch(row.get(1)?));
+        if !claimed.contains(&pair) {
+            lost.push(pair);
+        }
+    }
+    Ok(lost)
+}
+
+/// Writes what follows from a look, unless someone else has looked meanwhile.
+fn settle(tx: &Tx<'_>, now: Time, look: &Look, polled: &mut Polled) -> Result<(), Error> {
+    let (job, number) = look.key;
+    let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
+    let Some(mut due) = tx.one(include_str!("sql/poll_branch.sql"), params, read)? else { return Ok(()) };
+    polled.looked += 1;
+    if look.lacks != Tally::default() {
+        tracing::warn!(%job, %number, lacks = ?look.lacks, "the children of a branch were counted wrong");
+        due.tally.add(look.lacks);
+        tx.write_count(look.key, due.tally)?;
+        polled.corrected += 1;
+    }
+    let mut poll = due.next(now, look.claimed);
+    if due.poll.is_stuck(&poll) && !look.lost.is_empty() {
+        let lost = lease::release(tx, &look.lost)?;
+        tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
+        polled.redelivered += lost;
+        poll.found(lost);
+    }
+    if due.watch.take_if(|watch| watch.is_met(&due.tally)).is_some() {
+        tx.tell(now, look.key)?;
+        polled.told += 1;
+    }
+    let cut = due.cut && poll.pending > 0;
+    let poll_at = match (cut, &due.watch) {
+        (true, _) => Some(now.plus(CUT_AGAIN)),
+        (false, Some(_)) => poll.next_at,
+        (false, None) => None,
+    };
+    if cut {
+        polled.cut.push(look.key);
+    }
+    let text = pick::poll_text(&poll);
+    let params = params![job.as_bytes(), number.0, text, cut, poll_at.map(Time::micros)];
+    tx.run(include_str!("sql/poll_seen.sql"), params)?;
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Rows of tables of the user's own, in the order of a key.
+
+use rusqlite::{
+    Statement,
+    types::{Value, ValueRef},
+};
+use serde_json::{Map, Value as Json};
+
+use crate::{Error, Picked, Rows};
+
+/// A page of rows. The connection does not write, whatever the text of the query says.
+pub(super) fn rows(
+    conn: &rusqlite::Connection,
+    rows: &Rows,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Picked>, Error> {
+    let after = after.map(|text| key_of(rows, text)).transpose()?;
+    let sql = query(rows, after.is_some());
+    let bad = |error: rusqlite::Error| wrong(rows, &format!("SQLite answers: {error}"));
+    let mut statement = conn.prepare(&sql).map_err(bad)?;
+    // One more than asked for shows whether the last key of the page stands twice.
+    let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut params = vec![Value::Integer(most)];
+    params.extend(after);
+    let names: Vec<String> = statement.column_names().iter().skip(1).map(|name| (*name).to_owned()).collect();
+    let mut picked = read(&mut statement, params, rows, &names).map_err(|error| match error {
+        Fetched::Sql(error) => bad(error),
+        Fetched::Key(error) => error,
+    })?;
+    if let Some(twice) = picked.windows(2).find(|pair| pair[0].after == pair[1].after) {
+        let why = format!("the key {} stands twice, and keys must be unique", twice[0].key);
+        return Err(wrong(rows, &why));
+    }
+    picked.truncate(limit);
+    Ok(picked)
+}
+
+fn query(rows: &Rows, is_after: bool) -> String {
+    let Rows { from, key, filter } = rows;
+    let mut wheres: Vec<String> = filter.iter().map(|filter| format!("({filter}\n)")).collect();
+    if is_after {
+        wheres.push(format!("({key}) > ?2"));
+    }
+    let wheres = if wheres.is_empty() { String::new() } else { format!("where {}", wheres.join(" and ")) };
+    format!("select ({key}), * from {from}\n{wheres}\norder by ({key}) limit ?1")
+}
+
+/// What can go wrong while rows are read.
+enum Fetched {
+    Sql(rusqlite::Error),
+    Key(Error),
+}
+
+impl From<rusqlite::Error> for Fetched {
+    fn from(error: rusqlite::Error) -> Fetched {
+        Fetched::Sql(error)
+    }
+}
+
+fn read(
+    statement: &mut Statement<'_>,
+    params: Vec<Value>,
+    of: &Rows,
+    names: &[String],
+) -> Result<Vec<Picked>, Fetched> {
+    let mut rows = statement.query(rusqlite::params_from_iter(params))?;
+    let mut picked = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (after, key) = keys(row.get_ref(0)?).ok_or_else(|| {
+            Fetched::Key(wrong(of, "there is a row whose key is null; leave such rows out with a filter"))
+        })?;
+        let mut object = Map::new();
+        for (column, name) in names.iter().enumerate() {
+            object.insert(name.clone(), json(row.get_ref(column + 1)?));
+        }
+        picked.push(Picked { after, key, row: Json::Object(object).to_string() });
+    }
+    Ok(picked)
+}
+
+/// A key as the store reads it back, with a letter for its type, and as people read it; `None` if it is null.
+fn keys(value: ValueRef<'_>) -> Option<(String, String)> {
+    Some(match value {
+        ValueRef::Null => return None,
+        ValueRef::Integer(number) => (format!("i{number}"), number.to_string()),
+        ValueRef::Real(number) => (format!("r{number:?}"), number.to_string()),
+        ValueRef::Text(text) => {
+            let text = String::from_utf8_lossy(text);
+            (format!("t{text}"), text.into_owned())
+        }
+        ValueRef::Blob(bytes) => (format!("b{}", hex(bytes)), shown(bytes)),
+    })
+}
+
+/// A key read back.
+fn key_of(rows: &Rows, text: &str) -> Result<Value, Error> {
+    let value = match text.split_at_checked(1) {
+        Some(("i", number)) => number.parse().ok().map(Value::Integer),
+        Some(("r", number)) => number.parse().ok().map(Value::Real),
+        Some(("t", text)) => Some(Value::Text(text.to_owned())),
+        Some(("b", digits)) => unhex(digits).map(Value::Blob),
+        _ => None,
+    };
+    value.ok_or_else(|| wrong(rows, &format!("{text:?} is no key that was answered before")))
+}
+
+/// A value as JSON has it; bytes are written as PostgreSQL writes them.
+fn json(value: ValueRef<'_>) -> Json {
+    match value {
+        ValueRef::Null => Json::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(bytes) => format!("\\x{}", hex(bytes)).into(),
+    }
+}
+
+/// Bytes as people read them: sixteen are most likely a UUID.
+fn shown(bytes: &[u8]) -> String {
+    let digits = hex(bytes);
+    match bytes.len() {
+        16 => {
+            let part = |from: usize, to: usize| &digits[from..to];
+            [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+        }
+        _ => digits,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.len().is_multiple_of(2).then(|| digits.as_bytes().chunks(2).map(byte).collect())?
+}
+
+fn wrong(rows: &Rows, why: &str) -> Error {
+    let Rows { from, key, filter } = rows;
+    let filter = filter.as_ref().map(|filter| format!(" where {filter}")).unwrap_or_default();
+    Error::Config(format!("the rows of {from}{filter} in the order of {key} cannot be read: {why}"))
+}

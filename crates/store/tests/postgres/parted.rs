@@ -1,0 +1,404 @@
+//! Branches on a server: what they cost in statements, who is told when many end children at once, and what a look mends.
+
+use std::sync::Arc;
+
+use tokio_postgres::Client;
+use windlass_model::{
+    BranchNo, Change, Claimed, Entry, Grow, JobId, NewJob, Outcome, Reason, State, Step, Tally, Twig,
+    Verdict, Watch, WorkerId, branch::BRANCH,
+};
+use windlass_store::{
+    Branch, Leaves, Only, PostgresWork, Work,
+    conformance::kit::*,
+    postgres::{Options, Postgres},
+};
+
+const NO: BranchNo = BranchNo(7);
+
+async fn open() -> Handle {
+    open_with(&super::fresh()).await
+}
+
+async fn open_with(options: &Options) -> Handle {
+    Arc::new(Postgres::open(options.clone()).await.expect("open"))
+}
+
+/// Children of the branch, numbered from `from`.
+fn children(from: u32, count: u32) -> Vec<NewJob> {
+    let twig = |n: u32| Twig { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    (from..from + count).map(|n| NewJob { twig: Some(Box::new(twig(n))), ..job(n) }).collect()
+}
+
+/// A step that adds children to the branch, which it opens if asked to.
+fn growing(open: bool, children: Vec<NewJob>) -> Step {
+    let open = open.then(|| "all".to_owned());
+    Step { branches: vec![Grow { open, ..Grow::to(NO) }], children, ..Step::default() }
+}
+
+/// A step that seals the branch and watches for so many ends.
+fn watching(ended: u64) -> Step {
+    let watch = Some(Watch { ended: Some(ended), ..Watch::default() });
+    Step { branches: vec![Grow { seal: true, watch, ..Grow::to(NO) }], ..Step::default() }
+}
+
+/// The first job, parked until so many of as many children have ended, and the children, claimed.
+async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<Claimed>) {
+    let (me, parent) = running(store, 1).await;
+    let count = children.len();
+    let grown = with(change(me, &parent, Outcome::Next), growing(true, children));
+    assert_eq!(commit(store, 1, grown).await, Verdict::Committed);
+    let parked = with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(ended));
+    assert_eq!(commit(store, 1, parked).await, Verdict::Committed);
+    let held = claim(store, at(2), &ask(me, 2, 2_000)).await;
+    assert_eq!((held.len(), state(store, id(1)).await), (count, State::Waiting));
+    (me, held)
+}
+
+fn ends(me: WorkerId, jobs: &[Claimed]) -> Vec<Change> {
+    jobs.iter().map(|job| change(me, job, done("x"))).collect()
+}
+
+async fn branch(store: &Handle) -> Branch {
+    store.inspect().branches(id(1)).await.expect("branches").remove(0)
+}
+
+/// How many statements a call sends, brackets included.
+macro_rules! cost {
+    ($store:expr, $call:expr) => {{
+        let before = $store.statements();
+        let answer = $call.await.expect("answered");
+        (answer, $store.statements() - before)
+    }};
+}
+
+#[tokio::test]
+async fn chunks_and_ends_are_few_statements() {
+    let store = open().await;
+    let (me, parent) = running(&store, 1).await;
+    let grown = |job: &Claimed, open: bool, from: u32| {
+        [with(change(me, job, Outcome::Next), growing(open, children(from, 1_000)))]
+    };
+    let (_, sent) = cost!(store, store.commit(at(1), &grown(&parent, true, 1_000)));
+    assert_eq!(sent, 7, "begin, step, read, open, grow, children, commit");
+    let parent = further(&parent);
+    let (_, sent) = cost!(store, store.commit(at(1), &grown(&parent, false, 2_000)));
+    assert_eq!(sent, 6, "begin, step, read, grow, children, commit");
+    assert_eq!(branch(&store).await.spawned, 2_000);
+    let parent = further(&parent);
+    let parks = [with(change(me, &parent, wait_for(BRANCH, None)), watching(2_000))];
+    let (_, sent) = cost!(store, store.commit(at(1), &parks));
+    assert_eq!(sent, 7, "begin, park, read, grow, wake, commit, look");
+    let (haul, sent) = cost!(store, store.claim(at(2), &ask(me, 2, 2_000)));
+    assert_eq!((haul.jobs.len(), sent), (2_000, 1));
+    let held = haul.jobs;
+    let (verdicts, sent) = cost!(store, store.commit(at(3), &ends(me, &held[..1_000])));
+    assert_eq!(verdicts, vec![Verdict::Committed; 1_000]);
+    assert_eq!(sent, 2, "the ends, which count themselves, and a look");
+    let noted = |job: &Claimed, outcome: Outcome| {
+        with(change(me, job, outcome), Step { entries: vec![entry(1, "a", "1")], ..Step::default() })
+    };
+    let closed: Vec<Change> = held[1_000..1_100].iter().map(|job| noted(job, done("x"))).collect();
+    let (_, sent) = cost!(store, store.commit(at(3), &closed));
+    assert_eq!(sent, 2, "the same with entries of a journal");
+    let mut mixed = ends(me, &held[1_100..1_200]);
+    mixed.extend(held[1_200..1_300].iter().map(|job| change(me, job, failed(Reason::Stopped))));
+    let (_, sent) = cost!(store, store.commit(at(3), &mixed));
+    assert_eq!(sent, 7, "begin, lock, two sorts, tally, commit, look");
+    let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| noted(job, Outcome::Next)).collect();
+    let (_, sent) = cost!(store, store.commit(at(3), &steps));
+    assert_eq!(sent, 4, "begin, step, tally, commit: that they have begun is counted");
+    let further: Vec<Claimed> = held[1_300..1_400].iter().map(further).collect();
+    let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
+    let (_, sent) = cost!(store, store.commit(at(3), &steps));
+    assert_eq!(sent, 1, "what goes on is not counted again");
+    let tally = Tally { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
+    assert_eq!(branch(&store).await.tally, tally);
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
+    let told = store.control().act(at(4), &ids, cancel(0), &someone()).await.expect("act");
+    assert_eq!(told.len(), 700);
+    due(&store, 5, 1_000).await;
+    assert_eq!(branch(&store).await.tally, Tally { started: 2_000, cancelled: 700, ..tally });
+    assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
+}
+
+#[tokio::test]
+async fn jobs_without_branches_pay_nothing_for_them() {
+    let store = open().await;
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 100)).await;
+    let held = claim(&store, at(0), &ask(me, 1, 100)).await;
+    let (_, sent) = cost!(store, store.commit(at(1), &ends(me, &held[..50])));
+    assert_eq!(sent, 1);
+    let wished: Vec<Change> = held[50..].iter().map(|job| change(me, job, cancelled())).collect();
+    let (_, sent) = cost!(store, store.commit(at(1), &wished));
+    assert_eq!(sent, 1);
+    let (polled, sent) = cost!(store, store.poll(at(2), 100));
+    assert_eq!((polled.looked, polled.next_at, sent), (0, None, 1));
+}
+
+/// Nobody knows of the other while both commit: the later one sees what both have counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_two_children_end_at_once_and_the_parent_is_told_once() {
+    for round in 0..40 {
+        let store = open().await;
+        let (me, held) = parted(&store, 4, children(10, 4)).await;
+        let tasks: Vec<_> = held
+            .into_iter()
+            .enumerate()
+            .map(|(n, job)| {
+                let store = store.clone();
+                let outcome = if n == round % 4 { failed(Reason::Stopped) } else { done("x") };
+                tokio::spawn(async move {
+                    let ended = [change(me, &job, outcome)];
+                    assert_eq!(store.commit(at(3), &ended).await.expect("commit"), [Verdict::Committed]);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("a task");
+        }
+        assert_eq!(inbox(&store, 1).await, ["7"], "round {round}");
+        assert_eq!(claim(&store, at(4), &ask(me, 3, 10)).await.len(), 1, "woken once");
+        assert_eq!(claim(&store, at(4), &ask(me, 4, 10)).await.len(), 0);
+        let seen = branch(&store).await;
+        assert_eq!((seen.watch, seen.poll.next_at), (None, None));
+    }
+}
+
+/// Ends of children at all doors at once: each is counted once, and the parent is told when the last has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_children_end_at_once_at_all_doors_and_are_counted() {
+    let store = open().await;
+    let mut family = children(10, 200);
+    family.iter_mut().step_by(3).for_each(|job| job.deadline_at = Some(t(50)));
+    let (me, mut held) = parted(&store, 200, family).await;
+    let back: Vec<_> = held.split_off(150).iter().map(|job| (job.id, job.epoch)).collect();
+    assert_eq!(store.release(at(2), &back).await.expect("released"), 50);
+    let mut tasks = Vec::new();
+    for part in held.chunks(10) {
+        let (store, changes) = (store.clone(), ends(me, part));
+        tasks.push(tokio::spawn(async move {
+            store.commit(at(3), &changes).await.expect("commit");
+        }));
+    }
+    for part in back.chunks(5) {
+        let (store, ids) = (store.clone(), part.iter().map(|(id, _)| *id).collect::<Vec<JobId>>());
+        tasks.push(tokio::spawn(async move {
+            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.due(at(60), 50).await.expect("due");
+        }));
+    }
+    for task in tasks {
+        task.await.expect("a task");
+    }
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.started, seen.tally.ended()), (200, 200));
+    let of = Leaves { job: id(1), branch: NO, only: Only::Bad, after: None, limit: 1_000 };
+    let bad = store.inspect().leaves(&of).await.expect("leaves");
+    assert_eq!(seen.tally.bad(), bad.len() as i64);
+    assert_eq!(inbox(&store, 1).await, ["7"]);
+    assert_eq!(claim(&store, at(61), &ask(me, 3, 200)).await.len(), 1, "woken once");
+}
+
+/// Two children, of which one is taken out of the ready set by hand: it is put back once, and the other stays where it is.
+#[tokio::test]
+async fn a_lost_child_is_put_back_once() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (me, parent) = running(&store, 1).await;
+    let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 300)));
+    commit(&store, 1, grown).await;
+    commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(300))).await;
+    assert_eq!(client.execute("delete from ready where job = $1", &[&id(200).0]).await.expect("deleted"), 1);
+    let first = store.poll(at(10), 10).await.expect("poll");
+    assert_eq!((first.looked, first.redelivered), (1, 0), "nothing to compare with");
+    let (one, other) = (store.clone(), store.clone());
+    let (one, other) = tokio::join!(one.poll(at(20), 10), other.poll(at(20), 10));
+    let (one, other) = (one.expect("poll"), other.expect("poll"));
+    assert_eq!((one.looked + other.looked, one.redelivered + other.redelivered), (1, 1), "by one of them");
+    let lost = view(&store, id(200)).await;
+    assert_eq!((lost.summary.state, lost.epoch.0), (State::Ready, 1));
+    let kept = view(&store, id(201)).await;
+    assert_eq!((kept.summary.state, kept.epoch.0), (State::Ready, 0));
+    for n in 1..10 {
+        assert_eq!(store.poll(at(20 + n * 400), 10).await.expect("poll").redelivered, 0);
+    }
+    assert_eq!(view(&store, id(200)).await.epoch.0, 1);
+    let seen = branch(&store).await.poll;
+    assert_eq!((seen.redelivered, seen.redelivered_at, seen.never_started), (1, at(20), 300));
+    let held = claim(&store, at(60), &ask(me, 2, 1_000)).await;
+    assert_eq!(held.len(), 300);
+    store.commit(at(61), &ends(me, &held)).await.expect("commit");
+    assert_eq!((inbox(&store, 1).await.len(), state(&store, id(1)).await), (1, State::Ready));
+}
+
+async fn tallies(client: &Client) -> i64 {
+    client.query_one("select count(*) from tallies", &[]).await.expect("counted").get(0)
+}
+
+/// What was counted wrong is counted anew, while others count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_tallies_are_corrected() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (me, held) = parted(&store, 100, children(10, 100)).await;
+    store.commit(at(3), &ends(me, &held[..40])).await.expect("commit");
+    assert_eq!(tallies(&client).await, 1);
+    client
+        .execute("update tallies set done = done - 10, failed = 5, cancelled = -3", &[])
+        .await
+        .expect("set");
+    assert_eq!(store.poll(at(10), 10).await.expect("poll").corrected, 0, "nothing to compare with");
+    let rest: Vec<_> = held[40..].chunks(5).map(|part| ends(me, part)).collect();
+    let looks = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut corrected = 0;
+            for n in 0..20 {
+                corrected += store.poll(at(1_000 * (n + 1)), 10).await.expect("poll").corrected;
+            }
+            corrected
+        })
+    };
+    for changes in rest {
+        store.commit(at(20), &changes).await.expect("commit");
+    }
+    let corrected = looks.await.expect("a task");
+    let mut more = 0;
+    for n in 0..3 {
+        more += store.poll(at(100_000 * (n + 1)), 10).await.expect("poll").corrected;
+    }
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.ends(), corrected + more), ((100, 0, 0), 1), "once, and right");
+    assert_eq!(inbox(&store, 1).await, ["7"]);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+/// What a crash between the count and the telling leaves is told by the next look.
+#[tokio::test]
+async fn what_was_counted_and_not_told_is_told_by_a_look() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (_, held) = parted(&store, 2, children(10, 2)).await;
+    let by_hand = "update jobs set state = 1, finished_at = 0 where branch is not null;
+         insert into tallies (job, branch, lane, started, done, failed, cancelled)
+         select parent, branch, 99, 2, 2, 0, 0 from jobs where branch is not null limit 1";
+    client.batch_execute(by_hand).await.expect("ended");
+    assert_eq!((held.len(), inbox(&store, 1).await.len()), (2, 0));
+    let polled = store.poll(at(10), 10).await.expect("poll");
+    assert_eq!((polled.looked, polled.told, polled.next_at), (1, 1, None));
+    assert_eq!((inbox(&store, 1).await, state(&store, id(1)).await), (vec!["7".to_owned()], State::Ready));
+}
+
+/// A branch of a job that was pruned leaves nothing, and its children nothing more.
+#[tokio::test]
+async fn a_pruned_job_leaves_no_branches_and_no_tallies() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (me, held) = parted(&store, 3, children(10, 3)).await;
+    store.commit(at(3), &ends(me, &held[..1])).await.expect("commit");
+    act(&store, 4, 1, cancel(0)).await;
+    let prune = windlass_store::Prune {
+        state: State::Cancelled,
+        before: t(100),
+        kind: None,
+        after: None,
+        limit: 100,
+    };
+    assert_eq!(store.control().prune(at(101), &prune).await.expect("pruned").jobs, 1);
+    store.commit(at(102), &ends(me, &held[1..2])).await.expect("commit");
+    store.commit(at(102), &[change(me, &held[2], failed(Reason::Stopped))]).await.expect("commit");
+    let left = "select (select count(*) from branches) + (select count(*) from tallies)";
+    assert_eq!(client.query_one(left, &[]).await.expect("counted").get::<_, i64>(0), 0);
+    assert_eq!(count(&store, State::Failed).await, 1);
+}
+
+#[tokio::test]
+async fn the_schema_goes_down_and_up_with_branches_there() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let (me, held) = parted(&store, 2, children(10, 3)).await;
+    store.commit(at(3), &ends(me, &held[..2])).await.expect("commit");
+    assert_eq!(inbox(&store, 1).await, ["7"]);
+    drop(store);
+    assert_eq!(Postgres::migrate(&options, Some(4)).await.expect("down").version, 4);
+    let client = Postgres::client(&options).await.expect("connected");
+    let left = "select (select count(*) from jobs where parent is not null), (select count(*) from signals),
+                       (select count(*) from heard)";
+    let row = client.query_one(left, &[]).await.expect("counted");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (3, 0, 0));
+    drop(client);
+    let store = open_with(&options).await;
+    assert_eq!(store.inspect().children(id(1), None, 10).await.expect("children").len(), 3);
+    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
+    let third = view(&store, id(12)).await;
+    assert_eq!((third.parent, third.place, third.summary.state), (Some(id(1)), None, State::Running));
+    assert_eq!(commit(&store, 4, change(me, &held[2], done("x"))).await, Verdict::Committed);
+}
+
+/// The steps of a long chain are written one by one: an entry of a child that has begun is one statement.
+#[tokio::test]
+async fn entries_of_children_cost_what_those_of_others_do() {
+    let store = open().await;
+    let (me, held) = parted(&store, 1, children(10, 1)).await;
+    let step = |job: &Claimed, seq: i32| {
+        let entries: Vec<Entry> = vec![entry(seq, "a", "1")];
+        [with(change(me, job, Outcome::Next), Step { entries, ..Step::default() })]
+    };
+    let (_, sent) = cost!(store, store.commit(at(3), &step(&held[0], 1)));
+    assert_eq!(sent, 4);
+    let (_, sent) = cost!(store, store.commit(at(3), &step(&further(&held[0]), 2)));
+    assert_eq!(sent, 1);
+}
+
+/// What is meant may stand far behind: it is looked for page by page.
+#[tokio::test]
+async fn live_children_are_found_behind_many_that_ended() {
+    let store = open().await;
+    let (me, held) = parted(&store, 2_000, children(10, 2_000)).await;
+    store.commit(at(3), &ends(me, &held[..1_950])).await.expect("commit");
+    let of = |only, after| Leaves { job: id(1), branch: NO, only, after, limit: 20 };
+    let (live, sent) = cost!(store, store.inspect().leaves(&of(Only::Live, None)));
+    let ids = |from: u32, count: u32| (from..from + count).map(id).collect::<Vec<_>>();
+    let of_leaves =
+        |leaves: &[windlass_store::Leaf]| leaves.iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>();
+    assert_eq!((of_leaves(&live), sent), (ids(1_960, 20), 3), "of 20, of 1,000, of 4,000");
+    let (live, sent) = cost!(store, store.inspect().leaves(&of(Only::Live, Some(id(2_000)))));
+    assert_eq!((of_leaves(&live), sent), (ids(2_001, 9), 1));
+    let (all, sent) = cost!(store, store.inspect().leaves(&of(Only::Ended, None)));
+    assert_eq!((of_leaves(&all), sent), (ids(10, 20), 1));
+    store.commit(at(4), &[change(me, &held[1_999], failed(Reason::Stopped))]).await.expect("commit");
+    let (bad, sent) = cost!(store, store.inspect().leaves(&of(Only::Bad, None)));
+    assert_eq!((of_leaves(&bad), sent), (ids(2_009, 1), 1));
+}
+
+/// The end of a child and the growth of a branch may come with writes of the user's own.
+#[tokio::test]
+async fn transactions_of_others_count_and_grow() {
+    let store = open().await;
+    let (me, parent) = running(&store, 1).await;
+    let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 2)));
+    let verdict = transact(&store, 1, grown).await;
+    assert_eq!(verdict, Verdict::Committed);
+    assert_eq!(branch(&store).await.spawned, 2);
+    let again = with(change(me, &further(&parent), Outcome::Next), growing(true, Vec::new()));
+    assert!(matches!(transact(&store, 1, again).await, Verdict::Refused(_)), "it is open");
+    let parked = with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(2));
+    assert_eq!(transact(&store, 1, parked).await, Verdict::Committed);
+    for job in claim(&store, at(2), &ask(me, 2, 10)).await {
+        assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, Verdict::Committed);
+    }
+    let tally = Tally { started: 2, done: 2, ..Tally::default() };
+    assert_eq!((branch(&store).await.tally, inbox(&store, 1).await), (tally, vec!["7".to_owned()]));
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+async fn transact(store: &Handle, now: u64, change: Change) -> Verdict {
+    let work: PostgresWork<'_> = Box::new(move |_| Box::pin(std::future::ready(Some(change))));
+    store.transact(at(now), Work::Postgres(work)).await.expect("transact").expect("a verdict")
+}

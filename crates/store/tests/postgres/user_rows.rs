@@ -1,0 +1,99 @@
+//! Rows of tables of the user's own, in the order of a key of any type.
+
+use windlass_store::{Error, Picked, Rows, Store, conformance::kit::*, postgres::Postgres};
+
+async fn open() -> (Handle, tokio_postgres::Client) {
+    let options = super::fresh();
+    let store: Handle = std::sync::Arc::new(Postgres::open(options.clone()).await.expect("open"));
+    (store, Postgres::client(&options).await.expect("connected"))
+}
+
+fn rows(from: &str, key: &str) -> Rows {
+    Rows { from: from.to_owned(), key: key.to_owned(), filter: None }
+}
+
+/// All of them, page by page.
+async fn pages(store: &dyn Store, rows: &Rows, limit: usize) -> Vec<Picked> {
+    let mut all: Vec<Picked> = Vec::new();
+    loop {
+        let after = all.last().map(|picked| picked.after.clone());
+        let page = store.inspect().rows(rows, after.as_deref(), limit).await.expect("rows");
+        let last = page.len() < limit;
+        all.extend(page);
+        if last {
+            return all;
+        }
+    }
+}
+
+async fn refused(store: &Handle, rows: &Rows, after: Option<&str>) -> String {
+    match store.inspect().rows(rows, after, 10).await {
+        Err(Error::Config(why)) => why,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[tokio::test]
+async fn rows_come_in_the_order_of_keys_of_any_type() {
+    let (store, client) = open().await;
+    let made =
+        "create table public.user_orders as select n::int8 as id, 'name ' || lpad(n::text, 4, '0') as name,
+             ('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid as uid,
+             timestamptz '2026-01-01 00:00:00+02' + n * interval '1.5 microseconds' as at,
+             (n / 7.0)::numeric as share, n % 3 as part
+         from generate_series(1, 25) n";
+    client.batch_execute(made).await.expect("made");
+    for key in ["id", "name", "uid", "at", "share"] {
+        let all = pages(&*store, &rows("user_orders", key), 10).await;
+        assert_eq!(all.len(), 25, "{key}");
+        for (n, picked) in all.iter().enumerate() {
+            let row: serde_json::Value = serde_json::from_str(&picked.row).expect("JSON");
+            assert_eq!(row["id"], n + 1, "{key}");
+        }
+    }
+    let all = pages(&*store, &rows("user_orders", "id"), 100).await;
+    assert_eq!((all[9].key.as_str(), all[9].after.as_str()), ("10", "10"), "as numbers, not as text");
+    let filtered = Rows { filter: Some("part = 0 or part = 1 -- not 2".into()), ..rows("user_orders", "id") };
+    assert_eq!(pages(&*store, &filtered, 5).await.len(), 17);
+    let query = rows("(select id * 2 as double, name from user_orders where id < 10) as o", "double");
+    let all = pages(&*store, &query, 4).await;
+    assert_eq!(
+        all.iter().map(|picked| picked.key.as_str()).collect::<Vec<_>>(),
+        ["2", "4", "6", "8", "10", "12", "14", "16", "18"]
+    );
+    assert_eq!(all[0].row, r#"{"double":2,"name":"name 0001"}"#);
+    let named = Rows { filter: Some("o.id > 20".into()), ..rows("public.user_orders o", "id") };
+    assert_eq!(pages(&*store, &named, 2).await.len(), 5);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_in_order_says_why() {
+    let (store, client) = open().await;
+    let made = "create table public.user_odd as select * from
+             (values (1::int8, 1::int8, 'a'), (2, null, 'b'), (3, 3, 'b'), (4, 4, 'c')) as v (id, gap, twice)";
+    client.batch_execute(made).await.expect("made");
+    let why = refused(&store, &rows("user_odd", "gap"), None).await;
+    assert!(why.contains("gap") && why.contains("is null in some rows"), "{why}");
+    let some = Rows { filter: Some("gap is not null".into()), ..rows("user_odd", "gap") };
+    assert_eq!(pages(&*store, &some, 2).await.len(), 3);
+    let why = refused(&store, &rows("user_odd", "twice"), None).await;
+    assert!(why.contains("is \"b\" in two rows"), "{why}");
+    // Also if the two are on different pages.
+    let page = store.inspect().rows(&rows("user_odd", "twice"), None, 2).await;
+    assert!(page.expect_err("refused").to_string().contains("in two rows"));
+    for (bad, what) in [
+        (rows("no_such_table", "id"), "no_such_table"),
+        (rows("user_odd", "no_such_column"), "no_such_column"),
+        (Rows { filter: Some("id >".into()), ..rows("user_odd", "id") }, "where id >"),
+        (rows("(select 1 / 0 as id) as o", "id"), "division by zero"),
+    ] {
+        let why = refused(&store, &bad, None).await;
+        assert!(why.contains(what) && why.contains("cannot be read"), "{why:?} lacks {what:?}");
+    }
+    let why = refused(&store, &rows("user_odd", "id"), Some("not a number")).await;
+    assert!(why.contains("not a number"), "{why}");
+    // Nothing is written, whatever is asked for.
+    let writes = rows("(select setval('public.user_seq', 5) as id) as o", "id");
+    client.batch_execute("create sequence public.user_seq").await.expect("made");
+    assert!(refused(&store, &writes, None).await.contains("may only read"));
+}

@@ -1,0 +1,236 @@
+//! Branches in a file: what is lost is found, what is counted wrong is put right, and what it all costs.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_model::{
+    BranchNo, Claimed, Epoch, Grow, NewJob, Outcome, Step, Tally, Twig, Verdict, Watch, WorkerId,
+    branch::BRANCH,
+};
+use windlass_store::{
+    Branch, Polled,
+    conformance::kit::*,
+    sqlite::{Options, Sqlite},
+};
+
+const NO: BranchNo = BranchNo(1);
+
+/// The `n`th job as a child of the branch.
+fn child(n: u32) -> NewJob {
+    let twig = Twig { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+}
+
+fn opening() -> Grow {
+    Grow { open: Some("all".into()), spawns: Some(vec!["each".into()]), ..Grow::to(NO) }
+}
+
+/// The first job, parked until all children of its branch have ended, and a connection to its file.
+async fn parked(count: u32) -> (TempDir, Handle, Connection, WorkerId) {
+    let (folder, path) = super::path();
+    let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    let (me, parent) = running(&store, 1).await;
+    let watch = Some(Watch { ended: Some(u64::from(count)), ..Watch::default() });
+    let branches = vec![Grow { watch, seal: true, ..opening() }];
+    let children = (2..count + 2).map(child).collect();
+    let step = Step { branches, children, ..Step::default() };
+    let parks = with(change(me, &parent, wait_for(BRANCH, None)), step);
+    assert_eq!(commit(&store, 0, parks).await, Verdict::Committed);
+    let conn = Connection::open(&path).expect("open");
+    (folder, store, conn, me)
+}
+
+async fn branch(store: &Handle) -> Branch {
+    store.inspect().branches(id(1)).await.expect("branches").remove(0)
+}
+
+async fn poll(store: &Handle, now: u64) -> Polled {
+    store.poll(at(now), 9).await.expect("poll")
+}
+
+async fn epoch(store: &Handle, n: u32) -> Epoch {
+    view(store, id(n)).await.epoch
+}
+
+async fn finish(store: &Handle, now: u64, me: WorkerId, taken: &[Claimed]) {
+    let batch: Vec<_> = taken.iter().map(|job| change(me, job, done("x"))).collect();
+    let verdicts = store.commit(at(now), &batch).await.expect("commit");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_was_lost_is_put_back_once() {
+    let (_folder, store, conn, me) = parked(20).await;
+    let lost = conn.execute("delete from windlass_ready where job = ?1", [id(9).as_bytes()]);
+    assert_eq!(lost.expect("delete"), 1);
+    let running = claim(&store, at(1), &ask(me, 2, 3)).await;
+    assert_eq!(poll(&store, 10).await.redelivered, 0, "one look alone says nothing");
+    let polled = poll(&store, 20).await;
+    assert_eq!((polled.looked, polled.redelivered, polled.corrected), (1, 1, 0));
+    assert_eq!((epoch(&store, 9).await, epoch(&store, 10).await), (Epoch(1), Epoch(0)), "the others wait on");
+    assert_eq!(epoch(&store, 2).await, Epoch(0), "and some run");
+    for now in [60, 120, 240, 480, 960] {
+        assert_eq!(poll(&store, now).await.redelivered, 0);
+    }
+    let seen = branch(&store).await.poll;
+    assert_eq!((seen.redelivered, seen.redelivered_at), (1, Some(t(20))));
+    finish(&store, 961, me, &running).await;
+    let rest = claim(&store, at(961), &ask(me, 3, 99)).await;
+    assert_eq!(rest.len(), 17, "each is there once");
+    finish(&store, 962, me, &rest).await;
+    assert_eq!(claim_one(&store, 963, me, 4).await.id, id(1), "and its parent goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_than_a_batch_is_put_back_at_a_time() {
+    let (_folder, store, conn, me) = parked(500).await;
+    conn.execute("delete from windlass_ready", []).expect("delete");
+    let mut back = Vec::new();
+    for now in [10, 20, 40, 80, 160] {
+        back.push(poll(&store, now).await.redelivered);
+    }
+    assert_eq!(back, [0, 200, 200, 100, 0]);
+    assert_eq!(claim(&store, at(161), &ask(me, 2, 999)).await.len(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_that_are_wrong_are_put_right() {
+    let (_folder, store, conn, me) = parked(10).await;
+    let taken = claim(&store, at(1), &ask(me, 2, 99)).await;
+    finish(&store, 2, me, &taken[..9]).await;
+    conn.execute("update windlass_branches set done = done - 4, failed = failed + 1", []).expect("update");
+    finish(&store, 3, me, &taken[9..]).await;
+    let wrong = Tally { started: 10, done: 6, failed: 1, cancelled: 0 };
+    assert_eq!(branch(&store).await.tally, wrong, "so its parent sleeps on");
+    assert_eq!(poll(&store, 10).await.corrected, 0, "something moved");
+    let polled = poll(&store, 20).await;
+    assert_eq!((polled.corrected, polled.told, polled.next_at), (1, 1, None));
+    let right = Tally { started: 10, done: 10, failed: 0, cancelled: 0 };
+    assert_eq!(branch(&store).await.tally, right);
+    let parent = claim_one(&store, 21, me, 3).await;
+    assert_eq!((parent.id, texts(&parent.inbox)), (id(1), vec!["1".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_that_was_not_told_is_told() {
+    let (_folder, store, conn, me) = parked(2).await;
+    let taken = claim(&store, at(1), &ask(me, 2, 99)).await;
+    let watch: String =
+        conn.query_row("select watch from windlass_branches", [], |row| row.get(0)).expect("watch");
+    conn.execute("update windlass_branches set watch = null", []).expect("update");
+    finish(&store, 2, me, &taken).await;
+    conn.execute("update windlass_branches set watch = ?1", [watch]).expect("update");
+    assert_eq!(poll(&store, 10).await.told, 1);
+    assert_eq!(claim_one(&store, 11, me, 3).await.id, id(1));
+}
+
+/// Statements of the commits that put so many children in, and of the commit that ends them.
+async fn statements(count: u32) -> [u64; 2] {
+    let (_folder, path) = super::path();
+    let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    let (me, parent) = running(&store, 1).await;
+    let open = Step { branches: vec![opening()], ..Step::default() };
+    commit(&store, 0, with(change(me, &parent, Outcome::Next), open)).await;
+    let mut last = store.statements();
+    let mut spent = || {
+        let before = std::mem::replace(&mut last, store.statements());
+        last - before
+    };
+    let step = Step { children: (2..count + 2).map(child).collect(), ..Step::default() };
+    commit(&store, 1, with(change(me, &further(&parent), Outcome::Next), step)).await;
+    let put = spent();
+    let taken = claim(&store, at(1), &ask(me, 2, 2_000)).await;
+    spent();
+    finish(&store, 2, me, &taken).await;
+    [put, spent()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_of_a_branch_cost_no_more_than_other_jobs() {
+    let (one, thousand) = (statements(1).await, statements(1_000).await);
+    assert_eq!(one[0], thousand[0], "however many are put in");
+    assert_eq!(one[1], 5, "begin, update, look at the branch, count, commit");
+    assert_eq!(thousand[1], 5 + 999, "one more for each that ends");
+}
+
+fn open(path: &Path) -> Handle {
+    Arc::new(Sqlite::open(Options::new(path)).expect("open"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_run_on_when_their_branches_are_gone() {
+    let (folder, store, conn, me) = parked(4).await;
+    let taken = claim(&store, at(1), &ask(me, 2, 1)).await;
+    drop((store, conn));
+    let path = folder.path().join("work.db");
+    let down = Sqlite::migrate(&path, Some(4)).expect("down");
+    assert_eq!((down.version, down.oldest), (4, 4), "binaries of the fourth version may use it again");
+    assert_eq!(Sqlite::migrate(&path, None).expect("up"), windlass_store::SchemaState::CURRENT);
+    let store = open(&path);
+    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
+    let listed = store.inspect().children(id(1), None, 9).await.expect("children");
+    assert_eq!(listed.len(), 4, "they are its children still");
+    assert_eq!(view(&store, id(2)).await.place, None);
+    finish(&store, 2, me, &taken).await;
+    let rest = claim(&store, at(3), &ask(me, 3, 9)).await;
+    assert!(rest.len() == 3 && rest.iter().all(|job| job.counted.is_none()));
+    finish(&store, 4, me, &rest).await;
+    assert_eq!(poll(&store, 500).await, Polled { now: t(500), ..Polled::default() });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_from_before_branches_are_listed_as_they_were() {
+    let (_folder, path) = super::path();
+    let store = open(&path);
+    let (me, parent) = running(&store, 1).await;
+    commit(&store, 1, with(change(me, &parent, join(&parent)), bear(&jobs(2, 3)))).await;
+    drop(store);
+    Sqlite::migrate(&path, Some(4)).expect("down");
+    Sqlite::migrate(&path, None).expect("up");
+    let store = open(&path);
+    let joined = store.inspect().joined(id(1), windlass_model::Rev(1), None, 9).await.expect("joined");
+    assert_eq!(joined.len(), 3);
+    assert_eq!(store.inspect().children(id(1), Some(id(2)), 9).await.expect("children").len(), 2);
+    let taken = claim(&store, at(2), &ask(me, 2, 9)).await;
+    finish(&store, 3, me, &taken).await;
+    assert_eq!(claim_one(&store, 4, me, 3).await.id, id(1));
+}
+
+/// What a child costs, in microseconds: to be put in, claimed, and committed as done. On a disk, not in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes its time; run it alone, in a release build, to see what children cost"]
+async fn what_a_child_costs() {
+    let count: u32 = std::env::var("CHILDREN").map_or(200_000, |count| count.parse().expect("a number"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("work.db"));
+    let (me, mut parent) = running(&store, 1).await;
+    let mut spent = [Duration::ZERO; 3];
+    for first in (0..count).step_by(1_000) {
+        let branches = (first == 0).then(opening).into_iter().collect();
+        let children = (first + 2..first + 1_002).map(child).collect();
+        let grown = with(change(me, &parent, Outcome::Next), Step { branches, children, ..Step::default() });
+        parent = further(&parent);
+        let started = Instant::now();
+        assert_eq!(commit(&store, 1, grown).await, Verdict::Committed);
+        spent[0] += started.elapsed();
+    }
+    for number in 2.. {
+        let started = Instant::now();
+        let taken = claim(&store, at(2), &ask(me, number, 500)).await;
+        spent[1] += started.elapsed();
+        if taken.is_empty() {
+            break;
+        }
+        let started = Instant::now();
+        finish(&store, 3, me, &taken).await;
+        spent[2] += started.elapsed();
+    }
+    assert_eq!(branch(&store).await.tally.done, i64::from(count));
+    let [insert, claim, done] = spent.map(|spent| spent.as_secs_f64() * 1e6 / f64::from(count));
+    println!("µs per child: insert {insert:.2}, claim {claim:.2}, done {done:.2}");
+}

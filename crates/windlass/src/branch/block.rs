@@ -1,0 +1,637 @@
+//! Blocks: many items of a packed branch in one row.
+//!
+//! A block is a job of its items' kind. Its input is their inputs, its output their outputs, and between two commits of a long
+//! one its data says which items have ended. An item that does not end well at once is moved out of the block: it becomes a
+//! job of its own, in the same commit, with all that jobs have. A block that a worker died with twice is taken apart.
+
+use std::{
+    borrow::Cow,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use windlass_model::{
+    BranchNo, Counted, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Retry, Step, Twig, Verdict,
+    When, branch::ITEMS, failure::class, retry::Decision,
+};
+use windlass_runtime::{Attempt, Pen, Turn};
+use windlass_store::{Ended, IdSource};
+
+use super::results::ChildOf;
+use crate::{JobError, Task, TaskCx, child::Packable, codec::Codecs, machine::Bound};
+
+/// The stage of a job that is a block.
+pub(crate) const BLOCK: &str = "windlass.block";
+
+/// The most bytes of inputs, or of outputs, in one block, unless less may be kept in one row.
+const BYTES: usize = 256 << 10;
+/// How many items of a block may wait for something at the same time.
+const WAITING: usize = 64;
+/// How long an item may take before it becomes a job of its own.
+const SLOW: Duration = Duration::from_secs(5);
+/// How often what was done of a block is committed.
+const OFTEN: Duration = Duration::from_secs(2);
+/// How long an item without a time limit may hold its thread.
+const BLOCKED: Duration = Duration::from_secs(3_600);
+/// How many items are run before others get their turn.
+const TURN: usize = 64;
+/// Into how many parts a block is taken apart.
+const PARTS: usize = 10;
+
+/// Which item of a block a task runs for.
+pub(crate) struct OfBlock {
+    counted: Counted,
+    spawn: i16,
+    key: ItemKey,
+}
+
+enum ItemKey {
+    Number(u64),
+    Text(String),
+}
+
+impl OfBlock {
+    /// The id of the item: that of the job that it becomes if it is moved.
+    pub(crate) fn id(&self) -> JobId {
+        let Counted { parent, branch, .. } = self.counted;
+        match &self.key {
+            ItemKey::Number(number) => JobId::of_item(parent, branch, self.spawn, &number.to_string()),
+            ItemKey::Text(key) => JobId::of_item(parent, branch, self.spawn, key),
+        }
+    }
+}
+
+/// How many bytes of inputs a block may have, and of outputs: twice as many are always taken.
+pub(crate) fn bytes(bound: &Bound) -> usize {
+    BYTES.min(bound.store.limits().payload / 4)
+}
+
+/// Whether a job in this stage is a block.
+pub(crate) fn is_block(stage: Option<&str>) -> bool {
+    stage == Some(BLOCK)
+}
+
+/// The items of a block, as they are kept.
+#[derive(Serialize, Deserialize)]
+struct Items<'a> {
+    /// Which spawn of the branch they come from.
+    spawn: i16,
+    /// The number of the first one.
+    #[serde(default)]
+    first: u64,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+    /// What people know them by; left out if they are numbered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keys: Option<Vec<String>>,
+}
+
+impl<'a> Items<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Items<'a>, Failure> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            Failure::stop(format!("the items of the block cannot be read ({error})"))
+                .class(class::UNDECODABLE)
+        })
+    }
+
+    /// What people know an item by.
+    fn key(&self, place: usize) -> String {
+        match &self.keys {
+            Some(keys) => keys.get(place).cloned().unwrap_or_default(),
+            None => (self.first + place as u64).to_string(),
+        }
+    }
+}
+
+/// What has become of the items of a block.
+#[derive(Serialize, Deserialize, Default)]
+struct Progress {
+    /// Which of them have ended well, a bit for each.
+    done: Bits,
+    /// Which of them are jobs of their own.
+    moved: Bits,
+    /// What those returned that have ended well; null for the others.
+    results: Vec<Option<Box<RawValue>>>,
+}
+
+/// The same as it is read by those who want the results.
+#[derive(Deserialize, Default)]
+struct Came<'a> {
+    done: Bits,
+    moved: Bits,
+    #[serde(borrow)]
+    results: Vec<Option<&'a RawValue>>,
+}
+
+impl<'a> Came<'a> {
+    /// What an item returned, if it has ended well. One that returned nothing reads as if it had not returned.
+    fn result(&self, place: usize) -> Option<&'a RawValue> {
+        let result = self.results.get(place).copied().flatten();
+        self.done.has(place).then(|| result.unwrap_or(RawValue::NULL))
+    }
+}
+
+/// A bit for each item, as hexadecimal digits.
+#[derive(Clone, Default)]
+struct Bits(Vec<u8>);
+
+impl Bits {
+    fn set(&mut self, place: usize) {
+        if self.0.len() <= place / 8 {
+            self.0.resize(place / 8 + 1, 0);
+        }
+        self.0[place / 8] |= 1 << (place % 8);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        self.0.get(place / 8).is_some_and(|byte| byte & (1 << (place % 8)) != 0)
+    }
+}
+
+impl Serialize for Bits {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let text: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        to.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bits {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Bits, D::Error> {
+        let text = String::deserialize(from)?;
+        let byte = |place: usize| u8::from_str_radix(text.get(place..place + 2).unwrap_or("x"), 16);
+        let bytes = (0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>();
+        bytes.map(Bits).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Why a child cannot be packed.
+pub(crate) fn unpackable(kind: &str) -> Failure {
+    let text = format!(
+        "a child of kind {kind:?} cannot be packed: packed children are plain tasks without settings of their own (but their \
+         queue). Leave out `.packed()`, or its settings"
+    );
+    Failure::stop(text).class(class::REFUSED)
+}
+
+/// Packs items into blocks, in their order.
+pub(crate) struct Packer {
+    spawn: i16,
+    when: When,
+    /// The most bytes of inputs in one block.
+    limit: usize,
+    open: Option<Open>,
+    blocks: Vec<NewJob>,
+}
+
+/// A block that is being filled.
+struct Open {
+    kind: KindVersion,
+    queue: Cow<'static, str>,
+    first: u64,
+    /// What stands between the brackets of its items.
+    items: Vec<u8>,
+    /// Where the last one begins.
+    last: usize,
+    keys: Vec<String>,
+    count: u32,
+    bytes: usize,
+}
+
+impl Packer {
+    pub(crate) fn new(spawn: i16, when: When, limit: usize) -> Packer {
+        Packer { spawn, when, limit, open: None, blocks: Vec::new() }
+    }
+
+    /// Adds an item, with its key or the number it is known by.
+    pub(crate) fn push(
+        &mut self,
+        item: Packable,
+        key: Option<String>,
+        number: u64,
+        ids: &IdSource,
+    ) -> Result<(), String> {
+        let input = item.input?;
+        let limit = self.limit;
+        if input.len() > limit {
+            return Err(format!(
+                "an item of {} bytes is too long to be packed, more than {limit}; keep large data elsewhere and pass a reference",
+                input.len()
+            ));
+        }
+        let bytes = input.len() + key.as_ref().map_or(0, String::len);
+        let fits = self.open.as_ref().is_some_and(|open| {
+            (open.count as usize) < ITEMS
+                && open.bytes + bytes <= limit
+                && open.kind.kind == item.kind
+                && open.kind.version == item.version
+                && open.queue == item.queue
+        });
+        if !fits {
+            self.close(ids);
+        }
+        let open = self.open.get_or_insert_with(|| Open {
+            kind: KindVersion { kind: item.kind.to_owned(), version: item.version },
+            queue: item.queue,
+            first: number,
+            items: Vec::with_capacity(input.len() * 64),
+            last: 0,
+            keys: Vec::new(),
+            count: 0,
+            bytes: 0,
+        });
+        open.bytes += bytes + 4;
+        if open.count > 0 {
+            open.items.push(b',');
+        }
+        open.last = open.items.len();
+        open.items.extend_from_slice(&input);
+        open.keys.extend(key);
+        open.count += 1;
+        Ok(())
+    }
+
+    /// What tells the last item from others.
+    pub(crate) fn last(&self) -> Option<[u8; 16]> {
+        let open = self.open.as_ref()?;
+        let input = Payload::json(open.items[open.last..].to_vec());
+        Some(windlass_model::job::digest(&open.kind.kind, &input))
+    }
+
+    /// The blocks.
+    pub(crate) fn finish(mut self, ids: &IdSource) -> Vec<NewJob> {
+        self.close(ids);
+        self.blocks
+    }
+
+    fn close(&mut self, ids: &IdSource) {
+        let Some(Open { kind, queue, first, items, keys, count, .. }) = self.open.take() else { return };
+        let item = keys.first().cloned().unwrap_or_else(|| first.to_string());
+        let twig = Twig { branch: BranchNo(0), spawn: self.spawn, item, items: count };
+        let mut input = format!("{{\"spawn\":{},\"first\":{first},\"items\":[", self.spawn).into_bytes();
+        input.extend_from_slice(&items);
+        input.push(b']');
+        if !keys.is_empty() {
+            input.extend_from_slice(b",\"keys\":");
+            input.extend(serde_json::to_vec(&keys).unwrap_or_default());
+        }
+        input.push(b'}');
+        let job = NewJob::new(ids.job(), &kind.kind, &queue, Payload::json(input));
+        let (stage, twig) = (Some(BLOCK.into()), Some(Box::new(twig)));
+        self.blocks.push(NewJob { kind, stage, twig, when: self.when, ..job });
+    }
+}
+
+/// An item of a block that is no job of its own.
+pub(crate) struct Packed {
+    /// Its place among all items of the block.
+    pub(crate) place: usize,
+    /// What people know it by.
+    pub(crate) key: String,
+    pub(crate) input: Box<RawValue>,
+    /// What it returned, if it has ended well.
+    pub(crate) result: Option<Box<RawValue>>,
+}
+
+/// The items of a block that are no jobs of their own. `kept` is the block's output if it is done, and its data otherwise.
+pub(crate) fn packed(
+    input: &Payload,
+    kept: Option<&Payload>,
+    codecs: &Codecs,
+) -> Result<Vec<Packed>, Failure> {
+    let plain = codecs.decode(input).map_err(Failure::stop)?;
+    let items = Items::read(&plain)?;
+    let kept = kept.map(|kept| codecs.decode(kept)).transpose().map_err(Failure::stop)?;
+    let came: Came<'_> = match &kept {
+        Some(kept) => serde_json::from_slice(kept).map_err(Failure::stop)?,
+        None => Came::default(),
+    };
+    let item = |place: usize| {
+        let (input, result) = (items.items[place].to_owned(), came.result(place).map(ToOwned::to_owned));
+        Packed { place, key: items.key(place), input, result }
+    };
+    Ok((0..items.items.len()).filter(|place| !came.moved.has(*place)).map(item).collect())
+}
+
+/// How the items of a block ended that has itself ended, but for those that are jobs of their own.
+pub(crate) fn ended<T: DeserializeOwned>(
+    id: JobId,
+    input: &Payload,
+    data: Option<&Payload>,
+    ended: Ended,
+    codecs: &Codecs,
+) -> Result<Vec<ChildOf<T>>, Failure> {
+    let kept = match &ended {
+        Ended::Done(output) => Some(output),
+        _ => data,
+    };
+    let child = |packed: Packed| {
+        let result = match packed.result {
+            Some(result) => {
+                serde_json::from_str(result.get()).map_err(|source| JobError::Undecodable { id, source })
+            }
+            None => crate::handle::output(id, ended.clone(), codecs),
+        };
+        ChildOf { id, item: packed.key, result }
+    };
+    Ok(packed(input, kept, codecs)?.into_iter().map(child).collect())
+}
+
+/// What the items of a block returned that ended well.
+pub(crate) fn results<T: DeserializeOwned>(
+    id: JobId,
+    output: &Payload,
+    codecs: &Codecs,
+) -> Result<Vec<T>, Failure> {
+    let plain = codecs.decode(output).map_err(Failure::stop)?;
+    let came: Came<'_> = serde_json::from_slice(&plain).map_err(Failure::stop)?;
+    let read = |place: usize| {
+        let result = came.result(place)?;
+        Some(serde_json::from_str(result.get()).map_err(|error| {
+            let text = format!(
+                "what an item of the block {id} returned does not decode as {} ({error})",
+                std::any::type_name::<T>()
+            );
+            Failure::stop(text).class(class::UNDECODABLE)
+        }))
+    };
+    (0..came.results.len()).filter_map(read).collect()
+}
+
+/// What one item returned.
+type Returned = Result<Box<RawValue>, Failure>;
+
+/// A block that is being run.
+struct Running<'a> {
+    attempt: Arc<Attempt>,
+    bound: Arc<Bound>,
+    retry: Retry,
+    counted: Counted,
+    items: Arc<Items<'a>>,
+    progress: Progress,
+    /// Items that have ended well and were not committed.
+    fresh: u32,
+    /// Jobs that take the place of items, not committed.
+    promoted: Vec<NewJob>,
+    /// How many bytes the results have, and how many they should have at most.
+    bytes: usize,
+    limit: usize,
+}
+
+/// Runs the items of a block.
+pub(crate) async fn run<T: Task>(
+    attempt: Arc<Attempt>,
+    bound: Arc<Bound>,
+    retry: Retry,
+    limit: Option<Duration>,
+) -> Result<Turn, Failure> {
+    let job = Arc::clone(&attempt.job);
+    let items = Arc::new(Items::read(&job.input.bytes)?);
+    let progress: Progress = match &job.data {
+        Some(data) => serde_json::from_slice(&data.bytes).map_err(|error| {
+            Failure::stop(format!("what was done of the block cannot be read ({error})"))
+                .class(class::UNDECODABLE)
+        })?,
+        None => Progress::default(),
+    };
+    let Some(counted) = job.counted else {
+        return Err(
+            Failure::stop("a block that belongs to no branch cannot be run").class(class::UNDECODABLE)
+        );
+    };
+    let (fresh, promoted) = (0, Vec::new());
+    let bytes = progress.results.iter().flatten().map(|result| result.get().len()).sum();
+    let limit_bytes = self::bytes(&bound);
+    let mut running = Running {
+        attempt,
+        bound,
+        retry,
+        counted,
+        items,
+        progress,
+        fresh,
+        promoted,
+        bytes,
+        limit: limit_bytes,
+    };
+    running.progress.results.resize_with(running.items.items.len(), || None);
+    let left = running.left();
+    if (running.attempt.job.deaths > 1 || running.attempt.job.attempts > 0) && left.len() > 1 {
+        running.take_apart(&left);
+        return running.end();
+    }
+    running.run::<T>(left, limit).await
+}
+
+impl Running<'_> {
+    /// The items of which nothing has become yet.
+    fn left(&self) -> Vec<usize> {
+        let open = |place: &usize| !self.progress.done.has(*place) && !self.progress.moved.has(*place);
+        (0..self.items.items.len()).filter(open).collect()
+    }
+
+    async fn run<T: Task>(mut self, left: Vec<usize>, limit: Option<Duration>) -> Result<Turn, Failure> {
+        let patience = limit.map_or(SLOW, |limit| limit.min(SLOW));
+        let mut waiting = FuturesUnordered::new();
+        let mut committed = Instant::now();
+        for (count, place) in left.iter().copied().enumerate() {
+            let item = AssertUnwindSafe(one::<T>(self.cx(place), self.items.items[place]));
+            let mut item = Box::pin(item.catch_unwind());
+            // One that holds its thread is given up like any other task, and the block is taken apart after that.
+            self.attempt.pen.pulse(Some(limit.unwrap_or(BLOCKED)));
+            let polled = poll_once(&mut item).await;
+            self.attempt.pen.pulse(None);
+            match polled {
+                Poll::Ready(came) => self.came(place, flat(came)),
+                Poll::Pending => waiting.push(async move {
+                    match tokio::time::timeout(patience, item).await {
+                        Ok(came) => (place, flat(came)),
+                        Err(_) => (place, Err(Failure::retry("it took long").class(class::TIMEOUT))),
+                    }
+                }),
+            }
+            while waiting.len() >= WAITING
+                && let Some((place, came)) = waiting.next().await
+            {
+                self.came(place, came);
+            }
+            if self.bytes > self.limit {
+                // What it returns would be too long for one row: the rest is another block.
+                while let Some((place, came)) = waiting.next().await {
+                    self.came(place, came);
+                }
+                self.promote(&left[count + 1..]);
+                return self.end();
+            }
+            if count % TURN == TURN - 1 {
+                tokio::task::yield_now().await;
+                if self.attempt.is_cancelled() {
+                    break;
+                }
+                if committed.elapsed() > OFTEN {
+                    if let Some(turn) = self.commit().await? {
+                        return Ok(turn);
+                    }
+                    committed = Instant::now();
+                }
+            }
+        }
+        while let Some((place, came)) = waiting.next().await {
+            self.came(place, came);
+            if committed.elapsed() > OFTEN {
+                if let Some(turn) = self.commit().await? {
+                    return Ok(turn);
+                }
+                committed = Instant::now();
+            }
+        }
+        if self.left().is_empty() {
+            return self.end();
+        }
+        // It is to end before it is through: what was done is kept.
+        let over = self.commit().await?;
+        Ok(match (over, self.attempt.told_by()) {
+            (Some(turn), _) => turn,
+            (None, Some(by)) => Turn::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) },
+            (None, None) => Turn::Over,
+        })
+    }
+
+    fn cx(&self, place: usize) -> TaskCx {
+        let (counted, spawn) = (self.counted, self.items.spawn);
+        let key = match &self.items.keys {
+            Some(keys) => ItemKey::Text(keys.get(place).cloned().unwrap_or_default()),
+            None => ItemKey::Number(self.items.first + place as u64),
+        };
+        TaskCx::item(Arc::clone(&self.attempt), OfBlock { counted, spawn, key })
+    }
+
+    /// The id of an item: that of the job that it becomes if it is moved.
+    fn id(&self, place: usize) -> JobId {
+        JobId::of_item(self.counted.parent, self.counted.branch, self.items.spawn, &self.items.key(place))
+    }
+
+    fn came(&mut self, place: usize, came: Returned) {
+        match came {
+            // What does not fit is run again as a job of its own, which may keep more.
+            Ok(result) if self.bytes + result.get().len() > 2 * self.limit => {
+                let text =
+                    format!("what it returned is {} bytes long, too much for a block", result.get().len());
+                self.move_out(place, Failure::stop(text).class(class::REFUSED));
+            }
+            Ok(result) => {
+                self.bytes += result.get().len();
+                self.progress.results[place] = Some(result);
+                self.progress.done.set(place);
+                self.fresh += 1;
+            }
+            Err(failure) => self.move_out(place, failure),
+        }
+    }
+
+    /// An item becomes a job of its own.
+    fn move_out(&mut self, place: usize, failure: Failure) {
+        let when = match self.retry.decide(&failure, &[], self.attempt.pen.chance()) {
+            Decision::Again { after, .. } if !after.is_zero() => When::After(after),
+            _ => When::Now,
+        };
+        let twig = self.twig(place, 1);
+        let input = Payload::json(self.items.items[place].get().as_bytes().to_vec());
+        let job = self.job(self.id(place), twig, input);
+        self.promoted.push(NewJob { when, ..job });
+        self.progress.moved.set(place);
+    }
+
+    fn twig(&self, place: usize, items: u32) -> Twig {
+        let (branch, spawn) = (self.counted.branch, self.items.spawn);
+        Twig { branch, spawn, item: self.items.key(place), items }
+    }
+
+    fn job(&self, id: JobId, twig: Twig, input: Payload) -> NewJob {
+        let kind = &self.attempt.job.kind;
+        let job = NewJob::new(id, &kind.kind, self.attempt.pen.queue(), input);
+        NewJob { kind: kind.clone(), twig: Some(Box::new(twig)), ..job }
+    }
+
+    /// Items become blocks of their own.
+    fn promote(&mut self, places: &[usize]) {
+        let [first, ..] = places else { return };
+        let items: Vec<&RawValue> = places.iter().map(|place| self.items.items[*place]).collect();
+        let keys = places.iter().map(|place| self.items.key(*place)).collect();
+        let twig = self.twig(*first, items.len() as u32);
+        let items = Items { spawn: twig.spawn, first: 0, items, keys: Some(keys) };
+        let input = Payload::json(serde_json::to_vec(&items).unwrap_or_default());
+        let job = self.job(self.bound.ids.job(), twig, input);
+        self.promoted.push(NewJob { stage: Some(BLOCK.into()), ..job });
+        places.iter().for_each(|place| self.progress.moved.set(*place));
+    }
+
+    /// Workers died with this block, and with it alone: the item that kills them is looked for.
+    fn take_apart(&mut self, left: &[usize]) {
+        for part in left.chunks(left.len().div_ceil(PARTS)) {
+            self.promote(part);
+        }
+    }
+
+    /// Commits what was done so far. Answers how the attempt ends, if it does.
+    async fn commit(&mut self) -> Result<Option<Turn>, Failure> {
+        if self.fresh == 0 && self.promoted.is_empty() {
+            return Ok(None);
+        }
+        let data = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
+        let step = Step {
+            stage: Some((BLOCK.into(), data)),
+            items: std::mem::take(&mut self.fresh),
+            promoted: self.encoded()?,
+            ..Step::default()
+        };
+        Ok(match Pen::commit_through(&self.attempt, step).await {
+            Verdict::Committed => None,
+            Verdict::Halted => Some(Turn::Halted),
+            Verdict::Fenced => Some(Turn::Over),
+            Verdict::Refused(_) if self.attempt.pen.is_over() => Some(Turn::Over),
+            Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
+        })
+    }
+
+    /// All items are accounted for.
+    fn end(mut self) -> Result<Turn, Failure> {
+        let output = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
+        let step = Step { promoted: self.encoded()?, ..Step::default() };
+        let step = (!step.promoted.is_empty()).then(|| Box::new(step));
+        Ok(Turn::Commit { step, outcome: Outcome::Done(output) })
+    }
+
+    fn encode(&self, plain: Vec<u8>) -> Result<Payload, Failure> {
+        self.bound.codecs.encode(plain).map_err(|error| Failure::stop(error).class(class::REFUSED))
+    }
+
+    fn encoded(&mut self) -> Result<Vec<NewJob>, Failure> {
+        let encode = |job| {
+            let encoded = self.bound.codecs.encoded(job);
+            encoded.map_err(|error| Failure::stop(error).class(class::REFUSED))
+        };
+        std::mem::take(&mut self.promoted).into_iter().map(encode).collect()
+    }
+}
+
+/// Runs one item.
+async fn one<T: Task>(cx: TaskCx, input: &RawValue) -> Returned {
+    let task: T = serde_json::from_str(input.get())
+        .map_err(|error| Failure::stop(format!("the input does not decode as {:?} ({error})", T::KIND)))?;
+    let output = task.run(&cx).await.map_err(Into::into)?;
+    serde_json::value::to_raw_value(&output).map_err(Failure::stop)
+}
+
+/// Polls something once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(future.poll_unpin(cx))).await
+}
+
+fn flat(came: Result<Returned, Box<dyn std::any::Any + Send>>) -> Returned {
+    came.unwrap_or_else(|panic| Err(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC)))
+}

@@ -1,0 +1,39 @@
+//! Room in a branch of which only so many children may be in flight.
+
+use std::time::{Duration, Instant};
+
+use windlass_model::{BranchNo, Failure, JobId, branch::Pace, branch::Watch};
+use windlass_store::Store;
+
+use crate::workflow::patiently;
+
+/// The least time between two looks at a branch that is full.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until there is room for so many more children, but for no longer than `linger`: then it answers what is to be told of
+/// the branch before they are spawned.
+pub(crate) async fn room(
+    store: &dyn Store,
+    branch: (JobId, BranchNo),
+    in_flight: u64,
+    more: u64,
+    linger: Duration,
+) -> Result<Option<Watch>, Failure> {
+    let since = Instant::now();
+    loop {
+        let branches = patiently!(store.inspect().branches(branch.0))?;
+        let Some(branch) = branches.into_iter().find(|kept| kept.number == branch.1) else { return Ok(None) };
+        let (spawned, ended) = (branch.spawned.max(0) as u64, branch.tally.ended().max(0) as u64);
+        let live = spawned.saturating_sub(ended);
+        // A block is never larger than the chunk, and so fits in an empty branch.
+        if live + more <= in_flight.max(more) {
+            return Ok(None);
+        }
+        let left = linger.saturating_sub(since.elapsed());
+        if left < LOOK {
+            let ended = Some((spawned + more).saturating_sub(in_flight.max(more)));
+            return Ok(Some(Watch { ended, pace: Pace::default(), ..Watch::default() }));
+        }
+        tokio::time::sleep((linger / 8).clamp(LOOK, left)).await;
+    }
+}

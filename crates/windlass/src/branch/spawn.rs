@@ -1,0 +1,487 @@
+//! Spawning: from sources to children, chunk by chunk, ahead of the commits.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use windlass_model::{
+    BranchNo, Failure, JobId, NewJob, Time, Twig, When,
+    branch::{SPAWNS, check_branch},
+    failure::class,
+};
+
+use super::{
+    block,
+    source::{From, Last, One, Read, STORE, Source},
+};
+use crate::{Child, Kind, machine::Bound, workflow::patiently};
+
+/// How many children go in one commit, unless the branch says otherwise.
+const CHUNK: usize = 1_000;
+/// The fewest children per second that may become due: about one in eleven days.
+const SLOWEST: f64 = 1e-6;
+/// How many bytes of inputs go in one commit, about.
+const CHUNK_BYTES: usize = 4 << 20;
+/// How many children go in the first one, while it is not known how long they are.
+const FIRST: usize = 250;
+
+/// What can be spawned: a job of any kind, a [`Child`] with settings of its own, or a `Result` of either.
+pub trait IntoChild<M> {
+    /// The child.
+    #[doc(hidden)]
+    fn into_child(self) -> Result<Child, Failure>;
+}
+
+/// Marks [`IntoChild`]ren that are a [`Child`].
+pub struct AsChild;
+/// Marks [`IntoChild`]ren that are a `Result`.
+pub struct AsResult;
+
+impl<J: Kind<M>, M> IntoChild<(M,)> for J {
+    fn into_child(self) -> Result<Child, Failure> {
+        Ok(Child::new(self))
+    }
+}
+
+impl IntoChild<AsChild> for Child {
+    fn into_child(self) -> Result<Child, Failure> {
+        Ok(self)
+    }
+}
+
+impl<C: IntoChild<M>, E: Into<Failure>, M> IntoChild<(M, AsResult)> for Result<C, E> {
+    fn into_child(self) -> Result<Child, Failure> {
+        self.map_err(Into::into)?.into_child()
+    }
+}
+
+/// What is to be spawned in a branch, and how.
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    spawns: Vec<Spawn>,
+    pub(crate) chunk: usize,
+    pub(crate) in_flight: Option<u64>,
+    pub(crate) per_second: Option<f64>,
+    pub(crate) packed: bool,
+}
+
+struct Spawn {
+    name: String,
+    feed: Open,
+}
+
+type Open = Box<dyn FnOnce(From) -> Box<dyn Feed> + Send>;
+type Fed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// A source of children that is being read, whatever its type.
+trait Feed: Send {
+    fn next(&mut self, most: usize) -> Fed<'_, Vec<One<Child>>>;
+    fn last(&mut self) -> Fed<'_, Last<Child>>;
+}
+
+struct Fed1<R, F> {
+    read: R,
+    make: F,
+}
+
+impl<R, F> Feed for Fed1<R, F>
+where
+    R: Read,
+    F: FnMut(R::Item) -> Result<Child, Failure> + Send,
+{
+    fn next(&mut self, most: usize) -> Fed<'_, Vec<One<Child>>> {
+        Box::pin(async move {
+            let items = self.read.next(most).await?;
+            let make =
+                |One { key, after, item }: One<R::Item>| Ok(One { key, after, item: (self.make)(item)? });
+            items.into_iter().map(make).collect()
+        })
+    }
+
+    fn last(&mut self) -> Fed<'_, Last<Child>> {
+        Box::pin(async move {
+            Ok(match self.read.last().await? {
+                Last::Keyed => Last::Keyed,
+                Last::Ended(n) => Last::Ended(n),
+                Last::Item(item) => Last::Item((self.make)(item)?),
+            })
+        })
+    }
+}
+
+/// Where the sources of a branch stand.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Cursor {
+    /// Which spawn is under way.
+    spawn: usize,
+    /// How many items of it were spawned.
+    n: u64,
+    /// The key of the last one, as the store reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    /// What tells the last one from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last: Option<String>,
+}
+
+/// What is to be committed of a branch.
+pub(crate) enum Produced {
+    /// More children, and where the sources stand after them.
+    Chunk {
+        children: Vec<NewJob>,
+        /// The names of all spawns, if it is the first of this attempt.
+        spawns: Option<Vec<String>>,
+        cursor: Vec<u8>,
+    },
+    /// There is nothing more: the branch is sealed.
+    Sealed,
+}
+
+impl Plan {
+    pub(crate) fn new(name: &str) -> Plan {
+        let (chunk, in_flight, per_second) = (CHUNK, None, None);
+        Plan { name: name.to_owned(), spawns: Vec::new(), chunk, in_flight, per_second, packed: false }
+    }
+
+    pub(crate) fn spawn_each<S, F, C, M>(&mut self, name: &str, source: S, mut make: F)
+    where
+        S: Source,
+        F: FnMut(S::Item) -> C + Send + 'static,
+        C: IntoChild<M>,
+    {
+        let feed: Open = Box::new(move |from| {
+            Box::new(Fed1 { read: source.open(from), make: move |item| make(item).into_child() })
+        });
+        self.spawns.push(Spawn { name: name.to_owned(), feed });
+    }
+
+    pub(crate) fn spawn(&mut self, name: &str, child: Result<Child, Failure>) {
+        let feed: Open = Box::new(move |from| Box::new(Single { child: Some(child), spawned: from.n > 0 }));
+        self.spawns.push(Spawn { name: name.to_owned(), feed });
+    }
+
+    /// What is wrong with it, if something is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        check_branch("branch", &self.name).map_err(|error| error.to_string())?;
+        if self.spawns.len() > SPAWNS {
+            return Err(format!(
+                "the branch {:?} has {} spawns, more than the {SPAWNS} allowed; use `spawn_each` for many children of a sort",
+                self.name,
+                self.spawns.len()
+            ));
+        }
+        for (place, spawn) in self.spawns.iter().enumerate() {
+            check_branch("spawn", &spawn.name).map_err(|error| error.to_string())?;
+            if self.spawns[..place].iter().any(|before| before.name == spawn.name) {
+                return Err(format!(
+                    "the branch {:?} has two spawns {:?}; children are known by the name of their spawn, so each needs its own",
+                    self.name, spawn.name
+                ));
+            }
+        }
+        if self.chunk == 0 || self.chunk > windlass_model::limits::CHILDREN {
+            return Err(format!(
+                "the chunks of branch {:?} are of {} children; use 1 to {}",
+                self.name,
+                self.chunk,
+                windlass_model::limits::CHILDREN
+            ));
+        }
+        let never = |rate: f64| !(rate >= SLOWEST && rate.is_finite());
+        if self.in_flight == Some(0) || self.per_second.is_some_and(never) {
+            return Err(format!(
+                "the limit of branch {:?} is zero, or too small to ever start its children; use a larger one",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many children go in one commit.
+    fn chunk(&self) -> usize {
+        let room = self.in_flight.map_or(u64::MAX, |most| most.div_ceil(2));
+        self.chunk.min(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Begins to read the sources, in a task of its own, so that the next chunk is ready when one is committed. `number` is
+    /// that of the branch if it was opened before.
+    pub(crate) fn start(self, bound: Arc<Bound>, job: JobId, number: Option<BranchNo>) -> Producing {
+        // One chunk waits while one is committed and the next is made.
+        let (sender, chunks) = mpsc::channel(1);
+        let store = Arc::clone(&bound.store);
+        let skipped: Arc<OnceLock<Duration>> = Arc::default();
+        let producer = Producer { plan: self, bound, job, number, sender, skipped: Arc::clone(&skipped) };
+        let work = STORE.scope(store, async move {
+            let sender = producer.sender.clone();
+            if let Err(failure) = producer.run().await {
+                let _ = sender.send(Err(failure)).await;
+            }
+        });
+        Producing { chunks, task: tokio::spawn(work), skipped }
+    }
+}
+
+/// A spawn of one child.
+struct Single {
+    child: Option<Result<Child, Failure>>,
+    spawned: bool,
+}
+
+impl Feed for Single {
+    fn next(&mut self, _most: usize) -> Fed<'_, Vec<One<Child>>> {
+        let child = self.child.take().filter(|_| !self.spawned);
+        let one = |item: Child| One { key: Some(String::new()), after: None, item };
+        Box::pin(std::future::ready(child.into_iter().map(|child| child.map(one)).collect()))
+    }
+
+    fn last(&mut self) -> Fed<'_, Last<Child>> {
+        let last = match self.child.take() {
+            Some(child) => child.map(Last::Item),
+            None => Ok(Last::Ended(0)),
+        };
+        Box::pin(std::future::ready(last))
+    }
+}
+
+/// Sources that are being read.
+pub(crate) struct Producing {
+    chunks: mpsc::Receiver<Result<Produced, Failure>>,
+    task: tokio::task::JoinHandle<()>,
+    skipped: Arc<OnceLock<Duration>>,
+}
+
+impl Producing {
+    /// How long it took to skip a source forward to where it stood.
+    pub(crate) fn skipped(&self) -> Duration {
+        self.skipped.get().copied().unwrap_or_default()
+    }
+
+    /// What is to be committed next.
+    pub(crate) async fn next(&mut self) -> Result<Produced, Failure> {
+        match self.chunks.recv().await {
+            Some(produced) => produced,
+            None => Err(match (&mut self.task).await {
+                Err(error) if error.is_panic() => {
+                    let text = crate::workflow::panic_text(&*error.into_panic());
+                    Failure::stop(format!("a source of the branch panicked: {text}")).class(class::PANIC)
+                }
+                _ => Failure::retry("the sources of the branch were given up").class("store"),
+            }),
+        }
+    }
+}
+
+impl Drop for Producing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Producer {
+    plan: Plan,
+    bound: Arc<Bound>,
+    job: JobId,
+    number: Option<BranchNo>,
+    sender: mpsc::Sender<Result<Produced, Failure>>,
+    skipped: Arc<OnceLock<Duration>>,
+}
+
+impl Producer {
+    async fn run(mut self) -> Result<(), Failure> {
+        let (store, bound) = (Arc::clone(&self.bound.store), Arc::clone(&self.bound));
+        let branch = self.plan.name.clone();
+        let mut before = Vec::new();
+        let (mut cursor, mut spawned, mut opened_at) = (Cursor::default(), 0, None);
+        if let Some(number) = self.number {
+            let branches = patiently!(store.inspect().branches(self.job))?;
+            if let Some(branch) = branches.into_iter().find(|branch| branch.number == number) {
+                if branch.sealed {
+                    // Merged after all, as far as it was filled.
+                    let _ = self.sender.send(Ok(Produced::Sealed)).await;
+                    return Ok(());
+                }
+                before = branch.spawns;
+                (spawned, opened_at) = (branch.spawned as u64, Some(branch.opened_at));
+                if let Some(kept) = &branch.cursor {
+                    cursor = serde_json::from_slice(&kept.bytes).map_err(|error| {
+                        Failure::stop(format!("where the branch stands cannot be read ({error})"))
+                    })?;
+                }
+            }
+        }
+        let names: Vec<String> = self.plan.spawns.iter().map(|spawn| spawn.name.clone()).collect();
+        let begun = before.iter().take(cursor.spawn + 1);
+        if !before.is_empty() && !begun.eq(names.iter().take(cursor.spawn + 1)) {
+            let text = format!(
+                "the spawns of branch {branch:?} have changed while it was filled\n  recorded:  {}\n  attempted: {}\n\
+                 Leave those that have begun as they are until it is sealed; new ones go behind them.",
+                before.join(", "),
+                names.join(", ")
+            );
+            return Err(Failure::stop(text).class(class::DIVERGED));
+        }
+        let mut announced = Some(names);
+        let started = match opened_at {
+            Some(at) => at,
+            None => patiently!(store.inspect().clock())?,
+        };
+        let spawns = std::mem::take(&mut self.plan.spawns);
+        let mut fits = FIRST;
+        for (place, spawn) in spawns.into_iter().enumerate().skip(cursor.spawn) {
+            if place > cursor.spawn {
+                cursor = Cursor { spawn: place, ..Cursor::default() };
+            }
+            let mut feed = (spawn.feed)(From { n: cursor.n, after: cursor.after.clone() });
+            if cursor.n > 0 {
+                let since = Instant::now();
+                resume(&bound, &branch, &mut *feed, &cursor, &spawn.name).await?;
+                let _ = self.skipped.set(since.elapsed());
+            }
+            loop {
+                let most = self.plan.chunk().min(fits);
+                let items = feed.next(most).await?;
+                let ended = items.len() < most;
+                if !items.is_empty() {
+                    let children = match self.plan.packed {
+                        true => self.blocks(place, &mut cursor, items, spawned, started)?,
+                        false => self.children(place, &mut cursor, items, spawned, started)?,
+                    };
+                    let bytes: usize = children.iter().map(|child| child.input.bytes.len()).sum();
+                    let items: u64 = children.iter().map(|child| u64::from(items_of(child))).sum();
+                    // A commit is never much longer than it should be: the next ones are as long as these.
+                    fits =
+                        CHUNK_BYTES.checked_div(bytes / items.max(1) as usize).unwrap_or(usize::MAX).max(1);
+                    spawned += items;
+                    let kept = serde_json::to_vec(&cursor).unwrap_or_default();
+                    let chunk = Produced::Chunk { children, spawns: announced.take(), cursor: kept };
+                    if self.sender.send(Ok(chunk)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                if ended {
+                    break;
+                }
+            }
+        }
+        let _ = self.sender.send(Ok(Produced::Sealed)).await;
+        Ok(())
+    }
+
+    /// The next children, as they are to be kept.
+    fn children(
+        &self,
+        spawn: usize,
+        cursor: &mut Cursor,
+        items: Vec<One<Child>>,
+        spawned: u64,
+        started: Time,
+    ) -> Result<Vec<NewJob>, Failure> {
+        let mut jobs: Vec<NewJob> = Vec::with_capacity(items.len());
+        let mut last = None;
+        for One { key, after, item } in items {
+            self.repeats(cursor, key.as_deref(), after.as_deref())?;
+            let mut job = item.into_job(self.bound.ids.job()).map_err(refused)?;
+            if job.when == When::Now {
+                job.when = self.due(spawned + jobs.len() as u64, started);
+            }
+            let item = key.unwrap_or_else(|| cursor.n.to_string());
+            (cursor.n, cursor.after, last) = (cursor.n + 1, after, Some(job.digest));
+            let branch = BranchNo(0);
+            job.twig = Some(Box::new(Twig { branch, spawn: spawn as i16, item, items: 1 }));
+            self.bound.store.limits().check_payload("input of a child", &job.input.bytes).map_err(refused)?;
+            jobs.push(self.bound.codecs.encoded(job).map_err(refused)?);
+        }
+        cursor.last = last.as_ref().map(hex);
+        Ok(jobs)
+    }
+
+    /// The next children, packed into blocks.
+    fn blocks(
+        &self,
+        spawn: usize,
+        cursor: &mut Cursor,
+        items: Vec<One<Child>>,
+        spawned: u64,
+        started: Time,
+    ) -> Result<Vec<NewJob>, Failure> {
+        let limit = block::bytes(&self.bound);
+        let mut packer = block::Packer::new(spawn as i16, self.due(spawned, started), limit);
+        for One { key, after, item } in items {
+            self.repeats(cursor, key.as_deref(), after.as_deref())?;
+            let item = item.into_item().map_err(|child| block::unpackable(child.kind()))?;
+            packer.push(item, key, cursor.n, &self.bound.ids).map_err(refused)?;
+            (cursor.n, cursor.after) = (cursor.n + 1, after);
+        }
+        cursor.last = packer.last().as_ref().map(hex);
+        let blocks = packer.finish(&self.bound.ids).into_iter();
+        blocks.map(|job| self.bound.codecs.encoded(job).map_err(refused)).collect()
+    }
+
+    /// When the child is due that is spawned after so many others.
+    fn due(&self, spawned: u64, started: Time) -> When {
+        match self.plan.per_second {
+            Some(rate) => When::At(started.plus(Duration::from_secs_f64(spawned as f64 / rate))),
+            None => When::Now,
+        }
+    }
+
+    /// Refuses a key that is the same as the one before.
+    fn repeats(&self, cursor: &Cursor, key: Option<&str>, after: Option<&str>) -> Result<(), Failure> {
+        if after.is_none() || after != cursor.after.as_deref() {
+            return Ok(());
+        }
+        let (name, key) = (&self.plan.name, key.unwrap_or_default());
+        let text =
+            format!("the source of branch {name:?} yields the key {key} twice; its key must be unique");
+        Err(Failure::stop(text).class(class::REFUSED))
+    }
+}
+
+/// Looks whether a source that is read again enumerates alike.
+async fn resume(
+    bound: &Bound,
+    branch: &str,
+    feed: &mut dyn Feed,
+    cursor: &Cursor,
+    spawn: &str,
+) -> Result<(), Failure> {
+    let changed = |what: String| {
+        Failure::stop(format!(
+            "the source of {spawn:?} in the branch {:?} does not enumerate alike: {what}. {} of its items were spawned \
+             before; a source must yield the same items in the same order until its branch is sealed: make it in a step, \
+             or read rows by their key",
+            branch, cursor.n
+        ))
+        .class(class::DIVERGED)
+    };
+    match feed.last().await? {
+        Last::Keyed => Ok(()),
+        Last::Ended(n) => Err(changed(format!("now it ends after {n} items"))),
+        Last::Item(child) => {
+            let job = child.into_job(bound.ids.job()).map_err(refused)?;
+            match &cursor.last {
+                Some(last) if *last != hex(&job.digest) => {
+                    Err(changed(format!("item {} is another one now", cursor.n - 1)))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+pub(crate) fn items_of(job: &NewJob) -> u32 {
+    job.twig.as_ref().map_or(1, |twig| twig.items)
+}
+
+fn hex(digest: &[u8; 16]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn refused(why: impl std::fmt::Display) -> Failure {
+    Failure::stop(why).class(class::REFUSED)
+}

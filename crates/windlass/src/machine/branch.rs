@@ -1,0 +1,340 @@
+//! Branches of a machine: opened and filled within a step, merged by what follows from it.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use serde::de::DeserializeOwned;
+use windlass_model::{
+    Awaited, BranchNo, Failure, Grow, Merge, Outcome, Payload, Step, Time, Verdict, Wait,
+    branch::{BRANCH, Watch},
+    failure::class,
+    merge::{Judged, Stand},
+    wait::Name,
+};
+use windlass_runtime::{Attempt, Pen, Stage, Turn};
+use windlass_store::Branch as Kept;
+
+use super::{Bound, StepCx};
+use crate::{
+    branch::{
+        Goal, IntoChild, Merged, Plan, Produced, Results, Source, Verdict as Judgement, bad_children,
+        items_of, room,
+    },
+    workflow::patiently,
+};
+
+/// How long a step waits for room in a branch that it fills, at least, before it is given up.
+const LINGER: Duration = Duration::from_millis(200);
+/// When it is run again then.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A branch of a machine that is being described; [`MachineBranch::open`] opens it, spawns its children and seals it.
+#[must_use = "a branch is not opened until `open` is awaited"]
+pub struct MachineBranch<'a> {
+    cx: &'a StepCx,
+    plan: Plan,
+}
+
+impl StepCx {
+    /// Opens a branch: children that are spawned from sources, as many as there are. When the step is run again, a branch that
+    /// it had sealed is left as it is, and one that it had begun to fill is filled up. Wait for it with
+    /// [`crate::Next::merge`].
+    pub fn branch(&self, name: &str) -> MachineBranch<'_> {
+        MachineBranch { cx: self, plan: Plan::new(name) }
+    }
+
+    /// How the merge of a branch that the step before asked for came out.
+    pub async fn merged(&self, name: &str) -> Result<Merged, Failure> {
+        let branches = branches(&self.bound, &self.attempt).await?;
+        let branch = branches.iter().rev().find(|branch| branch.name == name && branch.merged);
+        let goal = branch.and_then(|branch| Goal::read(branch.goal.as_deref()));
+        let Some((branch, goal)) = branch.zip(goal) else {
+            let text = format!(
+                "the branch {name:?} was not merged; ask for it with `Next::merge` in the step before"
+            );
+            return Err(Failure::stop(text).class(class::REFUSED));
+        };
+        match goal.verdict {
+            Some(Judgement::Met(merged)) => Ok(merged),
+            Some(Judgement::Failed(why)) => Err(Failure::stop(why).class("merge")),
+            Some(Judgement::Timeout(why)) => Err(Failure::stop(why).class(class::TIMEOUT)),
+            None => Ok(Merged::new(self.id(), [(name.to_owned(), branch.number)].into_iter(), stand(branch))),
+        }
+    }
+
+    /// How the children of merged branches ended, one after the other, read from the store a page at a time.
+    pub fn results<T: DeserializeOwned>(&self, merged: &Merged) -> Results<T> {
+        merged.results(&self.bound)
+    }
+}
+
+impl MachineBranch<'_> {
+    /// Spawns one child.
+    pub fn spawn<C: IntoChild<M>, M>(mut self, name: &str, child: C) -> Self {
+        self.plan.spawn(name, child.into_child());
+        self
+    }
+
+    /// Spawns a child for each item of a source; see [`crate::Branch::spawn_each`].
+    pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Self
+    where
+        S: Source,
+        F: FnMut(S::Item) -> C + Send + 'static,
+        C: IntoChild<M>,
+    {
+        self.plan.spawn_each(name, source, child);
+        self
+    }
+
+    /// How many children are committed at once: 1,000, unless you say otherwise.
+    pub fn chunk(mut self, children: usize) -> Self {
+        self.plan.chunk = children;
+        self
+    }
+
+    /// How many children may be there that have not ended. While there are so many the step is given up, and run again a
+    /// second later: its code before this call, too.
+    pub fn in_flight(mut self, children: u64) -> Self {
+        self.plan.in_flight = Some(children);
+        self
+    }
+
+    /// How many children become due per second.
+    pub fn per_second(mut self, children: f64) -> Self {
+        self.plan.per_second = Some(children);
+        self
+    }
+
+    /// Packs the items into blocks; see [`crate::Branch::packed`].
+    pub fn packed(mut self) -> Self {
+        self.plan.packed = true;
+        self
+    }
+
+    /// Opens the branch, spawns its children and seals it.
+    pub async fn open(self) -> Result<(), Failure> {
+        let MachineBranch { cx, plan } = self;
+        cx.branches.store(true, Ordering::Relaxed);
+        plan.check().map_err(|why| Failure::stop(why).class(class::REFUSED))?;
+        let (name, limit) = (plan.name.clone(), plan.in_flight);
+        let kept = branches(&cx.bound, &cx.attempt).await?;
+        let before = kept.iter().rev().find(|branch| branch.name == name && !branch.merged);
+        if before.is_some_and(|branch| branch.sealed) {
+            return Ok(());
+        }
+        let number = before.map_or_else(|| cx.attempt.pen.branch(), |branch| branch.number);
+        let mut open = before.is_none().then(|| name.clone());
+        let mut producing = plan.start(Arc::clone(&cx.bound), cx.id(), before.map(|branch| branch.number));
+        loop {
+            let mut grow = Grow { open: open.take(), ..Grow::to(number) };
+            let children = match producing.next().await? {
+                Produced::Chunk { mut children, spawns, cursor } => {
+                    let more = children.iter().map(|child| u64::from(items_of(child))).sum();
+                    wait_for_room(cx, number, limit, more, producing.skipped()).await?;
+                    for child in &mut children {
+                        child.twig.iter_mut().for_each(|twig| twig.branch = number);
+                    }
+                    (grow.spawns, grow.cursor) = (spawns, Some(Payload::json(cursor)));
+                    children
+                }
+                Produced::Sealed => {
+                    grow.seal = true;
+                    Vec::new()
+                }
+            };
+            let over = grow.seal;
+            let step = Step { children, branches: vec![grow], part: true, ..Step::default() };
+            match Pen::commit_through(&cx.attempt, step).await {
+                Verdict::Committed if over => return Ok(()),
+                Verdict::Committed => {}
+                Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
+                Verdict::Halted | Verdict::Fenced => {
+                    // The claim is over: whatever follows is not written.
+                    return Err(Failure::retry("the claim of the job is over").class(class::LOST));
+                }
+            }
+        }
+    }
+}
+
+/// Waits until there is room for so many more children. If that takes long the step is given up, to be run again later:
+/// otherwise machines could have all slots of a worker, and their children none.
+async fn wait_for_room(
+    cx: &StepCx,
+    number: BranchNo,
+    limit: Option<u64>,
+    more: u64,
+    skipped: Duration,
+) -> Result<(), Failure> {
+    let Some(limit) = limit else { return Ok(()) };
+    let linger = skipped.max(LINGER);
+    match room(&*cx.bound.store, (cx.id(), number), limit, more, linger).await? {
+        None => Ok(()),
+        Some(_) => {
+            cx.paused.notify_one();
+            std::future::pending().await
+        }
+    }
+}
+
+/// What follows when a step was given up because a branch that it fills is full.
+pub(super) fn pause(attempt: &Attempt) -> Turn {
+    if attempt.told_by().is_some() {
+        return Turn::ByPolicy(Failure::retry("the step waited for room in a branch"));
+    }
+    let spent = attempt.job.spent.clone();
+    Turn::Commit { step: None, outcome: Outcome::Retry { after: PAUSE, spent, failure: None } }
+}
+
+async fn branches(bound: &Arc<Bound>, attempt: &Attempt) -> Result<Vec<Kept>, Failure> {
+    let store = Arc::clone(&bound.store);
+    patiently!(store.inspect().branches(attempt.job.id))
+}
+
+fn stand(branch: &Kept) -> Stand {
+    Stand { spawned: branch.spawned, tally: branch.tally }
+}
+
+/// A branch that nobody merges is a mistake: its children would end unseen.
+pub(super) async fn unmerged(cx: &StepCx) -> Result<(), Failure> {
+    // Most machines have none, and none is asked for in vain.
+    if !cx.branches.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let kept = branches(&cx.bound, &cx.attempt).await?;
+    match kept.iter().find(|branch| !branch.merged) {
+        None => Ok(()),
+        Some(branch) => Err(Failure::stop(format!(
+            "the machine is done, and its branch {:?} was not merged: nobody would know how its children end. Merge it with \
+             `Next::merge`, by `Merge::settled()` if that does not matter",
+            branch.name
+        ))
+        .class(class::REFUSED)),
+    }
+}
+
+/// The wait for branches.
+fn wait(timeout: Option<Duration>) -> Wait {
+    let names = vec![Name { name: BRANCH.into(), every: true }];
+    Wait { what: Awaited::Signals { names, needs: 1 }, timeout }
+}
+
+/// What follows from a step that asks for a merge: the machine goes on in the stage when that is over.
+pub(super) async fn ask(
+    cx: &StepCx,
+    ran: String,
+    stage: Stage,
+    names: Vec<String>,
+    merge: Merge,
+) -> Result<Turn, Failure> {
+    let mut names = names;
+    names.sort();
+    names.dedup();
+    let refused = |why: String| Failure::stop(why).class(class::REFUSED);
+    merge.check().map_err(|error| refused(error.to_string()))?;
+    let kept = branches(&cx.bound, &cx.attempt).await?;
+    let mut wanted = Vec::new();
+    for name in &names {
+        match kept.iter().rev().find(|branch| branch.name == *name) {
+            Some(branch) if branch.merged => {
+                return Err(refused(format!(
+                    "the branch {name:?} was merged before; open another, or keep what it gave"
+                )));
+            }
+            Some(branch) => wanted.push(branch),
+            None => {
+                let opened: Vec<&str> = kept.iter().map(|branch| branch.name.as_str()).collect();
+                let opened = if opened.is_empty() { "none".to_owned() } else { opened.join(", ") };
+                return Err(refused(format!("there is no branch {name:?} to be merged; opened: {opened}")));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Err(refused("no branch is named to be merged; name those that were opened".into()));
+    }
+    let stands: Vec<Stand> = wanted.iter().map(|branch| stand(branch)).collect();
+    let watches = match merge.judge(&stands) {
+        Judged::Wait(watches) => watches,
+        // What is over already is told at once.
+        _ => vec![Some(Watch { ended: Some(0), pace: merge.pace, ..Watch::default() }); wanted.len()],
+    };
+    let timeout = merge.timeout;
+    let goal = Goal { merge, of: names, verdict: None }.text();
+    let grow = |(branch, watch): (&&Kept, Option<Watch>)| Grow {
+        seal: true,
+        watch,
+        goal: Some(goal.clone()),
+        ..Grow::to(branch.number)
+    };
+    let branches = wanted.iter().zip(watches).map(grow).collect();
+    let Stage { name, data, .. } = stage;
+    let data = encoded(&cx.bound, data)?;
+    let consumed = cx.attempt.job.shown().iter().map(|signal| signal.number).collect();
+    let step = Step { ran: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
+    Ok(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait(timeout)) })
+}
+
+fn encoded(bound: &Bound, data: Payload) -> Result<Payload, Failure> {
+    bound.codecs.encode(data.bytes).map_err(|error| Failure::stop(error).class(class::REFUSED))
+}
+
+/// Whether a machine was woken by what was told of its branches, or by the end of its time for it.
+pub(super) fn is_merging(attempt: &Attempt) -> bool {
+    attempt.job.wait.as_ref().is_some_and(|wait| wait.names().any(|name| name == BRANCH))
+}
+
+/// Looks whether the merge is over that a machine waits for. If not, it is parked again; what it returns then is how.
+pub(super) async fn look(bound: &Arc<Bound>, attempt: &Arc<Attempt>) -> Result<Option<Turn>, Failure> {
+    let kept = branches(bound, attempt).await?;
+    let waited = |branch: &&Kept| !branch.merged && branch.goal.is_some();
+    let Some(goal) = kept.iter().rev().find(waited).and_then(|branch| Goal::read(branch.goal.as_deref()))
+    else {
+        return Ok(None);
+    };
+    let of = |branch: &&Kept| !branch.merged && goal.of.contains(&branch.name);
+    let wanted: Vec<&Kept> = kept.iter().filter(of).collect();
+    let stands: Vec<Stand> = wanted.iter().map(|branch| stand(branch)).collect();
+    let all = Stand::sum(&stands);
+    let now: Time = attempt.pen.now();
+    let until = attempt.job.until;
+    let merged = || {
+        let names = wanted.iter().map(|branch| (branch.name.clone(), branch.number));
+        Merged::new(attempt.job.id, names, all)
+    };
+    let verdict = match goal.merge.judge(&stands) {
+        Judged::Met => Judgement::Met(merged()),
+        Judged::Failed(why) => {
+            let numbers: Vec<BranchNo> = wanted.iter().map(|branch| branch.number).collect();
+            let first =
+                bad_children(&*bound.store, attempt.job.id, &numbers, 3).await.map_err(Failure::retry)?;
+            let first = if first.is_empty() { first } else { format!("; {first}") };
+            Judgement::Failed(format!("the merge of {} failed: {why}{first}", goal.of.join(", ")))
+        }
+        Judged::Wait(_) if until.is_some_and(|until| until <= now) => Judgement::Timeout(merged().late()),
+        Judged::Wait(watches) => {
+            let grow = |(branch, watch): (&&Kept, Option<Watch>)| Grow { watch, ..Grow::to(branch.number) };
+            let branches = wanted.iter().zip(watches).map(grow).collect();
+            let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
+            let step = Step { consumed, branches, ..Step::default() };
+            let timeout = until.map(|until| until.since(now));
+            return Ok(Some(Turn::Commit {
+                step: Some(Box::new(step)),
+                outcome: Outcome::Wait(wait(timeout)),
+            }));
+        }
+    };
+    let cut = all.tally.ended() < all.spawned && !goal.merge.rest_runs;
+    let text = Goal { verdict: Some(verdict), ..goal }.text();
+    let grow =
+        |branch: &&Kept| Grow { merge: true, cut, goal: Some(text.clone()), ..Grow::to(branch.number) };
+    let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
+    let branches = wanted.iter().map(grow).collect();
+    let step = Step { consumed, branches, part: true, ..Step::default() };
+    match Pen::commit_through(attempt, step).await {
+        Verdict::Committed => Ok(None),
+        Verdict::Refused(why) => Err(Failure::stop(why).class(class::REFUSED)),
+        Verdict::Halted | Verdict::Fenced => Ok(Some(Turn::Over)),
+    }
+}

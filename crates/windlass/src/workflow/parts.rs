@@ -1,0 +1,252 @@
+//! Calls that are committed part by part before they end: the children of a branch, and what their results are reduced to.
+
+use std::{
+    panic::{AssertUnwindSafe, Location},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::{FutureExt, Stream, StreamExt};
+use windlass_model::{
+    BranchNo, Failure, Grow, NewJob, Payload, Retry,
+    branch::Watch,
+    failure::class,
+    journal::{Mark, Op},
+};
+
+use super::{
+    core::Core,
+    driver::run_of,
+    journal::Ending,
+    state::{For, Look, Register, Start, State, Then},
+    step::panic_text,
+};
+
+/// What a call wants committed before it goes on.
+pub(super) enum Part {
+    /// Children of a branch, and where its sources stand after them.
+    Children { children: Vec<NewJob>, spawns: Option<Vec<String>>, cursor: Vec<u8> },
+    /// It goes on when this is told of its branch.
+    Pause(Watch),
+    /// What is to be known to go on from here.
+    Keep(Vec<u8>),
+    /// It has ended, with this result as JSON; a branch is sealed.
+    End(Vec<u8>),
+}
+
+pub(super) type Parts<'f> = Pin<Box<dyn Stream<Item = Result<Part, Failure>> + Send + 'f>>;
+
+/// Makes the parts of a call, from what was kept of it.
+pub(super) type Make<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Send + 'f>;
+
+/// A call that is committed part by part, whatever its type.
+pub(super) struct RawParts<'f> {
+    pub(super) core: Arc<Core>,
+    pub(super) op: Op,
+    pub(super) name: String,
+    pub(super) key: Option<String>,
+    pub(super) line: &'static Location<'static>,
+    make: Make<'f>,
+    running: Option<Parts<'f>>,
+    call: Option<usize>,
+    registered: bool,
+}
+
+impl<'f> RawParts<'f> {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        op: Op,
+        name: &str,
+        line: &'static Location<'static>,
+        make: Make<'f>,
+    ) -> RawParts<'f> {
+        let (core, name) = (Arc::clone(core), name.to_owned());
+        RawParts { core, op, name, key: None, line, make, running: None, call: None, registered: false }
+    }
+
+    fn start(&mut self, id: usize) {
+        let begun = {
+            let state = self.core.lock();
+            let call = state.calls[id].as_ref();
+            let known = call.and_then(|call| state.journal.known.of(&call.ident));
+            known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone())
+        };
+        let (core, make) = (Arc::clone(&self.core), &mut self.make);
+        let made =
+            core.inside(&self.name, None, || std::panic::catch_unwind(AssertUnwindSafe(|| make(begun))));
+        self.running = Some(match made {
+            Ok(parts) => parts,
+            Err(panic) => {
+                let failure = Failure::stop(panic_text(&*panic)).class(class::PANIC);
+                Box::pin(futures_util::stream::once(std::future::ready(Err(failure))))
+            }
+        });
+    }
+
+    /// Polls for the next part. Whether there was one, or the end.
+    fn poll_part(&mut self, id: usize) -> Poll<()> {
+        let running = self.running.as_mut().expect("started");
+        let core = Arc::clone(&self.core);
+        let polled = core.poll_body(id, &self.name, None, |cx| {
+            AssertUnwindSafe(running.next()).catch_unwind().poll_unpin(cx)
+        });
+        let Poll::Ready(part) = polled else { return Poll::Pending };
+        let part = match part {
+            Ok(Some(part)) => part,
+            Ok(None) => Err(Failure::stop("the call ended without an end").class(class::REFUSED)),
+            Err(panic) => Err(Failure::stop(panic_text(&*panic)).class(class::PANIC)),
+        };
+        match part {
+            Ok(part) => {
+                if let Err(failure) = self.core.part(id, part) {
+                    self.core.finish_badly(id, failure, &Retry::never());
+                }
+            }
+            // A store that is away is nothing that the call has done wrong: the job goes on from here when it is back.
+            Err(failure) if &*failure.class == "store" => {
+                self.core.fault(failure);
+                return Poll::Pending;
+            }
+            Err(failure) => self.core.finish_badly(id, failure, &Retry::never()),
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Future for RawParts<'_> {
+    /// Where its end stands in the journal, and how it ended.
+    type Output = (i32, Ending);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, Ending)> {
+        let this = self.get_mut();
+        if !this.registered {
+            this.registered = true;
+            this.call = this.core.register(Register {
+                op: this.op,
+                name: &this.name,
+                key: this.key.as_deref(),
+                line: this.line,
+                start: Start::Body { within: None },
+            });
+        }
+        let Some(id) = this.call else { return Poll::Pending };
+        loop {
+            match this.core.look(id, cx) {
+                Look::Ready(seq, ending) => {
+                    this.call = None;
+                    return Poll::Ready((seq, ending));
+                }
+                // After a pause it goes on with what it has.
+                Look::Go if this.running.is_some() => {}
+                Look::Go => this.start(id),
+                Look::Running => {
+                    if this.running.is_none() {
+                        this.start(id);
+                    }
+                    if this.poll_part(id).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+                Look::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Drop for RawParts<'_> {
+    fn drop(&mut self) {
+        self.running = None;
+        if let Some(id) = self.call.take() {
+            self.core.forsake(id);
+        }
+    }
+}
+
+impl Core {
+    /// A call wants a part of it committed.
+    fn part(&self, id: usize, part: Part) -> Result<(), Failure> {
+        let now = self.now();
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.calls[id].is_none() {
+            return Ok(());
+        }
+        match part {
+            Part::Children { mut children, spawns, cursor } => {
+                let (number, opened) = self.branch_number(state, id);
+                let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                let open = opened.then(|| name.to_string());
+                for child in &mut children {
+                    child.twig.iter_mut().for_each(|twig| twig.branch = number);
+                }
+                // Mostly there are no others, and they are many: they are not moved again.
+                match state.out.children.is_empty() {
+                    true => state.out.children = children,
+                    false => state.out.children.extend(children),
+                }
+                let cursor = Some(Payload::json(cursor));
+                state.out.branches.push(Grow { open, spawns, cursor, ..Grow::to(number) });
+                state.settle(id, Then::Part);
+            }
+            Part::Pause(watch) => {
+                let (number, opened) = self.branch_number(state, id);
+                let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                let open = opened.then(|| name.to_string());
+                state.out.branches.push(Grow { open, watch: Some(watch), ..Grow::to(number) });
+                state.settle(id, Then::Wait(For { branch: true, body: true, ..For::default() }));
+            }
+            Part::Keep(kept) => {
+                let payload = self.fits(self.encode(kept)?)?;
+                let call = state.calls[id].as_ref().expect("looked up above");
+                let (ident, op) = (call.ident.clone(), call.op);
+                let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+                let known = state.journal.known_mut(&ident);
+                let before = known.begun.replace((entry.seq, payload));
+                known.op = op;
+                // Of what was kept before, nothing is needed any more.
+                state.out.forget.extend(before.map(|(seq, _)| seq));
+                state.out.entries.push(entry);
+                state.settle(id, Then::Part);
+            }
+            Part::End(result) => {
+                let call = state.calls[id].as_ref().expect("looked up above");
+                let mut result = result;
+                if call.op == Op::Branch {
+                    let (number, opened) = self.branch_number(state, id);
+                    let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                    let open = opened.then(|| name.to_string());
+                    state.out.branches.push(Grow { open, seal: true, ..Grow::to(number) });
+                    result = number.to_string().into_bytes();
+                }
+                let payload = self.fits(self.encode(result)?)?;
+                state.finish(id, Mark::Done, payload, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the branch that a call fills, and whether it is opened by that.
+    fn branch_number(&self, state: &mut State, id: usize) -> (BranchNo, bool) {
+        let call = state.calls[id].as_ref().expect("under way");
+        let ident = call.ident.clone();
+        let known = state.journal.known.of(&ident).and_then(|known| known.begun.as_ref());
+        if let Some(number) = known.and_then(|(_, payload)| number_of(payload)) {
+            return (number, false);
+        }
+        // No other run of the job, and nothing else of this one, has the same.
+        let run = self.job.stage.as_deref().and_then(run_of).unwrap_or(1);
+        let number = BranchNo((i64::from(run) << 32) | i64::from(state.next_seq));
+        let payload = Payload::json(number.to_string().into_bytes());
+        let entry = state.entry(id, Mark::Begun, payload.clone(), self.now());
+        let known = state.journal.known_mut(&ident);
+        (known.op, known.begun) = (Op::Branch, Some((entry.seq, payload)));
+        state.out.entries.push(entry);
+        (number, true)
+    }
+}
+
+/// The number of a branch, as the journal keeps it.
+pub(super) fn number_of(payload: &Payload) -> Option<BranchNo> {
+    serde_json::from_slice(&payload.bytes).ok()
+}

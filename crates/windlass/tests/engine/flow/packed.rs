@@ -1,0 +1,198 @@
+//! Packed branches when something goes wrong in the middle of a block, and when what is kept is not plain.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use windlass::{
+    Codec,
+    model::Limits,
+    prelude::*,
+    store::{Only, memory::Memory},
+};
+
+use super::{On, on_every_store, ran, times};
+
+on_every_store! {
+    a_block_that_was_cancelled_half_way_goes_on_where_it_was,
+    an_item_that_holds_its_thread_harms_only_itself,
+    nothing_of_a_block_is_kept_in_plain_under_a_codec,
+}
+
+/// Items that take a moment of their thread; one of them holds it for long, once.
+#[derive(Serialize, Deserialize)]
+struct Busy {
+    n: u64,
+    run: String,
+}
+
+static HOLDS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+impl Task for Busy {
+    const KIND: &'static str = "packed_busy";
+    type Output = String;
+    type Error = Failure;
+
+    fn timeout() -> Option<Duration> {
+        Some(Duration::from_millis(500))
+    }
+
+    fn retry() -> Retry {
+        Retry::times(9).backoff(Duration::from_millis(10), Duration::from_millis(50))
+    }
+
+    async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
+        ran(format!("{} any", self.run));
+        let first = ran(format!("{} {}", self.run, self.n)) == 1;
+        let holds = HOLDS.lock().expect("holds").contains(&self.run);
+        let millis = if holds && first && self.n == 7 { 3_000 } else { 2 };
+        std::thread::sleep(Duration::from_millis(millis));
+        Ok(format!("busy {}", self.n))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Packs {
+    items: u64,
+    run: String,
+    merge: Merge,
+}
+
+impl Workflow for Packs {
+    const KIND: &'static str = "packed_packs";
+    type Output = (u64, u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64, u64), Failure> {
+        let Packs { items, run, merge } = self;
+        let branch = flow.branch("busy").packed();
+        let branch = branch.spawn_each("n", 0..items, move |n| Busy { n, run: run.clone() });
+        let merged = branch.merge(merge).await?;
+        let seen = flow.step_with("count", |cx| {
+            let merged = &merged;
+            async move {
+                let (mut results, mut seen) = (cx.results::<String>(merged), 0);
+                while let Some(child) = results.next().await? {
+                    seen += u64::from(child.result.is_ok_and(|text| text == format!("busy {}", child.item)));
+                }
+                Ok::<_, Failure>(seen)
+            }
+        });
+        let seen = seen.await?;
+        Ok((merged.done, merged.cancelled, seen))
+    }
+}
+
+async fn engine(url: &str) -> Engine {
+    let engine = Engine::open(url).await.expect("opened").task::<Busy>().workflow::<Packs>();
+    engine.start().await.expect("started")
+}
+
+async fn a_block_that_was_cancelled_half_way_goes_on_where_it_was(on: On) {
+    const ITEMS: u64 = 192;
+    let place = on.fresh().await;
+    let engine = engine(&place.url).await;
+    let run = format!("half {on:?}");
+    let packs = Packs { items: ITEMS, run: run.clone(), merge: Merge::settled() };
+    let job = engine.submit(packs).await.expect("submitted");
+    while times(format!("{run} any")) < 10 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
+    assert_eq!(blocks.len(), 1);
+    let control = engine.control("test");
+    control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
+    let (done, cancelled, seen) = job.result().await.expect("settled");
+    assert!(done > 0 && cancelled > 0 && done + cancelled == ITEMS, "{done} and {cancelled}");
+    assert_eq!(seen, done, "what was done is there to be read");
+    assert_eq!(u64::from(times(format!("{run} any"))), done, "what ran is counted, and nothing else");
+    let tally = async || engine.inspect().branches(job.id()).await.expect("branches")[0].tally.ends();
+    assert_eq!(tally().await, (done as i64, 0, cancelled as i64));
+
+    let redriven = control.redrive(job.id(), Some("busy")).run(|_| true).await.expect("redriven");
+    assert_eq!((redriven.retried, redriven.refused), (cancelled, 0), "{redriven:?}");
+    engine.result::<serde_json::Value>(blocks[0].id).await.expect("done");
+    assert_eq!(tally().await, (ITEMS as i64, 0, 0));
+    for n in 0..ITEMS {
+        assert_eq!(times(format!("{run} {n}")), 1, "item {n}");
+    }
+    engine.stop().await;
+}
+
+async fn an_item_that_holds_its_thread_harms_only_itself(on: On) {
+    const ITEMS: u64 = 40;
+    let place = on.fresh().await;
+    let run = format!("holds {on:?}");
+    HOLDS.lock().expect("holds").insert(run.clone());
+    let engine = engine(&place.url).await;
+    let packs = Packs { items: ITEMS, run: run.clone(), merge: Merge::all() };
+    let job = engine.submit(packs).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), (ITEMS, 0, ITEMS));
+    assert_eq!(times(format!("{run} 7")), 2, "given up once, and run again");
+    engine.stop().await;
+}
+
+async fn nothing_of_a_block_is_kept_in_plain_under_a_codec(on: On) {
+    let place = on.fresh().await;
+    let engine = Engine::open(&place.url).await.expect("opened").task::<Busy>().workflow::<Packs>();
+    let engine = engine.codec(Backwards).start().await.expect("started");
+    let run = format!("secret {on:?}");
+    let job = engine.submit(Packs { items: 20, run, merge: Merge::all() }).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), (20, 0, 20));
+    let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
+    assert_eq!(blocks.len(), 1);
+    let block = engine.inspect().job(blocks[0].id).await.expect("read").expect("there");
+    let output = block.output.as_ref().expect("an output");
+    for payload in [&block.input, output] {
+        let kept = String::from_utf8_lossy(&payload.bytes).into_owned();
+        assert!(!kept.contains("secret") && !kept.contains("busy"), "{kept}");
+    }
+    let items = engine.items(job.id(), Some("busy"), Only::All).await;
+    let first = items.expect("items").next().await.expect("read").expect("there");
+    assert!(
+        first.input.as_ref().is_some_and(|input| input.to_string().contains("secret")),
+        "people who have the codec read it: {first:?}"
+    );
+    engine.stop().await;
+}
+
+/// Blocks are as small as the payloads that the store takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_fit_in_what_the_store_takes() {
+    let limits = Limits { payload: 4_096, ..Limits::default() };
+    let store = Arc::new(Memory::with_limits(limits));
+    let engine = Engine::on("memory:", store).task::<Busy>().workflow::<Packs>();
+    let engine = engine.start().await.expect("started");
+    let packs = Packs { items: 300, run: "fit".into(), merge: Merge::all() };
+    let job = engine.submit(packs).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), (300, 0, 300));
+    let blocks = engine.inspect().children(job.id(), None, 99).await.expect("children");
+    assert!(blocks.len() > 5, "{} blocks", blocks.len());
+    for n in 0..300 {
+        assert_eq!(times(format!("fit {n}")), 1, "item {n}");
+    }
+    // An item that does not fit in any block is refused, in words that say what to do.
+    let packs = Packs { items: 3, run: "x".repeat(2_000), merge: Merge::all() };
+    let job = engine.submit(packs).await.expect("submitted");
+    let error = job.result().await.expect_err("refused").to_string();
+    assert!(error.contains("too long to be packed"), "{error}");
+    engine.stop().await;
+}
+
+/// Keeps everything backwards.
+struct Backwards;
+
+impl Codec for Backwards {
+    fn id(&self) -> u8 {
+        77
+    }
+
+    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(plain.iter().rev().copied().collect()))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+}

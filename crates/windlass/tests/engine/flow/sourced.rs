@@ -1,0 +1,234 @@
+//! Branches whose children come from tables, and from more items than there is room for; and forks of their parents.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use windlass::{prelude::*, store::rusqlite::Connection, testing::Lab};
+
+use super::{On, transacted::client};
+
+/// A row of the user's table.
+#[derive(Serialize, Deserialize, Clone)]
+struct Order {
+    id: i64,
+    total: i64,
+}
+
+impl Task for Order {
+    const KIND: &'static str = "sourced_order";
+    type Output = i64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<i64, Failure> {
+        Ok(self.total)
+    }
+}
+
+/// Settles the orders of a month.
+#[derive(Serialize, Deserialize)]
+struct Settle {
+    query: Option<String>,
+}
+
+impl Workflow for Settle {
+    const KIND: &'static str = "sourced_settle";
+    type Output = i64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<i64, Failure> {
+        let rows = match &self.query {
+            Some(query) => Rows::<Order>::query(query),
+            None => Rows::<Order>::table("orders").filter("month = 10"),
+        };
+        let branch = flow.branch("orders").chunk(4).spawn_each("order", rows, |order| order);
+        branch.automerge().reduce(0, |sum: i64, total: i64| sum + total).await
+    }
+}
+
+async fn orders(url: &str) {
+    let table = "create table if not exists orders (id bigint primary key, month int not null, total bigint not null)";
+    let row = |n: i64| format!("({}, {}, {n})", n * 10, if n % 2 == 0 { 10 } else { 11 });
+    let rows: Vec<String> = (1..=20).map(row).collect();
+    let insert = format!("insert into orders values {} on conflict do nothing", rows.join(", "));
+    match url.strip_prefix("sqlite://") {
+        Some(path) => {
+            let connection = Connection::open(path).expect("opened");
+            connection.busy_timeout(Duration::from_secs(5)).expect("set");
+            connection.execute_batch(&format!("{table}; {insert}")).expect("filled");
+        }
+        None => client(url).await.batch_execute(&format!("{table}; {insert}")).await.expect("filled"),
+    }
+}
+
+async fn rows_of_a_table(on: On) {
+    let place = on.fresh().await;
+    orders(&place.url).await;
+    let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Settle>()).await;
+    let job = lab.submit(Settle { query: None }).await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), (1..=10).map(|n| 2 * n).sum::<i64>());
+    // A child is known by the key of its row.
+    let engine = lab.engine().await;
+    let children = engine.inspect().children(job.id(), None, 20).await.expect("children");
+    let mut items = Vec::new();
+    for child in &children {
+        let child = engine.inspect().job(child.id).await.expect("read").expect("there");
+        items.push(child.place.expect("a child").key("october"));
+    }
+    let expected: Vec<String> = (1..=10).map(|n| format!("october$orders$order_{}", 20 * n)).collect();
+    assert_eq!(items, expected);
+    for (query, text) in [
+        ("select id, total from orders order by total", "has an order of its own"),
+        ("select total from orders", "id"),
+        ("select id, total from nowhere", "nowhere"),
+        ("select id, 'x' as total from orders", "does not decode as"),
+        ("select total % 3 as id, total from orders", "unique"),
+    ] {
+        let job = lab.submit(Settle { query: Some(query.into()) }).await;
+        lab.run().await;
+        let error = lab.result(job).await.expect_err(query).to_string();
+        assert!(error.contains(text), "{query}: {error}");
+    }
+    let query = "select id, total from orders where month = 11".to_owned();
+    let job = lab.submit(Settle { query: Some(query) }).await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), (0..10).map(|n| 2 * n + 1).sum::<i64>());
+}
+
+async fn rows_of_a_table_whenever_a_worker_dies(on: On) {
+    let report = on
+        .crash(
+            |engine| engine.task::<Order>().workflow::<Settle>(),
+            async |lab| {
+                orders(lab.url()).await;
+                let job = lab.submit(Settle { query: None }).await;
+                lab.run().await;
+                lab.result(job).await.map_err(|error| error.to_string())
+            },
+        )
+        .await;
+    assert_eq!(report.outcome, Ok(110));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_in_sqlite() {
+    rows_of_a_table(On::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_in_postgres() {
+    rows_of_a_table(On::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_in_sqlite_whenever_a_worker_dies() {
+    rows_of_a_table_whenever_a_worker_dies(On::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_in_postgres_whenever_a_worker_dies() {
+    rows_of_a_table_whenever_a_worker_dies(On::Postgres).await;
+}
+
+/// How many items are in memory, and how many ever were at once.
+static ALIVE: AtomicI64 = AtomicI64::new(0);
+static MOST: AtomicI64 = AtomicI64::new(0);
+
+/// An item that would be too large if there were all of them: it says when it is there and when it is gone.
+struct Heavy(u64);
+
+impl Heavy {
+    fn new(n: u64) -> Heavy {
+        let alive = ALIVE.fetch_add(1, Ordering::Relaxed) + 1;
+        MOST.fetch_max(alive, Ordering::Relaxed);
+        Heavy(n)
+    }
+}
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Light(u64);
+
+impl Task for Light {
+    const KIND: &'static str = "sourced_light";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        Ok(self.0 % 2)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Million {
+    n: u64,
+}
+
+impl Workflow for Million {
+    const KIND: &'static str = "sourced_million";
+    type Output = (u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64), Failure> {
+        let items = (0..self.n).map(Heavy::new);
+        let branch = flow.branch("all").packed().spawn_each("item", items, |heavy| Light(heavy.0));
+        let count = |(count, odd): (u64, u64), n: u64| (count + 1, odd + n);
+        branch.automerge().reduce((0, 0), count).await
+    }
+}
+
+/// A source of a million items, of which a few chunks at most are in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_million_items_that_are_never_all_there() {
+    const N: u64 = 1_000_000;
+    let place = On::Sqlite.fresh().await;
+    let engine = windlass::Engine::open(&place.url).await.expect("opened");
+    let engine = engine.task::<Light>().workflow::<Million>().start().await.expect("started");
+    let job = engine.submit(Million { n: N }).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), (N, N / 2));
+    let most = MOST.load(Ordering::Relaxed);
+    assert!((1..=4_000).contains(&most), "{most} items were in memory at once");
+    let journal = engine.inspect().journal(job.id(), None, 100).await.expect("journal");
+    assert!(journal.len() < 10, "{} entries", journal.len());
+    engine.stop().await;
+}
+
+/// Forked before and after its branch is merged.
+#[derive(Serialize, Deserialize)]
+struct Forked;
+
+impl Workflow for Forked {
+    const KIND: &'static str = "sourced_forked";
+    type Output = i64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<i64, Failure> {
+        flow.branch("orders").spawn_each("order", 1..4_i64, |n| Order { id: n, total: n }).await?;
+        flow.step("between", || async { Ok::<_, Failure>(()) }).await?;
+        let sum = flow.merge_branch("orders").reduce(0, |sum: i64, n: i64| sum + n).await?;
+        flow.step("after", move || async move { Ok::<_, Failure>(sum) }).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_has_children_of_its_own() {
+    for on in [On::Memory, On::Sqlite, On::Postgres] {
+        let place = on.fresh().await;
+        let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Forked>()).await;
+        let job = lab.submit(Forked).await;
+        lab.run().await;
+        let engine = lab.engine().await;
+        let control = engine.control("test");
+        let before = control.fork().before("between").run(job.id()).await.expect("forked");
+        let after = control.fork().before("after").run(job.id()).await.expect("forked");
+        lab.run().await;
+        for (fork, branches) in [(before, 1), (after, 0)] {
+            assert_eq!(engine.result::<i64>(fork).await.expect("done"), 6, "{on:?}");
+            assert_eq!(engine.inspect().branches(fork).await.expect("branches").len(), branches, "{on:?}");
+        }
+    }
+}

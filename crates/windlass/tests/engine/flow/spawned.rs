@@ -1,0 +1,518 @@
+//! Branches of machines, packed items that do not end well, sources of every sort, and what is refused.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use windlass::{State, prelude::*, testing::Lab};
+
+use super::{On, on_every_store, ran, times};
+
+on_every_store!(
+    a_machine_with_a_branch,
+    items_that_fail_become_jobs,
+    streams_and_results_of_closures,
+    what_cannot_be_is_explained,
+    a_source_must_enumerate_alike,
+    a_cancelled_parent_takes_its_children_along,
+    a_failed_parent_goes_on_when_it_is_retried,
+    the_rest_is_cancelled_when_enough_are_done,
+    a_child_that_failed_is_waited_for_until_it_is_retried,
+);
+
+#[derive(Serialize, Deserialize)]
+struct Square(u64);
+
+impl Task for Square {
+    const KIND: &'static str = "spawned_square";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        Ok(self.0 * self.0)
+    }
+}
+
+/// A machine that fans out.
+#[derive(Serialize, Deserialize)]
+enum Squares {
+    Begin { n: u64 },
+    Collect,
+}
+
+impl Machine for Squares {
+    const KIND: &'static str = "spawned_squares";
+    type Output = (u64, u64);
+    type Error = Failure;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+        match self {
+            Squares::Begin { n } => {
+                cx.branch("squares").chunk(4).spawn_each("square", 0..n, Square).open().await?;
+                Ok(Next::merge(Squares::Collect, ["squares"], Merge::all()))
+            }
+            Squares::Collect => {
+                let merged = cx.merged("squares").await?;
+                let mut results = cx.results::<u64>(&merged);
+                let mut sum = 0;
+                while let Some(child) = results.next().await? {
+                    sum += child.result.map_err(Failure::stop)?;
+                }
+                Ok(Next::done((merged.done, sum)))
+            }
+        }
+    }
+}
+
+async fn a_machine_with_a_branch(on: On) {
+    let report = on
+        .crash(
+            |engine| engine.task::<Square>().machine::<Squares>(),
+            async |lab| {
+                let job = lab.submit(Squares::Begin { n: 10 }).await;
+                lab.run().await;
+                let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
+                let result = lab.result(job).await.map_err(|error| error.to_string());
+                (result, branches.iter().map(|branch| branch.spawned).collect::<Vec<_>>())
+            },
+        )
+        .await;
+    assert_eq!(report.outcome, (Ok((10, 285)), vec![10]));
+}
+
+/// Items of which some fail once, some panic once, and one never ends well.
+#[derive(Serialize, Deserialize)]
+struct Rough {
+    n: u64,
+    run: u64,
+}
+
+impl Task for Rough {
+    const KIND: &'static str = "spawned_rough";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, cx: &TaskCx) -> Result<u64, Failure> {
+        let times = ran(format!("rough {}/{}/{}", self.run, self.n, cx.id()));
+        match self.n {
+            3 if times == 1 => Err(Failure::retry("once")),
+            5 if times == 1 => panic!("once"),
+            7 => Err(Failure::stop("never")),
+            n => Ok(n),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Packs {
+    run: u64,
+}
+
+impl Workflow for Packs {
+    const KIND: &'static str = "spawned_packs";
+    type Output = (u64, u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64, u64), Failure> {
+        let run = self.run;
+        let branch = flow.branch("rough").packed().spawn_each("item", 0..20_u64, move |n| Rough { n, run });
+        let merged = branch.merge(Merge::tolerate(1)).await?;
+        let kept = merged.clone();
+        let sum = flow
+            .step_with("sum", move |cx| {
+                let mut results = cx.results::<u64>(&kept);
+                async move {
+                    let mut sum = 0;
+                    while let Some(child) = results.next().await? {
+                        sum += child.result.unwrap_or(1_000);
+                    }
+                    Ok::<_, Failure>(sum)
+                }
+            })
+            .await?;
+        Ok((merged.done, merged.failed, sum))
+    }
+}
+
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+async fn items_that_fail_become_jobs(on: On) {
+    let place = on.fresh().await;
+    let run = u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
+    let lab = Lab::on(&place.url, |engine| engine.task::<Rough>().workflow::<Packs>()).await;
+    let job = lab.submit(Packs { run }).await;
+    lab.run().await;
+    let expected: u64 = (0..20).sum::<u64>() - 7 + 1_000;
+    assert_eq!(lab.result(job).await.expect("done"), (19, 1, expected));
+    let engine = lab.engine().await;
+    let children = engine.inspect().children(job.id(), None, 100).await.expect("children");
+    // A block, and a job for each of the three; they kept the ids that they had as items.
+    assert_eq!(children.len(), 4);
+    for child in children.iter().filter(|child| child.stage.is_none()) {
+        let input = engine.inspect().job(child.id).await.expect("read").expect("there").input;
+        let item: Rough = serde_json::from_slice(&input.bytes).expect("input");
+        assert!(times(format!("rough {run}/{}/{}", item.n, child.id)) >= 2, "{}", item.n);
+    }
+}
+
+/// Children from a stream, made by a closure that may fail.
+#[derive(Serialize, Deserialize)]
+struct Streams {
+    bad: Option<u64>,
+}
+
+impl Workflow for Streams {
+    const KIND: &'static str = "spawned_streams";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let bad = self.bad;
+        let source = stream(|| futures_util::stream::iter(0..12_u64));
+        let branch = flow.branch("streamed").chunk(5).spawn_each("n", source, move |n| match bad {
+            Some(bad) if n == bad => Err(Failure::stop(format!("item {n} is bad"))),
+            _ => Ok(Square(n)),
+        });
+        branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
+    }
+}
+
+async fn streams_and_results_of_closures(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Streams>()).await;
+    let good = lab.submit(Streams { bad: None }).await;
+    let bad = lab.submit(Streams { bad: Some(7) }).await;
+    lab.run().await;
+    assert_eq!(lab.result(good).await.expect("done"), 506);
+    let error = lab.result(bad).await.expect_err("failed").to_string();
+    assert!(error.contains("item 7 is bad"), "{error}");
+    // What was spawned before is accounted for.
+    let branches = lab.engine().await.inspect().branches(bad.id()).await.expect("branches");
+    let [branch] = branches.as_slice() else { panic!("{branches:?}") };
+    assert_eq!((branch.spawned, branch.tally.done, branch.sealed, branch.merged), (5, 5, false, false));
+}
+
+/// What is wrong, by its number.
+#[derive(Serialize, Deserialize)]
+struct Wrong(u32);
+
+/// A child that cannot be written.
+#[derive(Deserialize)]
+struct Unwritten;
+
+impl Serialize for Unwritten {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("not written"))
+    }
+}
+
+impl Task for Unwritten {
+    const KIND: &'static str = "spawned_unwritten";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Workflow for Wrong {
+    const KIND: &'static str = "spawned_wrong";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let one = |name: &str| flow.branch(name).spawn("one", Square(1));
+        match self.0 {
+            0 => one("a$b").await?,
+            1 => one("a,b").await?,
+            2 => _ = flow.merge_branch("never").await?,
+            3 => {
+                one("twice").automerge().await?;
+                _ = flow.merge_branch("twice").key("again").await?;
+            }
+            4 => one("unmerged").await?,
+            5 => flow.branch("two").spawn("one", Square(1)).spawn("one", Square(2)).await?,
+            6 => flow.branch("chunk").chunk(0).spawn("one", Square(1)).await?,
+            7 => flow.branch("written").spawn("one", Unwritten).await?,
+            8 => _ = one("pace").merge(Merge::all().pace(seconds(9), seconds(1))).await?,
+            9 => _ = flow.branch("packed").packed().spawn("flow", Wrong(99)).automerge().await?,
+            10 => {
+                one("again").automerge().await?;
+                flow.branch("again").spawn("two", Square(2)).await?;
+            }
+            11 => flow.branch("keyed").spawn("one", Child::new(Square(1)).key("k")).await?,
+            12 => {
+                one("open").await?;
+                flow.continue_as_new::<Wrong, ()>(Wrong(99)).await;
+            }
+            13 => {
+                let large = |_: String, n: u64| "x".repeat(2_000_000 + n as usize);
+                _ = one("large").automerge().reduce(String::new(), large).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+async fn what_cannot_be_is_explained(on: On) {
+    let place = on.fresh().await;
+    let lab =
+        Lab::on(&place.url, |engine| engine.task::<Square>().task::<Unwritten>().workflow::<Wrong>()).await;
+    for (number, text) in [
+        (0, "contains '$'"),
+        (1, "contains ','"),
+        (2, "there is no branch \"never\" to be merged: none was opened"),
+        (3, "the branch \"twice\" was merged before"),
+        (4, "the branch \"unmerged\" was not merged"),
+        (5, "has two spawns \"one\""),
+        (6, "use 1 to 10000"),
+        (7, "cannot be written as JSON (not written)"),
+        (8, "the pace of the merge is from 9s to 1s"),
+        (9, "cannot be packed"),
+        (10, "\"again\" is used twice"),
+        (11, "the key of a child of a branch is given"),
+        (12, "`continue_as_new` is called, and the branch \"open\" was not merged"),
+        (13, "more than the 1048576 allowed"),
+    ] {
+        let job = lab.submit(Wrong(number)).await;
+        lab.run().await;
+        match lab.result(job).await {
+            Err(error) => assert!(error.to_string().contains(text), "{number}: {error} lacks {text:?}"),
+            Ok(()) => panic!("{number} went well"),
+        }
+    }
+}
+
+/// How many items the source has that changes.
+static LENGTH: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Serialize, Deserialize)]
+struct Changing {
+    shift: bool,
+}
+
+/// Ends when it is told to.
+#[derive(Serialize, Deserialize)]
+struct Obeys(u64);
+
+impl Workflow for Obeys {
+    const KIND: &'static str = "spawned_obeys";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.signal::<()>("end").await
+    }
+}
+
+impl Workflow for Changing {
+    const KIND: &'static str = "spawned_changing";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let length = u64::from(LENGTH.load(Ordering::SeqCst));
+        let shift = if self.shift { length } else { 0 };
+        let branch = flow.branch("changing").in_flight(5);
+        branch.spawn_each("n", 0..length, move |n| Obeys(n + shift)).automerge().await?;
+        Ok(())
+    }
+}
+
+async fn a_source_must_enumerate_alike(on: On) {
+    // One at a time: they share the length.
+    static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _one = ONE.lock().await;
+    for (shift, after, text) in
+        [(false, 2, "now it ends after 2 items"), (true, 50, "item 2 is another one now")]
+    {
+        let place = on.fresh().await;
+        LENGTH.store(100, Ordering::SeqCst);
+        let lab = Lab::on(&place.url, |engine| engine.workflow::<Obeys>().workflow::<Changing>()).await;
+        let job = lab.submit(Changing { shift }).await;
+        lab.run().await;
+        // The branch is full, and its parent waits.
+        assert_eq!(lab.state(job).await, State::Waiting);
+        LENGTH.store(after, Ordering::SeqCst);
+        let children = lab.engine().await.inspect().children(job.id(), None, 9).await.expect("children");
+        assert_eq!(children.len(), 3);
+        for child in children {
+            lab.signal(lab.job::<()>(child.id), "end", ()).await;
+        }
+        lab.run().await;
+        let error = lab.result(job).await.expect_err("diverged").to_string();
+        assert!(error.contains(text) && error.contains("does not enumerate alike"), "{error}");
+    }
+}
+
+/// A child that never ends by itself.
+#[derive(Serialize, Deserialize)]
+struct Sleeper;
+
+impl Workflow for Sleeper {
+    const KIND: &'static str = "spawned_sleeper";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.signal::<()>("never").await
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Waits;
+
+impl Workflow for Waits {
+    const KIND: &'static str = "spawned_waits";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.branch("sleepers").spawn_each("sleeper", 0..7_u8, |_| Sleeper).automerge().await?;
+        Ok(())
+    }
+}
+
+/// Waits, in real time, until a branch of a job has come so far.
+pub(crate) async fn until_branch(lab: &Lab, job: JobId, reached: impl Fn(&windlass::store::Branch) -> bool) {
+    let engine = lab.engine().await;
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let branches = engine.inspect().branches(job).await.expect("branches");
+        if branches.first().is_some_and(&reached) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "{branches:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn a_cancelled_parent_takes_its_children_along(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Sleeper>().workflow::<Waits>()).await;
+    let job = lab.submit(Waits).await;
+    lab.run().await;
+    lab.cancel(job).await;
+    until_branch(&lab, job.id(), |branch| branch.tally.ends() == (0, 0, 7)).await;
+    assert_eq!(lab.state(job).await, State::Cancelled);
+}
+
+/// Fails after its branch is open, the first time.
+#[derive(Serialize, Deserialize)]
+struct Fails {
+    run: u64,
+}
+
+impl Workflow for Fails {
+    const KIND: &'static str = "spawned_fails";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        flow.branch("squares").spawn_each("square", 0..5_u64, Square).await?;
+        let run = self.run;
+        flow.step("between", move || async move {
+            match ran(format!("between {run}")) {
+                1 => Err(Failure::stop("the first time")),
+                _ => Ok(()),
+            }
+        })
+        .await?;
+        flow.merge_branch("squares").reduce(0, |sum: u64, n: u64| sum + n).await
+    }
+}
+
+async fn a_failed_parent_goes_on_when_it_is_retried(on: On) {
+    let place = on.fresh().await;
+    let run = 1_000 + u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
+    let lab = Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Fails>()).await;
+    let job = lab.submit(Fails { run }).await;
+    lab.run().await;
+    assert_eq!(lab.state(job).await, State::Failed);
+    lab.engine().await.control("tester").retry(job.id()).await.expect("retried");
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), 30);
+    let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
+    assert_eq!(branches.len(), 1, "its children were not spawned again");
+}
+
+/// Enough are done; the others never end by themselves.
+#[derive(Serialize, Deserialize)]
+struct Enough;
+
+impl Workflow for Enough {
+    const KIND: &'static str = "spawned_enough";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let branch = flow.branch("some").spawn_each("child", 0..6_u64, |n| match n < 3 {
+            true => Child::new(Square(n)),
+            false => Child::new(Sleeper),
+        });
+        Ok(branch.merge(Merge::quorum(3)).await?.done)
+    }
+}
+
+async fn the_rest_is_cancelled_when_enough_are_done(on: On) {
+    let place = on.fresh().await;
+    let lab =
+        Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Sleeper>().workflow::<Enough>())
+            .await;
+    let job = lab.submit(Enough).await;
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), 3);
+    until_branch(&lab, job.id(), |branch| branch.tally.ends() == (3, 0, 3)).await;
+}
+
+/// Fails until it is told otherwise.
+#[derive(Serialize, Deserialize)]
+struct Stubborn {
+    run: u64,
+}
+
+impl Task for Stubborn {
+    const KIND: &'static str = "spawned_stubborn";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        match ran(format!("stubborn {}", self.run)) {
+            1 => Err(Failure::stop("not yet")),
+            _ => Ok(1),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Patient {
+    run: u64,
+}
+
+impl Workflow for Patient {
+    const KIND: &'static str = "spawned_patient";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let run = self.run;
+        let branch = flow.branch("both").spawn("square", Square(1)).spawn("stubborn", Stubborn { run });
+        Ok(branch.automerge().await?.done)
+    }
+}
+
+async fn a_child_that_failed_is_waited_for_until_it_is_retried(on: On) {
+    let place = on.fresh().await;
+    let run = 2_000 + u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
+    let lab =
+        Lab::on(&place.url, |engine| engine.task::<Square>().task::<Stubborn>().workflow::<Patient>()).await;
+    let job = lab.submit(Patient { run }).await;
+    lab.run().await;
+    assert_eq!(lab.state(job).await, State::Waiting);
+    let engine = lab.engine().await;
+    let children = engine.inspect().children(job.id(), None, 9).await.expect("children");
+    let failed = children.iter().find(|child| child.state == State::Failed).expect("one failed");
+    engine.control("tester").retry(failed.id).await.expect("retried");
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), 2);
+}

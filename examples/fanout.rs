@@ -1,0 +1,122 @@
+//! One job, many children: a thumbnail for each picture of an archive, and a checksum for each of very many tiles.
+//!
+//! Run it with `cargo run -p windlass --example fanout`; it makes the file `fanout.db` and ends by itself. Kill it on the way and
+//! start it again: it goes on where it was, and no picture is spawned twice. Give it a number of pictures for more to look
+//! at: `cargo run --release -p windlass --example fanout -- 100000`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use windlass::prelude::*;
+
+/// Until somebody has mended the disk, some pictures cannot be read.
+static MENDED: AtomicBool = AtomicBool::new(false);
+
+/// The size of one picture's thumbnail.
+#[derive(Serialize, Deserialize)]
+struct Thumbnail {
+    picture: u64,
+}
+
+impl Task for Thumbnail {
+    const KIND: &'static str = "thumbnail";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        match self.picture % 500 {
+            499 if !MENDED.load(Ordering::Relaxed) => Err(Failure::stop("the picture cannot be read")),
+            _ => Ok(self.picture % 7 + 1),
+        }
+    }
+}
+
+/// The checksum of one tile: so little work that a job for each would be mostly bookkeeping.
+#[derive(Serialize, Deserialize)]
+struct Checksum {
+    tile: u64,
+}
+
+impl Task for Checksum {
+    const KIND: &'static str = "checksum";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        Ok(self.tile * 31 % 97)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Archive {
+    pictures: u64,
+}
+
+impl Workflow for Archive {
+    const KIND: &'static str = "archive";
+    type Output = (u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64), Failure> {
+        // Children start while others are still being spawned; the workflow holds none of them in memory.
+        flow.branch("thumbnails")
+            .spawn_each("picture", 0..self.pictures, |picture| Thumbnail { picture })
+            .await?;
+        // Up to a thousand tiles are one row and one commit. One that fails becomes a job of its own.
+        flow.branch("tiles")
+            .packed()
+            .spawn_each("tile", 0..self.pictures * 10, |tile| Checksum { tile })
+            .await?;
+        let tiles =
+            flow.merge_branch("tiles").reduce(0, |sum: u64, checksum: u64| (sum + checksum) % 65_521).await?;
+        // All pictures are wanted: one that fails is waited for until somebody has it tried again.
+        let bytes = flow.merge_branch("thumbnails").reduce(0, |sum: u64, bytes: u64| sum + bytes).await?;
+        Ok((bytes, tiles))
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pictures = std::env::args().nth(1).map_or(Ok(2_000), |number| number.parse())?;
+    let url = "sqlite://fanout.db";
+    let engine = Engine::open(url).await?.task::<Thumbnail>().task::<Checksum>().workflow::<Archive>();
+    let engine = engine.queue("default", Pool::slots(16)).start().await?;
+    let open = windlass::Filter { kind: Some("archive".into()), limit: 1, ..Default::default() };
+    let newest = engine.inspect().jobs(&open).await?.into_iter().find(|job| !job.state.is_final());
+    let id = match newest {
+        Some(job) => job.id,
+        None => engine.submit(Archive { pictures }).await?.id(),
+    };
+    println!("{pictures} pictures, {} tiles", pictures * 10);
+    println!("  (meanwhile, in another terminal: windlass --store {url} branches {id})");
+
+    let thumbnails = loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let branches = engine.inspect().branches(id).await?;
+        if let Some(branch) = branches.into_iter().find(|branch| branch.name == "thumbnails")
+            && branch.sealed
+            && branch.tally.ended() == branch.spawned
+        {
+            break branch;
+        }
+    };
+    println!("{} thumbnails are made, {} failed", thumbnails.tally.done, thumbnails.tally.failed);
+    while let Some(why) = engine.why(id).await?
+        && why.cause != "done"
+    {
+        if why.cause == "blocked" {
+            println!("why does the archive wait? {}", why.because);
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
+    MENDED.store(true, Ordering::Relaxed);
+    let control = engine.control("example").note("the disk is mended");
+    let redriven = control.redrive(id, Some("thumbnails")).run(|_| true).await?;
+    println!("the disk is mended, and {} are tried again", redriven.retried);
+    let (bytes, tiles) = engine.result::<(u64, u64)>(id).await?;
+    println!("{bytes} bytes of thumbnails, and the checksum of all tiles is {tiles}");
+    println!("one of the tiles: {:?}", engine.item(&format!("{id}$tiles$tile_4711")).await?.result);
+    engine.stop().await;
+    Ok(())
+}
