@@ -172,11 +172,11 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
     let url = place.url();
     let engine = engine(&url).await?;
     let fan = Fan { n, child, packed };
-    let (mut killed, mut others) = (0, Vec::new());
+    let (mut killed, mut others) = (Killed::default(), Vec::new());
     let (job, seconds) = if chaos {
         let job = engine.submit(fan).await?.id();
         let started = Instant::now();
-        killed = Box::pin(survive(place, &engine, &url, job)).await?;
+        killed = Box::pin(survive(place, &engine, &url, job, n)).await?;
         (job, started.elapsed().as_secs_f64())
     } else {
         let engine = engine.clone().start().await?;
@@ -208,7 +208,10 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
         .with("moved", seen.moved as u64)
         .account(seen.account)
         .must(seen.adds_up);
-    let report = if chaos { report.with("killed", killed) } else { report };
+    let report = match chaos {
+        true => report.with("killed", killed.workers).with("servers_killed", killed.servers),
+        false => report,
+    };
     let report = match woken {
         Some(woken) => report.figure("woken_ms", woken),
         None => report,
@@ -220,16 +223,30 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
     })
 }
 
-/// Keeps workers alive for a short time each, and kills a private server twice, until the parent has ended. Answers how many
-/// workers were killed before that.
-async fn survive(place: &mut Place, engine: &Engine, url: &str, job: JobId) -> anyhow::Result<u32> {
+/// What was killed before the parent had ended.
+#[derive(Default)]
+struct Killed {
+    workers: u32,
+    servers: u32,
+}
+
+/// Keeps workers alive for a short time each until the parent has ended, and kills a private server twice: when a third of the
+/// children have ended, and when two thirds have.
+async fn survive(
+    place: &mut Place,
+    engine: &Engine,
+    url: &str,
+    job: JobId,
+    n: usize,
+) -> anyhow::Result<Killed> {
     let record = std::path::PathBuf::from("-");
     let mut workers = std::collections::VecDeque::new();
     for _ in 0..WORKERS {
         workers.push_back(Helper::start("fanout-worker", url, &record).await?);
     }
     let deadline = Instant::now() + Duration::from_secs(900);
-    let mut rounds = 0;
+    let mut killed = Killed::default();
+    let mut parts = 0;
     loop {
         let life = Instant::now() + LIFE / WORKERS as u32;
         while Instant::now() < life {
@@ -239,17 +256,21 @@ async fn survive(place: &mut Place, engine: &Engine, url: &str, job: JobId) -> a
                 for worker in workers {
                     worker.kill().await?;
                 }
-                return Ok(rounds);
+                return Ok(killed);
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            let branches = engine.inspect().branches(job).await.unwrap_or_default();
+            let ended: i64 = branches.iter().map(|branch| branch.tally.ended()).sum();
+            if parts < 2 && ended as usize * 3 >= n * (parts + 1) {
+                parts += 1;
+                killed.servers += u32::from(place.crash()?);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         anyhow::ensure!(Instant::now() < deadline, "the parent has not ended");
-        rounds += 1;
-        if matches!(rounds, 2 | 5) {
-            place.crash()?;
-        }
         if let Some(oldest) = workers.pop_front() {
             oldest.kill().await?;
+            killed.workers += 1;
         }
         workers.push_back(Helper::start("fanout-worker", url, &record).await?);
     }

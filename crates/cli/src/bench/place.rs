@@ -70,13 +70,12 @@ impl Place {
         }
     }
 
-    /// Kills the server, if it is a private one, and starts it again.
-    pub(super) fn crash(&mut self) -> anyhow::Result<()> {
-        if let Kind::Postgres(cluster) = &mut self.kind {
-            cluster.kill()?;
-            cluster.restart()?;
-        }
-        Ok(())
+    /// Kills the server, if it is a private one, and starts it again. Answers whether it did.
+    pub(super) fn crash(&mut self) -> anyhow::Result<bool> {
+        let Kind::Postgres(cluster) = &mut self.kind else { return Ok(false) };
+        cluster.kill()?;
+        cluster.restart()?;
+        Ok(true)
     }
 
     /// A fresh store without an engine.

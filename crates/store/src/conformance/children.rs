@@ -159,6 +159,23 @@ pub async fn children_that_are_not_put_in_do_not_count(store: Handle) {
     assert_eq!(joined.iter().map(|child| child.id).collect::<Vec<_>>(), [2, 5, 6, 7].map(id));
 }
 
+pub async fn a_child_does_not_take_the_name_of_its_parent(store: Handle) {
+    let named = |n: u32| {
+        let mut new = job(n);
+        new.settings.unique = Some(Box::new(Unique::new("name").or_replace()));
+        new
+    };
+    submit(&store, &[named(1)]).await;
+    let me = worker(&store, 1).await;
+    let first = claim_one(&store, 1, me, 1).await;
+    commit(&store, 2, with(change(me, &first, retry(secs(0), &[])), bear(&[named(2)]))).await;
+    assert_eq!(state(&store, id(1)).await, State::Ready, "it ran when it submitted it");
+    let again = claim_one(&store, 3, me, 2).await;
+    commit(&store, 4, with(change(me, &again, wait_for("go", None)), bear(&[named(3)]))).await;
+    assert_eq!(state(&store, id(1)).await, State::Waiting);
+    assert_eq!(list(&store, all()).await.len(), 1);
+}
+
 pub async fn a_fenced_step_submits_nothing(store: Handle) {
     let (me, first) = running(&store, 1).await;
     store.release(at(1), &[(first.id, first.epoch)]).await.expect("release");

@@ -258,6 +258,7 @@ macro_rules! conformance {
                 a_parent_may_end_in_the_batch_that_wakes_it
                 a_job_with_no_child_goes_on_at_once
                 children_that_are_not_put_in_do_not_count
+                a_child_does_not_take_the_name_of_its_parent
                 a_fenced_step_submits_nothing
                 a_wait_is_for_the_children_of_its_own_step
                 children_that_ended_before_the_wait_end_it_at_once

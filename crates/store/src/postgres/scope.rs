@@ -9,6 +9,7 @@ use crate::{Error, control::said, pick};
 struct Namesake {
     id: JobId,
     digest: Vec<u8>,
+    live: bool,
 }
 
 /// What came of taking a name for a job.
@@ -34,6 +35,10 @@ pub(super) async fn take(
     match unique.conflict {
         Conflict::Keep => return Ok(Took::Not(Submitted::Existing { id, same_input })),
         Conflict::Reject => return Ok(Took::Not(Submitted::Rejected { id })),
+        // Its parent ran when it submitted it, whatever it does next.
+        Conflict::Replace if namesake.live && job.parent == Some(id) => {
+            return Ok(Took::Not(Submitted::Rejected { id }));
+        }
         // It may have been claimed since it was looked at: what decides is what it is once it is locked.
         Conflict::Replace => {
             let by = said::replaced(job.id);
@@ -86,7 +91,8 @@ async fn ask(
             };
             let theirs = pick::settings(row.get(5)).unique;
             if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
-                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6) }));
+                let live = !state.is_final();
+                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), live }));
             }
         }
     }
