@@ -8,7 +8,7 @@ use proptest::{
 };
 use windlass_model::{
     BranchNo, Change, ClaimNo, Claimed, Counted, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State,
-    Step, Time, Verdict, WorkerId,
+    Step, Time, Verdict, WorkerId, branch::BRANCH,
 };
 
 use super::{
@@ -544,9 +544,15 @@ fn firsts(drafts: &[Draft]) -> impl Iterator<Item = &Draft> {
     drafts.iter().map(|draft| drafts.iter().find(|first| first.id == draft.id).expect("at least this one"))
 }
 
-/// Takes away what is each store's own.
+/// Takes away what is each store's own: the numbers, and in which order branches are told of that one call brings to what is
+/// watched.
 fn unnumber(signals: &mut [Signal]) {
     signals.iter_mut().for_each(|signal| signal.number = 0);
+    let at_once =
+        |one: &Signal, next: &Signal| one.name == BRANCH && (&one.name, one.at) == (&next.name, next.at);
+    for run in signals.chunk_by_mut(at_once) {
+        run.sort_by(|one, other| one.payload.bytes.cmp(&other.payload.bytes));
+    }
 }
 
 /// The signals in an inbox, but for their numbers.

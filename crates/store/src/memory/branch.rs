@@ -94,8 +94,9 @@ impl Inner {
             let kept = self.branches.get_mut(&(change.job, twig.branch)).expect("checked before");
             kept.spawned += i64::from(twig.items);
         }
-        for grow in &step.branches {
-            self.tell_branch((change.job, grow.number), now);
+        let grown: BTreeSet<BranchNo> = step.branches.iter().map(|grow| grow.number).collect();
+        for number in grown {
+            self.tell_branch((change.job, number), now);
         }
     }
 

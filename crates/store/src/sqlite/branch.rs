@@ -3,7 +3,7 @@
 //! Ends are counted in memory while a transaction lasts and written at its end, once for each branch, however many children
 //! it ends. A parent is told as soon as the count is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
@@ -170,7 +170,8 @@ impl Tx<'_> {
             self.run(include_str!("sql/commit_spawned.sql"), params)?;
         }
         let watched = step.branches.iter().filter(|grow| grow.watch.is_some());
-        watched.map(|grow| grow.number).try_for_each(|number| {
+        let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
+        watched.into_iter().try_for_each(|number| {
             let counted = Counted { parent: change.job, branch: number, items: 0 };
             self.count(now, counted, Tally::default())
         })
