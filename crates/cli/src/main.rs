@@ -11,7 +11,7 @@ fn main() -> ExitCode {
 /// own, into which buffers of changing length are put between what stays: what is in use does not grow with the number of
 /// children of a branch, but what is kept of it would, to three times as much, for a gain in speed of a twentieth.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code, reason = "there is no safe way to say this to glibc")]
+#[expect(unsafe_code, reason = "there is no safe way to say this to glibc")]
 fn keep_memory_flat() {
     const SETTINGS: [(libc::c_int, libc::c_int); 3] =
         [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, 128 << 10), (libc::M_TRIM_THRESHOLD, 16 << 20)];

@@ -136,29 +136,35 @@ async fn family(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
     (me, further(&parent), children)
 }
 
+/// A parent parks while its children end, at the same time; answers what is ready then, which is the parent, once.
+async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change]) -> Vec<Claimed> {
+    at_once(store, 4, |task, store| {
+        let (park, ends) = (park.clone(), ends.to_vec());
+        async move {
+            let mine: Vec<Change> = match task {
+                0 => vec![park],
+                task => ends.into_iter().skip(task - 1).step_by(3).collect(),
+            };
+            for chunk in mine.chunks(1 + n as usize % 2) {
+                let verdicts = store.commit(at(2), chunk).await.expect("commit");
+                assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
+            }
+        }
+    })
+    .await;
+    nobody_sleeps(store, n).await;
+    let woken = drain(store, n).await;
+    assert_eq!(ids(&woken), [park.job], "round {n}: it is ready once");
+    woken
+}
+
 pub async fn ends_of_children_against_their_parents_park_wake_it(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = family(&store, n).await;
         let wait = Wait { what: Awaited::Children { round: Rev(1) }, timeout: None };
         let park = change(me, &parent, Outcome::Wait(wait));
         let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
-        at_once(&store, 4, |task, store| {
-            let (park, ends) = (park.clone(), ends.clone());
-            async move {
-                let mine: Vec<Change> = match task {
-                    0 => vec![park],
-                    task => ends.into_iter().skip(task - 1).step_by(3).collect(),
-                };
-                for chunk in mine.chunks(1 + n as usize % 2) {
-                    let verdicts = store.commit(at(2), chunk).await.expect("commit");
-                    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
-                }
-            }
-        })
-        .await;
-        nobody_sleeps(&store, n).await;
-        let woken = drain(&store, n).await;
-        assert_eq!(ids(&woken), [parent.id], "round {n}: it is ready once");
+        let woken = parks_as_they_end(&store, n, &park, &ends).await;
         assert_eq!(woken[0].pending, 0);
     }
 }
@@ -213,23 +219,7 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
         let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
         let ends: Vec<Change> = ends.collect();
-        at_once(&store, 4, |task, store| {
-            let (park, ends) = (park.clone(), ends.clone());
-            async move {
-                let mine: Vec<Change> = match task {
-                    0 => vec![park],
-                    task => ends.into_iter().skip(task - 1).step_by(3).collect(),
-                };
-                for chunk in mine.chunks(1 + n as usize % 2) {
-                    let verdicts = store.commit(at(2), chunk).await.expect("commit");
-                    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
-                }
-            }
-        })
-        .await;
-        nobody_sleeps(&store, n).await;
-        let woken = drain(&store, n).await;
-        assert_eq!(ids(&woken), [parent.id], "round {n}: it is ready once");
+        let woken = parks_as_they_end(&store, n, &park, &ends).await;
         assert_eq!(texts(&woken[0].inbox), ["7"], "round {n}: it is told once");
         let each = i64::from(EACH);
         let tally = branch(&store, n * 100, NO).await.tally;
