@@ -18,11 +18,11 @@ pub struct Migration {
 }
 
 /// The schema version that this binary was written for.
-pub(crate) const LATEST: i32 = 5;
+pub(crate) const LATEST: i32 = 6;
 
 /// The oldest binary (by the schema version it was written for) that may use the schema as this one leaves
 /// it. A migration that old binaries cannot live with raises it to its own version.
-pub(crate) const OLDEST: i32 = 5;
+pub(crate) const OLDEST: i32 = 6;
 
 /// Where a schema stands, as it says itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

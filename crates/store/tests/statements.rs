@@ -73,6 +73,7 @@ fn sqlite_understands_every_statement() {
     conn.execute_batch(include_str!("../src/sqlite/migrations/0003_machines.up.sql")).expect("migrated");
     conn.execute_batch(include_str!("../src/sqlite/migrations/0004_workflows.up.sql")).expect("migrated");
     conn.execute_batch(include_str!("../src/sqlite/migrations/0005_branches.up.sql")).expect("migrated");
+    conn.execute_batch(include_str!("../src/sqlite/migrations/0006_promises.up.sql")).expect("migrated");
     for (name, text) in statements("sqlite") {
         conn.prepare(&text).unwrap_or_else(|error| panic!("sqlite/sql/{name}.sql: {error}"));
     }

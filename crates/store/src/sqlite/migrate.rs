@@ -39,6 +39,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("migrations/0005_branches.up.sql"),
         down: include_str!("migrations/0005_branches.down.sql"),
     },
+    Migration {
+        version: 6,
+        name: "promises",
+        up: include_str!("migrations/0006_promises.up.sql"),
+        down: include_str!("migrations/0006_promises.down.sql"),
+    },
 ];
 
 pub(super) fn state(conn: &Connection) -> Result<SchemaState, Error> {

@@ -36,34 +36,28 @@ fn schema(path: &Path) -> Vec<String> {
 #[test]
 fn up_and_down_lead_back_to_where_they_began() {
     let (_folder, path) = super::path();
-    Sqlite::migrate(&path, Some(1)).expect("up");
-    let first = schema(&path);
-    Sqlite::migrate(&path, Some(2)).expect("up");
-    let second = schema(&path);
-    assert_ne!(first, second);
-    Sqlite::migrate(&path, Some(3)).expect("up");
-    let third = schema(&path);
-    assert_ne!(second, third);
-    Sqlite::migrate(&path, Some(4)).expect("up");
-    let fourth = schema(&path);
-    assert_ne!(third, fourth);
+    let latest = SchemaState::CURRENT.version;
+    let mut schemas = vec![schema(&path)];
+    for version in 1..=latest {
+        Sqlite::migrate(&path, Some(version)).expect("up");
+        schemas.push(schema(&path));
+        assert_ne!(
+            schemas[version as usize - 1],
+            schemas[version as usize],
+            "version {version} changes something"
+        );
+    }
+    for version in (1..latest).rev() {
+        let down = Sqlite::migrate(&path, Some(version)).expect("down");
+        assert_eq!(
+            (down.version, down.oldest),
+            (version, version),
+            "binaries of version {version} may use it again"
+        );
+        assert_eq!(schema(&path), schemas[version as usize]);
+    }
     assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
-    let fifth = schema(&path);
-    assert_ne!(fourth, fifth);
-    let down = Sqlite::migrate(&path, Some(4)).expect("down");
-    assert_eq!((down.version, down.oldest), (4, 4), "binaries of the fourth version may use it again");
-    assert_eq!(schema(&path), fourth);
-    let down = Sqlite::migrate(&path, Some(3)).expect("down");
-    assert_eq!((down.version, down.oldest), (3, 3), "binaries of the third version may use it again");
-    assert_eq!(schema(&path), third);
-    let down = Sqlite::migrate(&path, Some(2)).expect("down");
-    assert_eq!((down.version, down.oldest), (2, 2), "binaries of the second version may use it again");
-    assert_eq!(schema(&path), second);
-    let down = Sqlite::migrate(&path, Some(1)).expect("down");
-    assert_eq!((down.version, down.oldest), (1, 1), "binaries of the first version may use it again");
-    assert_eq!(schema(&path), first);
-    assert_eq!(Sqlite::migrate(&path, None).expect("up"), SchemaState::CURRENT);
-    assert_eq!(schema(&path), fifth);
+    assert_eq!(schema(&path), schemas[latest as usize]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

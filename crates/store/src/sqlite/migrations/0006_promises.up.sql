@@ -1,0 +1,1 @@
+-- Promises: what was missing for guarantees to hold everywhere.
