@@ -4,10 +4,37 @@ mod common;
 
 use common::Place;
 
+/// The workloads that the tests below run. A workload that is not here is found by [`every_workload_is_run`].
+const WORKLOADS: [&str; 15] = [
+    "floor",
+    "drain",
+    "enqueue",
+    "latency",
+    "idle",
+    "serial",
+    "rate",
+    "schedule",
+    "machine",
+    "chain",
+    "signal",
+    "flow",
+    "flowchain",
+    "replay",
+    "fanout",
+];
+
 /// Runs a workload on a store and answers its report.
 fn bench(workload: &str, store: &str, n: &str) -> serde_json::Value {
+    bench_with(workload, store, n, &[])
+}
+
+/// The same with more arguments.
+fn bench_with(workload: &str, store: &str, n: &str, more: &[&str]) -> serde_json::Value {
+    assert!(WORKLOADS.contains(&workload), "{workload} is not in the list");
     let place = Place::new();
-    let report = place.json(&["bench", workload, "--store", store, "--n", n, "--quick", "--json"]);
+    let mut args = vec!["bench", workload, "--store", store, "--n", n, "--quick", "--json"];
+    args.extend(more);
+    let report = place.json(&args);
     for key in
         ["workload", "store", "n", "seconds", "per_second", "peak_rss_mb", "lost", "duplicated", "commit"]
     {
@@ -56,6 +83,88 @@ fn schedule(store: &str) {
     assert_eq!(schedule["fired"], schedule["ticks"], "{schedule}");
     assert!(schedule["ticks"].as_u64().expect("ticks") >= 200, "{schedule}");
     assert!(schedule["late_p50_ms"].is_number() && schedule["late_p99_ms"].is_number(), "{schedule}");
+}
+
+/// Machines go through their steps, and signals reach them.
+fn machines(store: &str) {
+    let machine = bench_with("machine", store, "50", &["--steps", "3"]);
+    assert!(machine["commits_per_step"].as_f64().expect("commits") > 0.0, "{machine}");
+    assert_eq!(machine["steps"], 3, "{machine}");
+    let chain = bench("chain", store, "100");
+    assert!(chain["ratio"].as_f64().expect("a ratio") > 0.0, "{chain}");
+    let signal = bench("signal", store, "200");
+    assert!(signal["p50_ms"].is_number() && signal["delivered_per_second"].is_number(), "{signal}");
+}
+
+/// Workflows run, go on from a journal, and are replayed.
+fn workflows(store: &str) {
+    let flow = bench("flow", store, "300");
+    assert!(flow["answered_per_second"].as_f64().expect("a rate") > 0.0, "{flow}");
+    let chain = bench("flowchain", store, "100");
+    assert!(chain["floor_ratio"].as_f64().expect("a ratio") > 0.0, "{chain}");
+    let replay = bench("replay", store, "200");
+    assert!(replay["p50_ms"].is_number() && replay["sleeping_rss_mb"].is_number(), "{replay}");
+}
+
+/// Children are merged: as tasks, as workflows, in blocks, with failures, and while workers and the server are killed.
+fn fanout(store: &str) {
+    for more in [
+        &[][..],
+        &["--child", "flow"],
+        &["--failing"],
+        &["--packed"],
+        &["--packed", "--failing"],
+        &["--chaos"],
+        &["--chaos", "--packed"],
+    ] {
+        let fanout = bench_with("fanout", store, "3000", more);
+        assert!(fanout["rows"].as_u64().expect("rows") > 0, "{more:?}: {fanout}");
+    }
+}
+
+#[test]
+fn every_workload_is_run() {
+    let help = Place::new().ok(&["bench", "--help"]);
+    let listed = help
+        .split("Possible values:")
+        .nth(1)
+        .expect("the workloads")
+        .split("Options:")
+        .next()
+        .expect("a part");
+    let names: Vec<&str> =
+        listed.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next()).collect();
+    assert_eq!(names, WORKLOADS, "the workloads in the help and in the tests");
+}
+
+#[test]
+fn machines_on_sqlite() {
+    machines("sqlite");
+}
+
+#[test]
+fn machines_on_postgres() {
+    machines("postgres");
+}
+
+#[test]
+fn workflows_on_sqlite() {
+    workflows("sqlite");
+}
+
+#[test]
+fn workflows_on_postgres() {
+    workflows("postgres");
+}
+
+#[test]
+fn fanout_on_sqlite() {
+    fanout("sqlite");
+}
+
+#[test]
+fn fanout_on_postgres() {
+    fanout("postgres");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const NETWORK: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs",
 
 pub(super) fn open_writer(path: &Path) -> Result<Connection, Error> {
     refuse_network(path)?;
-    let conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    let mut conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     // A first writer may be switching to WAL at this moment, which takes the lock for itself.
     conn.busy_timeout(std::time::Duration::from_secs(10))?;
     let mode = switch_to_wal(&conn).map_err(|e| explain(path, e))?;
@@ -29,12 +29,12 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, Error> {
             path.display()
         )));
     }
-    set_up(&conn)?;
+    set_up(&mut conn)?;
     Ok(conn)
 }
 
 /// Sets what a connection that writes is used with.
-pub(super) fn set_up(conn: &Connection) -> Result<(), Error> {
+pub(super) fn set_up(conn: &mut Connection) -> Result<(), Error> {
     conn.execute_batch(&format!(
         "pragma synchronous = full;
          pragma temp_store = memory;
@@ -47,7 +47,7 @@ pub(super) fn set_up(conn: &Connection) -> Result<(), Error> {
 
 /// While another process writes, looks again every 100 µs for a millisecond: the gap between two of its transactions
 /// is short. Longer waits are made without blocking the thread, by whoever calls.
-pub(super) fn look_closely(conn: &Connection) -> Result<(), Error> {
+pub(super) fn look_closely(conn: &mut Connection) -> Result<(), Error> {
     conn.busy_handler(Some(|looks| {
         std::thread::sleep(std::time::Duration::from_micros(100));
         looks < 10

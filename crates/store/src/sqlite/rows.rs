@@ -23,7 +23,9 @@ pub(super) fn rows(
     let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut params = vec![Value::Integer(most)];
     params.extend(after);
-    let names: Vec<String> = statement.column_names().iter().skip(1).map(|name| (*name).to_owned()).collect();
+    // By number: what `column_names` returns differs between the versions of rusqlite that are supported.
+    let name = |column| statement.column_name(column).map(str::to_owned);
+    let names = (1..statement.column_count()).map(name).collect::<Result<Vec<String>, _>>().map_err(bad)?;
     let mut picked = read(&mut statement, params, rows, &names).map_err(|error| match error {
         Fetched::Sql(error) => bad(error),
         Fetched::Key(error) => error,

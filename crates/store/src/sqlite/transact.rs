@@ -100,7 +100,7 @@ fn run(
 }
 
 /// Sets what the work may have set as it was.
-fn put_right(writer: &Connection, keys: bool) -> Result<(), Error> {
+fn put_right(writer: &mut Connection, keys: bool) -> Result<(), Error> {
     writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, keys)?;
     file::set_up(writer)
 }
