@@ -161,3 +161,38 @@ fn the_lockfile_has_the_lowest_versions_that_manifests_allow() {
         wrong.into_iter().collect::<Vec<_>>().join("\n")
     );
 }
+
+/// The crates that a program with Windlass in it is built from, tests and benchmarks aside.
+fn shipped() -> BTreeSet<&'static str> {
+    let nodes = METADATA["resolve"]["nodes"].as_array().expect("nodes");
+    let nodes: BTreeMap<&str, &Value> = nodes.iter().map(|node| (text(node, "id"), node)).collect();
+    let roots = packages().filter(|package| ["windlass", "windlass-cli"].contains(&text(package, "name")));
+    let mut open: Vec<&str> = roots.map(|package| text(package, "id")).collect();
+    let mut shipped = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if shipped.insert(id) {
+            for dependency in nodes[id]["deps"].as_array().expect("deps") {
+                let kinds = dependency["dep_kinds"].as_array().expect("kinds");
+                if kinds.iter().any(|kind| text(kind, "kind") != "dev") {
+                    open.push(text(dependency, "pkg"));
+                }
+            }
+        }
+    }
+    shipped
+}
+
+#[test]
+fn no_dependency_needs_a_newer_rust_than_the_manifests_claim() {
+    let number = |version: &str| -> Vec<u32> {
+        version.split('.').map(|part| part.parse().expect("a number")).collect()
+    };
+    let versions: BTreeMap<&str, &Value> = packages().map(|package| (text(package, "id"), package)).collect();
+    let claimed = packages().find(|package| text(package, "name") == "windlass").expect("the facade");
+    let claimed = number(text(claimed, "rust_version"));
+    for package in shipped().into_iter().map(|id| versions[id]) {
+        let needs = text(package, "rust_version");
+        let name = text(package, "name");
+        assert!(needs.is_empty() || number(needs)[..2] <= claimed[..2], "{name} needs Rust {needs}");
+    }
+}
