@@ -25,6 +25,10 @@ pub const ORDER_GATE: &str = "\u{1}";
 
 /// The verbs by which work moves. All of them are safe to call from many processes at once, and all may be
 /// repeated blindly after [`Error::Unavailable`]: a repeat finds what the lost call did.
+///
+/// Jobs and changes of one call are taken one after the other in the order given, and each finds what those before it left.
+/// Free slots of serial keys are handed over at the end of the call, when all of its jobs stand where it leaves them. The jobs
+/// that a change submits find its own job running, unless the change ends it.
 pub trait Store: Send + Sync + 'static {
     /// Takes a worker on, with a lease of `worker.lease` from now.
     ///

@@ -1,10 +1,16 @@
 //! The same calls on a reference and on a subject: every answer and everything visible must agree.
 
-use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use proptest::{
     strategy::Strategy,
-    test_runner::{Config, TestCaseError, TestError, TestRunner},
+    test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner},
 };
 use windlass_model::{
     BranchNo, Change, ClaimNo, Claimed, Counted, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State,
@@ -12,6 +18,7 @@ use windlass_model::{
 };
 
 use super::{
+    kept,
     kit::{BEGIN, Handle, all, id, kind, payload},
     make::{self, QUEUES, STAGES, limit},
     ops::{Draft, Edit, IDS, Op, growing, sequence},
@@ -28,17 +35,25 @@ const DETAIL: usize = 8;
 /// Long enough that most sequences have workers that serve.
 const LEASE: Duration = Duration::from_secs(90);
 
-/// Runs `cases` random sequences, and half as many in which branches grow, on fresh stores and on the memory store, and
-/// panics with the shortest sequence on which they disagree. PROPTEST_CASES overrides the number.
+/// Runs the kept sequences, then `cases` random ones and half as many in which branches grow, on fresh stores and on the
+/// memory store, and panics with the shortest sequence on which they disagree. PROPTEST_CASES overrides the number, and
+/// PROPTEST_RNG_SEED the seed, which is printed.
 pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
+    let kept = kept::sequences().into_iter();
+    let failed = kept.filter_map(|(name, ops)| Some((name, runtime.block_on(once(&open, &ops)).err()?)));
+    let failed: Vec<String> = failed.map(|(name, why)| format!("{name}: {why}")).collect();
+    assert!(failed.is_empty(), "of the kept sequences:\n{}", failed.join("\n"));
     let mut config = Config { failure_persistence: None, max_shrink_iters: 1_000, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = cases;
+    }
+    if let RngSeed::Random = config.rng_seed {
+        config.rng_seed = RngSeed::Fixed(RandomState::new().build_hasher().finish());
     }
     // Those in which branches grow are longer, and more comes of their calls.
     let fewer = Config { cases: config.cases.div_ceil(2), ..config.clone() };
@@ -52,18 +67,28 @@ fn run<K>(
     runtime: &tokio::runtime::Runtime,
     open: &impl AsyncFn() -> (K, Handle),
 ) {
-    let outcome = TestRunner::new(config).run(sequences, |ops| {
-        runtime.block_on(async {
-            let (_keep, subject) = open().await;
-            let reference: Handle = Arc::new(Memory::with_limits(subject.limits().clone()));
-            agree(&reference, &subject, &ops).await.map_err(TestCaseError::fail)
-        })
-    });
+    let again = match config.rng_seed {
+        RngSeed::Fixed(seed) => format!("PROPTEST_RNG_SEED={seed} PROPTEST_CASES={}", config.cases),
+        RngSeed::Random => unreachable!("a seed was drawn before"),
+    };
+    println!("{} random sequences; to run the same ones again, set {again}", config.cases);
+    let outcome = TestRunner::new(config)
+        .run(sequences, |ops| runtime.block_on(once(open, &ops)).map_err(TestCaseError::fail));
     match outcome {
         Ok(()) => {}
-        Err(TestError::Fail(why, ops)) => panic!("{why}\nthe shortest sequence found: {ops:#?}"),
-        Err(error) => panic!("{error}"),
+        Err(TestError::Fail(why, ops)) => panic!(
+            "{why}\nfound with {again}; the shortest sequence, to be added to conformance/kept.rs:\n{}",
+            kept::text(&ops)
+        ),
+        Err(error) => panic!("{error} (with {again})"),
     }
+}
+
+/// Makes the calls of one sequence on a fresh store and on the memory store.
+async fn once<K>(open: &impl AsyncFn() -> (K, Handle), ops: &[Op]) -> Result<(), String> {
+    let (_keep, subject) = open().await;
+    let reference: Handle = Arc::new(Memory::with_limits(subject.limits().clone()));
+    agree(&reference, &subject, ops).await
 }
 
 /// Makes the calls of `ops` on both stores, which must be empty; says where they first disagree.

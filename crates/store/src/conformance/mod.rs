@@ -8,7 +8,7 @@
 //! windlass_store::conformance!(open);
 //! ```
 //!
-//! and random sequences against the memory store with [`agree::random`]. Some files are special: [`table`]
+//! and random sequences against the memory store with [`agree::random`], after those that a store once failed ([`kept`]). Some files are special: [`table`]
 //! tries every pair of state and event of [`windlass_model::state`], [`interleave`] every order of a few calls, and
 //! [`races`], [`duels`], [`crowds`] and [`alarms`] let several handles at the same rows at once.
 
@@ -30,6 +30,7 @@ pub mod gate;
 pub mod inspect;
 pub mod interleave;
 pub mod journal;
+pub mod kept;
 pub mod kit;
 pub mod lease;
 pub mod leaves;

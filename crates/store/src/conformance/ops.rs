@@ -57,7 +57,7 @@ pub enum Op {
 }
 
 /// A job to be submitted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     /// Which id.
     pub id: u8,
@@ -92,7 +92,7 @@ pub struct Draft {
 }
 
 /// A change to be committed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Edit {
     /// Which of the jobs handed out so far, counted from the newest.
     pub pick: u8,
@@ -109,7 +109,7 @@ pub struct Edit {
 }
 
 /// What the step of a machine wants written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Move {
     /// Whether the transition is recorded.
     pub ran: bool,
@@ -134,7 +134,7 @@ pub struct Move {
 }
 
 /// What a step does to a branch, which it opens if there is none of that number.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sprout {
     /// Which branch.
     pub number: u8,
@@ -151,7 +151,7 @@ pub struct Sprout {
 }
 
 /// What the step of a workflow wants written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Log {
     /// How many entries it adds.
     pub entries: u8,

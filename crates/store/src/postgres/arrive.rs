@@ -110,7 +110,7 @@ async fn put(store: &Postgres, now: Now, waiting: &[Waiting], names: &Names) -> 
                 Err(invalid) => keep(store, conn, now, &one.arrival, invalid).await?,
             }
         }
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names, born: None };
+        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names, born: None, runs: &[] };
         for (job, answer) in jobs.iter().zip(batch.put_within().await?) {
             let there = match answer {
                 Some(Submitted::Existing { id, .. } | Submitted::Rejected { id }) => id,

@@ -58,9 +58,14 @@ pub(super) struct Child {
 impl Child {
     /// Out of four columns: parent, branch, items and revision. `None` if it is none.
     pub(super) fn read(row: &Row, first: usize) -> Option<Child> {
+        let child = Child::wrote(row, first)?;
+        Some(Child { fresh: Rev(row.get(first + 3)) == Rev(0), ..child })
+    }
+
+    /// Out of the first three of them, of a child that has just written.
+    pub(super) fn wrote(row: &Row, first: usize) -> Option<Child> {
         let (parent, branch) = (row.get::<_, Option<Uuid>>(first)?, row.get::<_, Option<i64>>(first + 1)?);
-        let (items, rev) = (i64::from(row.get::<_, i32>(first + 2)), Rev(row.get(first + 3)));
-        Some(Child { branch: (parent, branch), items, fresh: rev == Rev(0) })
+        Some(Child { branch: (parent, branch), items: i64::from(row.get::<_, i32>(first + 2)), fresh: false })
     }
 
     /// The job that opened its branch.
@@ -88,11 +93,9 @@ impl Conn {
         self.counts().add(child.branch, child.tally(was, -1));
     }
 
-    /// Counts what a change of a child has written.
-    pub(super) fn count_change(&self, change: &Change) {
-        if let Some((branch, tally)) = tally(change) {
-            self.counts().add(branch, tally);
-        }
+    /// Counts what a change of a child has written, by what its row said then.
+    pub(super) fn count_change(&self, change: &Change, child: &Child) {
+        self.counts().add(child.branch, tally(change, child.items));
     }
 
     /// Has a branch looked at once the transaction that is open is committed.
@@ -101,21 +104,19 @@ impl Conn {
     }
 }
 
-/// The branch that a child's change counts for, and how: whether it is its first, which items of a block it accounts for, and
-/// its end.
-fn tally(change: &Change) -> Option<(Key, Tally)> {
-    let counted = change.counted?;
+/// What a child's change counts for: whether it is its first, which items of a block it accounts for, and its end. `items` is
+/// how many children it stands for that are not counted yet.
+fn tally(change: &Change, items: i64) -> Tally {
     let step = change.step.as_deref();
     let done = step.map_or(0, |step| i64::from(step.items));
     // What was promoted begins anew.
     let promoted = step.map_or(0, |step| promoted_items(&step.promoted));
-    let items = i64::from(counted.items);
     let first = if change.rev == Rev(0) { items } else { 0 };
     let mut tally = Tally { started: first - promoted, done, ..Tally::default() };
     if let Some(state) = end(&change.outcome) {
         tally.add(Tally::of(state, items - done - promoted));
     }
-    (tally != Tally::default()).then_some(((counted.parent.0, counted.branch.0), tally))
+    tally
 }
 
 fn promoted_items(promoted: &[NewJob]) -> i64 {
@@ -132,9 +133,10 @@ fn end(outcome: &Outcome) -> Option<State> {
     }
 }
 
-/// Whether there is something to count of a change.
+/// Whether there is something to count of a change: it is the first or the last of a child, or accounts for a part of a block.
+/// How much, its row says.
 pub(super) fn counts(change: &Change) -> bool {
-    tally(change).is_some()
+    change.counted.is_some() && (change.rev == Rev(0) || change.outcome.ends() || !is_whole(change))
 }
 
 /// Whether a statement can count a change by what it finds in the row: it accounts for no part of a block.
@@ -151,8 +153,9 @@ pub(super) fn touched<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Key>
     keys.into_iter().collect()
 }
 
-/// Commits the transaction that is open, with what was counted in it; then tells parents what they wait to be told.
+/// Commits the transaction that is open, with what was counted in it and the slots of serial keys that it has freed; then tells parents what they wait to be told.
 pub(super) async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+    serial::hand_over(conn).await?;
     let Counts { tallies, looks } = std::mem::take(&mut *conn.counts());
     if tallies.is_empty() && looks.is_empty() {
         return conn.commit().await;
@@ -282,6 +285,7 @@ async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key]) -> Result<usize
         watched?;
         let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met?.into_iter().unzip();
         let told = end_watches(conn, now, &jobs, &numbers).await?;
+        serial::hand_over(conn).await?;
         conn.commit().await?;
         Ok(told)
     };

@@ -13,7 +13,7 @@ use super::{
     Postgres, branch,
     columns::Base,
     conn::{Guard, giving_way},
-    follow::{self, born, follows, parks, readies, step_by_step},
+    follow::{Part, follows, parks, readies, step_by_step},
     journal::Beside,
     names::Names,
     serial,
@@ -27,23 +27,15 @@ use crate::{Error, Now, pick::DEADLINE};
 pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
     let mut verdicts = vec![Verdict::Fenced; changes.len()];
     let mut names = Names::default();
-    let mut runs: Vec<Vec<Placed>> = vec![Vec::with_capacity(changes.len())];
-    for placed in changes.iter().enumerate() {
-        let (place, change) = placed;
-        if let Some(why) = refusal(store, change, &mut names).await? {
-            verdicts[place] = Verdict::Refused(why);
-            continue;
-        }
-        // A child's unique name may be that of a job which changes in this call: who comes first matters.
-        if born(change).any(|child| child.settings.unique.is_some()) {
-            runs.extend([vec![placed], Vec::new()]);
-        } else {
-            runs.last_mut().expect("there is one").push(placed);
+    let mut batch: Vec<Placed> = Vec::with_capacity(changes.len());
+    for (place, change) in changes.iter().enumerate() {
+        match refusal(store, change, &mut names).await? {
+            Some(why) => verdicts[place] = Verdict::Refused(why),
+            None => batch.push((place, change)),
         }
     }
-    for mut run in runs.into_iter().filter(|run| !run.is_empty()) {
-        run.sort_by_key(|(_, change)| change.job);
-        bisect(store, now, &run, &names, &mut verdicts).await?;
+    if !batch.is_empty() {
+        bisect(store, now, &batch, &names, &mut verdicts).await?;
     }
     Ok(verdicts)
 }
@@ -111,7 +103,8 @@ async fn whole(
     names: &Names,
 ) -> Result<HashMap<JobId, Verdict>, Error> {
     let changes = || batch.iter().map(|(_, change)| *change);
-    let (mut sorts, beside) = (Sorts::of(changes()), Beside::of(changes()));
+    let mut parts = Part::parts(batch);
+    let Part { sorts, beside, .. } = parts.first_mut().expect("there are changes");
     let parks: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
     let counts = changes().any(branch::counts);
     // Ends of children of branches are counted by the statement that writes them, if it is the only one.
@@ -119,12 +112,12 @@ async fn whole(
 
     let conn = store.conn().await?;
     let wrote = if follows {
-        step_by_step(store, &conn, now, batch, &sorts, &beside, names).await?
+        step_by_step(store, &conn, now, &parts, names).await?
     } else if counts {
-        counted(store, &conn, now, &sorts, &branch::touched(changes())).await?
+        counted(store, &conn, now, sorts, &branch::touched(changes())).await?
     } else {
         let wrote = match sorts.count() > 1 || !parks.is_empty() || !beside.is_empty() {
-            true => together(&conn, now, &sorts, &beside, &parks).await?,
+            true => together(&conn, now, sorts, beside, &parks).await?,
             false => sorts.write(&conn, now).await?,
         };
         // Few steps find their job paused: its slot is handed over afterwards, and a sweep finds what a crash leaves.
@@ -132,7 +125,8 @@ async fn whole(
         serial::settle_alone(&conn, &leaving).await?;
         wrote
     };
-    if sorts.has(Sort::Again) || sorts.has(Sort::Waits) || changes().any(readies) {
+    let again = |part: &Part<'_>| part.sorts.has(Sort::Again) || part.sorts.has(Sort::Waits);
+    if parts.iter().any(again) || changes().any(readies) {
         store.shared.floors.lowered(i64::MIN);
     }
     let wrote: HashMap<JobId, Wrote> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
@@ -210,12 +204,11 @@ pub(super) async fn within(
     change: &Change,
     names: &Names,
 ) -> Result<Option<Verdict>, Error> {
-    let batch = [(0, change)];
-    let (sorts, beside) = (Sorts::of([change].into_iter()), Beside::of([change].into_iter()));
-    follow::prepare(conn, &batch, &sorts, &beside).await?;
-    let wrote = follow::write(store, conn, now, &batch, &sorts, &beside, names).await?;
+    let part = Part::of(vec![(0, change)]);
+    part.prepare(conn).await?;
+    let wrote = part.write(store, conn, now, names).await?;
     let Some(one) = wrote.first() else { return Ok(None) };
-    tidy(conn, now, &HashMap::from([(one.id, *one)]), &batch, false).await?;
+    tidy(conn, now, &HashMap::from([(one.id, *one)]), &part.batch, false).await?;
     Ok(Some(verdict(change, one)))
 }
 

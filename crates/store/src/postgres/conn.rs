@@ -19,6 +19,7 @@ use tokio_postgres::{
     error::SqlState,
     types::{ToSql, Type},
 };
+use uuid::Uuid;
 
 use super::{Options, branch::Counts};
 use crate::Error;
@@ -92,6 +93,8 @@ pub(super) struct Conn {
     pub(super) gate_writer: i64,
     /// What the transaction that is open counts for branches.
     counts: Mutex<Counts>,
+    /// Jobs whose serial keys the transaction that is open has touched.
+    unsettled: Mutex<Vec<Uuid>>,
     /// Set while a transaction is open: a connection dropped in the middle is not used again.
     busy: AtomicBool,
     statements: Arc<AtomicU64>,
@@ -140,6 +143,7 @@ impl Pool {
             prepared: Mutex::default(),
             gate_writer: fastrand::i64(..GATE_WRITERS),
             counts: Mutex::default(),
+            unsettled: Mutex::default(),
             busy: AtomicBool::new(false),
             statements: Arc::clone(&self.statements),
             patience: self.options.patience,
@@ -276,6 +280,12 @@ impl Conn {
         self.counts.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Jobs of whose serial keys free slots are to be handed over at the end of the transaction that is open; see
+    /// [`super::serial::hand_over`].
+    pub(super) fn unsettled(&self) -> MutexGuard<'_, Vec<Uuid>> {
+        self.unsettled.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// This connection's row in each branch's tallies.
     pub(super) fn lane(&self) -> i32 {
         self.gate_writer as i32
@@ -285,6 +295,7 @@ impl Conn {
     /// again.
     pub(super) fn opening(&self) {
         *self.counts() = Counts::default();
+        self.unsettled().clear();
         self.busy.store(true, Ordering::Relaxed);
     }
 
@@ -300,6 +311,7 @@ impl Conn {
     }
 
     pub(super) async fn commit(&self) -> Result<(), Error> {
+        debug_assert!(self.unsettled().is_empty(), "slots of serial keys are handed over before the commit");
         self.bracket("commit").await?;
         self.busy.store(false, Ordering::Relaxed);
         Ok(())

@@ -190,7 +190,7 @@ pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]
     }
     let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
     let rows = conn.query(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
-    serial::hand_over(conn, ids).await?;
+    serial::leave(conn, ids).await?;
     let of = |column: usize| rows.iter().filter(move |row| row.get(column)).map(|row| row.get::<_, Uuid>(0));
     branch::orphan(conn, Some(now), &of(2).collect::<Vec<_>>()).await?;
     for child in rows.iter().filter_map(|row| Child::read(row, 3)) {
@@ -230,7 +230,7 @@ async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &By) -> Result<Vec
     conn.execute(include_str!("sql/act_pause.sql"), &[&paused, &holds, &now.micros(), &by.author, &by.note])
         .await?;
     serial::enter(conn, &put_back).await?;
-    serial::hand_over(conn, &paused).await?;
+    serial::leave(conn, &paused).await?;
     Ok(dids)
 }
 

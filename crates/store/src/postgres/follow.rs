@@ -63,19 +63,87 @@ pub(super) fn readies(change: &Change) -> bool {
     is_tied(change) || is_counted(change) || born(change).any(|job| job.twig.is_none() || job.is_special())
 }
 
-/// Writes a batch of which some changes have consequences that hang on whether they were written.
+/// Changes that are written together, by job, before the jobs they submit are put in.
+pub(super) struct Part<'a> {
+    pub(super) batch: Vec<Placed<'a>>,
+    pub(super) sorts: Sorts<'a>,
+    pub(super) beside: Beside<'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn of(mut batch: Vec<Placed<'a>>) -> Part<'a> {
+        batch.sort_by_key(|(_, change)| change.job);
+        let changes: Vec<&Change> = batch.iter().map(|(_, change)| *change).collect();
+        let (sorts, beside) = (Sorts::of(changes.iter().copied()), Beside::of(changes.iter().copied()));
+        Part { batch, sorts, beside }
+    }
+
+    /// Parts a batch, which is in the order given. What becomes of a child with a unique name hangs on where the job is that
+    /// has it, which may be one that changes in the same call: so all changes before its parent's are written before it is put
+    /// in, and all after it later.
+    pub(super) fn parts(batch: &[Placed<'a>]) -> Vec<Part<'a>> {
+        let named = |change: &Change| born(change).any(|child| child.settings.unique.is_some());
+        let mut parts: Vec<Vec<Placed<'a>>> = vec![Vec::new()];
+        for placed in batch {
+            match named(placed.1) {
+                true => parts.extend([vec![*placed], Vec::new()]),
+                false => parts.last_mut().expect("there is one").push(*placed),
+            }
+        }
+        parts.into_iter().filter(|part| !part.is_empty()).map(Part::of).collect()
+    }
+
+    /// The jobs that it writes to, and the parents that count those which end.
+    fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.batch.iter().map(|(_, change)| change.job).chain(self.counting())
+    }
+
+    /// The parents that count the ends of jobs of this part.
+    fn counting(&self) -> impl Iterator<Item = JobId> {
+        self.batch.iter().filter(|(_, change)| is_counted(change)).filter_map(|(_, change)| change.parent)
+    }
+
+    /// Prepares what [`Part::write`] sends.
+    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
+        self.sorts.prepare(conn).await?;
+        self.beside.prepare(conn).await?;
+        for sql in [LOCK, COUNT, WAKE] {
+            conn.prepare(sql).await?;
+        }
+        if self.batch.iter().any(|(_, change)| grow::grows(change)) {
+            grow::prepare(conn).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a batch of which some changes have consequences that hang on whether they were written: part by part, in one
+/// transaction.
 pub(super) async fn step_by_step(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Now,
-    batch: &[Placed<'_>],
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
+    parts: &[Part<'_>],
     names: &Names,
 ) -> Result<Vec<Wrote>, Error> {
-    prepare(conn, batch, sorts, beside).await?;
+    for part in parts {
+        part.prepare(conn).await?;
+    }
+    let write = async {
+        if let [part] = parts {
+            return part.write(store, conn, now, names).await;
+        }
+        // Each part locks by id, but one comes after the other.
+        let ids: BTreeSet<JobId> = parts.iter().flat_map(Part::jobs).collect();
+        wake::lock(conn, &ids.into_iter().map(|id| id.0).collect::<Vec<Uuid>>()).await?;
+        let mut wrote = Vec::new();
+        for part in parts {
+            wrote.extend(part.write(store, conn, now, names).await?);
+        }
+        Ok(wrote)
+    };
     let work = async {
-        let (begun, wrote) = join(conn.begin(), write(store, conn, now, batch, sorts, beside, names)).await;
+        let (begun, wrote) = join(conn.begin(), write).await;
         begun?;
         let wrote = wrote?;
         branch::commit(store, conn, now).await?;
@@ -88,64 +156,54 @@ pub(super) async fn step_by_step(
     wrote
 }
 
-/// Prepares what [`write`] sends.
-pub(super) async fn prepare(
-    conn: &Guard<'_>,
-    batch: &[Placed<'_>],
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
-) -> Result<(), Error> {
-    sorts.prepare(conn).await?;
-    beside.prepare(conn).await?;
-    for sql in [LOCK, COUNT, WAKE] {
-        conn.prepare(sql).await?;
+impl Part<'_> {
+    /// Writes the changes within a transaction, and what follows from them.
+    pub(super) async fn write(
+        &self,
+        store: &Postgres,
+        conn: &Guard<'_>,
+        now: Now,
+        names: &Names,
+    ) -> Result<Vec<Wrote>, Error> {
+        let Part { batch, sorts, beside } = self;
+        // Parents are mostly older than their children: all are locked by id before any is written. Children of branches touch
+        // no row of their parents.
+        let mut ids: BTreeSet<JobId> = self.counting().collect();
+        if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
+            ids.extend(self.jobs());
+        }
+        let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+        let changes = batch.iter().map(|(_, change)| *change);
+        let (locked, kept, wrote, there) = join4(
+            wake::lock(conn, &ids),
+            beside.write(conn),
+            sorts.write(conn, now),
+            grow::read(conn, changes),
+        )
+        .await;
+        locked?;
+        kept?;
+        let wrote = wrote?;
+        let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
+        let mut placed: Vec<Placed> =
+            batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        let changes: Vec<&Change> = placed.into_iter().map(|(_, change)| change).collect();
+        for change in &changes {
+            if let Some(child) = &written[&change.job].child {
+                conn.count_change(change, child);
+            }
+        }
+        let straight = are_distinct(&changes);
+        Box::pin(grow::put(store, conn, now, &changes, &there?, straight)).await?;
+        let has_branches = |change: &&&Change| written[&change.job].held || grow::grows(change);
+        let ended = changes.iter().filter(|change| change.outcome.ends()).filter(has_branches);
+        let ended: Vec<Uuid> = ended.map(|change| change.job.0).collect();
+        branch::orphan(conn, now, &ended).await?;
+        Box::pin(put_children(store, conn, now, &changes, names, straight)).await?;
+        follow(conn, now, &changes, &wrote).await?;
+        Ok(wrote)
     }
-    if batch.iter().any(|(_, change)| grow::grows(change)) {
-        grow::prepare(conn).await?;
-    }
-    Ok(())
-}
-
-/// Writes a batch within a transaction, and what follows from it.
-pub(super) async fn write(
-    store: &Postgres,
-    conn: &Guard<'_>,
-    now: Now,
-    batch: &[Placed<'_>],
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
-    names: &Names,
-) -> Result<Vec<Wrote>, Error> {
-    // Parents are mostly older than their children: all are locked by id before any is written. Children of branches touch
-    // no row of their parents.
-    let counted = batch.iter().filter(|(_, change)| is_counted(change));
-    let mut ids: BTreeSet<JobId> = counted.filter_map(|(_, change)| change.parent).collect();
-    if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
-        ids.extend(batch.iter().map(|(_, change)| change.job));
-    }
-    let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-    let changes = batch.iter().map(|(_, change)| *change);
-    let (locked, kept, wrote, there) =
-        join4(wake::lock(conn, &ids), beside.write(conn), sorts.write(conn, now), grow::read(conn, changes))
-            .await;
-    locked?;
-    kept?;
-    let wrote = wrote?;
-    let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
-    let mut placed: Vec<Placed> =
-        batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
-    placed.sort_by_key(|(place, _)| *place);
-    let changes: Vec<&Change> = placed.into_iter().map(|(_, change)| change).collect();
-    changes.iter().for_each(|change| conn.count_change(change));
-    let straight = are_distinct(&changes);
-    Box::pin(grow::put(store, conn, now, &changes, &there?, straight)).await?;
-    let has_branches = |change: &&&Change| written[&change.job].held || grow::grows(change);
-    let ended = changes.iter().filter(|change| change.outcome.ends()).filter(has_branches);
-    let ended: Vec<Uuid> = ended.map(|change| change.job.0).collect();
-    branch::orphan(conn, now, &ended).await?;
-    Box::pin(put_children(store, conn, now, &changes, names, straight)).await?;
-    follow(conn, now, &changes, &wrote).await?;
-    Ok(wrote)
 }
 
 /// Whether no two jobs that changes submit have the same id: then it does not matter in which order they are put in.
@@ -178,7 +236,7 @@ async fn follow(conn: &Guard<'_>, now: Now, changes: &[&Change], wrote: &[Wrote]
     let mut settling = of(is_tied);
     settling.extend(wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0));
     settling.extend(woken.unsettled);
-    serial::settle(conn, &settling).await.map(drop)
+    serial::settle(conn, &settling).await
 }
 
 /// The children that end in a batch before their parents do.
@@ -225,7 +283,10 @@ async fn put_children(
     if jobs.is_empty() {
         return Ok(());
     }
-    let batch = Batch { store, conn, now, jobs: &jobs, names, born: None };
+    // A job submits before it does what its change says, unless that ends it.
+    let runs = changes.iter().filter(|change| !change.outcome.ends());
+    let runs: Vec<JobId> = runs.map(|change| change.job).collect();
+    let batch = Batch { store, conn, now, jobs: &jobs, names, born: None, runs: &runs };
     let answers = batch.put_within().await?;
     if answers.iter().any(Option::is_none) {
         return Err(Error::Unavailable("jobs with these keys are being pruned".into()));

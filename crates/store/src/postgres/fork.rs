@@ -45,7 +45,7 @@ async fn once(store: &Postgres, now: Now, fork: &Fork, by: &By) -> Result<Did, E
         if !row.get::<_, bool>(0) && !fork.is_whole(row.get(1)) {
             return Ok(said::fork_nowhere(fork.before));
         }
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: &names, born: None };
+        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: &names, born: None, runs: &[] };
         match batch.put_within().await?.pop().flatten() {
             Some(Submitted::New { .. }) => {}
             // Someone has made it, or taken its id, meanwhile.

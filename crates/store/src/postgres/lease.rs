@@ -69,6 +69,7 @@ async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<us
     let Some(row) = rows.first() else { return Ok(0) };
     // What is held was set aside, and gives up its slot.
     serial::settle(conn, &row.get::<_, Option<Vec<uuid::Uuid>>>(1).unwrap_or_default()).await?;
+    serial::hand_over(conn).await?;
     Ok(row.get::<_, i64>(0) as usize)
 }
 

@@ -193,6 +193,7 @@ async fn put_back(conn: &Guard<'_>, lost: &[Uuid]) -> Result<usize, Error> {
         let rows = conn.query(include_str!("sql/poll_return.sql"), &[&lost, &SPAN]).await?;
         let back: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
         serial::enter(conn, &back).await?;
+        serial::hand_over(conn).await?;
         conn.commit().await?;
         Ok(back.len())
     };

@@ -150,7 +150,8 @@ impl<'a> Firing<'a> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names: self.names, born: None };
+        let batch =
+            Batch { store, conn, now: Some(now), jobs: &jobs, names: self.names, born: None, runs: &[] };
         batch.put_within().await?;
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
         let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();

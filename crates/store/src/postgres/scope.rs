@@ -9,7 +9,7 @@ use crate::{Error, control::said, pick};
 struct Namesake {
     id: JobId,
     digest: Vec<u8>,
-    live: bool,
+    state: State,
 }
 
 /// What came of taking a name for a job.
@@ -20,23 +20,26 @@ pub(super) enum Took {
     Not(Submitted),
 }
 
-/// Takes a job's unique name, within the transaction that put the job in.
+/// Takes a job's unique name, within the transaction that put the job in. Live jobs in
+/// `runs` are taken for running, wherever they are by now.
 pub(super) async fn take(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Time,
     job: &NewJob,
     kind: i32,
+    runs: &[JobId],
 ) -> Result<Took, Error> {
     let Some(unique) = &job.settings.unique else { return Ok(Took::It(None)) };
-    let Some(namesake) = ask(conn, now, kind, unique, job.id).await? else { return Ok(Took::It(None)) };
+    let Some(namesake) = ask(conn, now, kind, unique, job.id, runs).await? else {
+        return Ok(Took::It(None));
+    };
     let id = namesake.id;
     let same_input = namesake.digest == job.digest;
     match unique.conflict {
         Conflict::Keep => return Ok(Took::Not(Submitted::Existing { id, same_input })),
         Conflict::Reject => return Ok(Took::Not(Submitted::Rejected { id })),
-        // Its parent ran when it submitted it, whatever it does next.
-        Conflict::Replace if namesake.live && job.parent == Some(id) => {
+        Conflict::Replace if runs.contains(&id) && namesake.state == State::Running => {
             return Ok(Took::Not(Submitted::Rejected { id }));
         }
         // It may have been claimed since it was looked at: what decides is what it is once it is locked.
@@ -62,7 +65,7 @@ pub(super) async fn retake(
     unique: &Unique,
     id: JobId,
 ) -> Result<Option<JobId>, Error> {
-    Ok(ask(conn, now, kind, unique, id).await?.map(|namesake| namesake.id))
+    Ok(ask(conn, now, kind, unique, id, &[]).await?.map(|namesake| namesake.id))
 }
 
 /// Takes the name if nobody has it; otherwise locks it and answers who has.
@@ -72,6 +75,7 @@ async fn ask(
     kind: i32,
     unique: &Unique,
     id: JobId,
+    runs: &[JobId],
 ) -> Result<Option<Namesake>, Error> {
     if conn.execute(include_str!("sql/scope_take.sql"), &[&kind, &unique.key, &id.0]).await? == 1 {
         return Ok(None);
@@ -84,6 +88,7 @@ async fn ask(
         for row in rows {
             let state = match pick::final_state(row.get(1)) {
                 Some(state) => state,
+                None if runs.contains(&JobId(holder)) => State::Running,
                 None if row.get(7) => State::Waiting,
                 None if row.get(2) => State::Ready,
                 None if row.get(3) => State::Scheduled,
@@ -91,8 +96,7 @@ async fn ask(
             };
             let theirs = pick::settings(row.get(5)).unique;
             if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
-                let live = !state.is_final();
-                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), live }));
+                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), state }));
             }
         }
     }

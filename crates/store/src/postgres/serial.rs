@@ -1,7 +1,9 @@
 //! The one routine by which jobs enter the ready set or a line, and by which slots of serial keys are handed over.
 //!
 //! Whoever changes what is in a line, a slot or the ready set for a job with a serial key locks the key first
-//! ([`lock`]), changes it in later statements, and ends with [`hand_over`], all in one transaction.
+//! ([`lock`]), changes it in later statements, and has its slots handed over ([`leave`], [`settle`]), all in one transaction.
+//! That is done once, at the end of the transaction ([`hand_over`]): who is first in line is decided when all jobs of a call
+//! stand where it leaves them.
 
 use std::collections::HashMap;
 
@@ -16,22 +18,33 @@ pub(super) async fn lock(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
     conn.execute(include_str!("sql/serial_lock.sql"), &[&ids]).await.map(drop)
 }
 
-/// Takes jobs out of slots and lines in which they have no more business, and hands free slots to the first in line.
-/// Needs [`lock`] before.
-pub(super) async fn hand_over(conn: &Guard<'_>, ids: &[Uuid]) -> Result<usize, Error> {
+/// Takes jobs out of slots and lines in which they have no more business; what is free goes to the first in line at the end
+/// of the transaction. Needs [`lock`] before.
+pub(super) async fn leave(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
     conn.execute(include_str!("sql/serial_leave.sql"), &[&ids]).await?;
-    let promote = include_str!("sql/serial_promote.sql");
-    let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
-    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+    conn.unsettled().extend(ids);
+    Ok(())
 }
 
 /// Both: for jobs that have left, or stand in line since an earlier statement of this transaction.
-pub(super) async fn settle(conn: &Guard<'_>, ids: &[Uuid]) -> Result<usize, Error> {
+pub(super) async fn settle(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    lock(conn, ids).await?;
+    leave(conn, ids).await
+}
+
+/// The last but the commit in a transaction that has touched serial keys: free slots go to the first in line. Answers how many
+/// jobs entered the ready set.
+pub(super) async fn hand_over(conn: &Guard<'_>) -> Result<usize, Error> {
+    let ids = std::mem::take(&mut *conn.unsettled());
     if ids.is_empty() {
         return Ok(0);
     }
-    lock(conn, ids).await?;
-    hand_over(conn, ids).await
+    let promote = include_str!("sql/serial_promote.sql");
+    let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
 }
 
 /// The same in a transaction of its own, for jobs whose own is over.
@@ -40,7 +53,11 @@ pub(super) async fn settle_alone(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), E
         return Ok(());
     }
     conn.begin().await?;
-    let settled = settle(conn, ids).await;
+    let settled = async {
+        settle(conn, ids).await?;
+        hand_over(conn).await
+    };
+    let settled = settled.await;
     match &settled {
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,
@@ -103,6 +120,7 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
             for serial in &changed {
                 settle_key(&conn, *serial).await?;
             }
+            hand_over(&conn).await?;
             Ok::<_, Error>(())
         };
         match work.await {
@@ -118,11 +136,11 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
 }
 
 /// Hands free slots of one key over; its row is locked by this transaction.
-pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<usize, Error> {
+pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<(), Error> {
     let rows = conn.query(include_str!("sql/rule_first.sql"), &[&serial]).await?;
     match rows.first() {
         Some(row) => settle(conn, &[row.get(0)]).await,
-        None => Ok(0),
+        None => Ok(()),
     }
 }
 
@@ -137,7 +155,11 @@ pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
         return Ok(0);
     }
     conn.begin().await?;
-    let entered = settle(&conn, &ids).await;
+    let entered = async {
+        settle(&conn, &ids).await?;
+        hand_over(&conn).await
+    };
+    let entered = entered.await;
     match &entered {
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,

@@ -37,7 +37,7 @@ pub(super) async fn submit(
     let names = Names::of(store, jobs).await?;
     for _ in 0..TRIES {
         let conn = store.conn().await?;
-        let batch = Batch { store, conn: &conn, now, jobs, names: &names, born };
+        let batch = Batch { store, conn: &conn, now, jobs, names: &names, born, runs: &[] };
         let answers: Option<Vec<Submitted>> = batch.put().await?.into_iter().collect();
         if let Some(answers) = answers {
             return Ok(answers);
@@ -54,6 +54,8 @@ pub(super) struct Batch<'a> {
     pub(super) jobs: &'a [NewJob],
     pub(super) names: &'a Names,
     pub(super) born: Option<Born>,
+    /// Live jobs that are taken for running, wherever the transaction has put them by now: their changes submit these jobs.
+    pub(super) runs: &'a [JobId],
 }
 
 impl Batch<'_> {
@@ -234,20 +236,22 @@ impl Batch<'_> {
         let mut timed = false;
         let mut undone: Vec<&NewJob> = Vec::new();
         let mut signals: Vec<(JobId, &NewSignal)> = Vec::new();
-        for (n, place) in rows.places.iter().enumerate() {
-            let job = &self.jobs[*place];
+        let mut in_order: Vec<(usize, usize)> = rows.places.iter().copied().enumerate().collect();
+        in_order.sort_unstable_by_key(|(_, place)| *place);
+        for (n, place) in in_order {
+            let job = &self.jobs[place];
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
-            match scope::take(self.store, self.conn, *now, job, rows.kind[n]).await? {
+            match scope::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
                 Took::It(replaced) => {
-                    wrote[*place] = Some(Wrote { claimed: false });
-                    told.extend(replaced.map(|id| (*place, Submitted::Replaced { id })));
+                    wrote[place] = Some(Wrote { claimed: false });
+                    told.extend(replaced.map(|id| (place, Submitted::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
                     timed |= timer;
                     signals.extend(distinct(&job.signals).map(|signal| (job.id, signal)));
                 }
                 Took::Not(answer) => {
                     self.conn.execute(include_str!("sql/submit_undo.sql"), &[&job.id.0]).await?;
-                    told.insert(*place, answer);
+                    told.insert(place, answer);
                     undone.push(job);
                 }
             }
@@ -321,7 +325,8 @@ fn distinct(signals: &[NewSignal]) -> impl Iterator<Item = &NewSignal> {
 }
 
 /// Parts a batch so that no id, key or unique name stands twice in a part: of two equal ones the first in the call is to win,
-/// and within a statement it would be the one that sorts first. All but odd batches are one part.
+/// and within a statement it would be the one that sorts first. Jobs with unique names stay in the order given: one may cancel
+/// the job before it, and with that change what the next one finds. All but odd batches are one part.
 fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     let mut rest: Vec<usize> = (0..jobs.len()).collect();
@@ -329,13 +334,16 @@ fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
         let mut ids = HashSet::with_capacity(rest.len());
         let mut keys = HashSet::new();
         let mut names = HashSet::new();
+        let mut put_off = false;
         let alone = |place: &usize| {
             let job = &jobs[*place];
             let new_id = ids.insert(job.id);
             let new_key = job.key.as_ref().is_none_or(|key| keys.insert((&job.kind.kind, key)));
             let unique = job.settings.unique.as_ref();
             let new_name = unique.is_none_or(|unique| names.insert((&job.kind.kind, &unique.key)));
-            new_id && new_key && new_name
+            let now = new_id && new_key && new_name && !(put_off && unique.is_some());
+            put_off |= !now && unique.is_some();
+            now
         };
         let (wave, later) = rest.into_iter().partition(alone);
         waves.push(wave);

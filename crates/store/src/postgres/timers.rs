@@ -219,7 +219,7 @@ async fn fire_first(
         serial::lock(conn, &ids).await?;
     }
     if !wakes.is_empty() {
-        wake(conn, &wakes, &gone).await?;
+        wake(conn, &wakes).await?;
     }
     if !ends.is_empty() {
         end(conn, now, &ends, &orders, due).await?;
@@ -227,32 +227,31 @@ async fn fire_first(
     let serials = ends.iter().chain(&wakes).filter(|timer| timer.serial);
     let serials: Vec<Uuid> = serials.map(|timer| timer.id.0).collect();
     if !serials.is_empty() {
-        serial::hand_over(conn, &serials).await?;
+        serial::leave(conn, &serials).await?;
     }
     Ok(later)
 }
 
-/// Lets woken jobs enter: the ready set, a line, or they are set aside.
-async fn wake(conn: &Guard<'_>, wakes: &[Fired], gone: &HashSet<JobId>) -> Result<(), Error> {
+/// Lets woken jobs enter: the ready set, a line, or they are set aside. Those whose deadline is over too enter for a moment, and
+/// are taken out by [`end`].
+async fn wake(conn: &Guard<'_>, wakes: &[Fired]) -> Result<(), Error> {
     let parked: Vec<Uuid> = wakes.iter().filter(|timer| timer.parked).map(|timer| timer.id.0).collect();
     if !parked.is_empty() {
         conn.execute(include_str!("sql/due_unpark.sql"), &[&parked]).await?;
     }
-    let here: Vec<&Fired> = wakes.iter().filter(|timer| !gone.contains(&timer.id)).collect();
-    let aside: Vec<Uuid> = here.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
+    let aside: Vec<Uuid> = wakes.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
     if !aside.is_empty() {
         conn.execute(include_str!("sql/due_aside.sql"), &[&aside]).await?;
     }
     let lined: Vec<Uuid> =
-        here.iter().filter(|timer| timer.serial && !timer.held).map(|timer| timer.id.0).collect();
+        wakes.iter().filter(|timer| timer.serial && !timer.held).map(|timer| timer.id.0).collect();
     serial::enter_unsettled(conn, &lined).await?;
     let plain: Vec<&Fired> = wakes.iter().filter(|timer| !timer.serial && !timer.held).collect();
     if plain.is_empty() {
         return Ok(());
     }
     let lanes: Vec<i32> = plain.iter().map(|timer| timer.place().0).collect();
-    let ranks: Vec<Option<i64>> =
-        plain.iter().map(|timer| (!gone.contains(&timer.id)).then(|| timer.place().1)).collect();
+    let ranks: Vec<i64> = plain.iter().map(|timer| timer.place().1).collect();
     let ids: Vec<Uuid> = plain.iter().map(|timer| timer.id.0).collect();
     let of_lanes: Vec<i32> = plain.iter().map(|timer| timer.lane).collect();
     let sql = include_str!("sql/due_ready.sql");

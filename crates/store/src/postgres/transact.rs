@@ -15,6 +15,7 @@ use super::{
     commit::{refusal, within},
     conn::{GUESTS_KEPT, Guard, SETTINGS, sorted},
     names::Names,
+    serial,
 };
 use crate::{Error, Now, PostgresWork, Work};
 
@@ -69,6 +70,7 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
 /// Commits the transaction, and tells parents of branches what they wait to be told: over another connection, whose settings
 /// are the store's.
 async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+    serial::hand_over(conn).await?;
     let touched = branch::flush(conn).await?;
     conn.commit().await?;
     if !touched.is_empty() {

@@ -34,5 +34,5 @@ pub(super) async fn begin(
     serial::lock(conn, ids).await?;
     conn.execute(include_str!("sql/act_unwind.sql"), &[&ids, &unwinds, &now.micros()]).await?;
     serial::enter_unsettled(conn, ids).await?;
-    serial::settle(conn, ids).await.map(drop)
+    serial::settle(conn, ids).await
 }

@@ -98,7 +98,7 @@ pub(super) async fn count_births(conn: &Guard<'_>, jobs: &[&NewJob], each: i32) 
 pub(super) async fn children_ended(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
     let parents = count_ends(conn, now, children, &[]).await?;
     let woken = wake(conn, now, &parents).await?;
-    serial::settle(conn, &woken.unsettled).await.map(drop)
+    serial::settle(conn, &woken.unsettled).await
 }
 
 /// The backstop; see [`crate::Store::sweep`].

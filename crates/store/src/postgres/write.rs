@@ -8,7 +8,8 @@ use uuid::Uuid;
 use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 
 use super::{
-    SPAN, branch,
+    SPAN,
+    branch::{self, Child},
     columns::{Again, Base, Ends, Param, Steps, Waits},
     conn::Guard,
     journal::{Entries, lone_entry},
@@ -24,11 +25,20 @@ pub(super) struct Wrote {
     pub(super) held: bool,
     /// Whether it was set aside and has a slot to give up.
     pub(super) leaves: bool,
+    /// What its row said of the branch that it counts for; `None` too if the statement has counted it.
+    pub(super) child: Option<Child>,
 }
 
 impl Wrote {
+    /// Out of id, whether it is held, whether it leaves (steps only), and the three columns of a child (unless the statement
+    /// counts).
     fn new(row: &Row) -> Wrote {
-        Wrote { id: JobId(row.get(0)), held: row.get(1), leaves: row.len() > 2 && row.get(2) }
+        let (leaves, child) = match row.len() {
+            2 => (false, None),
+            5 => (false, Child::wrote(row, 2)),
+            _ => (row.get(2), Child::wrote(row, 3)),
+        };
+        Wrote { id: JobId(row.get(0)), held: row.get(1), leaves, child }
     }
 }
 

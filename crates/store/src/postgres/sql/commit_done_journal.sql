@@ -8,7 +8,7 @@ with wrote as (
     from unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int2[], $8::bytea[])
          as c (id, epoch, rev, worker, started_at, codec, output)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, j.hold is not null or j.branched is not null as held
+    returning j.id, j.hold is not null or j.branched is not null as held, j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), journaled as (
     insert into journal (job, seq, op, mark, name, key, line, at, codec, payload)
     select e.* from unnest($9::uuid[], $10::int4[], $11::int2[], $12::int2[], $13::text[], $14::text[],
@@ -16,4 +16,4 @@ with wrote as (
          as e (job, seq, op, mark, name, key, line, at, codec, payload)
     where (e.job in (select id from wrote)) is true
 )
-select id, held from wrote
+select id, held, parent, branch, items from wrote

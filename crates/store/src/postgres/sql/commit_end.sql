@@ -16,7 +16,8 @@ with clock as materialized (
          as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, how, state, reason, failure, counts,
                output_codec, output, undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, j.rev, c.epoch, c.worker, c.started_at, c.ran, c.how, c.failure, j.hold is not null or j.branched is not null as held
+    returning j.id, j.rev, c.epoch, c.worker, c.started_at, c.ran, c.how, c.failure, j.hold is not null or j.branched is not null as held,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), attempted as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select w.id, w.epoch, w.worker, w.started_at, clock.now, w.failure from wrote w, clock where w.failure is not null
@@ -33,4 +34,4 @@ with clock as materialized (
          as e (job, seq, op, mark, name, key, line, at, codec, payload)
     where (e.job in (select id from wrote)) is true
 )
-select id, held, false from wrote
+select id, held, false, parent, branch, items from wrote

@@ -11,9 +11,10 @@ with clock as materialized (
                        $9::text[], $10::int4[])
          as c (id, epoch, rev, worker, started_at, state, reason, failure, counts)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, c.epoch, c.worker, c.started_at, c.failure, j.hold is not null or j.branched is not null as held
+    returning j.id, c.epoch, c.worker, c.started_at, c.failure, j.hold is not null or j.branched is not null as held,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select wrote.id, wrote.epoch, wrote.worker, wrote.started_at, clock.now, wrote.failure from wrote, clock
 )
-select id, held from wrote
+select id, held, parent, branch, items from wrote

@@ -21,7 +21,8 @@ with clock as materialized (
                        $10::bytea[], $11::bool[], $14::bool[])
          as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, j.rev, j.stage, j.hold, j.serial, c.ran, c.worker
+    returning j.id, j.rev, j.stage, j.hold, j.serial, c.ran, c.worker,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (
     insert into steps (job, rev, stage, next, how, at, worker)
     select w.id, w.rev, w.ran, w.stage, 'next', clock.now, w.worker from wrote w, clock where w.ran is not null
@@ -35,4 +36,4 @@ with clock as materialized (
          as e (job, seq, op, mark, name, key, line, at, codec, payload)
     where (e.job in (select id from wrote)) is true
 )
-select id, hold is not null, hold is not null and serial is not null from wrote
+select id, hold is not null, hold is not null and serial is not null, parent, branch, items from wrote

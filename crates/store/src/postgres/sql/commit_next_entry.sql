@@ -10,10 +10,10 @@ with wrote as (
             coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) else j.due_at end,
         hold = case when j.hold = 1 then 2 else j.hold end, undo = case when $8::bool then true else j.undo end
     where j.id = $2::uuid and j.epoch = $3::int4 and j.rev = $4::int4 and j.state = 0
-    returning j.id, j.hold, j.serial
+    returning j.id, j.hold, j.serial, j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), journaled as (
     insert into journal (job, seq, op, mark, name, key, line, at, codec, payload)
     select w.id, $9::int4, $10::int2, $11::int2, $12::text, $13::text, $14::text, $15::int8, $16::int2, $17::bytea
     from wrote w
 )
-select id, hold is not null, hold is not null and serial is not null from wrote
+select id, hold is not null, hold is not null and serial is not null, parent, branch, items from wrote

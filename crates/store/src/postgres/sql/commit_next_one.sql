@@ -13,11 +13,12 @@ with wrote as (
             coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) else j.due_at end,
         hold = case when j.hold = 1 then 2 else j.hold end
     where j.id = $2::uuid and j.epoch = $3::int4 and j.rev = $4::int4 and j.state = 0
-    returning j.id, j.rev, j.stage, j.hold, j.serial
+    returning j.id, j.rev, j.stage, j.hold, j.serial,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (
     insert into steps (job, rev, stage, next, how, at, worker)
     select w.id, w.rev, $7::text, w.stage, 'next',
            coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8), $5::int8
     from wrote w where $7 is not null
 )
-select id, hold is not null, hold is not null and serial is not null from wrote
+select id, hold is not null, hold is not null and serial is not null, parent, branch, items from wrote

@@ -15,7 +15,8 @@ with clock as materialized (
                        $13::text[], $14::text[], $15::int2[], $16::bytea[], $19::bool[])
          as c (id, epoch, rev, worker, started_at, after, spent, failure, ran, stage, codec, data, undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.hold, c.epoch, c.worker, c.started_at, c.failure, c.ran
+    returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.hold, c.epoch, c.worker, c.started_at, c.failure, c.ran,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), attempted as (
     insert into attempts (job, epoch, worker, started_at, ended_at, failure)
     select w.id, w.epoch, w.worker, w.started_at, clock.now, w.failure from wrote w, clock where w.failure is not null
@@ -48,4 +49,4 @@ with clock as materialized (
     select 0, $12, (random() * 1e12)::int8 where exists (select from wrote, clock where wrote.due_at > clock.now)
     on conflict (queue, writer) do update set version = gates.version + 1
 )
-select id, false, false from wrote
+select id, false, false, parent, branch, items from wrote

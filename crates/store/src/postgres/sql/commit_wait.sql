@@ -24,7 +24,8 @@ with clock as materialized (
          as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, how, wait, waits, needs, timeout,
                undo)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
-    returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.until, j.parked, j.hold, c.ran, c.how, c.worker
+    returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.until, j.parked, j.hold, c.ran, c.how, c.worker,
+              j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (
     insert into steps (job, rev, stage, next, how, at, worker)
     select w.id, w.rev, w.ran, w.stage, w.how, clock.now, w.worker from wrote w, clock where w.ran is not null
@@ -52,4 +53,4 @@ with clock as materialized (
     select 0, $21, (random() * 1e12)::int8 where exists (select from wrote where until is not null)
     on conflict (queue, writer) do update set version = gates.version + 1
 )
-select id, false, false from wrote
+select id, false, false, parent, branch, items from wrote

@@ -1,0 +1,81 @@
+//! Sequences of calls on which a store once disagreed with the memory store. Every store runs them before the random ones.
+//!
+//! A run that finds another one prints it as [`text`] does: paste it below as a sequence of its own, with a name that says
+//! what happens in it. Fields that say nothing may be left to `..Default::default()`.
+
+use super::ops::{
+    Draft, Edit, Move,
+    Op::{self, *},
+};
+
+/// A sequence as source text.
+pub(super) fn text(ops: &[Op]) -> String {
+    format!("{ops:?}").replace('[', "vec![")
+}
+
+/// All of them, by name.
+pub(super) fn sequences() -> Vec<(&'static str, Vec<Op>)> {
+    vec![
+        ("a freed slot goes to the first in line once all jobs of the call stand in it", freed_slot()),
+        ("an end is counted by what the row says, whatever the change does", counted_end()),
+        ("a job replaces the one before it in its batch, which is its parent", parent_replaced()),
+        ("a job that wakes and expires in one call moves its gate", woken_and_expired()),
+    ]
+}
+
+fn take(limit: u8) -> Op {
+    Claim { worker: 0, queue: 0, kinds: 15, limit, alone: false, settle: None }
+}
+
+fn freed_slot() -> Vec<Op> {
+    let first = vec![
+        Draft { id: 5, serial: Some(1), ..Default::default() },
+        Draft { id: 0, serial: Some(1), unique: Some((0, 0, 0)), ..Default::default() },
+    ];
+    let second = vec![
+        Draft { id: 1, unique: Some((0, 2, 0)), ..Default::default() },
+        Draft { id: 2, serial: Some(1), ..Default::default() },
+    ];
+    vec![Submit { jobs: first, born: None }, Submit { jobs: second, born: None }]
+}
+
+fn counted_end() -> Vec<Op> {
+    let jobs = (0..3).map(|id| Draft { id, ..Default::default() }).collect();
+    let children = vec![
+        Draft { id: 3, twig: Some((0, 1)), ..Default::default() },
+        Draft { id: 4, ..Default::default() },
+    ];
+    let bearing = Some(Move { children, ..Default::default() });
+    let accounting = Some(Move { items: 1, ..Default::default() });
+    vec![
+        Submit { jobs, born: None },
+        take(3),
+        Commit { changes: vec![Edit { step: bearing, ..Default::default() }] },
+        CommitAgain { which: 0 },
+        take(2),
+        Commit { changes: vec![Edit { pick: 1, outcome: 8, ..Default::default() }] },
+        Commit { changes: vec![Edit { pick: 2, outcome: 8, step: accounting, ..Default::default() }] },
+        Commit { changes: vec![Edit::default()] },
+    ]
+}
+
+fn parent_replaced() -> Vec<Op> {
+    let jobs = vec![
+        Draft { id: 9, kind: 2, unique: Some((0, 0, 0)), ..Default::default() },
+        Draft { id: 0, kind: 2, unique: Some((0, 2, 0)), parent: Some(9), ..Default::default() },
+    ];
+    vec![Submit { jobs, born: None }]
+}
+
+fn woken_and_expired() -> Vec<Op> {
+    vec![
+        Submit {
+            jobs: vec![Draft { deadline: Some(26), serial: Some(1), ..Default::default() }],
+            born: None,
+        },
+        take(1),
+        Commit { changes: vec![Edit { outcome: 13, after: 1, ..Default::default() }] },
+        Pass { seconds: 26 },
+        Due { limit: 2 },
+    ]
+}
