@@ -217,6 +217,38 @@ fn long_journals_are_cut_and_what_diverges_is_told_and_goes_on_when_mended() {
         let sql = "update windlass_journal set op = ?1 where name = 'remind' and key = '1'";
         assert!(connection.execute(sql, [op]).expect("changed") > 0);
     };
+    // As if an older build had called it otherwise, with an undo: that breaks nothing, but is told, and refused if asked to.
+    let rename = |from: &str, to: &str, mark: i64| {
+        let connection = rusqlite::Connection::open(place.path("windlass.db")).expect("the store");
+        connection.busy_timeout(std::time::Duration::from_secs(10)).expect("patience");
+        let sql = "update windlass_journal set name = ?2, mark = ?3 where name = ?1 and key = '1'";
+        assert!(connection.execute(sql, (from, to, mark)).expect("changed") > 0);
+    };
+    assert_eq!(place.run(&["check", "--strict"]).code, 0, "it is the same build");
+    rename("remind", "nag", 7);
+    let ended = place.run(&["check"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for part in [
+        "none would break, 1 would lose an undo\n",
+        "step \"nag\" at crates/cli/src/kinds/reminder.rs:",
+        ", WITH AN UNDO: reminder version 1, job ",
+        "step \"remind\" at crates/cli/src/kinds/reminder.rs:",
+        "it would be run:\n",
+    ] {
+        assert!(ended.out.contains(part), "{part:?} is not in\n{}", ended.out);
+    }
+    let ended = place.run(&["check", "--strict", "--json"]);
+    let told: Value = serde_json::from_str(&ended.out).expect("JSON");
+    let changed = |n: usize, what: &str| told["changed"][n][what].clone();
+    assert_eq!((ended.code, &told["losing_undo"]), (1, &json!(1)), "{told}");
+    assert_eq!(
+        [changed(0, "name"), changed(0, "how"), changed(0, "undo")],
+        [json!("nag"), json!("not_reached"), json!(true)]
+    );
+    let new = told["changed"].as_array().expect("calls").iter().filter(|call| call["how"] == "new");
+    assert_eq!(new.map(|call| &call["name"]).collect::<Vec<_>>(), ["remind"], "{told}");
+    assert!(ended.err.contains("--strict: this build differs"), "{ended:?}");
+    rename("nag", "remind", 3);
     change(3);
     let ended = place.run(&["check"]);
     assert_eq!(ended.code, 1, "{ended:?}");

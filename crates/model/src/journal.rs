@@ -118,6 +118,15 @@ numbered! {
         Undone = 5 "undone",
         /// What it did could not be undone.
         NotUndone = 6 "not_undone",
+        /// It ended well, and has an undo that runs if the workflow does not end well.
+        DoneWithUndo = 7 "done_with_undo",
+    }
+}
+
+impl Mark {
+    /// Whether the call ended well.
+    pub const fn is_done(self) -> bool {
+        matches!(self, Mark::Done | Mark::DoneWithUndo)
     }
 }
 

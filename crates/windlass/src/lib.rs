@@ -101,17 +101,17 @@ pub use windlass_store as store;
 pub use windlass_store::{Act, AuditFilter, Did, Filter};
 
 pub use workflow::{
-    AsWorkflow, Branch, Broken, Check, Checked, ChildWait, Context, ContinueIf, First2, First3, First4,
-    First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep,
-    Step, Transacted, Transaction, TryCx, WaitUntil, Workflow, failure_of,
+    AsWorkflow, Branch, Broken, CallChange, ChangedCall, Check, Checked, ChildWait, Context, ContinueIf,
+    First2, First3, First4, First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat,
+    Select, SignalWait, Sleep, Step, Transacted, Transaction, TryCx, UndoCx, WaitUntil, Workflow, failure_of,
 };
 
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
         AnyError, Calendar, Charge, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId,
-        Limit, Machine, Merge, Merged, Next, Pool, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx, Unique,
-        Workflow, all, any, percent, signal, signals,
+        Limit, Machine, Merge, Merged, Next, Pool, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx, UndoCx,
+        Unique, Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
         stream,
     };

@@ -91,7 +91,7 @@ impl Call {
 
     fn take(&mut self, entry: &Entry) {
         // What was void, or undone, and is done once more begins anew.
-        let again = matches!(entry.mark, Mark::Begun | Mark::Tried | Mark::Done | Mark::Failed);
+        let again = !matches!(entry.mark, Mark::Undone | Mark::NotUndone);
         if again && self.last.is_some() {
             (self.first, self.last, self.fate) = (entry.seq, None, Fate::Waiting);
         }
@@ -107,7 +107,7 @@ impl Call {
                 self.tries += 1;
                 self.fate = Fate::Tried;
             }
-            Mark::Done => {
+            Mark::Done | Mark::DoneWithUndo => {
                 (self.last, self.fate) = (Some(entry.seq), Fate::Done);
                 if matches!(entry.op, Op::Select | Op::Version) {
                     self.number = serde_json::from_slice(&entry.payload.bytes).ok();

@@ -3,10 +3,18 @@
 use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use windlass_model::{Claimed, Entry, Failure, JobId, KindVersion, State, failure::class};
+use serde::Serialize;
+use windlass_model::{Claimed, Entry, Failure, JobId, KindVersion, State, failure::class, journal::Op};
 use windlass_store::{Filter, Job};
 
-use super::{Boxed, Workflow, core::Core, handler, journal::Journal, step::panic_text};
+use super::{
+    Boxed, Workflow,
+    core::Core,
+    differences::{Differences, Differing},
+    handler,
+    journal::Journal,
+    step::panic_text,
+};
 use crate::{Engine, Error, machine::Bound};
 
 /// How many jobs are looked at in one read.
@@ -30,8 +38,12 @@ pub struct Checked {
     pub calls: usize,
     /// Those that this build would break.
     pub broken: Vec<Broken>,
-    /// Those that record calls which this build no longer makes. That is no fault: a removed step is passed over.
+    /// How many have recorded calls that this build does not come to.
     pub skipping: usize,
+    /// How many of those would not be undone as they recorded it: steps with an undo are among these calls.
+    pub losing_undo: usize,
+    /// The calls in which this build differs from what was recorded, summed over all jobs: by kind, how and name.
+    pub changed: Vec<ChangedCall>,
     /// Open workflows of these kinds in versions that this build does not serve.
     pub unserved: usize,
     /// Whether it was ended before all were replayed.
@@ -49,6 +61,75 @@ pub struct Broken {
     pub key: Option<String>,
     /// What would happen to it.
     pub why: Failure,
+}
+
+/// A call in which this build differs from what open workflows have recorded. That is no fault by itself: a call that was
+/// removed is passed over, and one that was added is run. One that was renamed is both, and runs again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ChangedCall {
+    /// The kind of the workflows.
+    pub kind: KindVersion,
+    /// How it differs.
+    pub how: CallChange,
+    /// What is called.
+    pub op: Op,
+    /// The name of the call.
+    pub name: String,
+    /// Where in the source it is called, or was when it was recorded.
+    pub line: Option<String>,
+    /// Whether it was recorded with an undo, which cannot run unless the code comes to the call.
+    pub undo: bool,
+    /// How many jobs differ by it.
+    pub jobs: usize,
+    /// One of these jobs.
+    pub example: JobId,
+}
+
+/// How a call differs from what was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallChange {
+    /// It is recorded, and this build does not come to it: it was removed or renamed, or something new comes before it.
+    NotReached,
+    /// It is not recorded, and this build comes to it before it comes to what is: it was added or renamed, and would be run.
+    New,
+}
+
+impl Checked {
+    /// Takes the difference of one job in.
+    fn differs(&mut self, kind: &KindVersion, job: JobId, differences: Differences) {
+        let Differences { not_reached, new } = differences;
+        self.skipping += usize::from(!not_reached.is_empty());
+        self.losing_undo += usize::from(not_reached.iter().any(|call| call.undo));
+        let of = |how| move |call: Differing| (how, call);
+        let all = not_reached
+            .into_iter()
+            .map(of(CallChange::NotReached))
+            .chain(new.into_iter().map(of(CallChange::New)));
+        // Calls that only their keys tell apart are one.
+        let mut named: Vec<(CallChange, Differing)> = Vec::new();
+        for (how, call) in all {
+            match named
+                .iter_mut()
+                .find(|(other, seen)| *other == how && (seen.op, &seen.name) == (call.op, &call.name))
+            {
+                Some((_, seen)) => seen.undo |= call.undo,
+                None => named.push((how, call)),
+            }
+        }
+        for (how, Differing { op, name, line, undo, .. }) in named {
+            let same = |seen: &&mut ChangedCall| {
+                seen.how == how && seen.op == op && seen.name == name && seen.kind == *kind
+            };
+            match self.changed.iter_mut().find(same) {
+                Some(seen) => (seen.jobs, seen.undo) = (seen.jobs + 1, seen.undo | undo),
+                None => {
+                    let (kind, example) = (kind.clone(), job);
+                    self.changed.push(ChangedCall { kind, how, op, name, line, undo, jobs: 1, example });
+                }
+            }
+        }
+    }
 }
 
 impl<'a> Check<'a> {
@@ -124,8 +205,13 @@ impl<'a> Check<'a> {
         // In a task of its own: code that runs on and on must not hold up the others.
         let replay = tokio::spawn(AssertUnwindSafe(replay).catch_unwind());
         let why = match tokio::time::timeout(LIMIT, replay).await {
-            Ok(Ok(Ok(Ok(skips)))) => {
-                checked.skipping += usize::from(skips);
+            Ok(Ok(Ok(Ok(mut differences)))) => {
+                if !differences.new.is_empty() {
+                    let holds = self.engine.inspect().holds(id).await?;
+                    let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.what);
+                    differences.forget_where_it_stands(waiting.as_ref());
+                }
+                checked.differs(&kind, id, differences);
                 return Ok(());
             }
             Ok(Ok(Ok(Err(failure)))) => failure,
@@ -157,13 +243,13 @@ impl<'a> Check<'a> {
 
 /// Replays jobs of one kind.
 pub(crate) trait Replayer: Send + Sync {
-    /// Replays a job as far as its journal goes. Whether it records calls that the code does not make.
+    /// Replays a job as far as its journal goes. Answers how the code differs from what is recorded.
     fn replay(
         &self,
         job: Claimed,
         entries: Vec<Entry>,
         bound: Arc<Bound>,
-    ) -> Boxed<'static, Result<bool, Failure>>;
+    ) -> Boxed<'static, Result<Differences, Failure>>;
 }
 
 /// Replays jobs of a workflow.
@@ -175,14 +261,12 @@ impl<W: Workflow> Replayer for Replays<W> {
         job: Claimed,
         entries: Vec<Entry>,
         bound: Arc<Bound>,
-    ) -> Boxed<'static, Result<bool, Failure>> {
+    ) -> Boxed<'static, Result<Differences, Failure>> {
         Box::pin(async move {
             let workflow = handler::input::<W>(&job)?;
             let journal = Journal::read(entries, &bound.codecs, job.unwind.is_some());
             let core = Arc::new(Core::new(Arc::new(job), None, bound, W::ONE_COMMIT, journal));
-            handler::driver(Arc::clone(&core), workflow).replay().await?;
-            let skips = !core.lock().is_live();
-            Ok(skips)
+            handler::driver(core, workflow).replay().await
         })
     }
 }

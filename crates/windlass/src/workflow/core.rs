@@ -16,13 +16,16 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use windlass_model::{
-    Claimed, Failure, Payload, Reason, Retry, Time, failure::class, journal::Mark, retry::Decision,
+    Claimed, Failure, Payload, Reason, Retry, Time,
+    failure::class,
+    journal::{Mark, Op},
+    retry::Decision,
 };
 use windlass_runtime::Attempt;
 
 use super::{
     journal::{Ending, Ident, Journal, Tried},
-    state::{Call, For, Look, NOW, Phase, Register, State, Then, nested},
+    state::{Call, For, Look, NOW, Phase, RESUMED, Register, State, Then, nested},
 };
 use crate::machine::Bound;
 
@@ -56,7 +59,7 @@ impl Core {
         journal: Journal,
     ) -> Core {
         let state = State::new(journal, job.inbox.clone());
-        Core {
+        let core = Core {
             job,
             attempt,
             bound,
@@ -65,6 +68,20 @@ impl Core {
             driver: AtomicWaker::new(),
             foreign: AtomicBool::new(false),
             again: AtomicBool::new(false),
+        };
+        core.resume();
+        core
+    }
+
+    /// Has written that the job goes on, if an unwinding before could not undo everything.
+    fn resume(&self) {
+        let now = self.now();
+        let state = &mut *self.lock();
+        if self.job.unwind.is_none() && state.journal.undo.resumes() {
+            state.journal.undo.resume();
+            let payload = Payload::json(b"null".to_vec());
+            let entry = state.entry_of(&(RESUMED.into(), None), Op::Life, Mark::Done, None, payload, now);
+            state.out.entries.push(entry);
         }
     }
 
@@ -248,7 +265,8 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         state.out.undo |= undo;
-        let seq = state.finish(id, Mark::Done, payload, now);
+        let mark = if undo { Mark::DoneWithUndo } else { Mark::Done };
+        let seq = state.finish(id, mark, payload, now);
         state.write_sets(seq, sets, now);
     }
 

@@ -15,6 +15,7 @@ use windlass_runtime::{Attempt, Turn};
 use super::{
     Boxed,
     core::{Core, RootWaker},
+    differences::Differences,
     state::{Phase, Then, misuse, place_of},
 };
 
@@ -94,7 +95,7 @@ impl Driver {
                 // What has ended is written, and what it did is undone, by this very attempt: nobody else ends it meanwhile.
                 self.drop_root();
                 let by = self.attempt().told_by().map(|by| by.failure());
-                let undoes = !self.core.lock().undos.is_empty();
+                let undoes = self.has_undos();
                 match by.filter(|_| undoes) {
                     Some(failure) => self.unwind(Unwind { reason: None, failure }, true).await,
                     None => Ok(self.halt().await),
@@ -104,9 +105,12 @@ impl Driver {
         }
     }
 
-    /// Replays the workflow as far as its journal goes, and writes nothing.
-    pub(super) async fn replay(mut self) -> Result<(), Failure> {
-        self.code(true).await.map(drop)
+    /// Replays the workflow as far as its journal goes, and writes nothing. Answers how the code differs from it.
+    pub(super) async fn replay(mut self) -> Result<Differences, Failure> {
+        self.code(true).await?;
+        // Before the code is dropped: what it came to last is under way.
+        let differences = Differences::of(&self.core.lock());
+        Ok(differences)
     }
 
     /// The code is dropped before its undos run: nothing in it goes on.

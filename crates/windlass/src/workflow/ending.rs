@@ -9,8 +9,8 @@ use windlass_runtime::Turn;
 
 use super::{
     driver::{Driver, run_name, run_of},
-    journal::EndedText,
-    state::{ENDED, Opened, misuse, shown},
+    journal::{EndedText, Ident},
+    state::{ENDED, Opened, Undo, misuse, shown},
     undo::Undone,
 };
 
@@ -79,6 +79,13 @@ impl Driver {
         match result {
             Ok(output) => {
                 self.unmerged("the workflow has returned")?;
+                let unreached = self.core.lock().journal.unreached_undos();
+                if !unreached.is_empty() {
+                    // Nothing is to be undone; but what this code did in their place may have been done twice.
+                    let steps: Vec<String> = unreached.iter().map(|(_, ident)| shown(ident)).collect();
+                    let steps = steps.join(", ");
+                    tracing::warn!(job = %self.core.job.id, steps, "the workflow ended well and did not come to recorded steps");
+                }
                 let output = self.core.encode(output)?;
                 let step = self.step()?;
                 let step = (step != Step { told: true, ..Step::default() }).then(|| Box::new(step));
@@ -86,12 +93,18 @@ impl Driver {
             }
             Err(failure) => {
                 let unwind = self.end_of(failure);
-                if self.core.lock().undos.is_empty() {
+                if !self.has_undos() {
                     return self.end(unwind);
                 }
                 self.unwind(unwind, true).await
             }
         }
+    }
+
+    /// Whether there is something to undo, or something that cannot be and has to be named.
+    pub(super) fn has_undos(&self) -> bool {
+        let state = self.core.lock();
+        !state.undos.is_empty() || !state.journal.unreached_undos().is_empty()
     }
 
     /// How a workflow ends that returned an error.
@@ -153,22 +166,32 @@ impl Driver {
         if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
             return Ok(turn);
         }
-        let mut undos = std::mem::take(&mut self.core.lock().undos);
-        undos.sort_by_key(|undo| undo.seq);
-        let mut not_undone = Vec::new();
-        while let Some(undo) = undos.pop() {
-            if self.core.lock().journal.undone.contains(&undo.ident) {
-                continue;
-            }
-            let name = shown(&undo.ident);
-            match self.undo(undo).await? {
-                Undone::Yes => {}
-                Undone::No(failure) => not_undone.push(format!("{name} ({failure})")),
-                Undone::Turn(turn) => return Ok(turn),
+        // All that is to be undone, by place; without an undo, if the code did not come to the step.
+        let mut undos: Vec<(i32, Result<Undo, Ident>)> = {
+            let state = &mut *self.core.lock();
+            let unreached = state.journal.unreached_undos().into_iter().map(|(seq, ident)| (seq, Err(ident)));
+            let undos = std::mem::take(&mut state.undos).into_iter().map(|undo| (undo.seq, Ok(undo)));
+            undos.chain(unreached).collect()
+        };
+        undos.sort_by_key(|(seq, _)| *seq);
+        while let Some((_, undo)) = undos.pop() {
+            match undo {
+                Ok(undo) if self.core.lock().journal.undo.is_settled(&undo.ident) => {}
+                Ok(undo) => match self.undo(undo).await? {
+                    Undone::Settled => {}
+                    Undone::Turn(turn) => return Ok(turn),
+                },
+                Err(ident) => self.not_undone(ident, unreachable_undo()),
             }
         }
-        if !not_undone.is_empty() {
-            unwind.failure.message += &format!("; not undone: {}", not_undone.join(", "));
+        // However many attempts the unwinding took: the journal knows what all of them could not undo.
+        let left: Vec<String> = {
+            let state = self.core.lock();
+            let failed = state.journal.undo.failed().iter();
+            failed.map(|(ident, why)| format!("{} ({why})", shown(ident))).collect()
+        };
+        if !left.is_empty() {
+            unwind.failure.message += &format!("; not undone: {}", left.join(", "));
         }
         self.end(unwind)
     }
@@ -181,4 +204,11 @@ impl Driver {
         }
         Err(failure)
     }
+}
+
+/// Why a step is not undone that the code has not come to.
+fn unreachable_undo() -> Failure {
+    let text = "the code does not come to this step any more, so its undo could not run; undo it by hand, or serve code \
+                that calls it, then retry the job and cancel it";
+    Failure::stop(text).class(class::DIVERGED)
 }

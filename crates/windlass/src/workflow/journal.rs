@@ -14,14 +14,10 @@ use windlass_store::Fork;
 
 use super::{
     merge::{MERGE, names_of},
-    state::ENDED,
+    state::{ENDED, RESUMED},
+    undo_record::{UndoRecord, undo_of},
 };
 use crate::codec::Codecs;
-
-/// Under what the tries at undoing a step are kept: no step has such a name, since it has a blank in it.
-pub(super) fn undo_of(ident: &Ident) -> Ident {
-    (format!("undo {}", ident.0).into(), ident.1.clone())
-}
 
 /// What tells a call from all others of its job.
 pub(super) type Ident = (Box<str>, Option<Box<str>>);
@@ -71,6 +67,14 @@ impl Ending {
     }
 }
 
+/// How a failed call ended, as it is kept.
+fn read_failed(payload: &Payload) -> (Failure, Reason) {
+    match serde_json::from_slice(&payload.bytes) {
+        Ok(FailedText { failure, reason }) => (failure, reason),
+        Err(_) => (Failure::stop("its error cannot be read"), Reason::Stopped),
+    }
+}
+
 /// The error that an entry keeps, if it is one of a call, or a try at one, that failed.
 pub fn failure_of(entry: &Entry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
@@ -102,13 +106,15 @@ pub(super) struct Known {
     pub(super) begun: Option<(i32, Payload)>,
     pub(super) tried: Option<Tried>,
     pub(super) end: Option<(i32, Ending)>,
+    /// Whether it ended well and was recorded with an undo.
+    pub(super) undo: bool,
     /// Whether the code has come to its end, or made it.
     pub(super) fresh: bool,
 }
 
 impl Known {
     fn new(op: Op) -> Known {
-        Known { op, line: None, made: None, begun: None, tried: None, end: None, fresh: false }
+        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: false, fresh: false }
     }
 }
 
@@ -193,6 +199,14 @@ impl Calls {
         }
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Option<&str>, &Known)> {
+        self.0.iter().flat_map(|(name, named)| {
+            let plain = named.plain.iter().map(|known| (&**name, None, known));
+            plain.chain(named.keyed.iter().map(|(key, known)| (&**name, Some(&**key), known)))
+        })
+    }
+
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Known> {
         self.0.values_mut().flat_map(|named| named.plain.iter_mut().chain(named.keyed.values_mut()))
     }
@@ -208,8 +222,8 @@ pub(super) struct Journal {
     pub(super) undelivered: usize,
     /// What the steps that ended at some places set in the context.
     pub(super) sets: BTreeMap<i32, Vec<Set>>,
-    /// Steps that were undone, or could not be.
-    pub(super) undone: HashSet<Ident>,
+    /// What was undone, and what could not be.
+    pub(super) undo: UndoRecord,
     /// Whether it was forked from another: what the context holds is to be written.
     pub(super) forked: bool,
     /// Places of ticks of repeats that ended, by name, oldest first.
@@ -263,6 +277,11 @@ impl Journal {
                 self.known.retain(|known| !voids(known));
                 return;
             }
+            (Op::Life, _) if name == RESUMED => {
+                let tried = self.undo.resume();
+                tried.iter().for_each(|ident| self.known.remove(&undo_of(ident)));
+                return;
+            }
             (Op::Life, _) => return,
             (Op::Context, _) => {
                 let plain = codecs.decode(&payload).ok();
@@ -279,13 +298,23 @@ impl Journal {
         }
         if matches!(mark, Mark::Undone | Mark::NotUndone) {
             let ident: Ident = (name.into(), key.map(Into::into));
-            if !unwinding && mark == Mark::Undone {
-                self.known.remove(&ident);
+            match mark {
+                Mark::Undone => {
+                    if !unwinding {
+                        self.known.remove(&ident);
+                    }
+                    self.undo.undone(ident);
+                }
+                // The job goes on: what was tried at undoing it counts for nothing if it is undone later.
+                _ if !unwinding => {
+                    self.known.remove(&undo_of(&ident));
+                    self.undo.left(ident);
+                }
+                _ => self.undo.not_undone(ident, read_failed(&payload).0),
             }
-            self.undone.insert(ident);
             return;
         }
-        if mark == Mark::Done && !self.undone.is_empty() {
+        if mark.is_done() && !self.undo.is_empty() {
             self.redone(&(name.as_str().into(), key.as_deref().map(Into::into)));
         }
         let known = self.known.known_owned(name, key, op);
@@ -296,14 +325,12 @@ impl Journal {
         match mark {
             Mark::Begun => known.begun = Some((seq, payload)),
             Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
-            Mark::Done => known.end = Some((seq, Ending::Done(payload))),
+            Mark::Done | Mark::DoneWithUndo => {
+                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), mark == Mark::DoneWithUndo);
+            }
             Mark::Failed => {
-                let text: Option<FailedText> = serde_json::from_slice(&payload.bytes).ok();
-                let (failure, reason) = match text {
-                    Some(FailedText { failure, reason }) => (failure, reason),
-                    None => (Failure::stop("its error cannot be read"), Reason::Stopped),
-                };
-                known.end = Some((seq, Ending::Failed { failure, reason }));
+                let (failure, reason) = read_failed(&payload);
+                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), false);
             }
             Mark::Undone | Mark::NotUndone => {}
         }
@@ -311,9 +338,26 @@ impl Journal {
 
     /// A step that was undone has been done again: there is something to undo again.
     pub(super) fn redone(&mut self, ident: &Ident) {
-        if self.undone.remove(ident) {
+        if self.undo.redone(ident) {
             self.known.remove(&undo_of(ident));
         }
+    }
+
+    /// Steps that were recorded with an undo and that this run has not come to, by place: what they did cannot be undone,
+    /// since the code of the undo is not known.
+    pub(super) fn unreached_undos(&self) -> Vec<(i32, Ident)> {
+        if self.undelivered == 0 {
+            return Vec::new();
+        }
+        let unreached = self.known.all().filter(|(_, _, known)| known.undo && !known.fresh);
+        let place = |(name, key, known): (&str, Option<&str>, &Known)| {
+            let seq = known.end.as_ref()?.0;
+            Some((seq, (name.into(), key.map(Into::into))))
+        };
+        let mut places: Vec<(i32, Ident)> =
+            unreached.filter_map(place).filter(|(_, ident)| !self.undo.is_settled(ident)).collect();
+        places.sort();
+        places
     }
 
     /// The code has come to the end of a call that is not delivered like others.

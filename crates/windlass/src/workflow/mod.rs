@@ -8,6 +8,7 @@ mod branch;
 mod check;
 mod context;
 mod core;
+mod differences;
 mod driver;
 mod ending;
 mod flow;
@@ -22,6 +23,7 @@ mod state;
 mod step;
 mod transaction;
 mod undo;
+mod undo_record;
 mod wait;
 mod waiting;
 
@@ -32,7 +34,7 @@ use windlass_model::{Failure, Retry};
 use windlass_runtime::Policy;
 
 pub use branch::{Branch, Merging};
-pub use check::{Broken, Check, Checked};
+pub use check::{Broken, CallChange, ChangedCall, Check, Checked};
 pub(crate) use check::{Replayer, Replays};
 pub use context::Context;
 pub use flow::Flow;
@@ -45,6 +47,7 @@ pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub(crate) use step::panic_text;
 pub use step::{Step, TryCx};
 pub use transaction::{Transacted, Transaction};
+pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
 pub(crate) use waiting::{PATIENCE, patiently};
 

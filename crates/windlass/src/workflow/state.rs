@@ -9,11 +9,16 @@ use windlass_model::{
     limits::{KEY, check_name, check_text},
 };
 
-use super::journal::{Ending, Ident, Journal, Set};
+use super::{
+    journal::{Ending, Ident, Journal, Set},
+    undo::UndoCx,
+};
 
 /// The names of what the engine itself keeps in a journal.
 pub(super) const NOW: &str = "windlass.now";
 pub(super) const ENDED: &str = "windlass.ended";
+/// That the job goes on after it was unwound.
+pub(super) const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct State {
     pub(super) journal: Journal,
@@ -186,11 +191,13 @@ pub(super) enum Then {
 pub(super) struct Undo {
     pub(super) seq: i32,
     pub(super) ident: Ident,
+    /// The id under which the step ran.
+    pub(super) step_id: String,
     pub(super) retry: Retry,
     pub(super) run: UndoFn,
 }
 
-pub(super) type UndoFn = Box<dyn FnMut() -> super::Boxed<'static, Result<(), Failure>> + Send>;
+pub(super) type UndoFn = Box<dyn FnMut(UndoCx) -> super::Boxed<'static, Result<(), Failure>> + Send>;
 
 /// What a call's future is told.
 pub(super) enum Look {

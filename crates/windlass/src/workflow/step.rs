@@ -22,6 +22,7 @@ use super::{
     core::Core,
     journal::{Ending, Ident},
     state::{For, Look, Register, Start, Undo, diverged, place_of},
+    undo::UndoCx,
 };
 use crate::{
     branch::{Merged, Results},
@@ -56,7 +57,8 @@ impl TryCx {
     }
 
     /// The name of this step, the same for all tries and different from all other steps of all jobs: an idempotency key for
-    /// whatever it does to the outside world once.
+    /// whatever it does to the outside world once. A step that is run again after it was undone has another one: what was
+    /// undone is to be done once more.
     pub fn step_id(&self) -> &str {
         &self.id
     }
@@ -177,6 +179,23 @@ impl<'f> RawStep<'f> {
         }
     }
 
+    fn ident(&self) -> Ident {
+        (self.name.as_str().into(), self.key.as_deref().map(Into::into))
+    }
+
+    /// The id of this step: the same however often it is tried or replayed, and another one after it was undone, since what
+    /// it does then is to be done once more. How often that was directly follows the job's id, which has a fixed length, so
+    /// that no name or key can look like it.
+    fn step_id(&self, ident: &Ident) -> String {
+        let undone = match self.core.lock().journal.undo.count(ident) {
+            0 => String::new(),
+            count => format!("~{count}"),
+        };
+        let run = self.core.job.stage.as_deref().map(|run| format!("/{run}")).unwrap_or_default();
+        let key = self.key.as_deref().map(|key| format!("/{key}")).unwrap_or_default();
+        format!("{}{undone}{run}/{}{key}", self.core.job.id, self.name)
+    }
+
     fn start(&mut self, id: usize) {
         let (tries, given) = {
             let state = self.core.lock();
@@ -185,11 +204,9 @@ impl<'f> RawStep<'f> {
             let given = call.and_then(|call| call.given.as_ref()).map(|signal| signal.payload.clone());
             (tried.map_or(0, |tried| tried.tries), given)
         };
-        let run = self.core.job.stage.as_deref().map(|run| format!("/{run}")).unwrap_or_default();
-        let key = self.key.as_deref().map(|key| format!("/{key}")).unwrap_or_default();
-        let id_text = format!("{}{run}/{}{key}", self.core.job.id, self.name);
-        let ident = (self.name.as_str().into(), self.key.as_deref().map(Into::into));
-        let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, given, id: id_text };
+        let ident = self.ident();
+        let step_id = self.step_id(&ident);
+        let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, given, id: step_id };
         // What is in there before its first `await` is as much the step as what comes after.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
         let made = core.inside(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
@@ -227,9 +244,10 @@ impl<'f> RawStep<'f> {
     fn register_undo(&mut self, seq: i32, payload: Payload) {
         let Some(mut undo) = self.undo.take() else { return };
         let codecs = Arc::clone(&self.core.bound.codecs);
-        let run = Box::new(move || undo(&payload, &codecs));
-        let ident = (self.name.as_str().into(), self.key.as_deref().map(Into::into));
-        self.core.lock().undos.push(Undo { seq, ident, retry: self.retry.clone(), run });
+        let run = Box::new(move |cx| undo(cx, &payload, &codecs));
+        let ident = self.ident();
+        let step_id = self.step_id(&ident);
+        self.core.lock().undos.push(Undo { seq, ident, step_id, retry: self.retry.clone(), run });
     }
 
     /// A condition did not hold: it is looked at again later.
@@ -372,20 +390,31 @@ where
 
     /// What undoes it, given what it returned. It runs if the workflow fails, is cancelled or expires after the step has
     /// ended well: the undos of all such steps, the last one first, each as a step of its own with this step's retry policy.
-    pub fn undo<U, Fut, X>(mut self, mut undo: U) -> Self
+    pub fn undo<U, Fut, X>(self, mut undo: U) -> Self
     where
         U: FnMut(T) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), X>> + Send + 'static,
         X: Into<Failure>,
         T: 'static,
     {
-        self.raw.undo = Some(Box::new(move |payload, codecs| {
+        self.undo_with(move |_, result| undo(result))
+    }
+
+    /// The same for an undo that wants to know of its tries, or the id under which the step ran; see [`UndoCx`].
+    pub fn undo_with<U, Fut, X>(mut self, mut undo: U) -> Self
+    where
+        U: FnMut(UndoCx, T) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), X>> + Send + 'static,
+        X: Into<Failure>,
+        T: 'static,
+    {
+        self.raw.undo = Some(Box::new(move |cx, payload, codecs| {
             let decoded = codecs.decode(payload).map_err(|error| error.to_string());
             let decoded =
                 decoded.and_then(|plain| serde_json::from_slice(&plain).map_err(|error| error.to_string()));
             match decoded {
                 Ok(result) => {
-                    let run = undo(result);
+                    let run = undo(cx, result);
                     Box::pin(async move { run.await.map_err(Into::into) })
                 }
                 Err(error) => {
@@ -431,7 +460,8 @@ fn within<'f>(
 }
 
 /// Undoes a step, given what it returned as it is kept.
-pub(super) type UndoOf = Box<dyn FnMut(&Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
+pub(super) type UndoOf =
+    Box<dyn FnMut(UndoCx, &Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
 
 /// What a call returned, as its type; if it does not decode, the workflow has diverged.
 pub(super) fn opened<T: DeserializeOwned, E: From<Failure>>(

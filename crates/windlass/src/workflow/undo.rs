@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use windlass_model::{
-    Awaited, Failure, Outcome, Payload, Reason, Wait,
+    Awaited, Failure, JobId, Outcome, Payload, Reason, Wait,
     failure::class,
     journal::{Mark, Op},
     retry::Decision,
@@ -13,14 +13,52 @@ use windlass_runtime::{Policy, Turn};
 
 use super::{
     driver::Driver,
-    journal::{Ending, Tried, undo_of},
+    journal::{Ending, Ident, Tried},
     state::Undo,
+    undo_record::undo_of,
 };
+
+/// What a running undo knows of itself.
+#[derive(Clone, Debug)]
+pub struct UndoCx {
+    job: JobId,
+    step_id: String,
+    tries: u32,
+    fence: i32,
+}
+
+impl UndoCx {
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.job
+    }
+
+    /// The id under which the step ran that is undone: [`super::TryCx::step_id`] of all its tries.
+    pub fn step_id(&self) -> &str {
+        &self.step_id
+    }
+
+    /// The name of this undo, the same for all tries and different from all steps and other undos of all jobs: an
+    /// idempotency key for whatever it does to the outside world once.
+    pub fn undo_id(&self) -> String {
+        format!("undo:{}", self.step_id)
+    }
+
+    /// Which try at this undo it is, from 1. Tries that a death of the worker cut off do not count.
+    pub fn attempt(&self) -> u32 {
+        self.tries + 1
+    }
+
+    /// A number that is larger in every later claim of this job.
+    pub fn fence(&self) -> i32 {
+        self.fence
+    }
+}
 
 /// What became of an undo.
 pub(super) enum Undone {
-    Yes,
-    No(Failure),
+    /// It was undone, or never will be, and that is recorded.
+    Settled,
     /// The attempt ends here: it goes on later, or its claim is over.
     Turn(Turn),
 }
@@ -37,7 +75,13 @@ impl Driver {
             return Ok(Undone::Turn(self.rest(left)?));
         }
         // What is in there before its first `await` may panic as well.
-        let run = AssertUnwindSafe(async { (undo.run)().await }).catch_unwind();
+        let cx = UndoCx {
+            job: self.core.job.id,
+            step_id: undo.step_id,
+            tries: tried.as_ref().map_or(0, |tried| tried.tries),
+            fence: self.core.job.epoch.0,
+        };
+        let run = AssertUnwindSafe(async { (undo.run)(cx).await }).catch_unwind();
         let limit = Policy::default().timeout.unwrap_or(Duration::MAX);
         let result = match tokio::time::timeout(limit, run).await {
             Ok(Ok(result)) => result,
@@ -47,8 +91,13 @@ impl Driver {
             }
         };
         let now = self.core.now();
-        let (mark, payload, undone) = match result {
-            Ok(()) => (Mark::Undone, Payload::json(b"null".to_vec()), Undone::Yes),
+        match result {
+            Ok(()) => {
+                let state = &mut *self.core.lock();
+                let payload = Payload::json(b"null".to_vec());
+                let entry = state.entry_of(&undo.ident, Op::Step, Mark::Undone, None, payload, now);
+                state.out.entries.push(entry);
+            }
             Err(failure) => {
                 let (spent, before) = tried.map_or((Vec::new(), 0), |tried| (tried.spent, tried.tries));
                 match undo.retry.decide(&failure, &spent, self.core.chance()) {
@@ -62,22 +111,24 @@ impl Driver {
                         }
                         return Ok(Undone::Turn(self.rest(after)?));
                     }
-                    _ => {
-                        let ending = Ending::Failed { failure: failure.clone(), reason: Reason::Stopped };
-                        (Mark::NotUndone, ending.failed_payload(), Undone::No(failure))
-                    }
+                    _ => self.not_undone(undo.ident, failure),
                 }
             }
-        };
-        {
-            let state = &mut *self.core.lock();
-            let entry = state.entry_of(&undo.ident, Op::Step, mark, None, payload, now);
-            state.out.entries.push(entry);
         }
         match self.commit(None, true).await? {
             Some(turn) => Ok(Undone::Turn(turn)),
-            None => Ok(undone),
+            None => Ok(Undone::Settled),
         }
+    }
+
+    /// Has written that a step was not undone, and why.
+    pub(super) fn not_undone(&self, ident: Ident, failure: Failure) {
+        let now = self.core.now();
+        let ending = Ending::Failed { failure: failure.clone(), reason: Reason::Stopped };
+        let state = &mut *self.core.lock();
+        let entry = state.entry_of(&ident, Op::Step, Mark::NotUndone, None, ending.failed_payload(), now);
+        state.out.entries.push(entry);
+        state.journal.undo.not_undone(ident, failure);
     }
 
     /// Parks the job for a while.

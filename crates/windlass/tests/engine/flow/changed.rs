@@ -1,6 +1,6 @@
 //! Code that is changed while jobs are under way: what fits, what does not, and what is said of it.
 
-use windlass::{Filter, JobError, Reason, State, prelude::*, testing::Lab};
+use windlass::{Checked, Filter, JobError, Reason, State, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
 
@@ -8,6 +8,7 @@ on_every_store!(
     steps_may_be_added_removed_and_reordered,
     what_does_not_fit_is_reported_with_both_sides,
     a_check_finds_the_one_that_would_break,
+    a_check_lists_the_calls_in_which_a_build_differs,
     old_jobs_keep_to_the_old_version_of_a_place,
     a_fork_goes_on_from_a_step,
     a_retried_job_runs_what_made_it_fail_again,
@@ -59,6 +60,70 @@ edition!(Second, flow, {
     Ok(all)
 });
 
+edition!(Removed, flow, {
+    let all = vec![note(&flow, "a").await?];
+    flow.signal::<()>("go").await?;
+    Ok(all)
+});
+
+async fn charged(flow: &Flow, name: &str) -> Result<String, Failure> {
+    let text = name.to_owned();
+    let step = flow.step(name, move || {
+        let text = text.clone();
+        async move { Ok::<_, Failure>(text) }
+    });
+    step.undo(|_: String| async { Ok::<_, Failure>(()) }).await
+}
+
+edition!(Charging, flow, {
+    let all = vec![note(&flow, "a").await?, charged(&flow, "charge").await?];
+    flow.signal::<()>("go").await?;
+    Ok(all)
+});
+
+edition!(Paying, flow, {
+    let all = vec![note(&flow, "a").await?, charged(&flow, "pay").await?];
+    flow.signal::<()>("go").await?;
+    Ok(all)
+});
+
+/// The calls in which a build differs, as lines.
+fn differing(checked: &Checked) -> Vec<String> {
+    let line = |call: &windlass::ChangedCall| {
+        let undo = if call.undo { " with an undo" } else { "" };
+        format!("{:?} {}{undo}", call.how, call.name)
+    };
+    checked.changed.iter().map(line).collect()
+}
+
+async fn a_check_lists_the_calls_in_which_a_build_differs(on: On) {
+    let place = on.fresh().await;
+    let same = from_to::<First, First>(&place.url, async |engine, _| {
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!((differing(&checked), checked.skipping), (Vec::new(), 0));
+    });
+    assert!(same.await.is_ok());
+    let place = on.fresh().await;
+    let removed = from_to::<First, Removed>(&place.url, async |engine, _| {
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!(differing(&checked), ["NotReached b", "NotReached c"], "that it waits is not new");
+        assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 1, 0));
+    });
+    assert!(removed.await.is_ok());
+    let place = on.fresh().await;
+    let renamed = from_to::<Charging, Paying>(&place.url, async |engine, id| {
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!(differing(&checked), ["NotReached charge with an undo", "New pay"]);
+        assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 1, 1));
+        let [charge, pay] = checked.changed.as_slice() else { panic!("{checked:?}") };
+        assert_eq!((charge.jobs, charge.example, pay.jobs), (1, id, 1));
+        let at =
+            |call: &windlass::ChangedCall| call.line.clone().is_some_and(|line| line.contains("changed.rs:"));
+        assert!(at(charge) && at(pay), "{checked:?}");
+    });
+    assert_eq!(renamed.await.expect("it goes on"), ["a", "pay"]);
+}
+
 /// Starts a job with one edition, stops in the middle, and goes on with another.
 async fn from_to<A, B>(url: &str, between: impl AsyncFnOnce(&Engine, JobId)) -> Result<Vec<String>, JobError>
 where
@@ -84,7 +149,7 @@ where
 macro_rules! default {
     ($($name:ident),*) => { $(impl Default for $name { fn default() -> Self { $name } })* };
 }
-default!(First, Second, Other, Retyped, Placed, Versioned);
+default!(First, Second, Other, Retyped, Placed, Versioned, Removed, Charging, Paying);
 
 async fn waits(engine: &Engine, id: JobId) {
     for _ in 0..2_000 {
@@ -104,6 +169,7 @@ async fn steps_may_be_added_removed_and_reordered(on: On) {
         seen = Some(id);
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!((checked.jobs, checked.broken.len(), checked.skipping), (1, 0, 1), "{checked:?}");
+        assert_eq!(differing(&checked), ["NotReached a", "NotReached b", "New x"]);
     })
     .await;
     assert_eq!(result.expect("it fits"), ["c", "x", "a", "y", "d"]);

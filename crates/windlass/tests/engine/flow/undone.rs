@@ -1,6 +1,6 @@
 //! Undos after every bad end: each once, the last one first.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use windlass::{
     JobError, Reason, State, Time,
@@ -23,6 +23,12 @@ on_every_store!(
     what_is_done_and_not_waited_for_is_undone_too,
     what_was_done_again_is_undone_again,
     an_unwinding_outlives_its_deadline,
+    a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled,
+    a_renamed_step_is_named_as_not_undone_when_the_job_fails,
+    a_call_put_before_a_step_does_not_hide_that_it_is_not_undone,
+    what_was_not_undone_is_named_however_many_attempts_the_undoing_takes,
+    what_was_not_undone_is_tried_again_by_the_next_unwinding,
+    a_step_that_was_undone_runs_again_under_another_id,
 );
 
 /// Books and can undo; how it ends is up to the test.
@@ -304,4 +310,244 @@ async fn an_unwinding_outlives_its_deadline(on: On) {
     lab.run().await;
     assert_eq!(lab.result(job).await.expect_err("it fails").to_string(), "the job failed (stopped): no");
     assert_eq!(times(format!("{}/refund", job.id())), 2, "it was undone, although its deadline had passed");
+}
+
+/// Which edition of its code a job runs: what a deploy changes.
+fn edition(job: JobId) -> u32 {
+    times(format!("{job}/deployed"))
+}
+
+/// Books a hotel and takes money; later editions of the code take it under another name, or ask something first.
+#[derive(Serialize, Deserialize)]
+struct Trip {
+    changed: String,
+}
+
+impl Workflow for Trip {
+    const KIND: &'static str = "trip";
+    type Output = Vec<String>;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<Vec<String>, Failure> {
+        let id = flow.id();
+        let changed = edition(id) > 0;
+        let paid = async |name: &'static str| {
+            let step = flow.step(name, move || async move {
+                ran(format!("{id}/{name}"));
+                Ok::<_, Failure>(name.to_owned())
+            });
+            let undo = move |name: String| async move {
+                ran(format!("{id}/undo {name}"));
+                Ok::<_, Failure>(())
+            };
+            step.undo(undo).await
+        };
+        let hotel = paid("hotel").await?;
+        if changed && self.changed == "before" {
+            flow.step("ask", || async { Ok::<_, Failure>(()) }).await?;
+        }
+        let money = paid(if changed && self.changed == "renamed" { "pay" } else { "charge" }).await?;
+        flow.signal::<()>("go").await?;
+        Err::<Vec<String>, _>(Failure::stop(format!("no seats for {hotel} and {money}")))
+    }
+}
+
+/// A job that has booked and paid, whose code is another one from now on.
+async fn redeployed(lab: &Lab, changed: &str) -> windlass::testing::LabJob<Vec<String>> {
+    let job = lab.submit(Trip { changed: changed.into() }).await;
+    lab.run().await;
+    assert_eq!(lab.state(job).await, State::Waiting);
+    ran(format!("{}/deployed", job.id()));
+    job
+}
+
+/// That a step is known, by the job's end, its journal and `why`, to be done still.
+async fn is_said_to_be_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>, message: &str) {
+    let said = message.contains("not undone: \"charge\" (");
+    assert!(said, "the end of the job says {message:?}");
+    let journal = lab.journal(job).await;
+    let left: Vec<&str> = journal
+        .iter()
+        .filter(|entry| entry.mark == Mark::NotUndone)
+        .map(|entry| entry.name.as_str())
+        .collect();
+    assert_eq!(left, ["charge"]);
+    let why = lab.engine().await.why(job.id()).await.expect("asked").expect("there");
+    assert!(why.because.contains("not undone: \"charge\""), "{why:?}");
+}
+
+async fn a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let job = redeployed(&lab, "renamed").await;
+    lab.cancel(job).await;
+    lab.run().await;
+    let id = job.id();
+    match lab.result(job).await {
+        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(times(format!("{id}/undo hotel")), 1, "the others are undone all the same");
+    assert_eq!((times(format!("{id}/pay")), times(format!("{id}/undo charge"))), (0, 0));
+}
+
+async fn a_renamed_step_is_named_as_not_undone_when_the_job_fails(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let job = redeployed(&lab, "renamed").await;
+    lab.signal(job, "go", ()).await;
+    lab.run().await;
+    let id = job.id();
+    match lab.result(job).await {
+        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+            assert!(failure.message.starts_with("no seats for hotel and pay; "), "{failure}");
+            is_said_to_be_not_undone(&lab, job, &failure.message).await;
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((times(format!("{id}/undo hotel")), times(format!("{id}/undo pay"))), (1, 1));
+}
+
+async fn a_call_put_before_a_step_does_not_hide_that_it_is_not_undone(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let job = redeployed(&lab, "before").await;
+    lab.cancel(job).await;
+    lab.run().await;
+    match lab.result(job).await {
+        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        other => panic!("{other:?}"),
+    }
+    // Once the code has come to it again, it can be undone.
+    let job = redeployed(&lab, "before").await;
+    lab.signal(job, "go", ()).await;
+    lab.run().await;
+    let failed = lab.result(job).await.expect_err("it fails").to_string();
+    assert_eq!(failed, "the job failed (stopped): no seats for hotel and charge");
+    assert_eq!(times(format!("{}/undo charge", job.id())), 1);
+}
+
+/// Two steps, of which the second cannot be undone at first, and the first one only at the second try.
+#[derive(Serialize, Deserialize)]
+struct Stubborn;
+
+impl Workflow for Stubborn {
+    const KIND: &'static str = "stubborn";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let id = flow.id();
+        for name in ["slow", "stuck"] {
+            flow.step(name, move || async move {
+                ran(format!("{id}/{name}"));
+                Ok::<_, Failure>(())
+            })
+            .retry(Retry::times(2).backoff(hours(1), hours(1)))
+            .undo(move |()| async move {
+                match (name, ran(format!("{id}/undo {name}"))) {
+                    ("slow", 1) => Err(Failure::retry("not now")),
+                    ("stuck", 1) => Err(Failure::stop("nobody answers")),
+                    _ => Ok(()),
+                }
+            })
+            .await?;
+        }
+        Err(Failure::stop("no"))
+    }
+}
+
+async fn what_was_not_undone_is_named_however_many_attempts_the_undoing_takes(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Stubborn>()).await;
+    let job = lab.submit(Stubborn).await;
+    lab.run().await;
+    let failed = lab.result(job).await.expect_err("it fails").to_string();
+    assert_eq!(failed, "the job failed (stopped): no; not undone: \"stuck\" (nobody answers)");
+}
+
+async fn what_was_not_undone_is_tried_again_by_the_next_unwinding(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Stubborn>()).await;
+    let job = lab.submit(Stubborn).await;
+    lab.run().await;
+    let id = job.id();
+    assert_eq!(times(format!("{id}/undo stuck")), 1);
+    lab.engine().await.control("test").retry(id).await.expect("retried");
+    lab.run().await;
+    let failed = lab.result(job).await.expect_err("it fails").to_string();
+    assert_eq!(failed, "the job failed (stopped): no", "by now somebody answers");
+    assert_eq!(times(format!("{id}/undo stuck")), 2);
+    let did = (times(format!("{id}/slow")), times(format!("{id}/stuck")));
+    assert_eq!(did, (2, 1), "what was undone was done again, and what was not stayed done");
+}
+
+/// The ids under which something happened, in order and each once in a row, without the job's.
+static IDS: Mutex<BTreeMap<JobId, Vec<String>>> = Mutex::new(BTreeMap::new());
+
+fn under(job: JobId, what: &str, id: &str) {
+    let told = format!("{what} {}", id.strip_prefix(&job.to_string()).expect("the job comes first"));
+    let mut ids = IDS.lock().unwrap_or_else(|e| e.into_inner());
+    let ids = ids.entry(job).or_default();
+    if ids.last() != Some(&told) {
+        ids.push(told);
+    }
+}
+
+/// Charges, which needs two tries, and fails until it was retried twice.
+#[derive(Serialize, Deserialize)]
+struct Keyed;
+
+impl Workflow for Keyed {
+    const KIND: &'static str = "keyed";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let id = flow.id();
+        flow.step_with("plain", move |cx| async move {
+            under(id, "plain", cx.step_id());
+            Ok::<_, Failure>(())
+        })
+        .await?;
+        flow.step_with("charge", move |cx| async move {
+            under(id, "charge", cx.step_id());
+            if cx.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
+        })
+        .key("card")
+        .undo_with(move |cx, ()| async move {
+            under(id, "refund", cx.step_id());
+            assert_eq!(cx.undo_id(), format!("undo:{}", cx.step_id()));
+            if cx.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
+        })
+        .await?;
+        if edition(id) < 2 { Err(Failure::stop("no goods")) } else { Ok(()) }
+    }
+}
+
+async fn a_step_that_was_undone_runs_again_under_another_id(on: On) {
+    let setup = |engine: Engine| engine.workflow::<Keyed>();
+    let report = on
+        .crash(setup, async |lab: std::sync::Arc<Lab>| {
+            let job = lab.submit(Keyed).await;
+            for _ in 0..2 {
+                lab.run().await;
+                ran(format!("{}/deployed", job.id()));
+                lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+            }
+            lab.run().await;
+            assert!(lab.result(job).await.is_ok());
+            IDS.lock().unwrap_or_else(|e| e.into_inner()).remove(&job.id()).unwrap_or_default()
+        })
+        .await;
+    assert!(report.crashes > 4, "{report:?}");
+    let expected = [
+        "plain /plain",
+        "charge /charge/card",
+        "refund /charge/card",
+        "charge ~1/charge/card",
+        "refund ~1/charge/card",
+        "charge ~2/charge/card",
+    ];
+    assert_eq!(report.outcome, expected);
 }

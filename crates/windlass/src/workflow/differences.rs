@@ -1,0 +1,91 @@
+//! How the code of a workflow differs from what a job has recorded, by a replay that went as far as it could.
+
+use windlass_model::{Awaited, journal::Op};
+
+use super::{
+    journal::Known,
+    state::{Call, Phase, Start, State, place_of},
+};
+
+/// How code differs from a journal.
+#[derive(Default)]
+pub(crate) struct Differences {
+    /// Recorded calls that it did not come to.
+    pub(super) not_reached: Vec<Differing>,
+    /// Calls that are not recorded, and that it came to before it came to some that are.
+    pub(super) new: Vec<Differing>,
+}
+
+/// A call that differs.
+pub(super) struct Differing {
+    pub(super) op: Op,
+    pub(super) name: String,
+    pub(super) line: Option<String>,
+    /// Whether it was recorded with an undo.
+    pub(super) undo: bool,
+    /// Whether the journal has something that follows it.
+    ahead: bool,
+}
+
+impl Differences {
+    /// What a replay has left.
+    pub(super) fn of(state: &State) -> Differences {
+        let mut places = Vec::new();
+        let mut ahead = false;
+        for (name, key, known) in
+            state.journal.known.all().filter(|(name, key, known)| is_call(name, *key, known))
+        {
+            if known.made.is_some() || state.journal.undo.is_settled(&(name.into(), key.map(Into::into))) {
+                continue;
+            }
+            let seq = known.end.as_ref().map(|(seq, _)| *seq).or(known.begun.as_ref().map(|(seq, _)| *seq));
+            ahead |= seq.is_some_and(|seq| seq > state.last);
+            let call = Differing {
+                op: known.op,
+                name: name.into(),
+                line: known.line.clone(),
+                undo: known.undo,
+                ahead: false,
+            };
+            places.push((seq, call));
+        }
+        places.sort_by_key(|(seq, _)| *seq);
+        let differs = !places.is_empty();
+        let not_reached = places.into_iter().map(|(_, call)| call).collect();
+        let is_new = |call: &&Call| {
+            let known = state.journal.known.of(&call.ident);
+            matches!(call.phase, Phase::New)
+                && known.is_none_or(|known| known.begun.is_none() && known.tried.is_none())
+        };
+        let new =
+            state.under_way().map(|(_, call)| call).filter(|call| differs && is_new(call)).map(|call| {
+                // What tells a wait from others for the same signal is not what it waits for.
+                let name = match &call.start {
+                    Start::Signal { name, .. } => name.clone(),
+                    _ => call.ident.0.to_string(),
+                };
+                Differing { op: call.op, name, line: Some(place_of(call.line)), undo: false, ahead }
+            });
+        Differences { not_reached, new: new.collect() }
+    }
+
+    /// Leaves out what is not recorded because the job stands there, with the old code as with the new: what it waits for, if
+    /// it is parked, and a step that runs, if it is not.
+    pub(super) fn forget_where_it_stands(&mut self, waiting: Option<&Awaited>) {
+        self.new.retain(|call| match waiting {
+            Some(waiting) => match call.op {
+                Op::Signal | Op::ContinueIf => !waiting.names().any(|name| name == call.name),
+                op => op != Op::WaitUntil,
+            },
+            None => call.ahead,
+        });
+    }
+}
+
+/// Whether an entry is of a call that the code makes by name. The time and versions are found by where the code stands, ticks
+/// by their repeat, and what is kept of undoing a step belongs to the step.
+fn is_call(name: &str, key: Option<&str>, known: &Known) -> bool {
+    let is_tick = known.op == Op::Repeat && key.is_some();
+    let is_undo = name.starts_with("undo ");
+    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo
+}
