@@ -13,10 +13,10 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
-use windlass_model::{Change, ClaimNo, Failure, Outcome, Reason, Verdict, failure::class};
+use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class};
 use windlass_store::Error;
 
-use crate::{metrics::Verb, pool::QueuePool, retrying::Backoff, stats::add, worker::Core};
+use crate::{metrics::Verb, pool::QueuePool, releaser::Claim, retrying::Backoff, stats::add, worker::Core};
 
 /// The most changes, and children of theirs, in one transaction: the gain per change is gone well before, and a larger one
 /// delays its first.
@@ -63,7 +63,7 @@ impl State {
 
 struct Item {
     change: Change,
-    number: ClaimNo,
+    claim: Arc<Claim>,
     pool: Arc<QueuePool>,
     /// Who goes on when it is committed.
     reply: Option<oneshot::Sender<Verdict>>,
@@ -85,8 +85,9 @@ impl Committer {
     }
 
     /// Takes an outcome; returns before it is committed unless nothing else was under way.
-    pub(crate) async fn push(&self, core: &Core, change: Change, number: ClaimNo, pool: &Arc<QueuePool>) {
-        self.take_in(core, Item { change, number, pool: Arc::clone(pool), reply: None }).await;
+    pub(crate) async fn push(&self, core: &Core, change: Change, claim: &Arc<Claim>, pool: &Arc<QueuePool>) {
+        let (claim, pool) = (Arc::clone(claim), Arc::clone(pool));
+        self.take_in(core, Item { change, claim, pool, reply: None }).await;
     }
 
     /// Takes a step and returns when it is committed, with the store's answer.
@@ -94,11 +95,12 @@ impl Committer {
         &self,
         core: &Core,
         change: Change,
-        number: ClaimNo,
+        claim: &Arc<Claim>,
         pool: &Arc<QueuePool>,
     ) -> Verdict {
         let (reply, answer) = oneshot::channel();
-        self.take_in(core, Item { change, number, pool: Arc::clone(pool), reply: Some(reply) }).await;
+        let (claim, pool) = (Arc::clone(claim), Arc::clone(pool));
+        self.take_in(core, Item { change, claim, pool, reply: Some(reply) }).await;
         // The committer answers everything it takes, unless it is stopped: then nobody goes on.
         answer.await.unwrap_or(Verdict::Fenced)
     }
@@ -200,7 +202,7 @@ impl Committer {
         let count = |wanted: &Verdict| verdicts.iter().filter(|verdict| *verdict == wanted).count();
         add(&core.stats.committed, count(&Verdict::Committed) + count(&Verdict::Halted));
         add(&core.stats.fenced, count(&Verdict::Fenced));
-        for ((change, verdict), (number, pool, reply)) in changes.into_iter().zip(verdicts).zip(rest) {
+        for ((change, verdict), (claim, pool, reply)) in changes.into_iter().zip(verdicts).zip(rest) {
             if let Some(reply) = reply {
                 let _ = reply.send(verdict.clone());
             }
@@ -215,15 +217,18 @@ impl Committer {
                 }
                 Verdict::Fenced => {
                     tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: the job had been taken away from this worker");
+                    // Or it is this worker's still, and somebody else wrote under its revision: then it is handed back
+                    // as the claim is dropped.
+                    continue;
                 }
                 Verdict::Refused(why) => {
                     add(&core.stats.refused, 1);
                     tracing::error!(job = %change.job, why, "the store refused an outcome; the job fails");
-                    refused.push(Item { change: refusal(change, &why), number, pool, reply: None });
+                    refused.push(Item { change: refusal(change, &why), claim, pool, reply: None });
                     continue;
                 }
             }
-            settled.push(number);
+            settled.extend(claim.end());
         }
         core.ledger.settle(settled.into_iter());
         if !refused.is_empty() {
@@ -237,13 +242,13 @@ impl Committer {
 struct Flight<'a> {
     committer: &'a Committer,
     changes: Vec<Change>,
-    rest: Vec<(ClaimNo, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>)>,
+    rest: Vec<(Arc<Claim>, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>)>,
 }
 
 impl<'a> Flight<'a> {
     fn new(committer: &'a Committer, batch: Vec<Item>) -> Flight<'a> {
         let (changes, rest) =
-            batch.into_iter().map(|item| (item.change, (item.number, item.pool, item.reply))).unzip();
+            batch.into_iter().map(|item| (item.change, (item.claim, item.pool, item.reply))).unzip();
         Flight { committer, changes, rest }
     }
 }
@@ -252,7 +257,7 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let changes = std::mem::take(&mut self.changes).into_iter();
         let back = changes.zip(std::mem::take(&mut self.rest));
-        let back = back.map(|(change, (number, pool, reply))| Item { change, number, pool, reply });
+        let back = back.map(|(change, (claim, pool, reply))| Item { change, claim, pool, reply });
         let back: Vec<Item> = back.collect();
         if !back.is_empty() && !self.committer.closed.load(Ordering::Acquire) {
             self.committer.lock().waiting.splice(0..0, back);

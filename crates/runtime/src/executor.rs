@@ -9,7 +9,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
 use windlass_model::{
-    Change, ClaimNo, Claimed, Failure, Outcome, Reason, Retry, Rev, Step, Verdict, Wait, failure::class,
+    Change, Claimed, Failure, Outcome, Reason, Retry, Rev, Step, Verdict, Wait, failure::class,
     retry::Decision,
 };
 use windlass_store::Store;
@@ -18,6 +18,7 @@ use crate::{
     Attempt, Handler, Pen, Running, Started, Turn,
     metrics::Verb,
     pool::{Job, QueuePool},
+    releaser::Claim,
     stats::add,
     turn::{self, Ended, Judge},
     worker::Core,
@@ -50,7 +51,7 @@ enum State {
 
 struct Watched {
     attempt: Arc<Attempt>,
-    number: ClaimNo,
+    claim: Arc<Claim>,
     /// How long it may run; `None` for as long as it likes.
     limit: Option<Duration>,
     ends_by: Option<Instant>,
@@ -59,7 +60,7 @@ struct Watched {
 /// An attempt that was given up, until what follows from it is committed.
 pub(crate) struct GivenUp {
     change: Change,
-    number: ClaimNo,
+    claim: Arc<Claim>,
     pool: Arc<QueuePool>,
 }
 
@@ -79,7 +80,6 @@ impl Core {
     /// Runs a job until it has ended, waits, or lets others pass: an attempt, and as many steps as follow from it. `false`
     /// if it did not start.
     async fn job(self: &Arc<Core>, mut job: Job, pool: &Arc<QueuePool>, watch: &Watch) -> bool {
-        let number = job.number;
         let mut steps = 0;
         loop {
             self.committer.room().await;
@@ -88,7 +88,12 @@ impl Core {
             // A panic that is not caught within (in a destructor of a future that is given up) must not end the slot.
             let attempt = AssertUnwindSafe(self.attempt(&job, pool, watch)).catch_unwind().await;
             drop(seat);
-            let Ok(Some(mut change)) = attempt else { return true };
+            let change = match attempt {
+                Ok(change) => change,
+                Err(panic) => self.after_panic(watch, &*panic),
+            };
+            // Given up: whatever of the claim is left is handed back with the job.
+            let Some(mut change) = change else { return true };
             if change.outcome == Outcome::Next && steps >= TURN && pool.is_wanted() {
                 change.outcome = Outcome::Wait(Wait::YIELD);
             }
@@ -97,11 +102,11 @@ impl Core {
                 _ => None,
             };
             let Some(((stage, data), unchanged)) = next else {
-                self.committer.push(self, change, number, pool).await;
+                self.committer.push(self, change, &job.claim, pool).await;
                 return true;
             };
             let rev = Rev(change.rev.0 + 1);
-            match self.committer.commit_step(self, change, number, pool).await {
+            match self.committer.commit_step(self, change, &job.claim, pool).await {
                 Verdict::Committed => {
                     job.standing = if unchanged { job.standing + 1 } else { 0 };
                     job.claimed = Arc::new(job.claimed.stepped(rev, stage, data, unchanged));
@@ -116,11 +121,11 @@ impl Core {
     }
 
     /// Waits for a seat in company and until the lease is known to hold; `None` if the job's worker was declared dead
-    /// meanwhile, or is stopping: then the job is in its claims still, and is handed back with them.
+    /// meanwhile, or is stopping: then the job is not run here.
     async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
         loop {
             let seat = self.company.join().await;
-            if self.worker() != job.worker || self.is_stopping() {
+            if self.worker() != job.claim.worker || self.is_stopping() {
                 return None;
             }
             if self.lease_holds() {
@@ -143,9 +148,9 @@ impl Core {
         };
         let attempt = Arc::new(Attempt {
             job: Arc::clone(&job.claimed),
-            worker: job.worker,
+            worker: job.claim.worker,
             started_at: self.config.env.now(),
-            pen: Arc::new(Pen::new(self, pool, job.number, job.claimed.rev, job.offset)),
+            pen: Arc::new(Pen::new(self, pool, &job.claim, job.claimed.rev, job.offset)),
             cancelled: self.cancelled(),
             told: Arc::clone(&job.told),
         });
@@ -162,7 +167,7 @@ impl Core {
             return Some(turn::change(&attempt, turn::expired(&attempt), None));
         }
         add(&self.stats.started, 1);
-        let first = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
+        let first = self.perform(&attempt, &job.claim, watch, limit, running, whole).await?;
         if !whole && let Some(halted) = attempt.pen.settled().await {
             if halted {
                 self.end_told(job.claimed.id).await;
@@ -200,7 +205,7 @@ impl Core {
         Some(match rescue {
             Ok(None) => judge.by_policy(failure),
             Ok(Some(running)) => {
-                let second = self.perform(&attempt, job.number, watch, limit, running, whole).await?;
+                let second = self.perform(&attempt, &job.claim, watch, limit, running, whole).await?;
                 if let Some(halted) = attempt.pen.settled().await {
                     if halted {
                         self.end_told(job.claimed.id).await;
@@ -217,14 +222,14 @@ impl Core {
     async fn perform(
         &self,
         attempt: &Arc<Attempt>,
-        number: ClaimNo,
+        claim: &Arc<Claim>,
         watch: &Watch,
         limit: Option<Duration>,
         running: Running,
         whole: bool,
     ) -> Option<Ended> {
         let mut aborted = self.aborted();
-        watch.set(attempt, number, limit);
+        watch.set(attempt, claim, limit);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
         let run = within(limit, running);
         let ended = tokio::select! {
@@ -244,6 +249,23 @@ impl Core {
             Ok(Err(())) => Ended::Timeout,
             Err(panic) => Ended::Panic(panic_text(&*panic)),
         })
+    }
+
+    /// What follows from an attempt that panicked where its code is not expected to: in a destructor, or in its retry
+    /// policy. `None` if the watchdog has given it up, or the worker does not want it any more.
+    pub(crate) fn after_panic(&self, watch: &Watch, panic: &(dyn std::any::Any + Send)) -> Option<Change> {
+        let attempt = watch.attempt();
+        if !watch.ended() {
+            self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let attempt = attempt.filter(|attempt| !attempt.pen.is_stopping(attempt.worker))?;
+        let failure = turn::panicked(&panic_text(panic));
+        let outcome = match attempt.told.by() {
+            Some(by) => Outcome::Cancelled(by.failure()),
+            None => self.decide(&attempt.job, &Retry::default(), failure),
+        };
+        Some(turn::change(&attempt, outcome, None))
     }
 
     /// What follows from a failed attempt.
@@ -273,7 +295,7 @@ impl Core {
         let all =
             self.pools.iter().flat_map(|pool| pool.watches().into_iter().map(move |watch| (pool, watch)));
         for (pool, watch) in all {
-            let Some(Watched { attempt, number, limit, .. }) = watch.give_up() else { continue };
+            let Some(Watched { attempt, claim, limit, .. }) = watch.give_up() else { continue };
             attempt.pen.close();
             let job = &attempt.job;
             add(&self.stats.lost_slots, 1);
@@ -288,7 +310,7 @@ impl Core {
                 format!("{}; it blocks its thread, so its slot is lost until it returns", failure.message);
             let failure = Failure { message, ..failure };
             let change = turn::change(&attempt, self.decide(job, &retry, failure), None);
-            pending.push(GivenUp { change, number, pool: Arc::clone(pool) });
+            pending.push(GivenUp { change, claim, pool: Arc::clone(pool) });
         }
         if pending.is_empty() {
             return;
@@ -296,12 +318,11 @@ impl Core {
         let changes: Vec<Change> = pending.iter().map(|given_up| given_up.change.clone()).collect();
         match store.commit(None, &changes).await {
             Ok(verdicts) => {
-                for (GivenUp { change, number, pool }, verdict) in pending.drain(..).zip(verdicts) {
-                    self.ledger.settle([number].into_iter());
-                    // If it was a transaction of the attempt that took its revision, the claim is still there.
-                    let claim = (change.job, change.epoch);
-                    if let Err(error) = store.release(None, &[claim]).await {
-                        tracing::warn!(%error, job = %change.job, "a claim that was given up could not be handed back");
+                for (GivenUp { change, claim, pool }, verdict) in pending.drain(..).zip(verdicts) {
+                    match verdict {
+                        Verdict::Committed | Verdict::Halted => self.ledger.settle(claim.end().into_iter()),
+                        // If it was a transaction of the attempt that took its revision, the claim is still there.
+                        Verdict::Fenced | Verdict::Refused(_) => claim.release(),
                     }
                     if verdict == Verdict::Committed {
                         add(&self.stats.committed, 1);
@@ -322,9 +343,10 @@ impl Watch {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn set(&self, attempt: &Arc<Attempt>, number: ClaimNo, limit: Option<Duration>) {
+    fn set(&self, attempt: &Arc<Attempt>, claim: &Arc<Claim>, limit: Option<Duration>) {
         let ends_by = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(GRACE)));
-        *self.lock() = State::Running(Watched { attempt: Arc::clone(attempt), number, limit, ends_by });
+        let (attempt, claim) = (Arc::clone(attempt), Arc::clone(claim));
+        *self.lock() = State::Running(Watched { attempt, claim, limit, ends_by });
     }
 
     fn attempt(&self) -> Option<Arc<Attempt>> {

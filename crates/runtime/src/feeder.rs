@@ -9,6 +9,7 @@ use crate::{
     Pen,
     metrics::Verb,
     pool::{HOARD, Job, QueuePool},
+    releaser::Claim,
     retrying::Backoff,
     stats::add,
     worker::Core,
@@ -26,7 +27,7 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
             Some(limit) => tick(&core, &pool, limit).await,
             None => tokio::select! {
                 () = feed => {}
-                () = tokio::time::sleep(HOARD), if pool.waits() => core.release(pool.surplus()).await,
+                () = tokio::time::sleep(HOARD), if pool.waits() => drop(pool.surplus()),
                 () = until(pool.refill()) => pool.refilled(),
                 _ = safety.tick() => pool.wake(),
                 () = core.stopping() => return,
@@ -100,9 +101,8 @@ pub(crate) async fn claim(
                     let left = claimed.deadline_at.map(|at| at.since(now));
                     let expires = left.and_then(|left| claimed_at.checked_add(left));
                     Job {
+                        claim: Claim::new(core, &claimed, number, worker),
                         claimed: Arc::new(claimed),
-                        number,
-                        worker,
                         expires,
                         now,
                         offset,

@@ -36,6 +36,7 @@ mod page;
 mod pen;
 mod pool;
 mod pruner;
+mod releaser;
 mod renewer;
 mod retrying;
 mod scrape;

@@ -36,6 +36,8 @@ fn name(page: &mut Exposition, worker: &Watched) {
     let id = core.worker().to_string();
     let labels =
         [("worker", id.as_str()), ("name", &core.config.name), ("version", env!("CARGO_PKG_VERSION"))];
+    let help = "Jobs that are to be handed back and that the store has not taken back yet.";
+    page.single("releases_waiting", "gauge", help, core.releaser.waiting());
     page.family("worker_info", "gauge", "Always 1; the labels say who this worker is.").sample(&labels, 1);
 }
 

@@ -5,23 +5,24 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use tokio::sync::{Mutex, watch};
-use windlass_model::{BranchNo, Change, ClaimNo, Outcome, Rev, Step, Time, Verdict, WorkerId};
+use windlass_model::{BranchNo, Change, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
-use crate::{Attempt, pool::QueuePool, worker::Core};
+use crate::{Attempt, pool::QueuePool, releaser::Claim, worker::Core};
 
 /// What an attempt writes with while it goes on.
 pub struct Pen {
     core: Arc<Core>,
     pool: Arc<QueuePool>,
-    number: ClaimNo,
+    /// Whoever runs the attempt holds it; once nobody does, nothing is written.
+    claim: Weak<Claim>,
     rev: AtomicI32,
     /// How many items of a block were accounted for under this claim.
     items: AtomicU32,
@@ -48,14 +49,14 @@ impl Pen {
     pub(crate) fn new(
         core: &Arc<Core>,
         pool: &Arc<QueuePool>,
-        number: ClaimNo,
+        claim: &Arc<Claim>,
         rev: Rev,
         offset: i64,
     ) -> Pen {
         Pen {
             core: Arc::clone(core),
             pool: Arc::clone(pool),
-            number,
+            claim: Arc::downgrade(claim),
             rev: AtomicI32::new(rev.0),
             items: AtomicU32::new(0),
             over: AtomicBool::new(false),
@@ -138,9 +139,7 @@ impl Pen {
 
     async fn write(&self, attempt: &Attempt, step: Step) -> Verdict {
         let _turn = self.turn.lock().await;
-        if self.is_over() {
-            return Verdict::Fenced;
-        }
+        let Some(claim) = self.claim.upgrade().filter(|_| !self.is_over()) else { return Verdict::Fenced };
         let promoted = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items));
         let items = step.items + promoted.sum::<u32>();
         let change = crate::turn::change(attempt, Outcome::Next, Some(step));
@@ -148,7 +147,7 @@ impl Pen {
             return Verdict::Refused(invalid.to_string());
         }
         self.core.committer.room().await;
-        let verdict = self.core.committer.commit_step(&self.core, change, self.number, &self.pool).await;
+        let verdict = self.core.committer.commit_step(&self.core, change, &claim, &self.pool).await;
         if verdict == Verdict::Committed {
             self.items.fetch_add(items, Ordering::AcqRel);
         }
@@ -170,8 +169,8 @@ impl Pen {
             None | Some(Verdict::Refused(_)) => {}
             Some(verdict) => {
                 self.note(verdict);
-                if *verdict != Verdict::Committed {
-                    self.core.ledger.settle([self.number].into_iter());
+                if *verdict == Verdict::Halted {
+                    self.core.ledger.settle(self.claim.upgrade().and_then(|claim| claim.end()).into_iter());
                 }
             }
         }

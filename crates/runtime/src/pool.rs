@@ -10,23 +10,22 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Time, WorkerId};
+use windlass_model::{Claimed, Epoch, JobId, KindVersion, Time};
 
 use crate::{
     Pool,
     executor::Watch,
     histogram::{Histogram, WORK},
     orders::Told,
+    releaser::Claim,
     worker::Core,
 };
 
 /// A claimed job on its way to a slot.
 pub(crate) struct Job {
     pub(crate) claimed: Arc<Claimed>,
-    /// The claim it came with.
-    pub(crate) number: ClaimNo,
-    /// Who claimed it: a worker that was declared dead goes on under another name.
-    pub(crate) worker: WorkerId,
+    /// Its part in the claim it came with: it is handed back if that is dropped before it is over.
+    pub(crate) claim: Arc<Claim>,
     /// When its deadline passes, by the store's clock as it was at the claim.
     pub(crate) expires: Option<Instant>,
     /// The store's clock at the claim.
@@ -158,7 +157,7 @@ impl QueuePool {
         let starts = {
             let mut state = self.lock();
             if !state.open {
-                // Answered after the pool was closed: it is in the claims that the worker hands back as it retires.
+                // Answered after the pool was closed: they are handed back.
                 return;
             }
             state.accepted = Instant::now();

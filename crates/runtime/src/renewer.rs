@@ -12,12 +12,14 @@ use std::{
 use windlass_model::{ClaimNo, WorkerId};
 use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
 
-use crate::{beacon, metrics::Verb, stats::add, timekeeper, worker::Core};
+use crate::{beacon, metrics::Verb, releaser, stats::add, timekeeper, worker::Core};
 
 /// How often beacons and blocked attempts are looked at; neither costs a statement.
 const TICK: Duration = Duration::from_secs(1);
 /// How many claims are walked in one transaction.
 const CLAIMS: usize = 100;
+/// How many jobs are handed back from here in one transaction, if nobody else does: a beat must not wait for long.
+const LATE_RELEASES: usize = 100;
 
 /// Starts the thread. It ends when the worker has stopped.
 pub(crate) fn spawn(core: Arc<Core>) -> std::io::Result<std::thread::JoinHandle<()>> {
@@ -53,6 +55,12 @@ async fn run(core: Arc<Core>) {
         }
         reap_local(&core, &*store, &mut seen).await;
         core.give_up_blocked(&*store, &mut given_up).await;
+        if core.releaser.is_late()
+            && !core.is_stopping()
+            && let Err(error) = releaser::tick(&core, &*store, LATE_RELEASES).await
+        {
+            tracing::debug!(%error, "jobs could not be handed back yet");
+        }
         if core.timekeeper.is_late()
             && !core.is_stopping()
             && let Err(error) = timekeeper::fire(&core, &*store).await

@@ -18,6 +18,7 @@ use windlass_store::{Born, Error, Store};
 use crate::{
     metrics::Verb,
     pool::{Job, QueuePool},
+    releaser::Claim,
     retrying::Backoff,
     stats::add,
     trace,
@@ -253,11 +254,9 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
         // Due as it was submitted, by this process's clock: nobody compares it with the store's.
         let now = core.config.env.now();
         let claimed = Arc::new(job.claimed(windlass_model::Epoch(0), now));
-        let (number, worker, told) = (born.number, born.worker, Arc::default());
-        pool.accept(
-            core,
-            vec![Job { claimed, number, worker, expires: None, now, offset: 0, standing: 0, told }],
-        );
+        let claim = Claim::new(core, &claimed, born.number, born.worker);
+        let told = Arc::default();
+        pool.accept(core, vec![Job { claimed, claim, expires: None, now, offset: 0, standing: 0, told }]);
     }
     let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));

@@ -62,7 +62,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
 /// has company: then the next one may have its turn.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
-    let (span, number) = (time_alone(job.claimed.deaths), job.number);
+    let (span, number) = (time_alone(job.claimed.deaths), job.claim.number);
     let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
     let alone = core.company.alone(patience).await;
     if alone.is_none() {
@@ -92,20 +92,24 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
 /// One attempt of a suspect, to the commit of its outcome.
 async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bool) {
     core.alone.fetch_add(1, Ordering::AcqRel);
-    let (watch, number) = (Arc::new(Watch::default()), job.number);
+    let watch = Arc::new(Watch::default());
     pool.watch(Arc::clone(&watch));
     let seat = if in_company { Some(core.company.join().await) } else { None };
     let ended = AssertUnwindSafe(core.attempt(&job, &pool, &watch)).catch_unwind().await;
     drop(seat);
     pool.unwatch(&watch);
-    if let Ok(Some(change)) = ended {
+    let change = match ended {
+        Ok(change) => change,
+        Err(panic) => core.after_panic(&watch, &*panic),
+    };
+    if let Some(change) = change {
         // A machine has shown that it does not kill its worker: it goes on among the others.
         let outcome = match change.outcome {
             Outcome::Next => Outcome::Wait(Wait::YIELD),
             outcome => outcome,
         };
         let change = Change { outcome, ..change };
-        core.committer.push(&core, change, number, &pool).await;
+        core.committer.push(&core, change, &job.claim, &pool).await;
     }
     core.alone.fetch_sub(1, Ordering::AcqRel);
     // There may be more who waited for room.

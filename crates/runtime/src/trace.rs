@@ -80,7 +80,7 @@ impl<'a> Seen<'a> {
             stage = claimed.stage,
             attempt = claimed.attempts + 1,
             epoch = claimed.epoch.0,
-            worker = %job.worker,
+            worker = %job.claim.worker,
             trace = parent.and_then(trace::parse).map(|parent| parent.trace_id),
             outcome = Empty,
             error = Empty,

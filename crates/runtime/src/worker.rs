@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
-use windlass_model::{Change, ClaimNo, Epoch, JobId, Outcome, Step, Wait, WorkerId};
+use windlass_model::{Change, ClaimNo, Outcome, Step, Wait, WorkerId};
 use windlass_store::{Ended, Error, IdSource, NewWorker, Serves, Store};
 
 use crate::{
@@ -24,7 +24,9 @@ use crate::{
     metrics::{Metrics, Verb},
     orders,
     pool::QueuePool,
-    pruner, renewer,
+    pruner,
+    releaser::{self, Releaser},
+    renewer,
     retrying::Backoff,
     stats::add,
     suspects,
@@ -39,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) pools: Vec<Arc<QueuePool>>,
     pub(crate) committer: Committer,
     pub(crate) ledger: Ledger,
+    pub(crate) releaser: Arc<Releaser>,
     pub(crate) company: Company,
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) timekeeper: Timekeeper,
@@ -193,6 +196,7 @@ impl Core {
         tracing::error!(%worker, "this worker was declared dead for not renewing in time: all it held is fenced");
         self.lease_until.store(0, Ordering::Release);
         self.ledger.forget();
+        self.releaser.forget();
         for pool in &self.pools {
             add(&self.stats.fenced, pool.empty(false).len());
         }
@@ -244,25 +248,6 @@ impl Core {
             }
         }
     }
-
-    /// Hands back jobs that have not started.
-    pub(crate) async fn release(&self, jobs: Vec<crate::pool::Job>) {
-        if jobs.is_empty() {
-            return;
-        }
-        let pairs: Vec<(JobId, Epoch)> = jobs.iter().map(|job| (job.claimed.id, job.claimed.epoch)).collect();
-        match self.store.release(None, &pairs).await {
-            Ok(released) => {
-                add(&self.stats.released, released);
-                self.ledger.settle(jobs.iter().map(|job| job.number));
-            }
-            // They stay in the claims, which retiring hands back, or the reaper does.
-            Err(error) => {
-                self.metrics.failed(Verb::Release);
-                tracing::warn!(%error, "jobs could not be handed back yet");
-            }
-        }
-    }
 }
 
 /// One process working on a store.
@@ -298,6 +283,7 @@ impl Worker {
             pools,
             committer: Committer::new(flights),
             ledger: Ledger::default(),
+            releaser: Arc::default(),
             company: Company::default(),
             gatekeeper: Gatekeeper::default(),
             timekeeper: Timekeeper::default(),
@@ -336,6 +322,7 @@ impl Worker {
         tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(orders::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(branches::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(releaser::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(pruner::run(Arc::clone(&core))));
         let renewer =
             renewer::spawn(Arc::clone(&core)).map_err(|e| Error::Fault(format!("no thread: {e}")))?;
@@ -362,9 +349,8 @@ impl Worker {
     pub async fn stop(&mut self) -> usize {
         let core = &self.core;
         core.stop.send_replace(Stop::Draining);
-        for pool in &core.pools {
-            core.release(pool.empty(true)).await;
-        }
+        // What has not started is handed back as it is dropped.
+        core.pools.iter().for_each(|pool| drop(pool.empty(true)));
         let deadline = Instant::now() + core.config.drain;
         let left = self.drain(deadline).await;
         if left > 0 {
@@ -383,6 +369,12 @@ impl Worker {
         if flushed.is_err() {
             tracing::warn!("the store is away; what could not be committed is left to the reaper");
         }
+        let deadline = deadline.max(Instant::now() + Duration::from_millis(500));
+        if tokio::time::timeout_at(deadline.into(), core.releaser.emptied()).await.is_err() {
+            let jobs = core.releaser.waiting();
+            tracing::warn!(jobs, "jobs could not be handed back in time; they are as the worker retires");
+        }
+        core.releaser.close();
         self.tasks.drain(..).for_each(|task| task.abort());
         core.committer.close();
         let retired =
@@ -425,6 +417,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.core.releaser.close();
         self.tasks.iter().for_each(|task| task.abort());
         self.core.committer.close();
         let before = self.core.stop.send_replace(Stop::Stopped);
