@@ -10,9 +10,9 @@ use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 use super::{
     SPAN, branch,
     columns::{Again, Base, Ends, Param, Steps, Waits},
-    conn::Guard,
     journal::{Entries, lone_entry},
     micros,
+    pool::Guard,
 };
 use crate::{Error, Now};
 
