@@ -16,6 +16,8 @@
 //! * Neither the server nor the watcher holds the owner's standard input, output or error.
 //! * As root, nothing of PostgreSQL runs as root: an unprivileged account of the machine is used.
 //!
+//! A [`Proxy`] stands between a client and a server and does what networks do.
+//!
 //! ```no_run
 //! let mut cluster = windlass_cluster::Cluster::start()?;
 //! cluster.sql("windlass", "create table t (n int); insert into t values (1)")?;
@@ -36,9 +38,11 @@ mod error;
 mod leftovers;
 mod port;
 mod processes;
+mod proxy;
 mod server;
 mod watcher;
 
 pub use builder::Builder;
 pub use cluster::Cluster;
 pub use error::Error;
+pub use proxy::Proxy;

@@ -5,13 +5,7 @@ use std::collections::HashSet;
 use tokio_postgres::Row;
 use windlass_model::{Invalid, JobId, Limits, NewJob, Reason, Submitted, Time};
 
-use super::{
-    Postgres,
-    conn::{Guard, sorted},
-    control::transaction,
-    names::Names,
-    submit::Batch,
-};
+use super::{Postgres, control::transaction, errors::sorted, names::Names, pool::Guard, submit::Batch};
 use crate::{
     Error, Now,
     arrival::{Arrival, check, duplicate, refused},

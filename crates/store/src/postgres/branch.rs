@@ -14,8 +14,10 @@ use windlass_model::{Change, NewJob, Outcome, Reason, Rev, State, Tally};
 
 use super::{
     Postgres,
-    conn::{Conn, Guard, giving_way},
-    micros, serial,
+    conn::{Conn, giving_way},
+    micros,
+    pool::Guard,
+    serial,
     wake::{self, LOCK},
 };
 use crate::{Error, Now, pick};

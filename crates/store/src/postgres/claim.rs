@@ -9,9 +9,8 @@ use windlass_model::{
 };
 
 use super::{
-    Postgres,
-    conn::Guard,
-    micros,
+    Postgres, micros,
+    pool::Guard,
     rows::{payload, signal},
 };
 use crate::{Ask, Error, Haul, Now, memory::lease_ran_out, pick};

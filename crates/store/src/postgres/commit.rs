@@ -12,10 +12,11 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 use super::{
     Postgres, branch,
     columns::Base,
-    conn::{Guard, giving_way},
+    conn::giving_way,
     follow::{Part, follows, parks, readies, step_by_step},
     journal::Beside,
     names::Names,
+    pool::Guard,
     serial,
     wake::{self, LOCK, WAKE},
     write::{Sort, Sorts, Wrote},

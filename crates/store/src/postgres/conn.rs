@@ -1,27 +1,27 @@
-//! Connections: a small pool, statements prepared once per connection, errors sorted.
+//! Connections: statements prepared once for each, answers that are not waited for without end.
 
 use std::{
     collections::HashMap,
-    ops::{Deref, DerefMut},
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{FutureExt, TryStreamExt};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{
-    Client, NoTls, Row, SimpleQueryMessage, Statement,
+    Client, Row, SimpleQueryMessage, Statement,
     binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream},
-    error::SqlState,
     types::{ToSql, Type},
 };
 use uuid::Uuid;
 
-use super::{Options, branch::Counts};
+use super::{
+    branch::Counts,
+    errors::{ends_session, sorted},
+};
 use crate::Error;
 
 /// What every connection of the store is told. Tables here are reached by their indexes only; a plan made while a table was
@@ -31,7 +31,7 @@ pub(super) const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off 
      -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=10s";
 
 /// What the others are told.
-const QUIET: &str = "-c client_min_messages=warning";
+pub(super) const QUIET: &str = "-c client_min_messages=warning";
 
 /// How often a transaction that was chosen to give way in a deadlock is tried.
 pub(super) const DEADLOCKS: u64 = 5;
@@ -58,34 +58,6 @@ pub(super) use giving_way;
 /// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;
 
-/// What a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// The store's statements.
-    Store,
-    /// Migrations, which are planned as usual.
-    Plain,
-    /// Transactions of others, with what their user sets by default.
-    Guest,
-}
-
-/// How many transactions of others run at once; more wait. They may take long, and must leave the server connections for
-/// whatever else it serves.
-const GUESTS: usize = 16;
-
-/// How many connections for them are kept while they are idle.
-pub(super) const GUESTS_KEPT: usize = 4;
-
-pub(super) struct Pool {
-    options: Options,
-    role: Role,
-    idle: Mutex<Vec<Conn>>,
-    places: Semaphore,
-    statements: Arc<AtomicU64>,
-    /// Drives the connections: whoever's call opens one may be gone before it is.
-    runtime: tokio::runtime::Handle,
-}
-
 pub(super) struct Conn {
     pub(super) client: Client,
     prepared: Mutex<HashMap<&'static str, Statement>>,
@@ -97,93 +69,43 @@ pub(super) struct Conn {
     unsettled: Mutex<Vec<Uuid>>,
     /// Set while a transaction is open: a connection dropped in the middle is not used again.
     busy: AtomicBool,
+    /// Set when an error says that the session is of no more use: see [`ends_session`].
+    lost: AtomicBool,
+    /// Until when it is used; `None` is for ever.
+    until: Option<Instant>,
     statements: Arc<AtomicU64>,
     pub(super) patience: Duration,
 }
 
-/// A connection taken from the pool, given back when dropped.
-pub(super) struct Guard<'a> {
-    conn: Option<Conn>,
-    pool: &'a Pool,
-    _place: SemaphorePermit<'a>,
-}
-
-impl Pool {
-    pub(super) fn new(options: Options, role: Role, statements: Arc<AtomicU64>) -> Pool {
-        let places = Semaphore::new(if role == Role::Guest { GUESTS } else { options.connections });
-        let runtime = tokio::runtime::Handle::current();
-        Pool { options, role, idle: Mutex::new(Vec::new()), places, statements, runtime }
-    }
-
-    pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
-        let patience = match self.role {
-            // How long others take is theirs to say.
-            Role::Guest => Duration::MAX,
-            _ => self.options.patience,
-        };
-        let place = tokio::time::timeout(patience, self.places.acquire()).await;
-        let place = place
-            .map_err(|_| Error::Unavailable(format!("no connection was free within {patience:?}")))?
-            .expect("the pool is never closed");
-        let idle = || self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
-        let conn = loop {
-            match idle() {
-                Some(conn) if conn.client.is_closed() => continue,
-                Some(conn) => break conn,
-                None => break self.connect().await?,
-            }
-        };
-        Ok(Guard { conn: Some(conn), pool: self, _place: place })
-    }
-
-    async fn connect(&self) -> Result<Conn, Error> {
-        let client = connect(&self.options, self.role, &self.runtime).await?;
-        Ok(Conn {
+impl Conn {
+    pub(super) fn new(
+        client: Client,
+        until: Option<Instant>,
+        patience: Duration,
+        statements: Arc<AtomicU64>,
+    ) -> Conn {
+        Conn {
             client,
             prepared: Mutex::default(),
             gate_writer: fastrand::i64(..GATE_WRITERS),
             counts: Mutex::default(),
             unsettled: Mutex::default(),
             busy: AtomicBool::new(false),
-            statements: Arc::clone(&self.statements),
-            patience: self.options.patience,
-        })
-    }
-}
-
-/// Connects to the database, with the settings that its use asks for.
-pub(super) async fn connect(
-    options: &Options,
-    role: Role,
-    runtime: &tokio::runtime::Handle,
-) -> Result<Client, Error> {
-    let mut config = options.config.clone();
-    let theirs = config.get_options().unwrap_or_default().to_owned();
-    let path = format!("-c search_path={}", options.schema);
-    config.options(match role {
-        Role::Store => format!("{theirs} {path} {SETTINGS}"),
-        Role::Plain => format!("{theirs} {path} {QUIET}"),
-        Role::Guest => format!("{theirs} {QUIET}"),
-    });
-    if config.get_application_name().is_none() {
-        config.application_name("windlass");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(options.patience);
-    }
-    // The handshake too: a server that takes the connection and says nothing must not be waited for.
-    let connected = tokio::time::timeout(options.patience, config.connect(NoTls)).await;
-    let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));
-    let (client, connection) = connected.map_err(late)?.map_err(sorted)?;
-    runtime.spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to PostgreSQL ended");
+            lost: AtomicBool::new(false),
+            until,
+            statements,
+            patience,
         }
-    });
-    Ok(client)
-}
+    }
 
-impl Conn {
+    /// Whether it may be used again, now that nobody uses it.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.client.is_closed()
+            && !self.busy.load(Ordering::Relaxed)
+            && !self.lost.load(Ordering::Relaxed)
+            && self.until.is_none_or(|until| Instant::now() < until)
+    }
+
     /// Prepares a statement if it is not; needed only before several are sent together.
     pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
         let known = |conn: &Conn| conn.prepared.lock().unwrap_or_else(|e| e.into_inner()).get(sql).cloned();
@@ -201,20 +123,20 @@ impl Conn {
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
         match tokio::time::timeout(self.patience, answer).await {
-            Ok(Err(error)) => {
-                let error = sorted(error);
-                // A statement that was prepared against another schema, perhaps: the next one gets a new connection.
-                if matches!(error, Error::Fault(_)) {
-                    self.busy.store(true, Ordering::Relaxed);
-                }
-                Err(error)
-            }
-            Ok(answer) => answer.map_err(sorted),
+            Ok(answer) => answer.map_err(|error| self.failed(error)),
             Err(_) => {
-                self.busy.store(true, Ordering::Relaxed);
+                self.lost.store(true, Ordering::Relaxed);
                 Err(Error::Unavailable(format!("PostgreSQL did not answer within {:?}", self.patience)))
             }
         }
+    }
+
+    /// Sorts an error, and notes whether the session is of no more use.
+    fn failed(&self, error: tokio_postgres::Error) -> Error {
+        if error.code().is_none_or(|code| ends_session(code.code())) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        sorted(error)
     }
 
     pub(super) async fn query(
@@ -252,7 +174,7 @@ impl Conn {
         loop {
             // Most rows are there already.
             let row = match rows.try_next().now_or_never() {
-                Some(row) => row.map_err(sorted)?,
+                Some(row) => row.map_err(|error| self.failed(error))?,
                 None => self.wait(rows.try_next()).await?,
             };
             match row {
@@ -326,62 +248,5 @@ impl Conn {
     async fn bracket(&self, sql: &'static str) -> Result<(), Error> {
         self.statements.fetch_add(1, Ordering::Relaxed);
         self.wait(self.client.batch_execute(sql)).await
-    }
-}
-
-impl Deref for Guard<'_> {
-    type Target = Conn;
-
-    fn deref(&self) -> &Conn {
-        self.conn.as_ref().expect("there until dropped")
-    }
-}
-
-impl DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Conn {
-        self.conn.as_mut().expect("there until dropped")
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if let Some(conn) = self.conn.take()
-            && !conn.client.is_closed()
-            && !conn.busy.load(Ordering::Relaxed)
-        {
-            let mut idle = self.pool.idle.lock().unwrap_or_else(|e| e.into_inner());
-            if self.pool.role != Role::Guest || idle.len() < GUESTS_KEPT {
-                idle.push(conn);
-            }
-        }
-    }
-}
-
-/// Sorts an error by what is to be done next.
-pub(super) fn sorted(error: tokio_postgres::Error) -> Error {
-    let Some(db) = error.as_db_error() else {
-        // Not from the server: the connection could not be made or was lost, or a value does not fit its type.
-        let text = match std::error::Error::source(&error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
-        return if error.to_string().contains("serializing") || error.to_string().contains("deserializing") {
-            Error::Fault(text)
-        } else {
-            Error::Unavailable(text)
-        };
-    };
-    let text = format!("{} ({})", db.message(), db.code().code());
-    match db.code().code().get(..2).unwrap_or_default() {
-        // Data exceptions, constraint violations, and what triggers raise.
-        "22" | "23" | "P0" => Error::Refused(text),
-        // Lost connections, rollbacks to be tried again, missing resources, shutdown, broken files.
-        "08" | "40" | "53" | "57" | "58" => Error::Unavailable(text),
-        _ if *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION => {
-            Error::Unavailable(format!("the database is read-only: {text}; connect to the primary"))
-        }
-        _ if *db.code() == SqlState::LOCK_NOT_AVAILABLE => Error::Unavailable(text),
-        "28" | "3D" => Error::Config(format!("PostgreSQL refused the connection: {text}")),
-        _ => Error::Fault(text),
     }
 }

@@ -12,8 +12,10 @@ use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
 use super::{
     Postgres,
     branch::{self, Child},
-    conn::{Guard, giving_way},
-    fork, micros, prune, restate, rules, scope, serial, unwind, wake,
+    conn::giving_way,
+    fork, micros,
+    pool::Guard,
+    prune, restate, rules, scope, serial, unwind, wake,
 };
 use crate::{
     Act, By, Control, Did, Error, Fork, Fut, Now, Prune, Pruned, Restate, Rule,

@@ -10,10 +10,10 @@ use windlass_model::{Change, Event, JobId, NewJob, Outcome, Reason, Rev, Submitt
 use super::{
     Postgres, branch,
     commit::Placed,
-    conn::Guard,
     grow,
     journal::Beside,
     names::Names,
+    pool::Guard,
     serial,
     submit::Batch,
     wake::{self, COUNT, LOCK, WAKE},

@@ -10,7 +10,7 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use super::{Postgres, columns::Param, conn::Guard};
+use super::{Postgres, columns::Param, pool::Guard};
 use crate::{Error, pick};
 
 /// The entries that steps add to journals, as arrays: one element for each entry.

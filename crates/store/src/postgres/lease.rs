@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, conn::Guard, micros, serial, span};
+use super::{Postgres, SPAN, micros, pool::Guard, serial, span};
 use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {

@@ -9,12 +9,7 @@ use tokio_postgres::{
 use windlass_model::{BranchNo, JobId, Payload, Time, Twig};
 
 use super::{
-    Postgres, SPAN,
-    branch::sum,
-    columns::Param,
-    conn::{Guard, sorted},
-    poll::PAGE,
-    rows::payload,
+    Postgres, SPAN, branch::sum, columns::Param, errors::sorted, poll::PAGE, pool::Guard, rows::payload,
 };
 use crate::{
     Branch, Ended, Error, Leaf, Leaves, Only, Picked, Place, Rows,

@@ -5,7 +5,8 @@ use tokio_postgres::Client;
 
 use super::{
     Options,
-    conn::{Role, connect, sorted},
+    errors::sorted,
+    pool::{Role, connect},
 };
 use crate::{
     Error, Migration, SchemaState,

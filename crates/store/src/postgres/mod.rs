@@ -14,6 +14,7 @@ mod columns;
 mod commit;
 mod conn;
 mod control;
+mod errors;
 mod floor;
 mod follow;
 mod fork;
@@ -25,6 +26,7 @@ mod leaves;
 mod migrate;
 mod names;
 mod poll;
+mod pool;
 mod prune;
 mod reap;
 mod restate;
@@ -62,8 +64,8 @@ use crate::{
     intern::{Lane, Lanes},
 };
 pub use arrive::submit_in;
-use conn::{Guard, Pool, Role};
 use floor::Floors;
+use pool::{Guard, Pool, Role};
 
 /// How to reach a database.
 #[derive(Clone, Debug)]
@@ -74,6 +76,7 @@ pub struct Options {
     limits: Limits,
     connections: usize,
     patience: Duration,
+    connection_life: Duration,
 }
 
 impl Options {
@@ -94,6 +97,8 @@ impl Options {
             connections: 8,
             // Longer than any batch takes, shorter than a lease.
             patience: Duration::from_secs(10),
+            // Long enough that connecting costs nothing, short enough for someone who waits for a change to take effect.
+            connection_life: Duration::from_secs(30 * 60),
         };
         schema.map_or(Ok(options.clone()), |schema| options.schema(&schema))
     }
@@ -131,6 +136,14 @@ impl Options {
     /// How many connections this handle may open.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = connections.max(1);
+        self
+    }
+
+    /// How long a connection is used before a new one takes its place, give or take a tenth: 30 minutes, unless you say
+    /// otherwise. So an address that has come to mean another server, and settings that were changed, are known everywhere
+    /// after that time.
+    pub fn connection_life(mut self, life: Duration) -> Options {
+        self.connection_life = life;
         self
     }
 
@@ -193,7 +206,7 @@ impl Postgres {
 
     /// A connection of one's own, tuned as the store's are: for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
-        conn::connect(options, Role::Store, &tokio::runtime::Handle::current()).await
+        pool::connect(options, Role::Store, &tokio::runtime::Handle::current()).await
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {

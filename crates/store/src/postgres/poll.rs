@@ -13,8 +13,10 @@ use super::{
     Postgres, SPAN,
     branch::{self, Key, sum},
     columns::Param,
-    conn::{Guard, giving_way},
-    micros, serial, wake,
+    conn::giving_way,
+    micros,
+    pool::Guard,
+    serial, wake,
 };
 use crate::{CUT_AGAIN, Error, Now, Polled, pick};
 

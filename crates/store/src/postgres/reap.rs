@@ -10,9 +10,10 @@ use windlass_model::{
 use super::{
     Postgres, SPAN,
     branch::{self, Child},
-    conn::Guard,
     control::clock,
-    micros, serial, unwind, wake,
+    micros,
+    pool::Guard,
+    serial, unwind, wake,
 };
 use crate::{
     Error, Now, Reaped, Sweep,

@@ -7,8 +7,9 @@ use windlass_model::{JobId, KindVersion, State};
 
 use super::{
     Postgres,
-    conn::{Guard, giving_way},
+    conn::giving_way,
     control::{Held, hold, live_state, log, transaction},
+    pool::Guard,
     serial,
 };
 use crate::{

@@ -7,9 +7,9 @@ use windlass_model::{Limit, Time, rate::Level};
 
 use super::{
     Postgres,
-    conn::Guard,
     control::{log, transaction},
     names::Names,
+    pool::Guard,
     schedule, serial,
 };
 use crate::{By, Did, Error, Now, Rule, control::check_by, pick};

@@ -11,10 +11,10 @@ use windlass_model::{
 
 use super::{
     Postgres,
-    conn::Guard,
     control::{self, transaction},
     micros,
     names::Names,
+    pool::Guard,
     submit::Batch,
 };
 use crate::{By, Did, Error, Now, control::said, pick};

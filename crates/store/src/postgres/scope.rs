@@ -2,7 +2,7 @@
 
 use windlass_model::{Conflict, JobId, NewJob, State, Submitted, Time, Unique};
 
-use super::{Postgres, SPAN, conn::Guard, control};
+use super::{Postgres, SPAN, control, pool::Guard};
 use crate::{Error, control::said, pick};
 
 /// The job that has a unique name, and where it stands.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 use windlass_model::NewJob;
 
-use super::{Postgres, SPAN, conn::Guard};
+use super::{Postgres, SPAN, pool::Guard};
 use crate::Error;
 
 /// Locks the serial keys of some jobs.

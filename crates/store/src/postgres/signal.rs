@@ -9,8 +9,10 @@ use windlass_model::{JobId, NewSignal};
 
 use super::{
     Postgres,
-    conn::{Guard, giving_way},
-    micros, serial,
+    conn::giving_way,
+    micros,
+    pool::Guard,
+    serial,
     wake::{self, LOCK, WAKE, Woken},
 };
 use crate::{Error, Now, Signalled, pick};

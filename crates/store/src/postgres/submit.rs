@@ -9,10 +9,9 @@ use std::{
 use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
 
 use super::{
-    Postgres, SPAN, branch,
-    conn::Guard,
-    micros,
+    Postgres, SPAN, branch, micros,
     names::Names,
+    pool::Guard,
     rows::{Rows, Twigs},
     scope,
     scope::Took,

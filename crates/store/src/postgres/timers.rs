@@ -9,8 +9,10 @@ use windlass_model::{JobId, Reason, State, Time, rank::rank};
 use super::{
     Postgres, arrive,
     branch::{self, Child},
-    conn::{Conn, Guard},
-    control, micros, schedule, serial, unwind,
+    conn::Conn,
+    control, micros,
+    pool::Guard,
+    schedule, serial, unwind,
     wake::children_ended,
 };
 use crate::{

@@ -13,8 +13,10 @@ use windlass_model::{Change, Verdict};
 use super::{
     Postgres, branch,
     commit::{refusal, within},
-    conn::{GUESTS_KEPT, Guard, SETTINGS, sorted},
+    conn::SETTINGS,
+    errors::sorted,
     names::Names,
+    pool::{GUESTS_KEPT, Guard},
     serial,
 };
 use crate::{Error, Now, PostgresWork, Work};

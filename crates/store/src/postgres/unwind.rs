@@ -7,7 +7,7 @@
 use uuid::Uuid;
 use windlass_model::{Failure, Reason, Time, Unwind};
 
-use super::{conn::Guard, serial};
+use super::{pool::Guard, serial};
 use crate::{By, Error, pick};
 
 /// How a job ends that someone cancels.

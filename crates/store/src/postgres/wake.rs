@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 use windlass_model::{NewJob, Rev};
 
-use super::{Postgres, SPAN, conn::Guard, control::transaction, micros, serial};
+use super::{Postgres, SPAN, control::transaction, micros, pool::Guard, serial};
 use crate::{Error, Now};
 
 /// The statement that wakes, for those who prepare it.

@@ -11,9 +11,9 @@ use super::{
     SPAN,
     branch::{self, Child},
     columns::{Again, Base, Ends, Param, Steps, Waits},
-    conn::Guard,
     journal::{Entries, lone_entry},
     micros,
+    pool::Guard,
 };
 use crate::{Error, Now};
 

@@ -8,6 +8,7 @@ mod crowd;
 mod machines;
 mod parted;
 mod plans;
+mod sessions;
 mod transact;
 mod trouble;
 mod user_rows;

@@ -1,0 +1,140 @@
+//! Sessions that are of no use any more: of a server that only reads, of one that has taken another's place, and those that
+//! have lived long enough.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use windlass_cluster::{Cluster, Proxy};
+use windlass_store::{
+    conformance::kit::*,
+    postgres::{Options, Postgres},
+};
+
+use super::cluster;
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A database of the test's own, in the server that all share; its name, and how to reach it.
+fn database() -> (String, Options) {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let name = format!("sessions_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let url = cluster().create_database(&name).expect("made");
+    (name, Options::parse(&url).expect("an address"))
+}
+
+fn sql(database: &str, statements: &str) -> String {
+    cluster().sql(database, statements).expect("sql")
+}
+
+/// Ends all sessions of a database but the one that does it.
+fn terminate(database: &str) {
+    let others = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                  where datname = current_database() and pid <> pg_backend_pid()";
+    sql(database, others);
+}
+
+/// What a session was opened with stays with it. One that was opened while the database was read-only is of no use once it
+/// is not, and must not be kept.
+#[tokio::test]
+async fn a_session_that_was_opened_read_only_is_given_up() {
+    let (name, options) = database();
+    let store: Handle = Arc::new(Postgres::open(options).await.expect("opened"));
+    let sibling = store.sibling().await.expect("another");
+    for store in [&store, &sibling] {
+        let mut n = 0;
+        let mut works = async || {
+            n += 1;
+            store.submit(None, &[job(n)], None).await.is_ok()
+        };
+        assert!(works().await);
+        sql(&name, &format!("alter database {name} set default_transaction_read_only = on"));
+        terminate(&name);
+        // Several sessions are opened by calls of which none may succeed.
+        for _ in 0..4 {
+            works().await;
+        }
+        sql("windlass", &format!("alter database {name} reset default_transaction_read_only"));
+        until("it works again once new sessions can write", async || works().await).await;
+    }
+}
+
+/// A server of its own that is made a standby, with a schema as the first one has it.
+fn standby() -> Cluster {
+    let mut standby = Cluster::builder().setting("fsync", "off").start().expect("PostgreSQL");
+    let options = Options::parse(&standby.url()).expect("an address");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async { drop(Postgres::open(options).await.expect("made")) });
+    standby.stop().expect("stopped");
+    std::fs::write(standby.data_dir().join("standby.signal"), "").expect("written");
+    standby.restart().expect("restarted");
+    standby
+}
+
+/// An address that led to a standby for a while. Sessions that were opened then are answered by it for as long as they are
+/// open: they are given up for new ones, which reach the primary.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_is_left_for_the_primary() {
+    let standby = tokio::task::spawn_blocking(standby).await.expect("a server");
+    let proxy = Proxy::to(standby.port()).expect("a proxy");
+    let address = format!("postgres://windlass@127.0.0.1:{}/windlass", proxy.port());
+    let options = Options::parse(&address).expect("an address");
+    let store: Handle = Arc::new(Postgres::open(options.migrate(false)).await.expect("it can be read"));
+    assert_eq!(store.inspect().workers().await.expect("read").len(), 0);
+    let sibling = store.sibling().await.expect("another");
+    for store in [&store, &sibling] {
+        for _ in 0..3 {
+            let error = store.submit(None, &[job(1)], None).await.expect_err("nothing can be written");
+            assert!(error.is_retryable() && error.to_string().contains("connect to the primary"), "{error}");
+        }
+    }
+    let primary = Options::parse(&cluster().url()).expect("an address");
+    drop(Postgres::open(primary).await.expect("made"));
+    proxy.retarget(cluster().port());
+    for store in [&store, &sibling] {
+        until("it works over sessions of the primary", async || {
+            store.submit(None, &[job(1)], None).await.is_ok()
+        })
+        .await;
+    }
+}
+
+/// The sessions that an application has, by the numbers of their processes.
+fn sessions(application: &str) -> Vec<String> {
+    let pids =
+        format!("select pid from pg_stat_activity where application_name = '{application}' order by pid");
+    sql("windlass", &pids).lines().map(str::to_owned).collect()
+}
+
+/// A session is closed once it is as old as sessions get, and another one takes its place.
+#[tokio::test]
+async fn a_session_that_is_old_is_replaced() {
+    let url = format!("{}?application_name=short_lived", cluster().url());
+    let options = Options::parse(&url).and_then(|options| options.schema("short_lived")).expect("an address");
+    let store: Handle =
+        Arc::new(Postgres::open(options.connection_life(Duration::from_millis(1))).await.expect("open"));
+    let sibling = store.sibling().await.expect("another");
+    for store in [&store, &sibling] {
+        store.submit(None, &[job(1)], None).await.expect("submitted");
+        until("none is kept beyond its life", async || sessions("short_lived").is_empty()).await;
+    }
+    let long = Options::parse(&url.replace("short_lived", "long_lived")).expect("an address");
+    let long = long.schema("short_lived").expect("a name");
+    let store: Handle = Arc::new(Postgres::open(long).await.expect("open"));
+    store.submit(None, &[job(2)], None).await.expect("submitted");
+    let before = sessions("long_lived");
+    for n in 3..10 {
+        store.submit(None, &[job(n)], None).await.expect("submitted");
+    }
+    assert_eq!((before.len(), &sessions("long_lived")), (1, &before), "one that is young is kept");
+}
