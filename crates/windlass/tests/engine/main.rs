@@ -5,6 +5,7 @@ mod common;
 mod control;
 mod crash;
 mod crowd;
+mod faults;
 mod flow;
 mod handed_back;
 mod machines;
