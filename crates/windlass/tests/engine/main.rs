@@ -10,6 +10,7 @@ mod flow;
 mod handed_back;
 mod machines;
 mod outage;
+mod set_aside;
 mod spans;
 mod telemetry;
 mod transactions;
