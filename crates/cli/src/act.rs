@@ -183,7 +183,7 @@ fn say(id: JobId, did: &Did, verb: &Verb, place: &Place, more: &str) -> anyhow::
     out::print(&(text + "\n"))
 }
 
-fn answer(id: JobId, did: &Did) -> Value {
+pub(crate) fn answer(id: JobId, did: &Did) -> Value {
     let mut told = serde_json::to_value(did).unwrap_or_default();
     told["job"] = json!(id);
     told

@@ -23,6 +23,11 @@ impl Author {
         }
     }
 
+    /// Whether anything was said.
+    pub(crate) fn is_given(&self) -> bool {
+        self.by.is_some() || self.note.is_some()
+    }
+
     fn name(&self) -> String {
         self.by.clone().unwrap_or_else(user)
     }

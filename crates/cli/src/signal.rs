@@ -1,26 +1,30 @@
-//! `windlass signal`: says something to a job that lives.
+//! `windlass signal`: says something to a job that lives; and what people do about a signal that it cannot read.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Delivery, Engine, Error, JobId, State,
+    Delivery, Did, Engine, Error, JobId, State,
     model::{Awaited, branch::BRANCH, wait::CHILD},
     store::{Filter, Job},
 };
 
-use crate::{kind, out, place::Place};
+use crate::{act, author::Author, kind, out, place::Place};
 
 /// Send a signal to a job: it is in its inbox, for good, when this returns
 ///
 /// The payload is any JSON value, null if it is left out; `-` reads it from standard input, `@FILE` from a file. The job is
 /// named by its id, or by --kind and --key: `windlass signal --kind order --key 17 paid '{"cents": 1200}'`.
+///
+/// A signal that a job cannot read is set aside: `show` and `why` say which, and why. `windlass signal --drop JOB NUMBER` takes
+/// it out of the inbox for good; `windlass signal --restore JOB NUMBER` has it read again, once it can be.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The job; left out with --kind and --key
     job: String,
-    /// The signal's name
+    /// The signal's name; with --drop or --restore, its number in the inbox
+    #[arg(allow_negative_numbers = true)]
     name: Option<String>,
     /// What it says, as JSON; `-` reads it from standard input, `@FILE` from a file [default: null]
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
@@ -34,6 +38,14 @@ pub(crate) struct Args {
     /// To the job with this key, instead of a job's id
     #[arg(long, requires = "kind")]
     key: Option<String>,
+    /// Take the signal with this number out of the inbox for good
+    #[arg(long, conflicts_with_all = ["restore", "dedup"])]
+    drop: bool,
+    /// Put the signal with this number back that was set aside
+    #[arg(long, conflicts_with = "dedup")]
+    restore: bool,
+    #[command(flatten)]
+    author: Author,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -79,11 +91,18 @@ impl Args {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let Letter { to, name, payload } = args.letter()?;
+    let acts = args.drop || args.restore;
+    if args.author.is_given() && !acts {
+        bail!("signals are not in the audit log; --by and --note are for --drop and --restore");
+    }
     let engine = place.reader().await?;
     let id = match to {
         To::Id(id) => id,
         To::Key { kind, key } => find(&engine, kind, key).await?,
     };
+    if acts {
+        return act_on(&args, &engine, id, &name, place).await;
+    }
     let signal = engine.signal(id, &name, payload);
     let sent = match args.dedup {
         Some(dedup) => signal.dedup(dedup).await,
@@ -108,6 +127,37 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         && let Some(note) = unheard(&job, begun, &name)
     {
         out::note(&format!("note: {note}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Drops or restores a signal.
+async fn act_on(
+    args: &Args,
+    engine: &Engine,
+    id: JobId,
+    number: &str,
+    place: &Place,
+) -> anyhow::Result<ExitCode> {
+    let Ok(number) = number.parse::<i64>() else {
+        bail!("{number:?} is not the number of a signal; `{} show {id} --json` has them", place.program);
+    };
+    let control = args.author.control(engine);
+    let (did, participle) = match args.drop {
+        true => (control.drop_signal(id, number).await?, "dropped"),
+        false => (control.restore_signal(id, number).await?, "restored"),
+    };
+    if args.json {
+        let mut told = act::answer(id, &did);
+        told["number"] = json!(number);
+        out::print_json(&told)?;
+    }
+    match did {
+        Did::Unknown => bail!(place.no_job(id)),
+        Did::Refused(why) => bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why)),
+        _ if args.json => {}
+        Did::Already(why) => out::print(&format!("{id} left as it is: {}\n", out::plain(&why)))?,
+        _ => out::print(&format!("{id} signal {number} {participle}\n"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

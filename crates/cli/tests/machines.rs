@@ -11,15 +11,18 @@ const ASK: &str = r#"{"Ask": {"what": "deploy 17", "seconds": 3600}}"#;
 
 #[test]
 fn machines_are_signalled_filtered_shown_and_drawn() {
-    operated(&Place::new());
+    let place = Place::new();
+    let url = format!("sqlite://{}", place.path("windlass.db").display());
+    operated(&place, &url);
 }
 
 #[test]
 fn machines_are_signalled_filtered_shown_and_drawn_on_postgres() {
     let cluster = Cluster::start().expect("PostgreSQL");
     let place = Place::new();
-    place.write("windlass.toml", &format!("store = '{}?schema=jobs'\n", cluster.url()));
-    operated(&place);
+    let url = format!("{}?schema=jobs", cluster.url());
+    place.write("windlass.toml", &format!("store = '{url}'\n"));
+    operated(&place, &url);
 }
 
 fn submit(place: &Place, args: &[&str]) -> String {
@@ -33,7 +36,7 @@ fn reaches(place: &Place, id: &str, state: &str) -> Value {
     })
 }
 
-fn operated(place: &Place) {
+fn operated(place: &Place, url: &str) {
     // Nobody works yet: the signals come before the machine has begun.
     let rejected = submit(place, &["approval", ASK, "--key", "first", "--signal", r#"reject={"by": "ada"}"#]);
     let foreign = submit(place, &["approval", ASK, "--kind-version", "2", "--any-kind"]);
@@ -52,6 +55,7 @@ fn operated(place: &Place) {
     signalled(place, &id);
     drawn(place, &id, &rejected);
     children(place, &id);
+    set_aside(place, url);
 }
 
 fn filtered(place: &Place, id: &str, foreign: &str) {
@@ -139,6 +143,76 @@ fn signalled(place: &Place, id: &str) {
             assert!(said.contains(part), "{args:?} said {said:?}, which lacks {part:?}");
         }
     }
+}
+
+/// A codec that the stock binary does not have.
+struct Foreign;
+
+impl windlass::Codec for Foreign {
+    fn id(&self) -> u8 {
+        77
+    }
+
+    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(plain.to_vec()))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(bytes.to_vec())
+    }
+}
+
+fn set_aside(place: &Place, url: &str) {
+    let id = submit(place, &["approval", ASK, "--key", "third"]);
+    reaches(place, &id, "waiting");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let send = || {
+        runtime.block_on(async {
+            let engine = windlass::Engine::open(url).await.expect("opened").codec(Foreign);
+            engine.signal(id.parse().expect("an id"), "approve", "yes").await.expect("sent");
+        })
+    };
+    let aside = |count: usize| {
+        until("the signal is set aside", || {
+            let told = place.json(&["show", &id, "--json"]);
+            let aside: Vec<Value> = told["inbox"].as_array().expect("inbox").clone();
+            (aside.len() == count && aside.iter().all(|signal| signal["set_aside"].is_string()))
+                .then_some(aside)
+        })
+    };
+    send();
+    let first = aside(1)[0]["number"].to_string();
+    let page = place.ok(&["show", &id]);
+    let part = format!("number {first}, set aside: its payload cannot be read: it was written by codec 77");
+    assert!(page.contains(&part), "{page}");
+    let why = place.ok(&["why", &id]);
+    assert!(why.contains(&format!("windlass signal --drop {id} {first}")), "{why}");
+    assert_eq!(
+        place.ok(&["signal", "--restore", &id, &first, "--note", "again"]),
+        format!("{id} signal {first} restored\n")
+    );
+    aside(1);
+    send();
+    let second = aside(2)[1]["number"].to_string();
+    assert_eq!(place.ok(&["signal", "--drop", &id, &first]), format!("{id} signal {first} dropped\n"));
+    let by_key = ["signal", "--drop", "--kind", "approval", "--key", "third", &second, "--json"];
+    assert_eq!(place.json(&by_key)["did"], "done");
+    aside(0);
+    let log = place.ok(&["audit"]);
+    assert!(log.contains(&format!("restore signal {first}")) && log.contains("again"), "{log}");
+    assert!(log.contains(&format!("drop signal {second}")), "{log}");
+    let cases: &[(&[&str], &str)] = &[
+        (&["signal", "--drop", &id, &first], "there is no signal"),
+        (&["signal", "--restore", &id, "approve"], "is not the number of a signal"),
+        (&["signal", "--drop", NOBODY, "1"], "there is no job"),
+        (&["signal", "--drop", "--restore", &id, "1"], "cannot be used with"),
+        (&["signal", &id, "approve", "--note", "x"], "not in the audit log"),
+    ];
+    for (args, part) in cases {
+        let said = place.bad(args);
+        assert!(said.contains(part), "{args:?} said {said:?}, which lacks {part:?}");
+    }
+    place.ok(&["cancel", &id]);
 }
 
 fn drawn(place: &Place, id: &str, rejected: &str) {

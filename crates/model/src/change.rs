@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Awaited, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason, Rev,
-    State, Time, Unwind, Wait, WorkerId,
+    State, Time, Unwind, Wait, WorkerId, wait::SetAside,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -69,6 +69,9 @@ pub struct Step {
     pub part: bool,
     /// The signals that the step was shown and that are consumed by its progress.
     pub consumed: Vec<i64>,
+    /// The signals that the attempt could not read. They are set aside, whatever the outcome: a wait goes on as if they had
+    /// not come.
+    pub aside: Vec<SetAside>,
     /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
     pub children: Vec<NewJob>,
     /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being

@@ -266,7 +266,8 @@ impl Claimed {
 
     /// Whether what it waited for has come.
     pub fn is_met(&self) -> bool {
-        let names = self.inbox.iter().map(|signal| signal.name.as_str());
+        let there = self.inbox.iter().filter(|signal| signal.aside.is_none());
+        let names = there.map(|signal| signal.name.as_str());
         self.wait.as_ref().is_none_or(|wait| wait.is_met(names, self.pending))
     }
 

@@ -64,4 +64,4 @@ pub use serial::Serial;
 pub use state::{Event, State};
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
-pub use wait::{Awaited, NewSignal, Signal, Wait};
+pub use wait::{Awaited, NewSignal, SetAside, Signal, Wait};

@@ -2,7 +2,8 @@
 //!
 //! Which signals a step is shown follows from what its job waited for and what is in the inbox, and from nothing else:
 //! a step that is tried again is shown the same ones, those that came meanwhile and are not asked for stay where they
-//! are, and progress consumes exactly what was shown.
+//! are, and progress consumes exactly what was shown. A signal that was set aside is there for people alone: it ends no wait,
+//! is not shown, and is never consumed.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -140,7 +141,8 @@ impl Awaited {
     /// is shown the oldest, or all if the wait says so.
     pub fn shown(&self, inbox: &[Signal]) -> Vec<usize> {
         let Awaited::Signals { names, needs } = self else { return Vec::new() };
-        let wanted = |signal: &Signal| names.iter().find(|name| name.name == signal.name);
+        let wanted =
+            |signal: &Signal| names.iter().find(|name| signal.aside.is_none() && name.name == signal.name);
         let first = inbox.iter().find_map(wanted);
         let mut seen = BTreeSet::new();
         let shown = |(_, signal): &(usize, &Signal)| {
@@ -193,6 +195,34 @@ pub struct Signal {
     pub at: Time,
     /// What it says.
     pub payload: Payload,
+    /// Why it was set aside, if it was: the job could not read it. Written by the commit of the attempt that found out;
+    /// cleared by people who restore it.
+    pub aside: Option<String>,
+}
+
+/// A signal that an attempt could not read, and sets aside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetAside {
+    /// Its number in the inbox.
+    pub number: i64,
+    /// Why it could not be read.
+    pub why: String,
+}
+
+/// The longest text that is kept of why a signal was set aside, in bytes.
+pub const WHY: usize = 1_000;
+
+impl SetAside {
+    /// A signal with this number, with as much of the reason as is kept.
+    pub fn new(number: i64, why: impl Into<String>) -> SetAside {
+        let mut why = why.into().replace('\0', "\u{fffd}");
+        if why.len() > WHY {
+            let end = (0..=WHY - '…'.len_utf8()).rev().find(|end| why.is_char_boundary(*end)).unwrap_or(0);
+            why.truncate(end);
+            why.push('…');
+        }
+        SetAside { number, why }
+    }
 }
 
 #[cfg(test)]
@@ -211,6 +241,7 @@ mod tests {
             name: (*name).to_owned(),
             at: Time(0),
             payload: Payload::json(b"1".to_vec()),
+            aside: None,
         };
         names.iter().enumerate().map(signal).collect()
     }
@@ -236,6 +267,23 @@ mod tests {
         assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b", "a", "c"]), [0, 2], "one of each");
         assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b"]), [0], "what there is when time is over");
         assert!(shown(&Awaited::Nothing, &["a"]).is_empty());
+    }
+
+    #[test]
+    fn what_was_set_aside_is_as_if_it_had_not_come() {
+        let mut inbox = inbox(&["a", "b", "a", "b"]);
+        inbox[0].aside = Some("it is no number".into());
+        assert_eq!(signals(1, &["a"]).shown(&inbox), [2], "the next of the name");
+        assert_eq!(signals(1, &["a*"]).shown(&inbox), [2]);
+        assert_eq!(signals(1, &["a", "b"]).shown(&inbox), [1], "the name that came first after it");
+        assert_eq!(signals(2, &["a", "b"]).shown(&inbox), [1, 2]);
+    }
+
+    #[test]
+    fn a_reason_is_kept_as_far_as_it_fits() {
+        assert_eq!(SetAside::new(1, "a\0b").why, "a\u{fffd}b");
+        let long = SetAside::new(1, "ü".repeat(WHY)).why;
+        assert!(long.len() <= WHY && long.ends_with("ü…"), "{}", long.len());
     }
 
     #[test]

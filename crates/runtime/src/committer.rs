@@ -25,8 +25,6 @@ const BATCH: usize = 1_000;
 const BYTES: usize = 16 << 20;
 /// How many changes are worth a second transaction while one is in flight.
 const SECOND: usize = 64;
-/// How many outcomes may wait before slots stop starting new work.
-const BACKLOG: usize = 5_000;
 
 pub(crate) struct Committer {
     state: Mutex<State>,
@@ -36,6 +34,8 @@ pub(crate) struct Committer {
     shrunk: Notify,
     /// How many transactions may be in flight.
     flights: usize,
+    /// How many outcomes may wait before slots stop starting new work.
+    backlog: usize,
     /// Whether nothing is committed any more.
     closed: AtomicBool,
 }
@@ -70,12 +70,13 @@ struct Item {
 }
 
 impl Committer {
-    pub(crate) fn new(flights: usize) -> Committer {
+    pub(crate) fn new(flights: usize, backlog: usize) -> Committer {
         Committer {
             state: Mutex::default(),
             work: Notify::new(),
             shrunk: Notify::new(),
             flights: flights.max(1),
+            backlog,
             closed: AtomicBool::new(false),
         }
     }
@@ -128,7 +129,7 @@ impl Committer {
     pub(crate) async fn room(&self) {
         loop {
             let shrunk = self.shrunk.notified();
-            if self.lock().waiting.len() < BACKLOG {
+            if self.lock().waiting.len() < self.backlog {
                 return;
             }
             shrunk.await;
@@ -237,12 +238,15 @@ impl Committer {
     }
 }
 
+/// What goes with a change: its claim, its pool, and who goes on when it is committed.
+type Rest = (Arc<Claim>, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>);
+
 /// A transaction under way. If whoever flies it is dropped before the answer has come, as the future of a workflow may be,
 /// its changes go back to those that wait: a commit may be repeated blindly.
 struct Flight<'a> {
     committer: &'a Committer,
     changes: Vec<Change>,
-    rest: Vec<(Arc<Claim>, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>)>,
+    rest: Vec<Rest>,
 }
 
 impl<'a> Flight<'a> {

@@ -24,6 +24,10 @@ pub struct Config {
     pub crashes: u16,
     /// How often an idle queue is looked into though nothing said that it changed.
     pub safety: Duration,
+    /// How many outcomes may wait to be committed before slots stop starting new work.
+    ///
+    /// Five thousand: seconds of a slow database, and little enough memory to wait for one that is away.
+    pub backlog: usize,
     /// How long ended jobs are kept.
     pub retention: Retention,
     /// The outside world.
@@ -73,6 +77,7 @@ impl Default for Config {
             drain: Duration::from_secs(30),
             crashes: crash::DEFAULT_CRASHES,
             safety: Duration::from_secs(120),
+            backlog: 5_000,
             retention: Retention::default(),
             env: Env::default(),
         }
@@ -100,6 +105,9 @@ impl Config {
                 "a safety interval of {:?} is out of range; use 100 ms to a year",
                 self.safety
             ));
+        }
+        if self.backlog == 0 {
+            return Err("a backlog of no outcomes lets nothing start; use 1 or more".into());
         }
         if self.name.len() > 256 || self.name.contains('\0') {
             return Err("the worker's name is longer than 256 bytes or contains NUL; choose another".into());

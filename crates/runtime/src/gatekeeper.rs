@@ -58,15 +58,17 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// One look; wakes the pools whose gate moved.
 async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bool {
     let now = match core.store.gate(queues).await {
-        Ok(now) => now,
+        Ok(now) => Some(now),
         Err(error) => {
             core.metrics.failed(Verb::Gate);
-            tracing::debug!(%error, "the gate cannot be read; all queues are looked into");
-            core.pools.iter().for_each(|pool| pool.wake());
-            return false;
+            tracing::debug!(%error, "the gate cannot be read; all that it guards is looked at");
+            None
         }
     };
-    let moved = |index: usize| last.as_ref().is_none_or(|last| last[index] != now[index]);
+    let moved = |index: usize| match (&*last, &now) {
+        (Some(last), Some(now)) => last[index] != now[index],
+        _ => true,
+    };
     for (index, pool) in core.pools.iter().enumerate() {
         if moved(index) {
             pool.wake();
@@ -79,7 +81,8 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
     if moved(core.pools.len() + 1) {
         core.orders.notify_one();
     }
-    let changed = last.as_ref() != Some(&now);
-    *last = Some(now);
+    // What cannot be read is not read more often for it.
+    let changed = now.is_some() && *last != now;
+    *last = now;
     changed
 }

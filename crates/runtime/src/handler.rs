@@ -4,7 +4,7 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Durat
 
 use tokio::sync::watch;
 use windlass_model::{
-    Claimed, Failure, KindVersion, NewJob, Outcome, Payload, Retry, Step, Time, Wait, WorkerId,
+    Claimed, Failure, KindVersion, NewJob, Outcome, Payload, Retry, SetAside, Step, Time, Wait, WorkerId,
 };
 use windlass_store::By;
 
@@ -92,6 +92,8 @@ pub enum Turn {
     ByPolicy(Failure),
     /// The job has failed, whatever the retry policy says.
     Stop(Failure),
+    /// A machine could not read signals that it was shown: they are set aside, and it waits on for what it waited for.
+    SetAside(Vec<SetAside>),
     /// A workflow ends, or is parked.
     Commit {
         /// What is written beside the outcome.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, Change, Counted, Failure, Outcome, Reason, Rev, Step, Time, Wait, branch::BRANCH,
+    Awaited, Change, Counted, Failure, Outcome, Reason, Rev, SetAside, Step, Time, Wait, branch::BRANCH,
     failure::class, limits::DELAY,
 };
 
@@ -85,6 +85,20 @@ impl Judge<'_> {
         change(self.attempt, outcome, step)
     }
 
+    /// A change that sets signals aside which the step could not read. It was woken for nothing, so it waits on, as if they had
+    /// not come; if others are there that it waits for, or its time is over, it is ready again at once.
+    fn set_aside(&self, aside: Vec<SetAside>) -> Change {
+        if let Some(by) = self.attempt.told.by() {
+            return self.end(Outcome::Cancelled(by.failure()));
+        }
+        let job = &self.attempt.job;
+        let what = job.wait.clone().unwrap_or(Awaited::Nothing);
+        let now = self.attempt.pen.now();
+        let timeout = job.until.map(|until| until.since(now).max(Duration::from_micros(1)));
+        let step = Step { aside, ..Step::default() };
+        change(self.attempt, Outcome::Wait(Wait { what, timeout }), Some(step))
+    }
+
     /// The change that the code asks for, or what is wrong with it.
     fn checked(&self, turn: Turn) -> Result<Change, Failure> {
         let job = &self.attempt.job;
@@ -104,6 +118,7 @@ impl Judge<'_> {
                 self.core.store.limits().check_change(&change).map_err(refused)?;
                 return Ok(change);
             }
+            Turn::SetAside(aside) => return Ok(self.set_aside(aside)),
             Turn::Halted | Turn::Over => unreachable!("nothing is committed then"),
             Turn::Next(stage) => (Outcome::Next, Some(stage), Vec::new()),
             Turn::Wait(stage, wait) => (Outcome::Wait(wait), Some(stage), Vec::new()),

@@ -277,11 +277,11 @@ impl Worker {
             .collect();
         let metrics = Arc::new(Metrics::new(&kinds));
         let core = Arc::new(Core {
+            committer: Committer::new(flights, config.backlog),
             config,
             store,
             registry,
             pools,
-            committer: Committer::new(flights),
             ledger: Ledger::default(),
             releaser: Arc::default(),
             company: Company::default(),

@@ -73,6 +73,11 @@ pub enum Act {
     Retry,
     /// Give it another priority.
     Priority(i16),
+    /// Take the signal with this number out of its inbox for good. One that was not set aside stays while the job runs: the
+    /// attempt may have read it.
+    DropSignal(i64),
+    /// Put the signal with this number back that was set aside, where it stood. If that ends its wait, the job is ready.
+    RestoreSignal(i64),
 }
 
 impl Act {
@@ -84,6 +89,8 @@ impl Act {
             Act::Resume => "resume",
             Act::Retry => "retry",
             Act::Priority(_) => "priority",
+            Act::DropSignal(_) => "drop signal",
+            Act::RestoreSignal(_) => "restore signal",
         }
     }
 
@@ -92,6 +99,7 @@ impl Act {
         match self {
             Act::Retry => matches!(state, State::Failed | State::Cancelled),
             Act::Cancel { .. } | Act::Pause | Act::Resume | Act::Priority(_) => !state.is_final(),
+            Act::DropSignal(_) | Act::RestoreSignal(_) => true,
         }
     }
 }
@@ -301,6 +309,18 @@ pub(crate) mod said {
 
     pub(crate) fn name_taken(id: JobId) -> Did {
         Did::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
+    }
+
+    pub(crate) fn no_signal(number: i64) -> Did {
+        Did::Refused(format!("there is no signal {number} in its inbox; look at it with `show`"))
+    }
+
+    pub(crate) fn not_aside() -> Did {
+        Did::Already("the signal was not set aside".into())
+    }
+
+    pub(crate) fn signal_in_use() -> Did {
+        Did::Refused("it runs, and may have read the signal; wait until it waits, or cancel it".into())
     }
 
     pub(crate) fn restate_running() -> Did {

@@ -74,7 +74,7 @@ pub trait Inspect: Send + Sync {
     /// answered), at most `limit`.
     fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>>;
 
-    /// The signals in a job's inbox, oldest first, at most `limit`.
+    /// The signals in a job's inbox, those that were set aside included, oldest first, at most `limit`.
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>>;
 
     /// A machine's transitions, oldest first: those after revision `after`, at most `limit`.
@@ -531,6 +531,30 @@ pub struct Waiting {
     pub there: Vec<String>,
     /// How many children have not ended.
     pub pending: u32,
+    /// Signals that it could not read, oldest first, the first 20: they do not end its wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aside: Vec<AsideSignal>,
+}
+
+/// A signal that a job could not read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct AsideSignal {
+    /// Its number in the inbox.
+    pub number: i64,
+    /// Its name.
+    pub name: String,
+    /// When it was delivered.
+    pub at: Time,
+    /// Why it could not be read.
+    pub why: String,
+}
+
+impl AsideSignal {
+    /// A signal, if it was set aside.
+    pub fn of(signal: &Signal) -> Option<AsideSignal> {
+        let (number, name, at) = (signal.number, signal.name.clone(), signal.at);
+        signal.aside.clone().map(|why| AsideSignal { number, name, at, why })
+    }
 }
 
 /// By whom something was paused, and why.

@@ -32,9 +32,9 @@ pub use control::{Act, By, Control, Did, Fork, Prune, Pruned, Restate, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Inspect, Job, Joined,
-    Leaf, Leaves, LimitView, Miss, Only, Path, Pause, Picked, Place, QueueView, RateHold, Rows, ScheduleView,
-    SerialHold, SerialView, Stepped, Summary, Told, Waiting, WorkerView,
+    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Inspect,
+    Job, Joined, Leaf, Leaves, LimitView, Miss, Only, Path, Pause, Picked, Place, QueueView, RateHold, Rows,
+    ScheduleView, SerialHold, SerialView, Stepped, Summary, Told, Waiting, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{

@@ -27,6 +27,9 @@ pub(crate) const CANCEL: i16 = 2;
 pub(crate) const WANTED: i16 = 1;
 pub(crate) const ASIDE: i16 = 2;
 
+/// How many of the signals that a job could not read people are shown at once.
+pub(crate) const ASIDE_SHOWN: i64 = 20;
+
 /// How long a running job is given that another takes the place of.
 pub(crate) const GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -288,6 +291,7 @@ pub(crate) fn no_limit(name: &str) -> Invalid {
 pub(crate) fn action(act: Act) -> String {
     match act {
         Act::Priority(priority) => format!("priority {priority}"),
+        Act::DropSignal(number) | Act::RestoreSignal(number) => format!("{} {number}", act.name()),
         act => act.name().to_owned(),
     }
 }

@@ -81,6 +81,17 @@ impl<'a> Control<'a> {
         self.act(job, Act::Priority(priority)).await
     }
 
+    /// Takes a signal out of a job's inbox for good, by its number there. One that was not set aside stays while the job runs.
+    pub async fn drop_signal(&self, job: JobId, number: i64) -> Result<Did, Error> {
+        self.act(job, Act::DropSignal(number)).await
+    }
+
+    /// Puts a signal back that a job could not read, by its number in the inbox: it stands where it stood, and the job is
+    /// ready if that ends its wait.
+    pub async fn restore_signal(&self, job: JobId, number: i64) -> Result<Did, Error> {
+        self.act(job, Act::RestoreSignal(number)).await
+    }
+
     /// Does one thing to one job.
     pub async fn act(&self, job: JobId, act: Act) -> Result<Did, Error> {
         Ok(self.act_on(&[job], act).await?.remove(0))

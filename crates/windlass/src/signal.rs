@@ -5,11 +5,11 @@ use std::{
     pin::Pin,
 };
 
-use serde::Serialize;
-use windlass_model::{JobId, NewSignal};
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{JobId, NewSignal, Payload, SetAside, Signal as Received};
 use windlass_store::{Filter, Signalled};
 
-use crate::{Engine, Error};
+use crate::{Engine, Error, codec::Codecs};
 
 /// What became of a signal that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +113,28 @@ impl Sent {
         };
         Ok(NewSignal { job, name: self.name.clone(), dedup, payload })
     }
+}
+
+/// Reads what a signal says. The error is why it cannot be read.
+pub(crate) fn read<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<T, String> {
+    let plain = codecs.decode(payload).map_err(|error| format!("its payload cannot be read: {error}"))?;
+    serde_json::from_slice(&plain)
+        .map_err(|error| format!("it does not decode as {}: {error}", std::any::type_name::<T>()))
+}
+
+/// Whether a signal can be read as what a call waits for; the error is why not.
+pub(crate) type Reads = fn(&Codecs, &Payload) -> Result<(), String>;
+
+/// Whether a signal can be read as `T`.
+pub(crate) fn reads<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<(), String> {
+    read::<T>(codecs, payload).map(drop)
+}
+
+/// A signal that a job sets aside because it cannot read it.
+pub(crate) fn set_aside(job: JobId, signal: &Received, why: String) -> SetAside {
+    let (name, number) = (&signal.name, signal.number);
+    tracing::warn!(%job, name, number, error = why, "a signal cannot be read: it is set aside, and the job waits on");
+    SetAside::new(number, why)
 }
 
 /// Delivers signals; one that cannot be delivered is an error.

@@ -40,7 +40,13 @@ impl Machine {
     }
 
     pub(super) fn tell(&self, told: &mut Value) -> anyhow::Result<()> {
-        let signal = |signal: &Signal| json!({ "number": signal.number, "name": signal.name, "at": signal.at, "payload": value(signal) });
+        let signal = |signal: &Signal| {
+            let mut told = json!({ "number": signal.number, "name": signal.name, "at": signal.at, "payload": value(signal) });
+            if let Some(why) = &signal.aside {
+                told["set_aside"] = json!(why);
+            }
+            told
+        };
         told["inbox"] = self.inbox.iter().take(TOLD).map(signal).collect();
         told["inbox_has_more"] = json!(self.inbox.len() > TOLD);
         told["last_steps"] = serde_json::to_value(&self.steps)?;
@@ -73,7 +79,11 @@ impl Machine {
         let line = |signal: &Signal| {
             let text = value(signal).to_string();
             let said = console::truncate_str(&text, 60, "…");
-            format!("{:<width$}  {}  {said}\n", signal.name, span::relative(signal.at, now))
+            let aside = signal.aside.as_ref().map(|why| {
+                format!("{:<width$}  number {}, set aside: {}\n", "", signal.number, out::plain(why))
+            });
+            let aside = aside.unwrap_or_default();
+            format!("{:<width$}  {}  {said}\n{aside}", signal.name, span::relative(signal.at, now))
         };
         let mut text: String = shown.map(line).collect();
         if self.inbox.len() > SHOWN {

@@ -16,6 +16,7 @@
 
 pub mod agree;
 pub mod alarms;
+pub mod aside;
 pub mod bad_input;
 pub mod blocks;
 pub mod branches;
@@ -237,6 +238,17 @@ macro_rules! conformance {
                 signals_are_consumed_by_progress_alone
                 a_job_may_be_submitted_with_signals
                 nothing_is_left_of_the_signals_of_a_pruned_job
+            }
+            aside {
+                a_wait_goes_on_as_if_the_signal_had_not_come
+                the_next_of_its_name_ends_the_wait
+                a_wait_for_several_needs_what_was_not_set_aside
+                a_wait_ends_by_its_time_though_a_signal_was_set_aside
+                only_a_change_that_is_written_sets_aside
+                what_was_set_aside_leaves_room_in_the_inbox
+                a_signal_is_dropped_by_hand
+                a_signal_is_restored_by_hand
+                signals_of_ended_jobs_are_restored_for_their_next_attempt
             }
             wait {
                 a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes

@@ -136,7 +136,10 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
     let Outcome::Wait(wait) = wait_for_some(&names, 2, None) else { unreachable!("as made") };
     let there = vec!["b".to_owned(), "z".to_owned()];
-    assert_eq!(waiting, Waiting { what: wait.what.clone(), until: Some(t(10)), there, pending: 0 });
+    assert_eq!(
+        waiting,
+        Waiting { what: wait.what.clone(), until: Some(t(10)), there, pending: 0, aside: Vec::new() }
+    );
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.wait, seen.until, seen.summary.state), (Some(wait.what), Some(t(10)), State::Waiting));
     due(&store, 10, 9).await;

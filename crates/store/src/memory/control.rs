@@ -26,6 +26,8 @@ impl Inner {
             Act::Resume => self.resume(id),
             Act::Retry => self.revive(now, id),
             Act::Priority(priority) => self.reprioritise(id, priority),
+            Act::DropSignal(number) => self.act_on_signal(now, id, number, false),
+            Act::RestoreSignal(number) => self.act_on_signal(now, id, number, true),
         };
         if matches!(did, Did::Done | Did::Told) {
             self.log(now, &pick::action(act), &id.to_string(), by);

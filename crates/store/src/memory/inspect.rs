@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Job, Joined, Leaf, Leaves, LimitView, Miss,
-    Path, Picked, QueueView, RateHold, Rows, ScheduleView, SchemaState, SerialHold, SerialView, Summary,
-    Told, Waiting, WorkerView,
+    AsideSignal, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Job, Joined, Leaf, Leaves,
+    LimitView, Miss, Path, Picked, QueueView, RateHold, Rows, ScheduleView, SchemaState, SerialHold,
+    SerialView, Summary, Told, Waiting, WorkerView,
 };
 
 impl Inner {
@@ -144,9 +144,11 @@ impl Inner {
             serial: row.serial().map(|key| self.serial_hold(key, row, id)),
             rate,
             waiting: row.wait.clone().filter(|_| row.parked).map(|what| {
-                let there: BTreeSet<&String> = row.inbox.iter().map(|signal| &signal.name).collect();
+                let there = row.inbox.iter().filter(|signal| signal.aside.is_none());
+                let there: BTreeSet<&String> = there.map(|signal| &signal.name).collect();
                 let there = there.into_iter().cloned().collect();
-                Waiting { what, until: row.until, there, pending: row.pending }
+                let aside = row.inbox.iter().filter_map(AsideSignal::of).take(pick::ASIDE_SHOWN as usize);
+                Waiting { what, until: row.until, there, pending: row.pending, aside: aside.collect() }
             }),
             suspect: row.suspect,
             ahead: if self.is_ready(id) { before.min(1_000) as u64 } else { 0 },

@@ -3,6 +3,7 @@
 use windlass_model::{Outcome, Step, Wait, wait::CHILD};
 
 use super::*;
+use crate::{Did, control::said};
 
 impl Row {
     /// A place in the journal that a step would take twice.
@@ -23,7 +24,8 @@ impl Inner {
         if row.heard.contains(&(signal.name.clone(), signal.dedup.clone())) {
             return Signalled::Duplicate;
         }
-        if row.inbox.len() >= most {
+        let aside = row.inbox.iter().filter(|signal| signal.aside.is_some()).count();
+        if row.inbox.len() - aside >= most || aside >= most {
             return Signalled::Full;
         }
         self.hear(now, signal.job, signal);
@@ -35,7 +37,8 @@ impl Inner {
         let row = self.jobs.get_mut(&id).expect("only jobs that are there hear");
         if row.heard.insert((signal.name.clone(), signal.dedup.clone())) {
             let (name, payload) = (signal.name.clone(), signal.payload.clone());
-            row.inbox.push(Signal { number: row.heard.len() as i64, name, at: now, payload });
+            let number = row.heard.len() as i64;
+            row.inbox.push(Signal { number, name, at: now, payload, aside: None });
         }
     }
 
@@ -44,7 +47,7 @@ impl Inner {
         let row = &self.jobs[&id];
         let Some(wait) = &row.wait else { return Vec::new() };
         let mut seen = BTreeSet::new();
-        let wanted = |signal: &&Signal| match wait.wants(&signal.name) {
+        let wanted = |signal: &&Signal| match wait.wants(&signal.name).filter(|_| signal.aside.is_none()) {
             Some(every) => seen.insert(signal.name.clone()) || every,
             None => false,
         };
@@ -68,6 +71,11 @@ impl Inner {
             row.steps.push(Stepped { rev: row.rev, stage, next, how, at: now, worker: change.worker });
         }
         row.inbox.retain(|signal| !step.consumed.contains(&signal.number));
+        for aside in &step.aside {
+            if let Some(signal) = row.inbox.iter_mut().find(|signal| signal.number == aside.number) {
+                signal.aside.get_or_insert_with(|| aside.why.clone());
+            }
+        }
         if step.anew {
             row.journal.clear();
         }
@@ -152,7 +160,8 @@ impl Inner {
     /// Wakes a parked job that has what it waits for: the one routine for all doors.
     pub(super) fn wake_if_met(&mut self, id: JobId, now: Time) -> bool {
         let row = &self.jobs[&id];
-        let names = row.inbox.iter().map(|signal| signal.name.as_str());
+        let there = row.inbox.iter().filter(|signal| signal.aside.is_none());
+        let names = there.map(|signal| signal.name.as_str());
         let met = row.parked && row.wait.as_ref().is_some_and(|wait| wait.is_met(names, row.pending));
         if met {
             self.moved(id, Event::Wake);
@@ -163,6 +172,25 @@ impl Inner {
             self.enter(id);
         }
         met
+    }
+
+    /// Takes a signal out of an inbox for good, or puts one back that was set aside.
+    pub(super) fn act_on_signal(&mut self, now: Time, id: JobId, number: i64, restores: bool) -> Did {
+        let runs = self.state(id) == State::Running;
+        let inbox = &mut self.jobs.get_mut(&id).expect("looked up before").inbox;
+        let Some(place) = inbox.iter().position(|signal| signal.number == number) else {
+            return said::no_signal(number);
+        };
+        match (restores, inbox[place].aside.is_some()) {
+            (true, false) => return said::not_aside(),
+            (false, false) if runs => return said::signal_in_use(),
+            (true, true) => inbox[place].aside = None,
+            (false, _) => drop(inbox.remove(place)),
+        }
+        if restores {
+            self.wake_if_met(id, now);
+        }
+        Did::Done
     }
 
     /// The parent whose wait a child counts for, as long as it is in the stage that waits for it.

@@ -15,7 +15,7 @@ use super::{
     conn::giving_way,
     fork, micros,
     pool::Guard,
-    prune, restate, rules, scope, serial, unwind, wake,
+    prune, restate, rules, scope, serial, signal, unwind, wake,
 };
 use crate::{
     Act, By, Control, Did, Error, Fork, Fut, Now, Prune, Pruned, Restate, Rule,
@@ -357,6 +357,8 @@ async fn once(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> 
             Act::Resume => resume(conn, &ids).await?,
             Act::Retry => revive(conn, now, &ids).await?,
             Act::Priority(priority) => reprioritise(conn, &ids, priority).await?,
+            Act::DropSignal(number) => signal::drop_from(conn, &ids, number).await?,
+            Act::RestoreSignal(number) => signal::restore(conn, now, &ids, number).await?,
         };
         let done = |(_, did): &(&JobId, &Did)| matches!(did, Did::Done | Did::Told);
         let subjects: Vec<String> =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use futures_util::future::join4;
+use futures_util::future::join_all;
 use tokio_postgres::{Row, binary_copy::BinaryCopyOutRow, types::Type};
 use uuid::Uuid;
 use windlass_model::{
@@ -78,6 +78,7 @@ const ANEW: &str = include_str!("sql/commit_anew.sql");
 const FORGET: &str = include_str!("sql/commit_forget.sql");
 const CONTEXT: &str = include_str!("sql/commit_context.sql");
 const UNWIND: &str = include_str!("sql/commit_unwind.sql");
+const SET_ASIDE: &str = include_str!("sql/commit_aside.sql");
 
 /// The changes that one of these statements is about.
 #[derive(Default)]
@@ -99,8 +100,8 @@ impl Of {
     }
 }
 
-/// What few steps write: journals that start anew, entries that are forgotten, values of contexts, and that a job is being
-/// unwound. It is sent before the changes themselves, once their jobs are locked: each statement looks by itself whether the
+/// What few steps write: journals that start anew, entries that are forgotten, values of contexts, that a job is being
+/// unwound, and signals that are set aside. It is sent before the changes themselves, once their jobs are locked: each statement looks by itself whether the
 /// change will be written.
 #[derive(Default)]
 pub(super) struct Beside<'a> {
@@ -108,6 +109,7 @@ pub(super) struct Beside<'a> {
     forget: (Of, Vec<i32>),
     context: (Of, Vec<&'a str>, Vec<i16>, Vec<&'a [u8]>),
     unwind: (Of, Vec<String>),
+    aside: (Of, Vec<i64>, Vec<&'a str>),
 }
 
 impl<'a> Beside<'a> {
@@ -142,20 +144,26 @@ impl<'a> Beside<'a> {
             self.unwind.0.push(change);
             self.unwind.1.push(pick::unwind_text(unwind));
         }
+        for aside in &step.aside {
+            self.aside.0.push(change);
+            self.aside.1.push(aside.number);
+            self.aside.2.push(&aside.why);
+        }
     }
 
     /// What is to be sent: each statement with the changes it is about, and what it needs to know of them.
-    fn statements(&self) -> [(&'static str, &Of, Vec<Param<'_>>); 4] {
+    fn statements(&self) -> [(&'static str, &Of, Vec<Param<'_>>); 5] {
         [
             (ANEW, &self.anew, Vec::new()),
             (FORGET, &self.forget.0, vec![&self.forget.1]),
             (CONTEXT, &self.context.0, vec![&self.context.1, &self.context.2, &self.context.3]),
             (UNWIND, &self.unwind.0, vec![&self.unwind.1]),
+            (SET_ASIDE, &self.aside.0, vec![&self.aside.1, &self.aside.2]),
         ]
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        [&self.anew, &self.forget.0, &self.context.0, &self.unwind.0].iter().all(|of| of.job.is_empty())
+        self.statements().iter().all(|(_, of, _)| of.job.is_empty())
     }
 
     /// Prepares what [`Beside::write`] sends.
@@ -171,17 +179,12 @@ impl<'a> Beside<'a> {
     /// Sends what there is; none waits for the answer of another.
     pub(super) async fn write(&self, conn: &Guard<'_>) -> Result<(), Error> {
         let send = async |(sql, of, more): (&'static str, &Of, Vec<Param<'_>>)| {
-            if of.job.is_empty() {
-                return Ok(());
-            }
             let mut params = of.params().to_vec();
             params.extend(more);
             conn.execute(sql, &params).await.map(drop)
         };
-        let [anew, forget, context, unwind] = self.statements();
-        let (anew, forget, context, unwind) =
-            join4(send(anew), send(forget), send(context), send(unwind)).await;
-        anew.and(forget).and(context).and(unwind)
+        let there = self.statements().into_iter().filter(|(_, of, _)| !of.job.is_empty());
+        join_all(there.map(send)).await.into_iter().collect()
     }
 }
 

@@ -14,13 +14,14 @@ pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payl
     Some(Payload { codec: codec? as u8, bytes: bytes? })
 }
 
-/// A signal in an inbox, out of five columns.
+/// A signal in an inbox, out of five columns, or six with why it was set aside.
 pub(super) fn signal(row: &Row, first: usize) -> Signal {
     Signal {
         number: row.get(first),
         name: row.get(first + 1),
         at: Time(row.get(first + 2)),
         payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
+        aside: if row.len() > first + 5 { row.get(first + 5) } else { None },
     }
 }
 

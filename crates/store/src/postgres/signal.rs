@@ -5,17 +5,18 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures_util::future::join5;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, NewSignal};
+use windlass_model::{JobId, NewSignal, State, Time};
 
 use super::{
     Postgres,
     conn::giving_way,
+    control::{hold, live_state},
     micros,
     pool::Guard,
     serial,
     wake::{self, LOCK, WAKE, Woken},
 };
-use crate::{Error, Now, Signalled, pick};
+use crate::{AsideSignal, Did, Error, Now, Signalled, control::said, pick};
 
 /// The statement that fills inboxes, for those who prepare it.
 const PUT: &str = include_str!("sql/signal_put.sql");
@@ -97,7 +98,8 @@ pub(super) async fn put(
     let dedups: Vec<&str> = signals.iter().map(|(_, signal)| signal.dedup.as_str()).collect();
     let codecs: Vec<i16> = signals.iter().map(|(_, signal)| i16::from(signal.payload.codec)).collect();
     let payloads: Vec<&[u8]> = signals.iter().map(|(_, signal)| signal.payload.bytes.as_slice()).collect();
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    // The statement looks at twice as many.
+    let most = i64::try_from(most).unwrap_or(i64::MAX).min(i64::MAX / 4);
     conn.query(PUT, &[&micros(now), &ids, &names, &dedups, &codecs, &payloads, &most]).await
 }
 
@@ -131,4 +133,75 @@ fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<
         Signalled::Delivered { woke }
     };
     signals.iter().zip(rows).map(&mut answer).collect()
+}
+
+/// The signals of a job that were set aside, as many as people are shown.
+pub(super) async fn aside(conn: &Guard<'_>, id: JobId) -> Result<Vec<AsideSignal>, Error> {
+    let rows = conn.query(include_str!("sql/inspect_aside.sql"), &[&id.0, &pick::ASIDE_SHOWN]).await?;
+    let aside = |row: &Row| AsideSignal {
+        number: row.get(0),
+        name: row.get(1),
+        at: Time(row.get(2)),
+        why: row.get(3),
+    };
+    Ok(rows.iter().map(aside).collect())
+}
+
+/// Takes a signal out of the inboxes of jobs for good, and says of each what came of it.
+pub(super) async fn drop_from(conn: &Guard<'_>, ids: &[Uuid], number: i64) -> Result<Vec<Did>, Error> {
+    let jobs = hold(conn, ids, |_| false).await?;
+    let mut dids = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(job) = jobs.get(id) else {
+            dids.push(Did::Unknown);
+            continue;
+        };
+        dids.push(match find(conn, *id, number).await? {
+            None => said::no_signal(number),
+            Some(false) if job.ended.is_none() && live_state(conn, job).await? == State::Running => {
+                said::signal_in_use()
+            }
+            Some(_) => {
+                conn.execute(include_str!("sql/signal_drop.sql"), &[id, &number]).await?;
+                Did::Done
+            }
+        });
+    }
+    Ok(dids)
+}
+
+/// Puts a signal back that was set aside, and wakes those jobs that have what they wait for by that.
+pub(super) async fn restore(
+    conn: &Guard<'_>,
+    now: Time,
+    ids: &[Uuid],
+    number: i64,
+) -> Result<Vec<Did>, Error> {
+    let jobs = hold(conn, ids, |_| false).await?;
+    let mut dids = Vec::with_capacity(ids.len());
+    for id in ids {
+        if !jobs.contains_key(id) {
+            dids.push(Did::Unknown);
+            continue;
+        }
+        dids.push(match find(conn, *id, number).await? {
+            None => said::no_signal(number),
+            Some(false) => said::not_aside(),
+            Some(true) => {
+                conn.execute(include_str!("sql/signal_restore.sql"), &[id, &number]).await?;
+                Did::Done
+            }
+        });
+    }
+    let restored: Vec<Uuid> =
+        ids.iter().zip(&dids).filter(|(_, did)| **did == Did::Done).map(|(id, _)| *id).collect();
+    let woken = wake::wake(conn, Some(now), &restored).await?;
+    serial::settle(conn, &woken.unsettled).await?;
+    Ok(dids)
+}
+
+/// Whether a signal in an inbox was set aside; `None` if there is none of this number.
+async fn find(conn: &Guard<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
+    let rows = conn.query(include_str!("sql/signal_one.sql"), &[&id, &number]).await?;
+    Ok(rows.first().map(|row| row.get(1)))
 }

@@ -9,6 +9,7 @@ use super::{
     Postgres, SPAN,
     rows::{payload, signal},
     rules::bucket,
+    signal::aside,
 };
 use crate::{
     AuditEntry, AuditFilter, Ended, Error, Firing, Holds, Joined, LimitView, Miss, Path, Pause, QueueView,
@@ -66,12 +67,13 @@ impl Postgres {
                 RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
             });
         }
-        holds.waiting = pick::wait(row.get(22)).map(|what| {
+        if let Some(what) = pick::wait(row.get(22)) {
             let mut there: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
             there.sort_unstable();
             let until = row.get::<_, Option<i64>>(23).map(Time);
-            Waiting { what, until, there, pending: row.get::<_, i32>(24).max(0) as u32 }
-        });
+            let (pending, aside) = (row.get::<_, i32>(24).max(0) as u32, aside(&conn, id).await?);
+            holds.waiting = Some(Waiting { what, until, there, pending, aside });
+        }
         Ok(Some(holds))
     }
 

@@ -8,7 +8,7 @@ use windlass_model::{Epoch, JobId, Rev, Settings, State, Time, Unwind, WorkerId,
 use super::{
     flow::Spot,
     inspect::holders,
-    scope,
+    scope, signal,
     tx::{ORDERS, Tx},
     wait::Of,
 };
@@ -70,6 +70,8 @@ pub(super) fn act(tx: &Tx<'_>, now: Time, id: JobId, act: Act, by: &By) -> Resul
         Act::Resume => resume(tx, seen)?,
         Act::Retry => revive(tx, now, seen)?,
         Act::Priority(priority) => reprioritise(tx, seen, priority)?,
+        Act::DropSignal(number) => signal::drop_from(tx, &seen, number)?,
+        Act::RestoreSignal(number) => signal::restore(tx, now, id, number)?,
     };
     if matches!(did, Did::Done | Did::Told) {
         super::rules::log(tx, now, &pick::action(act), &id.to_string(), by)?;

@@ -15,7 +15,9 @@ use super::{
 use crate::{By, Did, Ended, Error, Joined, Now, Path, Restate, Stepped, Waiting, control::said, pick};
 
 pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
-    tx.all(include_str!("sql/inspect_inbox.sql"), params![id.as_bytes(), most(limit)], signal::read)
+    tx.all(include_str!("sql/inspect_inbox.sql"), params![id.as_bytes(), most(limit)], |row| {
+        Ok(Signal { aside: row.get(5)?, ..signal::read(row)? })
+    })
 }
 
 pub(super) fn steps(tx: &Tx<'_>, id: JobId, after: Option<Rev>, limit: usize) -> Result<Vec<Stepped>, Error> {
@@ -86,7 +88,8 @@ pub(super) fn waiting(tx: &Tx<'_>, spot: &Spot) -> Result<Option<Waiting>, Error
     let mut there: Vec<String> = tx.all(include_str!("sql/signal_names.sql"), [id], |row| row.get(0))?;
     there.sort_unstable();
     there.dedup();
-    Ok(Some(Waiting { what, until: until.map(Time), there, pending }))
+    let (until, aside) = (until.map(Time), signal::aside(tx, id)?);
+    Ok(Some(Waiting { what, until, there, pending, aside }))
 }
 
 pub(super) async fn restate(store: &Sqlite, now: Now, jobs: &[Restate], by: &By) -> Result<Vec<Did>, Error> {

@@ -2,12 +2,13 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Awaited, BranchNo, JobId, NewSignal, Payload, Signal, Time, branch::BRANCH, wait::CHILD,
+    Awaited, BranchNo, JobId, NewSignal, Payload, Signal, State, Time, branch::BRANCH, wait::CHILD,
 };
 
-use super::{Sqlite, flow::Spot, tx::Tx};
+use super::{Sqlite, act::Seen, flow::Spot, tx::Tx};
 use crate::{
-    Error, Now, Signalled,
+    AsideSignal, Did, Error, Now, Signalled,
+    control::said,
     pick::{self, LIVE},
 };
 
@@ -96,14 +97,16 @@ fn wake_for(tx: &Tx<'_>, now: Time, found: &Addressee, name: &str) -> Result<boo
     Ok(woke)
 }
 
-/// Whether an inbox has as many signals as it may. It has at most as many as its last number says.
+/// Whether an inbox has as many signals as it may, or as many were set aside. It has at most as many as its last number says.
 fn is_full(tx: &Tx<'_>, found: &Addressee, most: usize) -> Result<bool, Error> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     if found.last < most {
         return Ok(false);
     }
-    let count = tx.one(include_str!("sql/signal_count.sql"), [found.spot.id.as_bytes()], |row| row.get(0))?;
-    Ok(count.unwrap_or(0) >= most)
+    let counts = tx.one(include_str!("sql/signal_count.sql"), [found.spot.id.as_bytes()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    Ok(counts.is_some_and(|(waiting, aside)| waiting >= most || aside >= most))
 }
 
 /// Puts a signal into an inbox under a number, unless it was there before; answers whether it was not.
@@ -143,12 +146,53 @@ pub(super) fn shown(tx: &Tx<'_>, id: JobId, wait: Option<&Awaited>) -> Result<Ve
     Ok(shown)
 }
 
-/// Reads number, name, at, codec and payload.
+/// Reads number, name, at, codec and payload of a signal that was not set aside.
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Signal> {
     Ok(Signal {
         number: row.get(0)?,
         name: row.get(1)?,
         at: Time(row.get(2)?),
         payload: Payload { codec: row.get(3)?, bytes: row.get(4)? },
+        aside: None,
+    })
+}
+
+/// The signals of a job that were set aside, as many as people are shown.
+pub(super) fn aside(tx: &Tx<'_>, id: &[u8]) -> Result<Vec<AsideSignal>, Error> {
+    tx.all(include_str!("sql/inspect_aside.sql"), params![id, pick::ASIDE_SHOWN], |row| {
+        Ok(AsideSignal { number: row.get(0)?, name: row.get(1)?, at: Time(row.get(2)?), why: row.get(3)? })
+    })
+}
+
+/// Takes a signal out of an inbox for good.
+pub(super) fn drop_from(tx: &Tx<'_>, seen: &Seen, number: i64) -> Result<Did, Error> {
+    let id = seen.spot.id;
+    Ok(match find_one(tx, id, number)? {
+        None => said::no_signal(number),
+        Some((_, false)) if seen.state == State::Running => said::signal_in_use(),
+        Some(_) => {
+            tx.run(include_str!("sql/signal_drop.sql"), params![id.as_bytes(), number])?;
+            Did::Done
+        }
+    })
+}
+
+/// Puts a signal back that was set aside, and wakes the job if it has what it waits for by that.
+pub(super) fn restore(tx: &Tx<'_>, now: Time, id: JobId, number: i64) -> Result<Did, Error> {
+    let Some((name, is_aside)) = find_one(tx, id, number)? else { return Ok(said::no_signal(number)) };
+    if !is_aside {
+        return Ok(said::not_aside());
+    }
+    tx.run(include_str!("sql/signal_restore.sql"), params![id.as_bytes(), number])?;
+    if let Some(found) = find(tx, id)? {
+        wake_for(tx, now, &found, &name)?;
+    }
+    Ok(Did::Done)
+}
+
+/// The name of a signal in an inbox, and whether it was set aside.
+fn find_one(tx: &Tx<'_>, id: JobId, number: i64) -> Result<Option<(String, bool)>, Error> {
+    tx.one(include_str!("sql/signal_one.sql"), params![id.as_bytes(), number], |row| {
+        Ok((row.get(0)?, row.get(1)?))
     })
 }

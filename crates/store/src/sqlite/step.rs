@@ -72,7 +72,8 @@ pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
     (step.filter(|step| step.undo).map(|_| true), unwind.map(pick::unwind_text))
 }
 
-/// Records the transition, consumes the signals that the step was shown, and writes to the journal.
+/// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
+/// to the journal.
 pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
@@ -84,6 +85,9 @@ pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Erro
     }
     for number in &step.consumed {
         tx.run(include_str!("sql/commit_consume.sql"), params![id, number])?;
+    }
+    for aside in &step.aside {
+        tx.run(include_str!("sql/commit_aside.sql"), params![id, aside.number, aside.why])?;
     }
     journal::write(tx, change.job, step)
 }

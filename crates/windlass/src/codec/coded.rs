@@ -71,14 +71,16 @@ impl Coded {
         };
         let mut all = || {
             decode("input", &mut job.input)?;
-            job.data.as_mut().map_or(Ok(()), |data| decode("state", data))?;
-            let mut shown = job.inbox.iter_mut().filter(|signal| shown.contains(&signal.number));
-            shown.try_for_each(|signal| decode("signal", &mut signal.payload))
+            job.data.as_mut().map_or(Ok(()), |data| decode("state", data))
         };
-        match all() {
-            Ok(()) => Ok(Arc::new(plain)),
-            Err(failure) => Err((failure, attempt.job.stage.clone())),
+        if let Err(failure) = all() {
+            return Err((failure, attempt.job.stage.clone()));
         }
+        // One that cannot be decoded stays as it is: whoever reads it sets it aside.
+        for signal in job.inbox.iter_mut().filter(|signal| shown.contains(&signal.number)) {
+            let _ = decode("signal", &mut signal.payload);
+        }
+        Ok(Arc::new(plain))
     }
 
     /// The same future with everything encoded that is to be kept.
@@ -101,7 +103,8 @@ impl Coded {
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
                 }
                 // A workflow encodes what it writes itself.
-                Turn::Commit { .. } | Turn::ByPolicy(_) | Turn::Stop(_) | Turn::Halted | Turn::Over => {}
+                Turn::Commit { .. } | Turn::SetAside(_) => {}
+                Turn::ByPolicy(_) | Turn::Stop(_) | Turn::Halted | Turn::Over => {}
             }
             Ok(turn)
         })

@@ -1,14 +1,14 @@
 //! What a running step knows of itself.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use windlass_model::{Awaited, Failure, JobId, Time, failure::class};
+use windlass_model::{Awaited, Failure, JobId, SetAside, Time, failure::class};
 use windlass_runtime::Attempt;
 
 use super::Bound;
-use crate::{JobError, handle::output};
+use crate::{JobError, handle::output, signal};
 
 /// What a running step knows of itself.
 pub struct StepCx {
@@ -16,6 +16,8 @@ pub struct StepCx {
     pub(super) branches: Arc<AtomicBool>,
     /// Told when the step is to be given up for now.
     pub(super) paused: Notify,
+    /// Signals that the step was shown and could not read.
+    pub(super) aside: Mutex<Vec<SetAside>>,
     pub(super) attempt: Arc<Attempt>,
     pub(super) bound: Arc<Bound>,
 }
@@ -41,15 +43,15 @@ pub enum SignalError {
     NotWaited(String),
     /// It says something else than the step expects.
     #[error(
-        "the signal {name:?} of {at} does not decode as what the step expects ({why}); whoever sent it sent another type, \
-         or the type has changed: mend the type, then retry the job"
+        "the signal {name:?} of {at} cannot be read ({why}); whoever sent it sent another type, or the type has changed. It is \
+         set aside, and the step is run again when another has come or the time of its wait is over"
     )]
     Undecodable {
         /// Its name.
         name: String,
         /// When it was delivered.
         at: Time,
-        /// What serde says.
+        /// What is wrong with it.
         why: String,
     },
 }
@@ -144,6 +146,9 @@ impl StepCx {
     }
 
     /// The oldest signal of a name that the step waited for; `None` if it has not come.
+    ///
+    /// One that cannot be read as `T` is set aside: whatever the step returns after this error is dropped, and it is run
+    /// again once another signal has come, or the time of its wait is over, as if this one had not come.
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SignalError> {
         Ok(self.signals(name)?.into_iter().next())
     }
@@ -155,14 +160,27 @@ impl StepCx {
             return Err(SignalError::NotWaited(name.to_owned()));
         }
         let shown = job.shown().into_iter().filter(|signal| signal.name == name);
-        let read = |signal: &windlass_model::Signal| {
-            serde_json::from_slice(&signal.payload.bytes).map_err(|error| SignalError::Undecodable {
-                name: name.to_owned(),
-                at: signal.at,
-                why: error.to_string(),
-            })
-        };
-        shown.map(read).collect()
+        let (mut all, mut error) = (Vec::new(), None);
+        for shown in shown {
+            match signal::read(&self.bound.codecs, &shown.payload) {
+                Ok(read) => all.push(read),
+                Err(why) => {
+                    self.set_aside(shown, &why);
+                    let (name, at) = (name.to_owned(), shown.at);
+                    error.get_or_insert(SignalError::Undecodable { name, at, why });
+                }
+            }
+        }
+        error.map_or(Ok(all), Err)
+    }
+
+    /// Has a signal set aside, and the step given up: it was woken for nothing.
+    fn set_aside(&self, shown: &windlass_model::Signal, why: &str) {
+        let mut aside = self.aside.lock().unwrap_or_else(|e| e.into_inner());
+        if !aside.iter().any(|known| known.number == shown.number) {
+            aside.push(signal::set_aside(self.id(), shown, why.to_owned()));
+        }
+        self.paused.notify_one();
     }
 
     /// How the children ended that the step waited for, in the order in which they were given. Read from the store now,

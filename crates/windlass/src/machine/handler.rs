@@ -4,7 +4,7 @@ use std::{
     future::ready,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -40,7 +40,8 @@ impl<M: Machine> MachineHandler<M> {
 
     fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
         let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        StepCx { branches: Arc::clone(&self.branches), paused: Notify::new(), attempt, bound }
+        let (branches, paused, aside) = (Arc::clone(&self.branches), Notify::new(), Mutex::default());
+        StepCx { branches, paused, aside, attempt, bound }
     }
 }
 
@@ -101,10 +102,16 @@ async fn run<M: Machine>(
     cx: &StepCx,
     code: impl Future<Output = Result<Next<M>, M::Error>>,
 ) -> Result<Turn, Failure> {
-    tokio::select! {
+    let next = tokio::select! {
         biased;
-        next = code => next.map_err(Into::into)?.turn(cx).await,
-        () = cx.paused.notified() => Ok(branch::pause(&cx.attempt)),
+        next = code => Some(next),
+        () = cx.paused.notified() => None,
+    };
+    let aside = std::mem::take(&mut *cx.aside.lock().unwrap_or_else(|e| e.into_inner()));
+    match next {
+        _ if !aside.is_empty() => Ok(Turn::SetAside(aside)),
+        Some(next) => next.map_err(Into::into)?.turn(cx).await,
+        None => Ok(branch::pause(&cx.attempt)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a parked job waits.
 
 use windlass_model::{Awaited, State, Time, branch::BRANCH, wait::CHILD};
-use windlass_store::{Branch, Holds, Job, Waiting, WorkerView};
+use windlass_store::{AsideSignal, Branch, Holds, Job, Waiting, WorkerView};
 
 use super::{Cause, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
 
@@ -19,7 +19,10 @@ pub(super) fn causes(
         causes.push(no_worker());
     }
     match &holds.waiting {
-        Some(waiting) => causes.extend(awaited(job, waiting, branches, now)),
+        Some(waiting) => {
+            causes.extend(awaited(job, waiting, branches, now));
+            causes.extend(unread(job, waiting));
+        }
         None => {
             causes.push(Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()))
         }
@@ -39,6 +42,22 @@ fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<
         causes.push(other(job, waiting, now));
     }
     causes
+}
+
+/// That signals came which it could not read.
+fn unread(job: &Job, waiting: &Waiting) -> Option<Cause> {
+    let first = waiting.aside.first()?;
+    let id = job.summary.id;
+    let more = match waiting.aside.len() - 1 {
+        0 => String::new(),
+        more => format!(" So were {} after it: see `windlass show {id}`.", counted(more as u64, "signal")),
+    };
+    let AsideSignal { number, name, at, why } = first;
+    let because = format!(
+        "The signal {name:?} of {at} was set aside, because {why}. `windlass signal --drop {id} {number}` drops it; \
+         `windlass signal --restore {id} {number}` has it read again, once it can be.{more}"
+    );
+    Some(Cause("signal_aside", because, format!("See what it says: `windlass show {id} --json`.")))
 }
 
 fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {

@@ -347,7 +347,7 @@ fn parked(what: Awaited, there: &[&str], until: Option<Time>, pending: u32) -> W
     let mut job = job(State::Waiting);
     job.summary.stage = Some("AwaitPayment".into());
     let there = there.iter().map(|name| (*name).to_owned()).collect();
-    let waiting = Some(windlass_store::Waiting { what, until, there, pending });
+    let waiting = Some(windlass_store::Waiting { what, until, there, pending, aside: Vec::new() });
     why(&job, &Holds { waiting, ..Holds::default() }, &serving())
 }
 
@@ -377,6 +377,28 @@ fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
 }
 
 #[test]
+fn a_parked_job_tells_of_signals_that_it_could_not_read() {
+    let aside = |number| windlass_store::AsideSignal {
+        number,
+        name: "payment".into(),
+        at: NOW,
+        why: "it does not decode as u32".into(),
+    };
+    let said = |aside| {
+        let what = signals(1, &["payment"]);
+        let waiting = windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0, aside };
+        why(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
+    };
+    let one = said(vec![aside(7)]);
+    assert_eq!(one.cause, "signal");
+    let text = &one.also[0];
+    assert!(text.contains("was set aside, because it does not decode as u32."), "{text}");
+    assert!(text.contains(&format!("`windlass signal --drop {} 7` drops it", id(1))), "{text}");
+    assert!(text.contains(&format!("`windlass signal --restore {} 7`", id(1))), "{text}");
+    assert!(said(vec![aside(7), aside(8), aside(9)]).also[0].contains("So were 2 signals after it"));
+}
+
+#[test]
 fn a_parent_says_how_many_children_it_waits_for() {
     let children = |pending| parked(Awaited::Children { round: Rev(1) }, &[], None, pending);
     assert_eq!(children(1).cause, "children");
@@ -392,6 +414,7 @@ fn a_parked_job_that_nobody_serves_says_so_too() {
         until: Some(NOW),
         there: Vec::new(),
         pending: 0,
+        aside: Vec::new(),
     });
     let holds = Holds { waiting, paused: pause(None), ..Holds::default() };
     let said = why(&job, &holds, &[worker("images", "resize", 1)]);
@@ -444,7 +467,8 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
         let mut job = job(State::Waiting);
         let what = signals(1, names);
         job.wait = Some(what.clone());
-        let waiting = windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0 };
+        let waiting =
+            windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0, aside: Vec::new() };
         why_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
     };
     let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));

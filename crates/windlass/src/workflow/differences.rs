@@ -61,7 +61,7 @@ impl Differences {
             state.under_way().map(|(_, call)| call).filter(|call| differs && is_new(call)).map(|call| {
                 // What tells a wait from others for the same signal is not what it waits for.
                 let name = match &call.start {
-                    Start::Signal { name, .. } => name.clone(),
+                    Start::Signal { listen, .. } => listen.name.clone(),
                     _ => call.ident.0.to_string(),
                 };
                 Differing { op: call.op, name, line: Some(place_of(call.line)), undo: false, ahead }

@@ -295,6 +295,7 @@ impl Driver {
         drop(state);
         Ok(Step {
             consumed: out.consumed,
+            aside: out.aside,
             children: out.children,
             branches: out.branches,
             told: true,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::Location, task::Waker, time::Duration};
 
 use windlass_model::{
-    BranchNo, Entry, Failure, Grow, JobId, NewJob, Payload, Reason, Retry, Signal, Time,
+    BranchNo, Entry, Failure, Grow, JobId, NewJob, Payload, Reason, Retry, SetAside, Signal, Time,
     failure::class,
     journal::{Mark, Op},
     limits::{KEY, check_name, check_text},
@@ -13,6 +13,7 @@ use super::{
     journal::{Ending, Ident, Journal, Set},
     undo::UndoCx,
 };
+use crate::signal::Reads;
 
 /// The names of what the engine itself keeps in a journal.
 pub(super) const NOW: &str = "windlass.now";
@@ -74,6 +75,8 @@ pub(super) struct Out {
     pub(super) forget: Vec<i32>,
     pub(super) children: Vec<NewJob>,
     pub(super) consumed: Vec<i64>,
+    /// Signals that no call can read which waits for them.
+    pub(super) aside: Vec<SetAside>,
     /// Values of the context, as they were set by code and by steps.
     pub(super) context: BTreeMap<String, serde_json::Value>,
     pub(super) undo: bool,
@@ -86,6 +89,7 @@ impl Out {
             && self.forget.is_empty()
             && self.children.is_empty()
             && self.consumed.is_empty()
+            && self.aside.is_empty()
             && self.context.is_empty()
             && !self.undo
     }
@@ -138,11 +142,19 @@ pub(super) enum Phase {
     Ready(i32, Ending),
 }
 
+/// The signal that a call waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Listen {
+    pub(super) name: String,
+    /// Whether the call can read one.
+    pub(super) reads: Reads,
+}
+
 /// What a call waits for.
 #[derive(Clone, Default, Debug)]
 pub(super) struct For {
     pub(super) due: Option<Time>,
-    pub(super) signal: Option<String>,
+    pub(super) signal: Option<Listen>,
     pub(super) child: Option<JobId>,
     /// Whether it is for what is told of branches.
     pub(super) branch: bool,
@@ -161,7 +173,7 @@ pub(super) enum Start {
     /// The same without a record of it.
     Quietly(Time),
     /// By waiting for a signal.
-    Signal { name: String, timeout: Option<Duration> },
+    Signal { listen: Listen, timeout: Option<Duration> },
     /// By submitting a job.
     Child(Box<NewJob>),
 }

@@ -21,7 +21,7 @@ use super::{
     Boxed,
     core::Core,
     journal::{Ending, Ident},
-    state::{For, Look, Register, Start, Undo, diverged, place_of},
+    state::{For, Listen, Look, Register, Start, Undo, diverged, place_of},
     undo::UndoCx,
 };
 use crate::{
@@ -141,7 +141,7 @@ pub(super) struct RawStep<'f> {
     /// How long after a look at a condition the next one follows.
     pub(super) every: Option<Duration>,
     /// The signal that has a condition looked at.
-    pub(super) signal: Option<String>,
+    pub(super) signal: Option<Listen>,
     pub(super) undo: Option<UndoOf>,
     pub(super) judge: Judge,
     pub(super) body: Body<'f>,

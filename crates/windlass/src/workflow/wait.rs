@@ -16,10 +16,13 @@ use windlass_model::{Failure, Retry, Time, journal::Op};
 use super::{
     core::Core,
     journal::Ending,
-    state::{Look, Moment, Register, Start, misuse},
+    state::{Listen, Look, Moment, Register, Start, misuse},
     step::{RawStep, TryCx, encoded, if_true, opened},
 };
-use crate::{Child, Kind};
+use crate::{
+    Child, Kind,
+    signal::{read, reads},
+};
 
 /// A call without a body, whatever its type.
 pub(super) struct RawWait {
@@ -125,9 +128,10 @@ pub struct SignalWait<T> {
     result: PhantomData<fn() -> T>,
 }
 
-impl<T> SignalWait<T> {
+impl<T: DeserializeOwned> SignalWait<T> {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
-        let start = Start::Signal { name: name.to_owned(), timeout: None };
+        let listen = Listen { name: name.to_owned(), reads: reads::<T> };
+        let start = Start::Signal { listen, timeout: None };
         SignalWait { raw: RawWait::new(core, Op::Signal, name, line, start), result: PhantomData }
     }
 
@@ -152,17 +156,14 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
         let this = self.get_mut();
         match Pin::new(&mut this.raw).poll(cx) {
             Poll::Ready((_, Ending::Done(payload))) => {
-                let plain = this.raw.core.bound.codecs.decode(&payload).map_err(|error| error.to_string());
-                let read =
-                    plain.and_then(|plain| serde_json::from_slice(&plain).map_err(|error| error.to_string()));
-                Poll::Ready(read.map_err(|error| {
-                    // A value, and no divergence: whoever sent it may have sent anything.
+                Poll::Ready(read(&this.raw.core.bound.codecs, &payload).map_err(|why| {
+                    // It could be read when it was recorded.
                     let name = &this.raw.name;
-                    Failure::stop(format!(
-                        "the signal {name:?} does not decode as {} ({error}); whoever sent it sent another type",
-                        std::any::type_name::<T>()
-                    ))
-                    .class("signal")
+                    let text = format!(
+                        "the signal {name:?} that the journal holds cannot be read: {why}. It could when it was recorded: give \
+                         the type back what it had, or fork the job from before this call"
+                    );
+                    Failure::stop(text).class("signal")
                 }))
             }
             Poll::Ready((_, Ending::Failed { failure, .. })) => Poll::Ready(Err(failure)),
@@ -261,7 +262,8 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
             })
         });
         let mut raw = RawStep::new(core, Op::ContinueIf, name, line, body);
-        (raw.judge, raw.retry, raw.signal) = (if_true, Retry::never(), Some(name.to_owned()));
+        let listen = Listen { name: name.to_owned(), reads: reads::<Option<P>> };
+        (raw.judge, raw.retry, raw.signal) = (if_true, Retry::never(), Some(listen));
         ContinueIf { raw, result: PhantomData }
     }
 

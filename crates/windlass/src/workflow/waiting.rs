@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, Failure, JobId, Outcome, Payload, Reason, Time, Wait,
+    Awaited, Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait,
     branch::BRANCH,
     failure::{Follow, class},
     journal::{Mark, Op},
@@ -21,8 +21,9 @@ use windlass_store::Ended;
 use super::{
     driver::{Driver, land},
     journal::Ending,
-    state::{Call, For, Moment, Phase, Start, misuse},
+    state::{Call, For, Listen, Moment, Phase, Start, State, misuse},
 };
+use crate::signal::set_aside;
 
 /// How often signals are looked for while steps are under way.
 const LOOK: Duration = Duration::from_millis(500);
@@ -65,11 +66,11 @@ impl Driver {
                 Phase::Waiting(For { due: Some(due), ..For::default() })
             }
             Start::Quietly(due) => Phase::Waiting(For { due: Some(*due), quiet: true, ..For::default() }),
-            Start::Signal { name, timeout } => {
+            Start::Signal { listen, timeout } => {
                 let due = timeout.map(|timeout| {
                     begun.as_ref().and_then(time).unwrap_or_else(|| *begin.insert(now.plus(timeout)))
                 });
-                Phase::Waiting(For { due, signal: Some(name.clone()), ..For::default() })
+                Phase::Waiting(For { due, signal: Some(listen.clone()), ..For::default() })
             }
             Start::Child(job) => {
                 let before =
@@ -126,17 +127,14 @@ impl Driver {
         // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
         // where it is.
         let mut ended = !state.finished.is_empty();
+        let listening: Vec<Listen> = waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
         for (id, wait) in waiting {
             if ended && !wait.body {
                 continue;
             }
-            let heard = wait
-                .signal
-                .as_ref()
-                .and_then(|name| state.inbox.iter().position(|signal| signal.name == *name));
+            let heard = wait.signal.as_ref().and_then(|listen| self.hear(state, listen, &listening));
             let due = wait.due.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
-            if let Some(place) = heard {
-                let signal = state.inbox.remove(place);
+            if let Some(signal) = heard {
                 if wait.body {
                     let call = state.calls[id].as_mut().expect("it waits");
                     (call.given, call.phase) = (Some(signal), Phase::Go);
@@ -162,7 +160,7 @@ impl Driver {
                 let seq = state.last;
                 state.calls[id].as_mut().expect("it waits").phase =
                     Phase::Ready(seq, Ending::Done(Payload::json(b"null".to_vec())));
-            } else if let Some(name) = wait.signal {
+            } else if let Some(Listen { name, .. }) = wait.signal {
                 let text = format!("no signal {name:?} came in time");
                 state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
             } else {
@@ -181,6 +179,31 @@ impl Driver {
         any
     }
 
+    /// Takes the oldest signal out of the inbox that a call waits for and can read. What nobody can read of those who wait for
+    /// it is set aside.
+    fn hear(&self, state: &mut State, listen: &Listen, listening: &[Listen]) -> Option<Signal> {
+        let codecs = &self.core.bound.codecs;
+        let mut place = 0;
+        while let Some(signal) = state.inbox.get(place) {
+            if signal.name != listen.name {
+                place += 1;
+                continue;
+            }
+            let why = match (listen.reads)(codecs, &signal.payload) {
+                Ok(()) => return Some(state.inbox.remove(place)),
+                Err(why) => why,
+            };
+            let others = listening.iter().filter(|other| other.name == listen.name);
+            if others.map(|other| (other.reads)(codecs, &signal.payload)).any(|read| read.is_ok()) {
+                place += 1;
+                continue;
+            }
+            let signal = state.inbox.remove(place);
+            state.out.aside.push(set_aside(self.core.job.id, &signal, why));
+        }
+        None
+    }
+
     /// Looks for signals and ends of children that are waited for and that the claim did not bring. Whether there is
     /// anything new.
     pub(super) async fn look(&mut self) -> Result<bool, Failure> {
@@ -192,7 +215,7 @@ impl Driver {
             });
             let (mut names, mut children) = (Vec::new(), Vec::new());
             for wait in waits {
-                names.extend(wait.signal.clone());
+                names.extend(wait.signal.as_ref().map(|listen| listen.name.clone()));
                 names.extend(wait.branch.then(|| BRANCH.to_owned()));
                 children.extend(wait.child);
             }
@@ -233,13 +256,15 @@ impl Driver {
         let id = self.core.job.id;
         let inbox = patiently!(store.inspect().inbox(id, usize::MAX))?;
         let mut state = self.core.lock();
-        let consumed = state.out.consumed.clone();
+        let mut consumed = state.out.consumed.clone();
+        consumed.extend(state.out.aside.iter().map(|aside| aside.number));
         let given: Vec<i64> = state
             .under_way()
             .filter_map(|(_, call)| call.given.as_ref().map(|signal| signal.number))
             .collect();
         state.inbox = inbox
             .into_iter()
+            .filter(|signal| signal.aside.is_none())
             .filter(|signal| !consumed.contains(&signal.number) && !given.contains(&signal.number))
             .collect();
         Ok(())
@@ -357,7 +382,7 @@ impl Driver {
                 let Phase::Waiting(wait) = &call.phase else { continue };
                 let child = wait.child.map(|_| Name { name: CHILD.into(), every: true });
                 let branch = wait.branch.then(|| Name { name: BRANCH.into(), every: true });
-                let signal = wait.signal.clone().map(|name| Name { name, every: false });
+                let signal = wait.signal.clone().map(|listen| Name { name: listen.name, every: false });
                 names.extend(child.into_iter().chain(branch).chain(signal));
                 due = [due, wait.due].into_iter().flatten().min();
             }

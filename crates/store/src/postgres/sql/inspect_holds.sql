@@ -10,7 +10,7 @@ select j.suspect, j.serial is not null, p.at, p.author, p.note, q.paused_at, q.p
         ) ahead),
        coalesce($3::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8),
        case when j.parked = 1 then j.wait end, j.until, j.pending,
-       case when j.parked = 1 then array(select distinct s.name from signals s where s.job = j.id) end
+       case when j.parked = 1 then array(select distinct s.name from signals s where s.job = j.id and s.aside is null) end
 from jobs j
 join lanes l on l.id = j.lane
 join queues q on q.id = l.queue

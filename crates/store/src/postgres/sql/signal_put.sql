@@ -1,4 +1,5 @@
--- Puts signals into the inboxes of live jobs, but those that were delivered before and those that find $7 there. No
+-- Puts signals into the inboxes of live jobs, but those that were delivered before and those that find $7 there, or as
+-- many that were set aside. No
 -- name and dedup id stands twice for one job. The jobs are locked by an earlier statement. Walks the primary keys of
 -- jobs, heard and signals. Answers for each, in order: the state of its job (null if there is none), whether it was not
 -- delivered before, whether it is now; and what the job waits for, of how many names, which of these are there.
@@ -16,7 +17,9 @@ with clock as materialized (
 ), counted as materialized (
     select r.*,
            max(case when r.nth = 1 then
-               (select count(*) from (select from signals s where s.job = r.job limit $7::int8) s)
+               (select greatest(count(*) filter (where s.aside is null),
+                                case when count(s.aside) >= $7::int8 then $7::int8 else 0 end)
+                from (select s.aside from signals s where s.job = r.job limit 2 * $7::int8) s)
            end) over (partition by r.job) as there
     from ranked r
 ), remembered as (
@@ -27,6 +30,7 @@ with clock as materialized (
 )
 select c.state, coalesce(c.fresh, false), coalesce(c.there + c.nth <= $7, false), c.waits, c.needs,
        case when c.nth = 1 and c.needs > 1 and c.waits is not null then
-           array(select distinct s.name from signals s where s.job = c.job and s.name = any(c.waits))
+           array(select distinct s.name from signals s
+                 where s.job = c.job and s.name = any(c.waits) and s.aside is null)
        end
 from counted c order by c.place

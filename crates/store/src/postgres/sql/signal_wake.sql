@@ -11,7 +11,8 @@ with clock as materialized (
     from clock
     where j.id = any($1::uuid[]) and j.parked = 1 and j.state = 0
       and case when j.waits is null then j.pending <= 0
-          else (select count(distinct s.name) from signals s where s.job = j.id and s.name = any(j.waits)) >= j.needs end
+          else (select count(distinct s.name) from signals s
+                where s.job = j.id and s.name = any(j.waits) and s.aside is null) >= j.needs end
     returning j.id, j.lane, j.suspect, j.due_at + j.priority * $3::int8 as rank, j.until, j.hold, j.serial, j.place,
               j.serial is null
               or (select true from holders h where h.serial = j.serial and h.job = j.id) is not null as free

@@ -18,7 +18,8 @@ with recursive inboxes as (
 )
 select j.id from jobs j
 where j.id = any (array(select job from inboxes)) and j.parked = 1 and j.state = 0
-  and (select count(distinct s.name) from signals s where s.job = j.id and s.name = any(j.waits)) >= j.needs
+  and (select count(distinct s.name) from signals s
+                where s.job = j.id and s.name = any(j.waits) and s.aside is null) >= j.needs
 union all
 select j.id from jobs j
 where j.id = any (array(select parent from parents)) and j.parked = 1 and j.state = 0 and j.waits is null and j.pending <= 0

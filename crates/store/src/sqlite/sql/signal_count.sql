@@ -1,2 +1,2 @@
--- How many signals are in an inbox. Walks the primary key.
-select count(*) from windlass_signals where job = ?1
+-- How many signals wait in an inbox, and how many were set aside. Walks the primary key.
+select count(*) - count(aside), count(aside) from windlass_signals where job = ?1

@@ -1,2 +1,2 @@
--- The names of the signals in an inbox. Walks the primary key.
-select name from windlass_signals where job = ?1
+-- The names of the signals in an inbox, but those that were set aside. Walks the primary key.
+select name from windlass_signals where job = ?1 and aside is null

@@ -9,7 +9,7 @@ met (job) as (
     select j.id from inboxes i cross join windlass_jobs j on j.id = i.job
     where j.parked = 1
       and (select count(*) from json_each(j.wait, '$.signals.names') n
-           where exists (select 1 from windlass_signals s where s.job = j.id and s.name = n.value ->> 'name'))
+           where exists (select 1 from windlass_signals s where s.job = j.id and s.name = n.value ->> 'name' and s.aside is null))
           >= j.wait ->> '$.signals.needs'
     union all
     select j.id from windlass_jobs j where j.parked = 2 and j.pending = 0

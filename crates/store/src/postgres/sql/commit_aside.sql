@@ -1,0 +1,6 @@
+-- Sets signals aside that attempts could not read, of jobs whose epoch and rev are their change's. Walks the primary keys of
+-- jobs and signals; the jobs are locked by an earlier statement.
+update signals s set aside = e.why
+from unnest($1::uuid[], $2::int4[], $3::int4[], $4::int8[], $5::text[]) as e (job, epoch, rev, number, why)
+join jobs j on j.id = e.job and j.epoch = e.epoch and j.rev = e.rev and j.state = 0
+where s.job = e.job and s.number = e.number and s.aside is null

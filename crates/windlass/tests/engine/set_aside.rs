@@ -1,0 +1,270 @@
+//! Signals that a job cannot read: they are set aside, and its wait goes on.
+
+use std::time::Instant;
+
+use windlass::{Codec, Did, State, StepCx, model::Signal, prelude::*};
+
+use crate::on_both_stores;
+
+on_both_stores!(
+    a_machine_waits_on_for_a_signal_it_can_read,
+    a_workflow_waits_on_for_a_signal_it_can_read,
+    a_condition_is_not_given_what_it_cannot_read,
+    nothing_that_cannot_be_read_is_recorded,
+    a_step_is_not_told_of_a_signal_it_could_not_read,
+    a_wait_ends_by_its_time_whatever_could_not_be_read,
+    a_signal_behind_a_lost_key_is_read_once_the_key_is_back,
+    a_signal_that_cannot_be_read_is_dropped_by_hand,
+);
+
+/// Waits for a number and returns it.
+#[derive(Serialize, Deserialize)]
+enum Number {
+    Start,
+    Got,
+}
+
+impl Machine for Number {
+    const KIND: &'static str = "number";
+    type Output = u32;
+    type Error = AnyError;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Number>, AnyError> {
+        Ok(match self {
+            Number::Start => Next::wait(Number::Got, signal("n")),
+            Number::Got => Next::done(cx.signal("n")?.unwrap_or_default()),
+        })
+    }
+}
+
+/// Collects numbers until it is told to stop: all that have come by then, and how often its step ran to its end.
+#[derive(Serialize, Deserialize)]
+enum Numbers {
+    Start { seconds: Option<u64> },
+    Got,
+}
+
+impl Machine for Numbers {
+    const KIND: &'static str = "numbers";
+    type Output = (Vec<u32>, bool);
+    type Error = AnyError;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Numbers>, AnyError> {
+        Ok(match self {
+            Numbers::Start { seconds } => {
+                let wait = Next::wait(Numbers::Got, all([signals("n"), signal("stop")]));
+                match seconds {
+                    Some(seconds) => wait.timeout(Duration::from_secs(seconds)),
+                    None => wait,
+                }
+            }
+            // It makes nothing of an error, and goes on all the same: what it returns then is dropped.
+            Numbers::Got => {
+                let numbers = cx.signals("n").unwrap_or_default();
+                let _: Option<()> = cx.signal("stop").unwrap_or_default();
+                Next::done((numbers, cx.timed_out()))
+            }
+        })
+    }
+}
+
+/// The same as a workflow, in one of three ways.
+#[derive(Serialize, Deserialize)]
+struct Flowing {
+    how: String,
+}
+
+impl Workflow for Flowing {
+    const KIND: &'static str = "flowing";
+    type Output = u32;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u32, Failure> {
+        match self.how.as_str() {
+            "signal" => flow.signal("n").await,
+            "timeout" => match flow.signal::<u32>("n").timeout(Duration::from_secs(1)).await {
+                Err(failure) if &*failure.class == "timeout" => Ok(0),
+                other => other,
+            },
+            "select" => {
+                let race = (flow.signal::<u32>("n"), flow.signal::<String>("other"));
+                match flow.select("first", race).await {
+                    First2::A(n) => n,
+                    First2::B(_) => Ok(0),
+                }
+            }
+            _ => flow.continue_if("n", async |n: Option<u32>| Ok::<_, Failure>(n)).await,
+        }
+    }
+}
+
+async fn engine(url: &str) -> Engine {
+    let engine = Engine::open(url).await.expect("opened");
+    engine.machine::<Number>().machine::<Numbers>().workflow::<Flowing>()
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(40);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within 40 s: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The signals of a job that were set aside.
+async fn aside(engine: &Engine, id: JobId) -> Vec<Signal> {
+    let inbox = engine.inspect().inbox(id, 99).await.expect("inbox");
+    inbox.into_iter().filter(|signal| signal.aside.is_some()).collect()
+}
+
+/// Returns when a job waits and has so many signals that were set aside.
+async fn waits_on(engine: &Engine, id: JobId, count: usize) -> Vec<Signal> {
+    until("it waits on, with what it could not read set aside", async || {
+        let state = engine.inspect().job(id).await.expect("read").expect("there").summary.state;
+        state == State::Waiting && aside(engine, id).await.len() == count
+    })
+    .await;
+    aside(engine, id).await
+}
+
+/// What a job returned, within a minute.
+async fn result(engine: &Engine, id: JobId) -> Result<u32, String> {
+    match tokio::time::timeout(Duration::from_secs(60), engine.result(id)).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("it has not ended: {:?}", engine.why(id).await)),
+    }
+}
+
+async fn a_machine_waits_on_for_a_signal_it_can_read(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    let job = engine.submit(Number::Start).signal("n", "seven").await.expect("submitted");
+    job.signal("n", -7).await.expect("sent");
+    job.signal("n", 7).await.expect("sent");
+    assert_eq!(result(&engine, job.id()).await, Ok(7));
+    engine.stop().await;
+}
+
+async fn a_workflow_waits_on_for_a_signal_it_can_read(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    for how in ["signal", "select"] {
+        let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
+        job.signal("n", -7).await.expect("sent");
+        job.signal("n", 7).await.expect("sent");
+        assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");
+    }
+    engine.stop().await;
+}
+
+async fn a_condition_is_not_given_what_it_cannot_read(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    let job = engine.submit(Flowing { how: "if".into() }).signal("n", "seven").await.expect("submitted");
+    job.signal("n", 7).await.expect("sent");
+    assert_eq!(result(&engine, job.id()).await, Ok(7));
+    engine.stop().await;
+}
+
+async fn nothing_that_cannot_be_read_is_recorded(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    for how in ["signal", "select", "if"] {
+        let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
+        let bad = waits_on(&engine, job.id(), 1).await;
+        let why = bad[0].aside.clone().expect("a reason");
+        assert!(why.contains("u32") && why.contains("invalid type: string"), "{why}");
+        let journal = engine.inspect().journal(job.id(), None, 99).await.expect("journal");
+        let told =
+            journal.iter().any(|entry| String::from_utf8_lossy(&entry.payload.bytes).contains("seven"));
+        assert!(!told, "{how}: {journal:?}");
+        let said = engine.why(job.id()).await.expect("read").expect("there");
+        assert_eq!(said.cause, "signal", "{how}: {said:?}");
+        assert!(said.also.iter().any(|also| also.contains("was set aside, because it does not")), "{said:?}");
+        job.signal("n", 7).await.expect("sent");
+        assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");
+        assert_eq!(aside(&engine, job.id()).await, bad, "{how}: it is kept as it was");
+    }
+    engine.stop().await;
+}
+
+async fn a_step_is_not_told_of_a_signal_it_could_not_read(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    let job = engine.submit(Numbers::Start { seconds: None }).await.expect("submitted");
+    for n in [serde_json::json!(1), serde_json::json!("two"), serde_json::json!(3), serde_json::json!([4])] {
+        job.signal("n", n).await.expect("sent");
+    }
+    job.signal("stop", "no reason is wanted").await.expect("sent");
+    // First what it reads first, then the other: then it waits on for that.
+    waits_on(&engine, job.id(), 3).await;
+    job.signal("stop", ()).await.expect("sent");
+    let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
+    assert_eq!(done.expect("done"), (vec![1, 3], false));
+    let steps = engine.inspect().steps(job.id(), None, 99).await.expect("steps");
+    assert_eq!(steps.len(), 2, "what was given up is no transition: {steps:?}");
+    let seen = engine.inspect().job(job.id()).await.expect("read").expect("there");
+    assert!(seen.failure.is_none(), "nor an error: {seen:?}");
+    engine.stop().await;
+}
+
+async fn a_wait_ends_by_its_time_whatever_could_not_be_read(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    let job = engine.submit(Numbers::Start { seconds: Some(1) }).signal("n", "one").await.expect("submitted");
+    job.signal("stop", ()).await.expect("sent");
+    let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
+    assert_eq!(done.expect("done"), (vec![], true), "it timed out, though the other signal was there");
+    let flow = engine.submit(Flowing { how: "timeout".into() }).signal("n", "one").await.expect("submitted");
+    assert_eq!(result(&engine, flow.id()).await, Ok(0));
+    engine.stop().await;
+}
+
+/// A codec that turns bytes round.
+struct Turned;
+
+impl Codec for Turned {
+    fn id(&self) -> u8 {
+        77
+    }
+
+    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(plain.iter().rev().copied().collect()))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+}
+
+async fn a_signal_behind_a_lost_key_is_read_once_the_key_is_back(url: &str) {
+    let without = engine(url).await.start().await.expect("started");
+    let machine = without.submit(Number::Start).await.expect("submitted").id();
+    let flow = without.submit(Flowing { how: "signal".into() }).await.expect("submitted").id();
+    let with = engine(url).await.codec(Turned);
+    let mut numbers = Vec::new();
+    for id in [machine, flow] {
+        with.signal(id, "n", 12).await.expect("sent");
+        let bad = waits_on(&without, id, 1).await;
+        let why = bad[0].aside.clone().expect("a reason");
+        assert!(why.contains("written by codec 77, which this engine does not have"), "{why}");
+        numbers.push((id, bad[0].number));
+    }
+    without.stop().await;
+    let with = with.start().await.expect("started");
+    for (id, number) in numbers {
+        let did = with.control("ada").restore_signal(id, number).await.expect("restored");
+        assert_eq!(did, Did::Done);
+        assert_eq!(result(&with, id).await, Ok(12), "the same signal, and not another");
+        assert!(aside(&with, id).await.is_empty(), "it was set aside no more");
+    }
+    with.stop().await;
+}
+
+async fn a_signal_that_cannot_be_read_is_dropped_by_hand(url: &str) {
+    let engine = engine(url).await.start().await.expect("started");
+    let job = engine.submit(Number::Start).signal_once("n", "a", "seven").await.expect("submitted");
+    let bad = waits_on(&engine, job.id(), 1).await;
+    let did = engine.control("ada").drop_signal(job.id(), bad[0].number).await.expect("dropped");
+    assert_eq!(did, Did::Done);
+    assert!(engine.inspect().inbox(job.id(), 9).await.expect("inbox").is_empty());
+    let again = job.signal("n", "seven").dedup("a").await.expect("sent");
+    assert_eq!(again, windlass::Delivery::Duplicate, "its id is remembered");
+    job.signal("n", 7).await.expect("sent");
+    assert_eq!(result(&engine, job.id()).await, Ok(7));
+    engine.stop().await;
+}
