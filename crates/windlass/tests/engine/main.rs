@@ -6,6 +6,7 @@ mod control;
 mod crash;
 mod crowd;
 mod flow;
+mod limits;
 mod machines;
 mod outage;
 mod spans;
