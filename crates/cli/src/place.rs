@@ -1,9 +1,8 @@
 //! Where a command works: the store that the settings name, or the engine of the program it is part of.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context, bail};
-use windlass::{Engine, JobId};
+pub(crate) use windlass::store::sqlite_path;
+use windlass::{Engine, JobId, store::with_limits};
 
 use crate::{
     config::{DEFAULT_STORE, Settings},
@@ -22,7 +21,8 @@ pub(crate) struct Place {
 impl Place {
     /// The store that the settings name.
     pub(crate) fn named(settings: Settings) -> Place {
-        let url = settings.store.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        let url = settings.store.as_deref().unwrap_or(DEFAULT_STORE);
+        let url = with_limits(url, settings.limits.iter().map(|(name, value)| (name.as_str(), *value)));
         Place { engine: None, url, settings, program: "windlass".to_owned() }
     }
 
@@ -91,12 +91,6 @@ impl Place {
     fn trouble(&self) -> String {
         format!("the store {} cannot be opened", self.shown())
     }
-}
-
-/// The file behind a SQLite address.
-pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("sqlite:")?;
-    Some(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
 }
 
 /// Whether this is the address of a PostgreSQL database.

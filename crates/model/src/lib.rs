@@ -33,6 +33,7 @@ pub mod failure;
 pub mod id;
 pub mod job;
 pub mod journal;
+mod limit_settings;
 pub mod limits;
 pub mod merge;
 pub mod poll;

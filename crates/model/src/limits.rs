@@ -10,20 +10,7 @@ use crate::{
     serial::MAX_SLOTS, trace,
 };
 
-/// What may be submitted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// The longest encoded input or output, in bytes.
-    pub payload: usize,
-    /// The most signals that may wait in one job's inbox.
-    pub inbox: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { payload: 1 << 20, inbox: 1_000 }
-    }
-}
+pub use crate::limit_settings::Limits;
 
 /// The longest kind, queue or tag, in bytes: long enough for a path of names, short enough to print.
 pub const NAME: usize = 128;
@@ -107,8 +94,18 @@ impl Limits {
             return Ok(());
         }
         let why = format!("is {} bytes long, more than the {} allowed", bytes.len(), self.payload);
-        let hint = "keep large data elsewhere and pass a reference, or raise the payload limit";
+        let hint = format!("keep large data elsewhere and pass a reference, or {}", Limits::raise("payload"));
         Err(invalid(format!("the {what}"), why, hint))
+    }
+
+    /// Checks the size of a value in the context of a workflow, as plain JSON.
+    pub fn check_context(&self, name: &str, bytes: usize) -> Result<(), Invalid> {
+        if bytes <= self.context {
+            return Ok(());
+        }
+        let why = format!("is {bytes} bytes long, more than the {} allowed", self.context);
+        let hint = format!("keep it elsewhere and set a reference to it, or {}", Limits::raise("context"));
+        Err(invalid(format!("the value {} of the context", shown(name)), why, hint))
     }
 
     /// Checks all of a job that is about to be submitted.
@@ -189,7 +186,8 @@ impl Limits {
         }
         if job.signals.len() > self.inbox {
             let why = format!("are {}, more than the {} an inbox holds", job.signals.len(), self.inbox);
-            return Err(invalid("the signals with the job", why, "send fewer, or raise the inbox limit"));
+            let hint = format!("send fewer, or {}", Limits::raise("inbox"));
+            return Err(invalid("the signals with the job", why, hint));
         }
         job.signals.iter().try_for_each(|signal| self.check_signal(signal))?;
         self.check_payload("input", &job.input.bytes)

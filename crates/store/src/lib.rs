@@ -11,6 +11,7 @@
 //! - A job is in exactly one place: in the ready set, among the timers, in a claim, or ended.
 //! - Whatever a verb has answered is durable.
 
+mod address;
 mod arrival;
 mod control;
 mod delegate;
@@ -28,6 +29,7 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub use address::{sqlite_path, with_limits};
 pub use control::{Act, By, Control, Did, Fork, Prune, Pruned, Restate, Rule};
 pub use error::Error;
 pub use id_source::IdSource;
@@ -51,18 +53,27 @@ pub use tokio_postgres;
 use std::sync::Arc;
 
 /// Opens the store at `url`: `sqlite://path`, `postgres://…` or `memory:`. The schema is brought up to date
-/// first unless `migrate` is false, in which case an outdated one is an error that says so.
+/// first unless `migrate` is false, in which case an outdated one is an error that says so. Each of the [`Limits`] can be
+/// set by a parameter: `sqlite://path?limit_payload=4MiB&limit_inbox=5000`.
+///
+/// [`Limits`]: windlass_model::Limits
 pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
-    if let Some(path) = url.strip_prefix("sqlite:") {
-        let path = path.strip_prefix("//").unwrap_or(path);
-        return Ok(Arc::new(sqlite::Sqlite::open(sqlite::Options::new(path).migrate(migrate))?));
-    }
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         let options = postgres::Options::parse(url)?.migrate(migrate);
         return Ok(Arc::new(postgres::Postgres::open(options).await?));
     }
-    if url == "memory:" {
-        return Ok(Arc::new(memory::Memory::new()));
+    let (rest, limits) = address::take_limits(url)?;
+    if let Some((_, unknown)) = rest.split_once('?').filter(|_| rest.starts_with("sqlite:")) {
+        return Err(Error::Config(format!(
+            "{unknown:?} in {url:?} is nothing that can be said of a SQLite file; use sqlite://PATH?limit_payload=BYTES"
+        )));
+    }
+    if let Some(path) = sqlite_path(&rest) {
+        let options = sqlite::Options::new(path).migrate(migrate).limits(limits);
+        return Ok(Arc::new(sqlite::Sqlite::open(options)?));
+    }
+    if rest == "memory:" {
+        return Ok(Arc::new(memory::Memory::with_limits(limits)));
     }
     Err(Error::Config(format!(
         "{url:?} is not a store; use sqlite://PATH, postgres://USER@HOST/DATABASE or memory:"

@@ -46,8 +46,8 @@ pub enum Error {
     },
     /// As many signals wait in the job's inbox as may.
     #[error(
-        "the inbox of job {job} is full: {most} signals wait in it; see what it waits for with `windlass why {job}`, or raise the \
-         store's inbox limit"
+        "the inbox of job {job} is full: {most} signals wait in it; see what it waits for with `windlass why {job}`, or {}",
+        windlass_model::Limits::raise("inbox")
     )]
     InboxFull {
         /// The job.

@@ -4,12 +4,13 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use toml::{Table, Value};
+use windlass::model::Limits;
 
 use super::{PoolSettings, Settings, nearest};
 use crate::span;
 
-const KEYS: [&str; 10] =
-    ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention"];
+const KEYS: [&str; 11] =
+    ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention", "limits"];
 const RETENTION_KEYS: [&str; 3] = ["done", "failed", "cancelled"];
 const POOL_KEYS: [&str; 5] = ["slots", "prefetch", "min_demand", "poll", "max_poll"];
 
@@ -35,6 +36,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
             "metrics" => settings.metrics = Some(word(key, value)?),
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,
+            "limits" => limits(&mut settings, value)?,
             _ => return Err(unknown(key, &KEYS)),
         }
     }
@@ -90,6 +92,24 @@ fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
             )
         };
         *kept = Some(text.parse().map_err(|why| anyhow!("`{path}`: {why}"))?);
+    }
+    Ok(())
+}
+
+fn limits(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
+    let Value::Table(table) = value else {
+        bail!("`limits` is a table; write it as [limits] with payload = \"4MiB\" below");
+    };
+    for (key, value) in table {
+        let path = format!("limits.{key}");
+        if !Limits::NAMES.contains(&key.as_str()) {
+            return Err(unknown(&path, Limits::NAMES));
+        }
+        let limit = match value {
+            Value::String(text) => Limits::read(key, text).map_err(|why| anyhow!("`{path}`: {why}"))?,
+            value => count(&path, value)?,
+        };
+        settings.limits.insert(key.clone(), limit);
     }
     Ok(())
 }
@@ -156,5 +176,9 @@ mod tests {
         assert!(error("[retention]\nfaild = '1d'").contains("did you mean `failed`?"));
         assert!(error("[retention]\nfailed = 30").contains("\"30d\", or \"forever\""));
         assert!(error("retention = '30d'").contains("[retention]"));
+        assert!(error("[limits]\npayloads = 9").contains("did you mean `payload`?"));
+        assert!(error("[limits]\npayload = 0").contains("at least 1"));
+        assert!(error("[limits]\npayload = '4GB'").contains("`limits.payload`: the limit payload of"));
+        assert!(error("limits = 3").contains("[limits]"));
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 pub(crate) use keep::{Keep, RetentionSettings};
-use windlass::{Config, Engine, Pool};
+use windlass::{Config, Engine, Pool, model::Limits};
 
 use crate::{out, span};
 
@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     /// Where metrics are served.
     pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
+    /// How large things may be, by the names of `Limits`.
+    pub(crate) limits: BTreeMap<String, usize>,
     /// Which queues are served; empty if this layer does not say.
     pub(crate) serve: Vec<String>,
     /// What is known of each queue's pool.
@@ -79,10 +81,12 @@ const VARIABLES: [&str; 13] = [
 
 /// A variable that looks like one of ours and is not is most likely a slip; others may be anyone's.
 fn warn_of_typos() {
+    let limits: Vec<String> = Limits::NAMES.iter().map(|name| Limits::variable(name)).collect();
+    let known: Vec<&str> = VARIABLES.into_iter().chain(limits.iter().map(String::as_str)).collect();
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if name.starts_with("WINDLASS_")
-            && !VARIABLES.contains(&name.as_str())
-            && let Some(near) = nearest::of(&name, VARIABLES)
+            && !known.contains(&name.as_str())
+            && let Some(near) = nearest::of(&name, known.iter().copied())
         {
             out::note(&format!("warning: {name} is not read; did you mean {near}?"));
         }
@@ -117,6 +121,13 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         },
         ..Settings::default()
     };
+    for name in Limits::NAMES {
+        let variable = Limits::variable(name);
+        if let Some(text) = env(&variable) {
+            let value = Limits::read(name, &text).map_err(|why| anyhow!("{variable}: {why}"))?;
+            settings.limits.insert((*name).to_owned(), value);
+        }
+    }
     for queue in env("WINDLASS_QUEUES").iter().flat_map(|text| text.split(',')) {
         settings.serve(queue.trim()).with_context(|| "WINDLASS_QUEUES".to_owned())?;
     }
@@ -131,7 +142,9 @@ impl Settings {
             let under = queues.remove(&name).unwrap_or_default();
             queues.insert(name, pool.over(under));
         }
+        let limits = below.limits.into_iter().chain(self.limits).collect();
         Settings {
+            limits,
             store: self.store.or(below.store),
             log: self.log.or(below.log),
             name: self.name.or(below.name),
@@ -252,6 +265,25 @@ mod tests {
         assert_eq!((all.lease, all.drain), (Some(Duration::from_secs(30)), Some(Duration::from_secs(60))));
         assert_eq!(all.serve, ["mail", "default"]);
         assert_eq!((all.queues["mail"].slots, all.queues["mail"].prefetch), (Some(4), Some(5)));
+    }
+
+    #[test]
+    fn every_limit_can_be_set_in_the_file_and_in_the_environment() {
+        for name in Limits::NAMES {
+            let file = file::parse(&format!("[limits]\n{name} = 70_000")).expect("valid");
+            assert_eq!(file.limits.get(*name), Some(&70_000));
+            let sized = file::parse(&format!("[limits]\n{name} = '2MiB'")).expect("valid");
+            assert_eq!(sized.limits.get(*name), Some(&(2 << 20)));
+            let env =
+                from_env(|asked| (asked == Limits::variable(name)).then(|| "64KiB".into())).expect("valid");
+            let all = env.over(file);
+            assert_eq!(all.limits.get(*name), Some(&65_536), "the environment is above the file");
+            let place = crate::place::Place::named(all);
+            assert_eq!(place.url(), format!("{DEFAULT_STORE}?limit_{name}=65536"));
+        }
+        let error = from_env(|asked| (asked == "WINDLASS_LIMIT_INBOX").then(|| "lots".into()))
+            .expect_err("no number");
+        assert!(error.to_string().starts_with("WINDLASS_LIMIT_INBOX: the limit inbox of"), "{error}");
     }
 
     #[test]

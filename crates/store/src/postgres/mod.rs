@@ -61,6 +61,7 @@ use windlass_model::{
 use crate::{
     Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Polled, Reaped,
     Renewal, SchemaState, Signalled, Store, Sweep, Work,
+    address::take_limits,
     intern::{Lane, Lanes},
 };
 pub use arrive::submit_in;
@@ -81,9 +82,10 @@ pub struct Options {
 
 impl Options {
     /// The database at `url`, e.g. `postgres://user@host/database?schema=windlass`. The schema's name is taken
-    /// from the `schema` parameter, and is `windlass` without it.
+    /// from the `schema` parameter, and is `windlass` without it; limits from parameters like `limit_payload`.
     pub fn parse(url: &str) -> Result<Options, Error> {
-        let (url, schema) = take_schema(url);
+        let (url, limits) = take_limits(url)?;
+        let (url, schema) = take_schema(&url);
         let config = url.parse::<tokio_postgres::Config>().map_err(|e| {
             Error::Config(format!(
                 "the PostgreSQL address is not valid ({e}); use postgres://USER@HOST/DATABASE"
@@ -93,7 +95,7 @@ impl Options {
             config,
             schema: "windlass".to_owned(),
             migrate: true,
-            limits: Limits::default(),
+            limits,
             connections: 8,
             // Longer than any batch takes, shorter than a lease.
             patience: Duration::from_secs(10),

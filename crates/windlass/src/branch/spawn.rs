@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use windlass_model::{
-    BranchNo, Failure, JobId, NewJob, Time, Twig, When,
+    BranchNo, Failure, JobId, NewJob, Payload, Time, Twig, When,
     branch::{SPAWNS, check_branch},
     failure::class,
 };
@@ -136,7 +136,8 @@ pub(crate) enum Produced {
         children: Vec<NewJob>,
         /// The names of all spawns, if it is the first of this attempt.
         spawns: Option<Vec<String>>,
-        cursor: Vec<u8>,
+        /// As it is written.
+        cursor: Payload,
     },
     /// There is nothing more: the branch is sealed.
     Sealed,
@@ -308,9 +309,11 @@ impl Producer {
                 before = branch.spawns;
                 (spawned, opened_at) = (branch.spawned as u64, Some(branch.opened_at));
                 if let Some(kept) = &branch.cursor {
-                    cursor = serde_json::from_slice(&kept.bytes).map_err(|error| {
+                    let unreadable = |error: &dyn std::fmt::Display| {
                         Failure::stop(format!("where the branch stands cannot be read ({error})"))
-                    })?;
+                    };
+                    let plain = bound.codecs.decode(kept).map_err(|error| unreadable(&error))?;
+                    cursor = serde_json::from_slice(&plain).map_err(|error| unreadable(&error))?;
                 }
             }
         }
@@ -358,6 +361,7 @@ impl Producer {
                         CHUNK_BYTES.checked_div(bytes / items.max(1) as usize).unwrap_or(usize::MAX).max(1);
                     spawned += items;
                     let kept = serde_json::to_vec(&cursor).unwrap_or_default();
+                    let kept = bound.codecs.encode(kept).map_err(refused)?;
                     let chunk = Produced::Chunk { children, spawns: announced.take(), cursor: kept };
                     if self.sender.send(Ok(chunk)).await.is_err() {
                         return Ok(());

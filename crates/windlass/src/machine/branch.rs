@@ -136,7 +136,7 @@ impl MachineBranch<'_> {
                     for child in &mut children {
                         child.twig.iter_mut().for_each(|twig| twig.branch = number);
                     }
-                    (grow.spawns, grow.cursor) = (spawns, Some(Payload::json(cursor)));
+                    (grow.spawns, grow.cursor) = (spawns, Some(cursor));
                     children
                 }
                 Produced::Sealed => {

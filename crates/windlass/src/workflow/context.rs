@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, failure::class, limits::check_given};
+use windlass_model::{Failure, Payload, failure::class, limits::check_given};
 
 use super::{core::Core, state::misuse};
-
-/// The longest value, in bytes.
-const VALUE: usize = 16 << 10;
+use crate::codec::Codecs;
 
 /// The context of a workflow: values by name, committed with the step before or after which they are set, and read by
 /// whoever looks at the job.
@@ -20,7 +18,7 @@ impl Context<'_> {
     /// A value, if it is set.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         let value = self.core.lock().context.get(name).cloned();
-        let Some(value) = value else { return Ok(None) };
+        let Some(Value(value)) = value else { return Ok(None) };
         serde_json::from_value(value).map(Some).map_err(|error| {
             let text = format!("the value {name:?} of the context does not decode ({error})");
             Failure::stop(text).class(class::UNDECODABLE)
@@ -35,7 +33,7 @@ impl Context<'_> {
     /// Sets a value. It is written with the next commit of the workflow.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Result<(), Failure> {
         if self.core.may_call(&format!("setting {name:?} of the context")) {
-            self.core.set(None, name, self::value(name, &value)?);
+            self.core.set(None, name, Value::new(self.core, name, &value)?);
         }
         Ok(())
     }
@@ -50,18 +48,30 @@ impl Context<'_> {
     }
 }
 
-/// A value as it is kept, if it can be.
-pub(super) fn value<T: Serialize>(name: &str, value: &T) -> Result<serde_json::Value, Failure> {
-    check_given("name in the context", name).map_err(misuse)?;
-    let value = serde_json::to_value(value).map_err(|error| {
-        misuse(format!("the value {name:?} of the context cannot be written as JSON ({error})"))
-    })?;
-    let size = value.to_string().len();
-    if size > VALUE {
-        return Err(misuse(format!(
-            "the value {name:?} of the context is {size} bytes long, more than the {VALUE} allowed; keep it elsewhere and set \
-             a reference to it"
-        )));
+/// A value of a context. It becomes what is written by [`Value::payload`] alone, which is behind the codec: it cannot be
+/// made part of anything else that is written.
+#[derive(Clone, PartialEq)]
+pub(super) struct Value(serde_json::Value);
+
+impl Value {
+    /// A value, if it can be kept.
+    pub(super) fn new<T: Serialize>(core: &Core, name: &str, value: &T) -> Result<Value, Failure> {
+        check_given("name in the context", name).map_err(misuse)?;
+        let value = serde_json::to_value(value).map_err(|error| {
+            misuse(format!("the value {name:?} of the context cannot be written as JSON ({error})"))
+        })?;
+        core.bound.store.limits().check_context(name, value.to_string().len()).map_err(misuse)?;
+        Ok(Value(value))
     }
-    Ok(value)
+
+    /// A value as it was written.
+    pub(super) fn read(payload: &Payload, codecs: &Codecs) -> Option<Value> {
+        let plain = codecs.decode(payload).ok()?;
+        serde_json::from_slice(&plain).ok().map(Value)
+    }
+
+    /// What is written of it.
+    pub(super) fn payload(&self, core: &Core) -> Result<Payload, Failure> {
+        core.encode(serde_json::to_vec(&self.0).unwrap_or_default())
+    }
 }

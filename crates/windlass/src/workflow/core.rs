@@ -24,6 +24,7 @@ use windlass_model::{
 use windlass_runtime::Attempt;
 
 use super::{
+    context::Value,
     journal::{Ending, Ident, Journal, Tried},
     state::{Call, For, Look, NOW, Phase, RESUMED, Register, State, Then, nested},
 };
@@ -254,8 +255,8 @@ impl Core {
         };
         let sets =
             self.lock().calls[id].as_mut().map(|call| std::mem::take(&mut call.sets)).unwrap_or_default();
-        let encode = |(name, value): (String, serde_json::Value)| {
-            let payload = self.encode(serde_json::to_vec(&value).unwrap_or_default())?;
+        let encode = |(name, value): (String, Value)| {
+            let payload = value.payload(self)?;
             Ok((name, value, payload))
         };
         let sets = match sets.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>() {
@@ -267,7 +268,9 @@ impl Core {
         state.out.undo |= undo;
         let mark = if undo { Mark::DoneWithUndo } else { Mark::Done };
         let seq = state.finish(id, mark, payload, now);
-        state.write_sets(seq, sets, now);
+        if !sets.is_empty() {
+            state.write_sets(id, seq, sets, now);
+        }
     }
 
     /// The body of a call has failed: it is tried again, or that is its end.
@@ -323,7 +326,8 @@ impl Core {
         }
         let text = format!(
             "the result is {size} bytes long, more than the {limit} allowed; keep large data elsewhere and return a reference \
-             to it, or raise the payload limit"
+             to it, or {}",
+            windlass_model::Limits::raise("payload")
         );
         Err(Failure::stop(text).class(class::REFUSED))
     }
@@ -335,7 +339,7 @@ impl Core {
     }
 
     /// A value of the context, set by the code or by the body of a step.
-    pub(super) fn set(&self, call: Option<(usize, &Ident)>, name: &str, value: serde_json::Value) {
+    pub(super) fn set(&self, call: Option<(usize, &Ident)>, name: &str, value: Value) {
         let mut state = self.lock();
         match call {
             None => state.set(name, value),

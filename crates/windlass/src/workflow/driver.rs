@@ -14,6 +14,7 @@ use windlass_runtime::{Attempt, Turn};
 
 use super::{
     Boxed,
+    context::Value,
     core::{Core, RootWaker},
     differences::Differences,
     state::{Phase, Then, misuse, place_of},
@@ -288,8 +289,9 @@ impl Driver {
             let all = state.context.clone();
             values = all.into_iter().chain(values).collect();
         }
-        let encode = |(name, value): (String, serde_json::Value)| {
-            Ok((name, self.core.encode(serde_json::to_vec(&value).unwrap_or_default())?))
+        let encode = |(name, value): (String, Value)| {
+            let payload = value.payload(&self.core)?;
+            Ok((name, payload))
         };
         let context = values.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>()?;
         drop(state);

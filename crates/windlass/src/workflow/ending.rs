@@ -8,6 +8,7 @@ use windlass_model::{
 use windlass_runtime::Turn;
 
 use super::{
+    context::Value,
     driver::{Driver, run_name, run_of},
     journal::{EndedText, Ident},
     state::{ENDED, Opened, Undo, misuse, shown},
@@ -66,8 +67,8 @@ impl Driver {
     /// The context, as the journal of the next run begins with it.
     fn carried(&self) -> Result<Vec<Entry>, Failure> {
         let (values, now) = (self.core.lock().context.clone(), self.core.now());
-        let entry = |(seq, (name, value)): (i32, (String, serde_json::Value))| {
-            let payload = self.core.encode(serde_json::to_vec(&value).unwrap_or_default())?;
+        let entry = |(seq, (name, value)): (i32, (String, Value))| {
+            let payload = value.payload(&self.core)?;
             let (op, mark) = (Op::Context, Mark::Done);
             Ok(Entry { seq, op, mark, name, key: None, line: None, at: now, payload })
         };

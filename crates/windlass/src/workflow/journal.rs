@@ -13,6 +13,7 @@ use windlass_model::{
 use windlass_store::Fork;
 
 use super::{
+    context::Value,
     merge::{MERGE, names_of},
     state::{ENDED, RESUMED},
     undo_record::{UndoRecord, undo_of},
@@ -87,13 +88,13 @@ pub fn failure_of(entry: &Entry) -> Option<Failure> {
     }
 }
 
-/// A value of the context that a step has set.
+/// A value of the context that a step, or a tick of a repeat, has set.
 #[derive(Clone)]
 pub(super) struct Set {
     /// Where that stands.
     pub(super) seq: i32,
     pub(super) name: String,
-    pub(super) value: serde_json::Value,
+    pub(super) value: Value,
 }
 
 /// What is known of a call.
@@ -222,6 +223,8 @@ pub(super) struct Journal {
     pub(super) undelivered: usize,
     /// What the steps that ended at some places set in the context.
     pub(super) sets: BTreeMap<i32, Vec<Set>>,
+    /// What ticks have set in the context, by the name of their repeat, in order.
+    pub(super) repeat_sets: HashMap<Box<str>, Vec<Set>>,
     /// What was undone, and what could not be.
     pub(super) undo: UndoRecord,
     /// Whether it was forked from another: what the context holds is to be written.
@@ -284,10 +287,12 @@ impl Journal {
             }
             (Op::Life, _) => return,
             (Op::Context, _) => {
-                let plain = codecs.decode(&payload).ok();
-                let value = plain.and_then(|plain| serde_json::from_slice(&plain).ok());
-                if let Some(value) = value {
-                    self.sets.entry(step).or_default().push(Set { seq, name, value });
+                if let Some(value) = Value::read(&payload, codecs) {
+                    let sets = match key {
+                        Some(repeat) => self.repeat_sets.entry(repeat.into()).or_default(),
+                        None => self.sets.entry(step).or_default(),
+                    };
+                    sets.push(Set { seq, name, value });
                 }
                 return;
             }

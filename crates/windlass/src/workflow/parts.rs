@@ -26,7 +26,7 @@ use super::{
 /// What a call wants committed before it goes on.
 pub(super) enum Part {
     /// Children of a branch, and where its sources stand after them.
-    Children { children: Vec<NewJob>, spawns: Option<Vec<String>>, cursor: Vec<u8> },
+    Children { children: Vec<NewJob>, spawns: Option<Vec<String>>, cursor: Payload },
     /// It goes on when this is told of its branch.
     Pause(Watch),
     /// What is to be known to go on from here.
@@ -185,8 +185,7 @@ impl Core {
                     true => state.out.children = children,
                     false => state.out.children.extend(children),
                 }
-                let cursor = Some(Payload::json(cursor));
-                state.out.branches.push(Grow { open, spawns, cursor, ..Grow::to(number) });
+                state.out.branches.push(Grow { open, spawns, cursor: Some(cursor), ..Grow::to(number) });
                 state.settle(id, Then::Part);
             }
             Part::Pause(watch) => {

@@ -87,9 +87,6 @@ struct Stand {
     last: Option<Time>,
     /// How many were run.
     ticks: u64,
-    /// What they have set in the context.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    sets: BTreeMap<String, serde_json::Value>,
 }
 
 impl<'f, T, E> Repeat<'f, T, E>
@@ -202,8 +199,7 @@ where
     let whole = RawWait::new(core, Op::Repeat, name, line, Start::Quietly(Time(0)));
     let (_, ending) = whole.await;
     let known = about.known();
-    // Its ticks are not come to again, and what they have set is still so.
-    core.lock().context.extend(known.iter().flat_map(|stand| stand.sets.clone()));
+    about.restore_context();
     if !matches!(&ending, Ending::Done(payload) if payload.bytes == b"null") {
         return over(&about, ending).await;
     }
@@ -230,11 +226,11 @@ where
             stand.last = Some(missed.to);
         }
         let Some(tick) = plan.fire.first().copied() else {
-            about.keep(&mut stand, None);
+            about.keep(&stand, None);
             continue;
         };
         if about.until.is_some_and(|until| tick > until) {
-            about.keep(&mut stand, None);
+            about.keep(&stand, None);
             continue;
         }
         if let Some(ending) = about.end_of_tick(tick, &body, &mut stand).await {
@@ -266,24 +262,36 @@ impl About {
         serde_json::from_slice(&known?.1.bytes).ok()
     }
 
+    /// Its ticks are not come to again, and what they have set is still so.
+    fn restore_context(&self) {
+        let state = &mut *self.core.lock();
+        let sets = state.journal.repeat_sets.get(self.name.as_str()).into_iter().flatten();
+        state.context.extend(sets.map(|set| (set.name.clone(), set.value.clone())));
+    }
+
     /// Where it stands at its beginning, which is written.
     fn begin(&self) -> Stand {
-        let mut stand = Stand { from: self.core.now(), last: None, ticks: 0, sets: BTreeMap::new() };
-        self.keep(&mut stand, None);
+        let stand = Stand { from: self.core.now(), last: None, ticks: 0 };
+        self.keep(&stand, None);
         stand
     }
 
     /// Has written, with the next commit, where it stands, and forgotten what that makes needless. `ended` is the place of
     /// a tick that has.
-    fn keep(&self, stand: &mut Stand, ended: Option<i32>) {
+    fn keep(&self, stand: &Stand, ended: Option<i32>) {
         let now = self.core.now();
         let state = &mut *self.core.lock();
+        // Of what ticks have set under one name, only the last is needed.
         let mut forget = Vec::new();
-        for set in std::mem::take(&mut state.tick_sets) {
-            stand.sets.insert(set.name, set.value);
-            forget.push(set.seq);
+        if let Some(sets) = state.journal.repeat_sets.get_mut(self.name.as_str()) {
+            let newest: BTreeMap<String, i32> = sets.iter().map(|set| (set.name.clone(), set.seq)).collect();
+            sets.retain(|set| {
+                let needed = newest[&set.name] == set.seq;
+                forget.extend((!needed).then_some(set.seq));
+                needed
+            });
         }
-        let payload = Payload::json(serde_json::to_vec(&stand).unwrap_or_default());
+        let payload = Payload::json(serde_json::to_vec(stand).unwrap_or_default());
         let line = Some(place_of(self.line));
         let entry = state.entry_of(&self.ident(), Op::Repeat, Mark::Begun, line, payload.clone(), now);
         let seq = entry.seq;

@@ -10,6 +10,7 @@ use windlass_model::{
 };
 
 use super::{
+    context::Value,
     journal::{Ending, Ident, Journal, Set},
     undo::UndoCx,
 };
@@ -41,11 +42,9 @@ pub(super) struct State {
     pub(super) finished: Vec<Finished>,
     /// What is in the inbox, as far as is known.
     pub(super) inbox: Vec<Signal>,
-    pub(super) context: BTreeMap<String, serde_json::Value>,
+    pub(super) context: BTreeMap<String, Value>,
     /// What the code has set since an end was delivered that was in the journal: before that, it was written then.
-    pub(super) recent: BTreeMap<String, serde_json::Value>,
-    /// What ticks of a repeat have set, and where that stands.
-    pub(super) tick_sets: Vec<Set>,
+    pub(super) recent: BTreeMap<String, Value>,
     pub(super) undos: Vec<Undo>,
     /// Ends that were delivered and were failures: where, and why.
     pub(super) failures: Vec<(i32, Failure, Reason)>,
@@ -78,7 +77,7 @@ pub(super) struct Out {
     /// Signals that no call can read which waits for them.
     pub(super) aside: Vec<SetAside>,
     /// Values of the context, as they were set by code and by steps.
-    pub(super) context: BTreeMap<String, serde_json::Value>,
+    pub(super) context: BTreeMap<String, Value>,
     pub(super) undo: bool,
 }
 
@@ -120,7 +119,7 @@ pub(super) struct Call {
     pub(super) start: Start,
     pub(super) waker: Option<Waker>,
     /// Values of the context that its body has set.
-    pub(super) sets: Vec<(String, serde_json::Value)>,
+    pub(super) sets: Vec<(String, Value)>,
     /// The signal that its body is given.
     pub(super) given: Option<Signal>,
 }
@@ -246,7 +245,6 @@ impl State {
             inbox,
             context: carried.into_iter().map(|set| (set.name, set.value)).collect(),
             recent: BTreeMap::new(),
-            tick_sets: Vec::new(),
             undos: Vec::new(),
             failures: Vec::new(),
             last_good: -1,
@@ -345,10 +343,12 @@ impl State {
             // What was set before it was written with it, or before.
             self.recent.clear();
         }
-        let is_tick = call.op == Op::Repeat;
+        let repeat = (call.op == Op::Repeat).then(|| call.ident.0.clone());
         for set in self.journal.sets.remove(&seq).unwrap_or_default() {
             self.context.insert(set.name.clone(), set.value.clone());
-            self.tick_sets.extend(is_tick.then_some(set));
+            if let Some(name) = &repeat {
+                self.journal.repeat_sets.entry(name.clone()).or_default().push(set);
+            }
         }
         Some(id)
     }
@@ -420,10 +420,13 @@ impl State {
         }
     }
 
-    /// What the body of a step set in the context follows its end in the journal.
-    pub(super) fn write_sets(&mut self, seq: i32, sets: Vec<(String, serde_json::Value, Payload)>, at: Time) {
+    /// What the body of a step set in the context follows its end in the journal. What a tick has set outlives the tick: its
+    /// key says of which repeat it is.
+    pub(super) fn write_sets(&mut self, id: usize, seq: i32, sets: Vec<(String, Value, Payload)>, at: Time) {
+        let call = self.calls[id].as_ref();
+        let repeat = call.filter(|call| call.op == Op::Repeat).map(|call| call.ident.0.clone());
         for (name, value, payload) in sets {
-            let ident: Ident = (name.as_str().into(), None);
+            let ident: Ident = (name.as_str().into(), repeat.clone());
             let entry = self.entry_of(&ident, Op::Context, Mark::Done, None, payload, at);
             let place = entry.seq;
             self.out.entries.push(entry);
@@ -440,7 +443,7 @@ impl State {
         }
     }
 
-    pub(super) fn set(&mut self, name: &str, value: serde_json::Value) {
+    pub(super) fn set(&mut self, name: &str, value: Value) {
         if self.context.get(name) == Some(&value) {
             return;
         }

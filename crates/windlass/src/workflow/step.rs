@@ -105,7 +105,7 @@ impl TryCx {
 
     /// Sets a value of the workflow's context, in the commit that records this step and if it ends well.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Result<(), Failure> {
-        let value = super::context::value(name, &value)?;
+        let value = super::context::Value::new(&self.core, name, &value)?;
         self.core.set(Some((self.call, &self.ident)), name, value);
         Ok(())
     }

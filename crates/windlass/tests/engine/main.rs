@@ -8,6 +8,7 @@ mod crowd;
 mod faults;
 mod flow;
 mod handed_back;
+mod limits;
 mod machines;
 mod outage;
 mod set_aside;

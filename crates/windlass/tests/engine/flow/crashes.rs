@@ -527,8 +527,8 @@ async fn the_newest_value_counts(on: On) {
         .await;
     assert_eq!(
         report.outcome,
-        (Ok((3, 4, 7)), Some(3), Some(4), 3),
-        "ticks leave no values behind in the journal"
+        (Ok((3, 4, 7)), Some(3), Some(4), 4),
+        "of what ticks set, the last of each name is left in the journal"
     );
 }
 

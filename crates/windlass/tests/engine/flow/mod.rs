@@ -10,6 +10,7 @@ mod limits;
 mod mended;
 mod misuse;
 mod packed;
+mod sealed;
 mod sourced;
 mod spawned;
 mod transacted;

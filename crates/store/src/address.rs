@@ -1,0 +1,85 @@
+//! What the address of a store says beside where it is: limits, as parameters.
+
+use std::path::{Path, PathBuf};
+
+use windlass_model::Limits;
+
+use crate::Error;
+
+/// What the names of limits begin with in an address.
+const PREFIX: &str = "limit_";
+
+/// An address without its limits, and these.
+pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
+    let mut limits = Limits::default();
+    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), limits)) };
+    let mut rest = Vec::new();
+    for parameter in query.split('&') {
+        let Some((name, value)) = parameter.strip_prefix(PREFIX).and_then(|given| given.split_once('='))
+        else {
+            rest.push(parameter);
+            continue;
+        };
+        let value = Limits::read(name, value).map_err(|error| Error::Config(error.to_string()))?;
+        if !limits.set(name, value) {
+            let known: Vec<String> = Limits::NAMES.iter().map(|name| Limits::parameter(name)).collect();
+            return Err(Error::Config(format!(
+                "`{PREFIX}{name}` in the store's URL is no limit; there are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    Ok((url, limits))
+}
+
+/// An address with these limits, by name. What it says itself stands.
+pub fn with_limits<'a>(url: &str, limits: impl IntoIterator<Item = (&'a str, usize)>) -> String {
+    let mut url = url.to_owned();
+    for (name, value) in limits {
+        let parameter = format!("{}=", Limits::parameter(name));
+        let query = url.split_once('?').map(|(_, query)| query);
+        if query.is_some_and(|query| query.split('&').any(|given| given.starts_with(&parameter))) {
+            continue;
+        }
+        let separator = if query.is_some() { '&' } else { '?' };
+        url = format!("{url}{separator}{parameter}{value}");
+    }
+    url
+}
+
+/// The file behind the address of a SQLite store; `None` for other stores.
+pub fn sqlite_path(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    Some(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_can_be_set_in_every_address() {
+        for base in ["sqlite://a.db", "postgres://u@h/db?schema=x", "postgres://u@h/db", "memory:"] {
+            for name in Limits::NAMES {
+                let url = with_limits(base, [(*name, 77)]);
+                let (rest, limits) = take_limits(&url).expect("valid");
+                assert_eq!((rest.as_str(), limits.get(name)), (base, Some(77)), "{url}");
+                assert_eq!(with_limits(&url, [(*name, 88)]), url, "what it says itself stands");
+            }
+        }
+        let error = take_limits("sqlite://a.db?limit_patience=3").expect_err("no such limit").to_string();
+        assert!(error.contains("there are limit_payload, limit_inbox, limit_context"), "{error}");
+        let error = take_limits("memory:?limit_inbox=lots").expect_err("no number").to_string();
+        assert!(error.contains("64KiB"), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_what_stands_before_the_limits() {
+        for url in ["sqlite://a/b.db", "sqlite:a/b.db", "sqlite://a/b.db?limit_inbox=3"] {
+            assert_eq!(sqlite_path(url), Some("a/b.db".into()), "{url}");
+        }
+        assert_eq!(sqlite_path("postgres://u@h/db"), None);
+    }
+}
