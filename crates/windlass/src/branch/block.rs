@@ -341,6 +341,22 @@ pub(crate) fn ended<T: DeserializeOwned>(
     Ok(packed(input, kept, codecs)?.into_iter().map(child).collect())
 }
 
+/// The items that have ended well of a block that has not ended.
+pub(crate) fn done_so_far<T: DeserializeOwned>(
+    id: JobId,
+    input: &Payload,
+    data: Option<&Payload>,
+    codecs: &Codecs,
+) -> Result<Vec<ChildOf<T>>, Failure> {
+    let child = |packed: Packed| {
+        let result = packed.result?;
+        let result =
+            serde_json::from_str(result.get()).map_err(|source| JobError::Undecodable { id, source });
+        Some(ChildOf { id, item: packed.key, result })
+    };
+    Ok(packed(input, data, codecs)?.into_iter().filter_map(child).collect())
+}
+
 /// What the items of a block returned that ended well.
 pub(crate) fn results<T: DeserializeOwned>(
     id: JobId,

@@ -8,6 +8,7 @@ mod dropped;
 mod kept;
 mod limits;
 mod mended;
+mod missing;
 mod misuse;
 mod packed;
 mod sourced;
