@@ -357,6 +357,10 @@ macro_rules! conformance {
                 items_meet_a_watch
                 a_fenced_block_counts_nothing
                 what_a_block_cannot_account_for_is_refused
+                an_item_keeps_the_attempt_that_failed_in_its_block
+                an_item_that_failed_in_its_block_meets_a_watch
+                a_fenced_block_tries_nothing
+                a_first_attempt_that_cannot_be_is_refused
             }
             polls {
                 a_branch_is_looked_at_at_its_pace

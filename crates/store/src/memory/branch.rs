@@ -1,5 +1,7 @@
 //! Branches: what is spawned in them, how it ends, and who is told.
 
+use std::collections::HashSet;
+
 use windlass_model::{
     BranchNo, Counted, Grow, Poll, Step, Tally, Twig, Watch,
     branch::{BRANCH, Pace},
@@ -139,7 +141,7 @@ impl Inner {
 
     /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
     /// and jobs of their own take the place of others.
-    pub(super) fn twig_writes(&mut self, now: Time, change: &Change) {
+    pub(super) fn twig_writes(&mut self, now: Time, change: &Change, limits: &Limits) {
         let Some(counted) = self.counted(change.job) else { return };
         let promoted = change.step.as_ref().map_or(&[][..], |step| &step.promoted);
         let items: u32 = promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
@@ -155,8 +157,17 @@ impl Inner {
         let parent = Some(counted.parent);
         let jobs: Vec<NewJob> =
             promoted.iter().map(|job| NewJob { parent, round: None, ..job.clone() }).collect();
-        self.submit(now, &jobs, None);
+        let attempted = change.step.as_ref().map_or(HashSet::new(), |step| step.attempted());
+        let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
+            jobs.into_iter().partition(|job| attempted.contains(&job.id));
+        self.submit(now, &fresh, None);
         self.count(counted, Tally { started, done: i64::from(done), ..Tally::default() }, now);
+        for job in &tried {
+            self.put_in(now, job, true);
+        }
+        for attempt in change.first_attempts() {
+            self.commit(now, &attempt, limits);
+        }
     }
 
     /// Tells a parent that one of its branches has come to what it waits for: the one routine for all doors.
