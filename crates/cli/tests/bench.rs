@@ -58,6 +58,28 @@ fn schedule(store: &str) {
     assert!(schedule["late_p50_ms"].is_number() && schedule["late_p99_ms"].is_number(), "{schedule}");
 }
 
+/// Whatever is killed, each child is executed and its end is told to the parent once, as a record outside the store says.
+fn fanout(store: &str) {
+    let place = Place::new();
+    for packed in [&[][..], &["--packed"]] {
+        let mut args = vec!["bench", "fanout", "--store", store, "--n", "3000", "--chaos", "--json"];
+        args.extend(packed);
+        let report = place.json(&args);
+        assert_eq!((&report["lost"], &report["duplicated"]), (&0.into(), &0.into()), "{report}");
+        assert!(report["rerun"].is_u64() && report["killed"].is_u64(), "{report}");
+    }
+}
+
+#[test]
+fn fanout_on_sqlite() {
+    fanout("sqlite");
+}
+
+#[test]
+fn fanout_on_postgres() {
+    fanout("postgres");
+}
+
 #[test]
 fn flow_on_sqlite() {
     serial("sqlite");
