@@ -106,7 +106,8 @@ fn workflows(store: &str) {
     assert!(replay["p50_ms"].is_number() && replay["sleeping_rss_mb"].is_number(), "{replay}");
 }
 
-/// Children are merged: as tasks, as workflows, in blocks, with failures, and while workers and the server are killed.
+/// Children are merged: as tasks, as workflows, in blocks, with failures, and while workers and the server are killed. Whatever
+/// is killed, each child is executed and its end is told to the parent once, as a record outside the store says.
 fn fanout(store: &str) {
     for more in [
         &[][..],
@@ -119,6 +120,9 @@ fn fanout(store: &str) {
     ] {
         let fanout = bench_with("fanout", store, "3000", more);
         assert!(fanout["rows"].as_u64().expect("rows") > 0, "{more:?}: {fanout}");
+        if more.contains(&"--chaos") {
+            assert!(fanout["rerun"].is_u64() && fanout["killed"].is_u64(), "{fanout}");
+        }
     }
 }
 

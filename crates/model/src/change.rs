@@ -1,6 +1,6 @@
 //! What an attempt asks to be written, and what the store answers.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use crate::{
     Awaited, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason, Rev,
@@ -52,6 +52,32 @@ impl Change {
             outcome,
         }
     }
+
+    /// The changes by which the first attempts at promoted items are written, once the jobs are in: they are the first ones
+    /// of these jobs, as if this change's worker had claimed them.
+    pub fn first_attempts(&self) -> impl Iterator<Item = Change> {
+        let attempts = self.step.iter().flat_map(|step| &step.first_attempts);
+        attempts.map(|attempt| Change {
+            job: attempt.job,
+            epoch: Epoch(0),
+            rev: Rev(0),
+            worker: self.worker,
+            started_at: attempt.started_at,
+            deadline_at: None,
+            tied: false,
+            parent: None,
+            counted: self.counted.map(|counted| Counted { items: 1, ..counted }),
+            step: None,
+            outcome: attempt.outcome.clone(),
+        })
+    }
+}
+
+impl Step {
+    /// The promoted jobs that were tried before: they go into no place when they are put in, but where their first attempt leads.
+    pub fn attempted(&self) -> HashSet<JobId> {
+        self.first_attempts.iter().map(|attempt| attempt.job).collect()
+    }
 }
 
 /// What the step of a machine or workflow wants written, beside how it ended.
@@ -84,6 +110,8 @@ pub struct Step {
     pub items: u32,
     /// Jobs that take the place of as many items of this block as they stand for: children of the same branch.
     pub promoted: Vec<NewJob>,
+    /// How the block's own try at some of these ended, each of which stands for one item: it is the first attempt of that job.
+    pub first_attempts: Vec<FirstAttempt>,
     /// What is added to the journal, by place.
     pub entries: Vec<Entry>,
     /// Places in the journal whose entries are needed no longer.
@@ -99,6 +127,17 @@ pub struct Step {
     /// Says that the job is being unwound from now on, and how it ends after that. Nothing ends it or holds it back
     /// meanwhile: its deadline, a pause and an order to end are forgotten.
     pub unwind: Option<Box<Unwind>>,
+}
+
+/// How an item of a block was tried in it, before it became a job of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FirstAttempt {
+    /// The job that it becomes.
+    pub job: JobId,
+    /// When the attempt started, by the worker's clock.
+    pub started_at: Time,
+    /// How it ended: with a retry, a failure or a cancel.
+    pub outcome: Outcome,
 }
 
 /// How an attempt ended.

@@ -57,6 +57,8 @@ pub mod class {
     pub const DIVERGED: &str = "diverged";
     /// Someone asked for the end.
     pub const CANCELLED: &str = "cancelled";
+    /// Children, with what they returned, are not in the store any more.
+    pub const MISSING: &str = "missing";
 }
 
 impl Failure {

@@ -50,7 +50,7 @@ pub mod wait;
 
 pub use branch::{BranchNo, Counted, Grow, Tally, Twig, Watch};
 pub use calendar::Calendar;
-pub use change::{Change, Outcome, Step, Verdict};
+pub use change::{Change, FirstAttempt, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::{
-    Change, Entry, Grow, NewJob, NewSignal, Outcome, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
+    Change, Entry, Grow, NewJob, NewSignal, Outcome, Step, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
     serial::MAX_SLOTS, trace,
 };
 
@@ -239,10 +239,32 @@ impl Limits {
             let hint = "leave it out; one that is not put in would be missed for good";
             return Err(invalid("the unique name of a promoted item", "is given", hint));
         }
+        self.check_first_attempts(step)?;
         step.children.iter().chain(&step.promoted).try_for_each(|child| {
             child.twig.as_ref().map_or(Ok(()), |twig| twig.check())?;
             self.check_child(child)
         })
+    }
+
+    fn check_first_attempts(&self, step: &Step) -> Result<(), Invalid> {
+        let what = "the first attempt at a promoted item";
+        let mut jobs = step.attempted();
+        if jobs.len() < step.first_attempts.len() {
+            return Err(invalid(what, "is given twice", "give it once"));
+        }
+        let ends_well = |outcome: &Outcome| {
+            !matches!(outcome, Outcome::Retry { .. } | Outcome::Failed { .. } | Outcome::Cancelled(_))
+        };
+        if step.first_attempts.iter().any(|attempt| ends_well(&attempt.outcome)) {
+            return Err(invalid(what, "did not fail", "count the item as done instead"));
+        }
+        let is_one =
+            |job: &&NewJob| !job.is_special() && job.twig.as_ref().is_some_and(|twig| twig.items == 1);
+        step.promoted.iter().filter(is_one).for_each(|job| _ = jobs.remove(&job.id));
+        match jobs.is_empty() {
+            true => Ok(()),
+            false => Err(invalid(what, "is of none that is promoted by itself", "promote it with that item")),
+        }
     }
 
     fn check_child(&self, child: &NewJob) -> Result<(), Invalid> {

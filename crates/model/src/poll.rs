@@ -27,6 +27,9 @@ pub struct Poll {
     /// How many of these workers had claimed.
     #[serde(default)]
     pub running: i64,
+    /// How many had not ended and were not in the store any more, when its children were last counted anew: they never end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing: i64,
     /// How many ended per second since the time before.
     pub rate: f64,
     /// How long the rest takes at that rate, in seconds.
@@ -43,6 +46,46 @@ pub struct Poll {
     /// When one last was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redelivered_at: Option<Time>,
+}
+
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+/// What the rows of a branch's children say when they are counted anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rows {
+    /// How many children ended how; nothing is said of those that started.
+    pub ends: Tally,
+    /// How many children have not ended.
+    pub live: i64,
+}
+
+/// What follows from counting children anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recount {
+    /// What is to be added to the counts.
+    pub difference: Tally,
+    /// How many children were neither counted as ended nor have a row: they never end.
+    pub missing: i64,
+}
+
+impl Rows {
+    /// Compares rows with the counts of the same moment.
+    ///
+    /// As long as every child has its row, the rows are right. If rows are missing, nobody knows how those children ended, so no
+    /// count is lowered: what was counted stays counted, and whoever reads the results finds that there are fewer.
+    pub fn recount(&self, spawned: i64, counted: &Tally) -> Recount {
+        let lowest = if self.ends.ended() + self.live < spawned { 0 } else { i64::MIN };
+        let difference = Tally {
+            started: 0,
+            done: (self.ends.done - counted.done).max(lowest),
+            failed: (self.ends.failed - counted.failed).max(lowest),
+            cancelled: (self.ends.cancelled - counted.cancelled).max(lowest),
+        };
+        let ended = counted.ended() + difference.ended();
+        Recount { difference, missing: (spawned - self.live - ended).max(0) }
+    }
 }
 
 /// What is seen of a branch.
@@ -81,14 +124,16 @@ impl Poll {
             // Nothing has been seen to move yet.
             None if self.at.is_none() => min,
             None if seen.claimed > 0 => min,
-            None if pending > 0 => 2.0 * self.interval.max(min),
+            None if never_started > 0 => 2.0 * self.interval.max(min),
+            // What is left is parked, or waits for another try: it says so itself when it ends.
             None => max,
         };
         let interval = wanted.max(min).min(max.max(min));
         let still = self.at.is_some() && ended <= self.ended;
         // Both walk all children, so neither is done again soon.
         let over = |last: Option<Time>| last.is_none_or(|last| seen.now.since(last) >= pace.max);
-        let stuck = still && never_started > 0 && never_started >= self.never_started;
+        // Children that end now and then say nothing of one that never starts.
+        let stuck = self.at.is_some() && never_started > 0 && never_started >= self.never_started;
         Poll {
             at: Some(seen.now),
             next_at: Some(seen.now.plus(std::time::Duration::from_secs_f64(interval))),
@@ -98,6 +143,7 @@ impl Poll {
             pending,
             never_started,
             running: seen.claimed,
+            missing: self.missing,
             rate,
             eta,
             counted_at: if still && over(self.counted_at) { Some(seen.now) } else { self.counted_at },
@@ -111,6 +157,12 @@ impl Poll {
     /// not done lately.
     pub fn is_still(&self, after: &Poll) -> bool {
         after.counted_at.is_some() && after.counted_at == after.at && after.counted_at != self.counted_at
+    }
+
+    /// Whether this look counted children anew and found that some that have not ended are not there any more: whoever waits for
+    /// them waits in vain, and is to be told.
+    pub fn lacks_children(&self) -> bool {
+        self.missing > 0 && self.at.is_some() && self.counted_at == self.at
     }
 
     /// So many lost children were found and put back by this look.
@@ -168,16 +220,61 @@ mod tests {
     }
 
     #[test]
-    fn lost_children_are_looked_for_only_if_nothing_moves() {
+    fn lost_children_are_searched_unless_fewer_have_never_started() {
         let first = Poll::default().next(&seen(0, 10, 10, 0), PACE);
         assert!(!Poll::default().is_stuck(&first), "nothing to compare with");
         assert!(first.is_stuck(&first.next(&seen(5, 10, 10, 0), PACE)));
-        assert!(!first.is_stuck(&first.next(&seen(5, 11, 11, 0), PACE)), "one ended");
+        assert!(!first.is_stuck(&first.next(&seen(5, 11, 11, 0), PACE)), "one that had not started ended");
         assert!(!first.is_stuck(&first.next(&seen(5, 10, 10, 7), PACE)), "some were begun with");
         let mut searched = first.next(&seen(5, 10, 10, 0), PACE);
         assert!(searched.is_still(&searched.next(&seen(400, 10, 10, 0), PACE)));
         assert!(!searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "it was looked for lately");
         searched.found(REDELIVERED);
         assert!(searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "there may be more of them");
+    }
+
+    /// Of 100,000 children 10 have not ended, of which one never starts; the others end one by one, between all polls.
+    #[test]
+    fn ends_of_others_do_not_hide_a_lost_child() {
+        let mut poll = Poll::default().next(&seen(0, 99_990, 99_999, 0), PACE);
+        let mut searched = Vec::new();
+        for n in 1..=9 {
+            let next = poll.next(&seen(n * 100, 99_990 + n, 99_999, 0), PACE);
+            if poll.is_stuck(&next) {
+                searched.push(n);
+            }
+            assert!(!poll.is_still(&next), "something ended");
+            poll = next;
+        }
+        assert_eq!(searched, [1, 4, 7], "once per window");
+    }
+
+    #[test]
+    fn what_is_parked_is_left_alone_and_what_never_started_is_not() {
+        let interval = |started| {
+            let before = Poll::default().next(&seen(0, 10, started, 0), PACE);
+            before.next(&seen(5, 10, started, 0), PACE).interval
+        };
+        assert_eq!(interval(99_999), 10.0, "one has never started");
+        assert_eq!(interval(100_000), 300.0, "all have started, and none of them runs");
+    }
+
+    #[test]
+    fn counts_follow_the_rows_as_long_as_there_is_one_for_each_child() {
+        let tally = |done, failed, cancelled| Tally { started: 0, done, failed, cancelled };
+        let recount = |rows: Tally, live, counted: Tally| {
+            let Recount { difference, missing } = Rows { ends: rows, live }.recount(10, &counted);
+            (difference.ends(), missing)
+        };
+        assert_eq!(recount(tally(4, 1, 0), 5, tally(4, 1, 0)), ((0, 0, 0), 0));
+        assert_eq!(recount(tally(4, 1, 0), 5, tally(6, 0, 2)), ((-2, 1, -2), 0), "up and down");
+        assert_eq!(recount(tally(2, 1, 0), 5, tally(4, 1, 0)), ((0, 0, 0), 0), "two that ended were deleted");
+        assert_eq!(recount(tally(4, 1, 0), 3, tally(4, 1, 0)), ((0, 0, 0), 2), "two that had not were");
+        assert_eq!(
+            recount(tally(4, 1, 0), 3, tally(2, 2, 0)),
+            ((2, 0, 0), 1),
+            "what ended counts all the same"
+        );
+        assert_eq!(recount(tally(0, 0, 0), 0, tally(0, 0, 0)), ((0, 0, 0), 10));
     }
 }

@@ -7,7 +7,7 @@ use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Reason, failure::Follow, failure::class};
+use crate::{Failure, Outcome, Reason, failure::Follow, failure::class};
 
 /// One line of a policy: errors of `class` may be met `attempts` times.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -128,6 +128,22 @@ impl Retry {
             return Decision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
         }
         Decision::Again { after: self.rules[index].wait(spent[index], chance), spent }
+    }
+}
+
+impl Retry {
+    /// What is committed after `failure`: as [`Retry::decide`] says, but for errors that no retry mends.
+    pub fn outcome(&self, failure: Failure, spent: &[u32], chance: f64) -> Outcome {
+        match &*failure.class {
+            class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
+            class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
+            _ => {}
+        }
+        match self.decide(&failure, spent, chance) {
+            Decision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
+            Decision::Fail(reason) => Outcome::Failed { reason, failure },
+            Decision::Cancel => Outcome::Cancelled(failure),
+        }
     }
 }
 

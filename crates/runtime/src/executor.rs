@@ -8,10 +8,7 @@ use std::{
 
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
-use windlass_model::{
-    Change, Claimed, Failure, Outcome, Reason, Retry, Rev, Step, Verdict, Wait, failure::class,
-    retry::Decision,
-};
+use windlass_model::{Change, Claimed, Failure, Outcome, Retry, Rev, Step, Verdict, Wait};
 use windlass_store::Store;
 
 use crate::{
@@ -270,17 +267,8 @@ impl Core {
 
     /// What follows from a failed attempt.
     pub(crate) fn decide(&self, job: &Claimed, retry: &Retry, failure: Failure) -> Outcome {
-        match &*failure.class {
-            class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
-            class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
-            _ => {}
-        }
         let retry = job.settings.retry.as_ref().unwrap_or(retry);
-        match retry.decide(&failure, &job.spent, self.config.env.chance()) {
-            Decision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
-            Decision::Fail(reason) => Outcome::Failed { reason, failure },
-            Decision::Cancel => Outcome::Cancelled(failure),
-        }
+        retry.outcome(failure, &job.spent, self.config.env.chance())
     }
 
     /// The attempts that run here.

@@ -246,7 +246,7 @@ pub struct Prune {
 pub struct Pruned {
     /// Jobs deleted.
     pub jobs: usize,
-    /// Jobs that are old enough and stay: their parent has not ended, or they have a unique name still.
+    /// Jobs that are old enough and stay: their parent is there and not done, or they have a unique name still.
     pub kept: usize,
     /// Where to go on; `None` if all was looked at.
     pub after: Option<JobId>,

@@ -1,6 +1,7 @@
 //! One parent, n children, a merge.
 
 use std::{
+    path::Path,
     process::ExitCode,
     sync::{
         Arc, OnceLock,
@@ -9,6 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use anyhow::Context;
 use clap::ValueEnum;
 use windlass::{
     Engine, Time,
@@ -17,7 +19,13 @@ use windlass::{
     store::{Ended, Leaves, Only},
 };
 
-use super::{Place, helper::Helper, record::Account, report::Report};
+use super::{
+    Place,
+    executions::{self, Compared, Sum},
+    helper::Helper,
+    record::Account,
+    report::Report,
+};
 
 /// How many children run at once.
 const SLOTS: usize = 200;
@@ -54,6 +62,8 @@ static FAILING: AtomicBool = AtomicBool::new(false);
 
 /// Notes an execution, and says whether it is to fail.
 fn executed(n: usize) -> Result<usize, Failure> {
+    executions::note(n)
+        .map_err(|error| Failure::retry(format!("the execution cannot be recorded: {error}")))?;
     let before = match EXECUTED.get().and_then(|all| all.get(n)) {
         Some(executed) => executed.fetch_add(1, Ordering::Relaxed),
         None => 1,
@@ -133,14 +143,17 @@ struct Fan {
     n: usize,
     child: Kind,
     packed: bool,
+    /// Whether what all children returned is read back.
+    reduces: bool,
 }
 
 impl Workflow for Fan {
     const KIND: &'static str = "bench.fan";
-    type Output = (u64, u64);
+    /// How many ended well, and what they returned, if that is read back.
+    type Output = (u64, Option<Sum>);
     type Error = Failure;
 
-    async fn run(self, flow: Flow) -> Result<(u64, u64), Failure> {
+    async fn run(self, flow: Flow) -> Result<(u64, Option<Sum>), Failure> {
         let branch = flow.branch("leaves");
         let merging = match (self.child, self.packed) {
             (Kind::Task, true) => branch.packed().spawn_each("leaf", 0..self.n, |n| Leaf { n }),
@@ -148,14 +161,13 @@ impl Workflow for Fan {
             (Kind::Flow, _) => branch.spawn_each("leaf", 0..self.n, |n| LeafFlow { n }),
         }
         .automerge();
-        if self.packed {
-            // What the items returned is read back, and every one of them is accounted for.
-            let add = |(count, sum): (u64, u64), n: u64| (count + 1, sum + n);
-            return merging.reduce((0, 0), add).await;
+        if self.reduces {
+            let sum = merging.reduce(Sum::default(), Sum::and).await?;
+            return Ok((sum.ends, Some(sum)));
         }
         let merged = merging.await?;
         let _ = MERGED.set(SystemTime::now());
-        Ok((merged.done, merged.spawned))
+        Ok((merged.done, None))
     }
 }
 
@@ -171,12 +183,13 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
     FAILING.store(failing, Ordering::Relaxed);
     let url = place.url();
     let engine = engine(&url).await?;
-    let fan = Fan { n, child, packed };
+    let fan = Fan { n, child, packed, reduces: packed || chaos };
+    let folder = tempfile::tempdir().context("a temporary folder")?;
     let (mut killed, mut others) = (Killed::default(), Vec::new());
     let (job, seconds) = if chaos {
         let job = engine.submit(fan).await?.id();
         let started = Instant::now();
-        killed = Box::pin(survive(place, &engine, &url, job, n)).await?;
+        killed = Box::pin(survive(place, &engine, &url, folder.path(), job, n)).await?;
         (job, started.elapsed().as_secs_f64())
     } else {
         let engine = engine.clone().start().await?;
@@ -193,7 +206,7 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
         (job.id(), seconds)
     };
     let bytes = engine.inspect().bytes().await?;
-    let seen = seen(&engine, job, options).await?;
+    let seen = seen(&engine, job, options, folder.path()).await?;
     let woken = MERGED.get().and_then(|merged| {
         let merged = Time::from_system(*merged);
         Some(merged.since(seen.last?).as_secs_f64() * 1_000.0)
@@ -209,7 +222,10 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
         .account(seen.account)
         .must(seen.adds_up);
     let report = match chaos {
-        true => report.with("killed", killed.workers).with("servers_killed", killed.servers),
+        true => report
+            .with("killed", killed.workers)
+            .with("servers_killed", killed.servers)
+            .with("rerun", seen.rerun as u64),
         false => report,
     };
     let report = match woken {
@@ -236,13 +252,13 @@ async fn survive(
     place: &mut Place,
     engine: &Engine,
     url: &str,
+    record: &Path,
     job: JobId,
     n: usize,
 ) -> anyhow::Result<Killed> {
-    let record = std::path::PathBuf::from("-");
     let mut workers = std::collections::VecDeque::new();
     for _ in 0..WORKERS {
-        workers.push_back(Helper::start("fanout-worker", url, &record).await?);
+        workers.push_back(Helper::start("fanout-worker", url, record).await?);
     }
     let deadline = Instant::now() + Duration::from_secs(900);
     let mut killed = Killed::default();
@@ -272,12 +288,13 @@ async fn survive(
             oldest.kill().await?;
             killed.workers += 1;
         }
-        workers.push_back(Helper::start("fanout-worker", url, &record).await?);
+        workers.push_back(Helper::start("fanout-worker", url, record).await?);
     }
 }
 
-/// One of the workers while there is chaos.
-pub(super) async fn worker(url: &str) -> anyhow::Result<ExitCode> {
+/// One of the workers while there is chaos. It records what it executes in this folder.
+pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode> {
+    executions::record_in(record)?;
     let _engine = engine(url).await?.start().await?;
     super::helper::obey(|_| {}).await
 }
@@ -288,17 +305,21 @@ struct Seen {
     rows: usize,
     /// Items that became jobs of their own.
     moved: usize,
+    /// Executions beyond one for each item, where workers are killed.
+    rerun: usize,
     /// When the last child ended.
     last: Option<Time>,
 }
 
-/// Reads all children back, and compares them with what was executed and what was counted.
-async fn seen(engine: &Engine, job: JobId, options: Options) -> anyhow::Result<Seen> {
+/// Reads all children back, and compares what was executed, as it was recorded outside the store, with what the parent was told
+/// and what was counted.
+async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> anyhow::Result<Seen> {
     let Options { n, packed, failing, chaos, .. } = options;
     let branches = engine.inspect().branches(job).await?;
     let [branch] = branches.as_slice() else { anyhow::bail!("the parent has {} branches", branches.len()) };
     let mut done = vec![0_u8; n];
-    let mut seen = Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, last: None };
+    let mut seen =
+        Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, rerun: 0, last: None };
     let mut leaves = page(job, branch.number, if packed { 20 } else { 2_000 });
     loop {
         let page = engine.inspect().leaves(&leaves).await?;
@@ -318,21 +339,29 @@ async fn seen(engine: &Engine, job: JobId, options: Options) -> anyhow::Result<S
             results.iter().filter_map(serde_json::Value::as_u64).for_each(|n| note(&mut done, n as usize));
         }
     }
-    let times = |n: usize| EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
-    let planned = |n: usize| if failing && n.is_multiple_of(100) { 2 } else { 1 };
-    for (n, ends) in done.into_iter().enumerate() {
-        seen.account.lost += usize::from(ends == 0 || (!chaos && times(n) == 0));
-        // Whoever is killed in the middle runs again: then each child may be executed twice, but has ended once.
-        seen.account.duplicated += usize::from(ends > 1 || (!chaos && times(n) > planned(n)));
-    }
     let ended = engine.store().ended(&[job]).await?.pop().flatten();
-    let told: Option<(u64, u64)> = match ended {
+    let told: Option<(u64, Option<Sum>)> = match ended {
         Some(Ended::Done(output)) => serde_json::from_slice(&output.bytes).ok(),
         _ => None,
     };
-    let n = n as u64;
-    let expected = if packed { (n, n * n.saturating_sub(1) / 2) } else { (n, n) };
-    seen.adds_up = told == Some(expected)
+    let sum = told.and_then(|(_, sum)| sum);
+    if chaos {
+        let executed = executions::read(record, n)?;
+        let Compared { lost, duplicated, rerun } = executions::compare(&executed, sum.unwrap_or_default());
+        (seen.account, seen.rerun) = (Account { lost, duplicated }, rerun);
+    } else {
+        let times = |n: usize| EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
+        let planned = |n: usize| if failing && n.is_multiple_of(100) { 2 } else { 1 };
+        for (n, ends) in done.iter().enumerate() {
+            seen.account.lost += usize::from(*ends == 0 || times(n) == 0);
+            seen.account.duplicated += usize::from(*ends > 1 || times(n) > planned(n));
+        }
+    }
+    // What the store says of its rows and counts has to be the same.
+    let all = (0..n as u64).fold(Sum::default(), Sum::and);
+    seen.adds_up = told.is_some_and(|(done, _)| done == n as u64)
+        && (sum == Some(all) || (sum.is_none() && !packed && !chaos))
+        && done.iter().all(|ends| *ends == 1)
         && branch.tally.ends() == (n as i64, 0, 0)
         && branch.spawned == n as i64
         && branch.merged;

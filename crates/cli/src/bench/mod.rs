@@ -5,6 +5,7 @@
 
 mod drain;
 mod enqueue;
+mod executions;
 mod fanout;
 mod flow;
 mod helper;
@@ -63,7 +64,10 @@ use place::Place;
 /// their submit to their result; adds woken_ms (the last child's commit → the parent goes on) and
 /// rows (children, or blocks of them). With --packed the items are packed into blocks and what they returned is read back by
 /// the merge; moved are those that became jobs of their own. With --chaos two worker processes are killed and replaced all
-/// the time, and the private PostgreSQL server is killed twice; then lost and duplicated are said of the children's ends.
+/// the time, and the private PostgreSQL server is killed twice. Each child then records that it is executed in a file outside
+/// the store, and the parent reduces what its children returned, which takes part of the time. lost: children without such a
+/// record, and ends that are missing in the reduction; duplicated: ends in the reduction beyond one for each child that was
+/// executed (what happens within a child may happen twice: that is what rerun counts, executions beyond one for each child).
 #[derive(Parser)]
 pub(crate) struct Args {
     /// What to measure
@@ -158,7 +162,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Workload::LatencySubmitter => return latency::submitter(store).await,
         Workload::RateWorker => return rate::worker(store, &args.record.unwrap_or_default()).await,
         Workload::ScheduleWorker => return schedule::worker(store).await,
-        Workload::FanoutWorker => return fanout::worker(store).await,
+        Workload::FanoutWorker => return fanout::worker(store, &args.record.unwrap_or_default()).await,
         Workload::ReplayWorker => return flow::replay_worker(store, &args.record.unwrap_or_default()).await,
         _ => {}
     }

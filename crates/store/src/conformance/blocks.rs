@@ -1,7 +1,8 @@
 //! Blocks: one job that stands for many children of a branch, and accounts for them in parts.
 
 use windlass_model::{
-    Claimed, Counted, NewJob, Outcome, Reason, Rev, State, Step, Twig, Verdict, WorkerId,
+    Claimed, Counted, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step, Twig, Verdict,
+    WorkerId,
     branch::{BRANCH, BranchNo},
 };
 
@@ -176,4 +177,95 @@ pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     let why = refused(&further(&job), counts_for(7, vec![])).await;
     assert!(why.contains("6 are left"), "{why}");
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 4, 0, 0], (10, 4)));
+}
+
+/// A step that promotes items, which are numbered from 20, and says how they were tried in the block.
+fn tried(items: u32, outcomes: Vec<Outcome>) -> Step {
+    let ids = || (20..).take(outcomes.len());
+    let promoted = ids().map(|n| child_of(n, NO)).collect();
+    let attempts = ids().zip(&outcomes);
+    let attempts =
+        attempts.map(|(n, outcome)| FirstAttempt { job: id(n), started_at: t(2), outcome: outcome.clone() });
+    Step { first_attempts: attempts.collect(), ..counts_for(items, promoted) }
+}
+
+pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let outcomes = vec![retry(secs(5), &[1]), failed(Reason::Stopped), cancelled(), retry(secs(0), &[1])];
+    let step = with(change(me, &job, Outcome::Next), tried(4, outcomes));
+    for _ in 0..2 {
+        // The second one is a repeat of the first, whose answer was lost.
+        assert_eq!(commit(&store, 3, step.clone()).await, Verdict::Committed);
+    }
+    let of_branch = (branch(&store, 1, NO).await.spawned, counts(&store).await);
+    assert_eq!(of_branch, (10, [10, 4, 1, 1]), "all have been begun with");
+    assert_eq!(of_block(&store).await, (6, 4));
+    let states = [State::Scheduled, State::Failed, State::Cancelled, State::Ready];
+    for ((n, state), (text, attempts)) in (20..).zip(states).zip([
+        ("once more", 1),
+        ("because stopped", 1),
+        ("no longer wanted", 0),
+        ("once more", 1),
+    ]) {
+        let seen = view(&store, id(n)).await;
+        assert_eq!((seen.summary.state, seen.summary.attempts), (state, attempts), "{n}");
+        let [attempt] = &history(&store, id(n)).await[..] else { panic!("one attempt of {n}") };
+        assert_eq!((attempt.epoch, attempt.worker), (Epoch(0), me));
+        assert_eq!((attempt.started_at, attempt.ended_at), (t(2), t(3)));
+        assert_eq!(attempt.failure.message, text, "{n}");
+    }
+    // Those that are tried again have so much less of their budget.
+    assert_eq!(due(&store, 8, 9).await.woken, 1);
+    let again = take(&store, 8, me, 3).await;
+    assert_eq!(ids(&again), [23, 20].map(id));
+    for child in &again {
+        assert_eq!((child.attempts, child.spent.as_slice(), child.rev), (1, &[1][..], Rev(1)));
+        commit(&store, 9, change(me, child, done("x"))).await;
+    }
+    assert_eq!(counts(&store).await, [10, 6, 1, 1]);
+    // And those that are not can be by hand.
+    assert_eq!(act(&store, 10, 21, Act::Retry).await, Did::Done);
+    assert_eq!(counts(&store).await, [10, 6, 0, 1]);
+    let child = claim_one(&store, 10, me, 4).await;
+    assert_eq!(child.id, id(21));
+    commit(&store, 11, change(me, &child, done("x"))).await;
+    commit(&store, 12, change(me, &smaller(&job, 8), done("x"))).await;
+    assert_eq!(counts(&store).await, [10, 9, 0, 1]);
+    assert_eq!(store.sweep(at(13)).await.expect("sweep"), 0);
+}
+
+pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {
+    let parent = opened(&store, vec![block(2, 10)]).await;
+    let me = parent.0;
+    waits(&store, 2, &parent, badly(1)).await;
+    let job = claim_one(&store, 2, me, 2).await;
+    let step = tried(0, vec![failed(Reason::Stopped)]);
+    commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await;
+    assert_eq!(claim_one(&store, 4, me, 3).await.id, id(1));
+}
+
+pub async fn a_fenced_block_tries_nothing(store: Handle) {
+    let (me, job) = ten(&store).await;
+    store.release(at(3), &[(job.id, job.epoch)]).await.expect("release");
+    let late = with(change(me, &job, Outcome::Next), tried(4, vec![failed(Reason::Stopped)]));
+    assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
+    assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
+    assert!(history(&store, id(20)).await.is_empty());
+}
+
+pub async fn a_first_attempt_that_cannot_be_is_refused(store: Handle) {
+    let (me, job) = ten(&store).await;
+    let refused =
+        async |step: Step| refusal(commit(&store, 3, with(change(me, &job, Outcome::Next), step)).await);
+    assert!(refused(tried(0, vec![done("x")])).await.contains("did not fail"));
+    let mut stray = tried(0, vec![failed(Reason::Stopped)]);
+    stray.promoted.clear();
+    assert!(refused(stray).await.contains("is of none that is promoted by itself"));
+    let mut many = tried(0, vec![failed(Reason::Stopped)]);
+    many.promoted = vec![NewJob { id: id(20), ..block(20, 3) }];
+    assert!(refused(many).await.contains("is of none that is promoted by itself"));
+    let mut twice = tried(0, vec![failed(Reason::Stopped)]);
+    twice.first_attempts.push(twice.first_attempts[0].clone());
+    assert!(refused(twice).await.contains("is given twice"));
+    assert_eq!(counts(&store).await, [0; 4]);
 }

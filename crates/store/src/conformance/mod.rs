@@ -370,6 +370,10 @@ macro_rules! conformance {
                 items_meet_a_watch
                 a_fenced_block_counts_nothing
                 what_a_block_cannot_account_for_is_refused
+                an_item_keeps_the_attempt_that_failed_in_its_block
+                an_item_that_failed_in_its_block_meets_a_watch
+                a_fenced_block_tries_nothing
+                a_first_attempt_that_cannot_be_is_refused
             }
             polls {
                 a_branch_is_looked_at_at_its_pace
@@ -383,6 +387,8 @@ macro_rules! conformance {
                 a_step_may_cut_a_branch
                 a_cut_branch_may_be_watched
                 blocks_are_seen_by_their_items
+                a_lost_child_is_found_although_others_end
+                what_is_only_parked_is_looked_at_seldom
             }
             unwind {
                 an_attempt_that_unwinds_is_not_ended_by_what_came_before
@@ -506,6 +512,8 @@ macro_rules! conformance {
                 only_the_kind_that_is_named_goes
                 nothing_is_left_of_a_pruned_job
                 a_child_of_a_live_parent_stays
+                a_child_of_a_parent_that_may_be_retried_stays
+                children_go_after_their_parent
             }
             duels {
                 a_claim_against_its_reaper_leaves_nothing_stuck

@@ -2,8 +2,8 @@
 
 use windlass_model::{JobId, NewJob, Reason, State, Submitted};
 
-use super::kit::*;
-use crate::{Ended, Filter, Prune, Pruned};
+use super::{branches, kit::*};
+use crate::{Act, Did, Ended, Filter, Only, Prune, Pruned};
 
 /// What ended so before this second.
 fn ended(state: State, before: u64) -> Prune {
@@ -110,4 +110,52 @@ pub async fn a_child_of_a_live_parent_stays(store: Handle) {
     assert_eq!(list(&store, all()).await, [2, 1].map(id));
     commit(&store, 2, change(worker, &taken[0], done("x"))).await;
     assert_eq!(prune(&store, ended(State::Done, 9), 9).await.jobs, 2, "both, once the parent has ended");
+}
+
+/// A failed or cancelled parent may be retried, and reads the results of its children then.
+pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
+    let me = worker(&store, 1).await;
+    for (n, outcome, state) in
+        [(1, failed(Reason::Stopped), State::Failed), (20, cancelled(), State::Cancelled)]
+    {
+        submit(&store, &[job(n)]).await;
+        let number = i64::from(n);
+        let parent = claim_one(&store, 0, me, number).await;
+        let step =
+            branches::growing(vec![branches::opens(branches::NO, "all")], branches::children(n + 1, 3));
+        commit(&store, 1, with(change(me, &parent, windlass_model::Outcome::Next), step)).await;
+        let plain = NewJob { parent: Some(id(n)), ..job(n + 10) };
+        submit(&store, &[plain]).await;
+        let taken = branches::take(&store, 1, me, number + 1).await;
+        assert_eq!(taken.len(), 4);
+        for job in &taken {
+            let ends = if job.id == id(n + 2) { failed(Reason::Stopped) } else { done("x") };
+            commit(&store, 2, change(me, job, ends)).await;
+        }
+        commit(&store, 3, change(me, &further(&parent), outcome)).await;
+        let kept = async |state| prune(&store, ended(state, 99), 9).await;
+        assert_eq!(kept(State::Done).await, Pruned { jobs: 0, kept: 3, after: None }, "of a {state} parent");
+        if state == State::Cancelled {
+            assert_eq!(kept(State::Failed).await, Pruned { jobs: 0, kept: 1, after: None });
+        }
+        assert_eq!(act(&store, 4, n, Act::Retry).await, Did::Done);
+        let of = crate::Leaves { job: id(n), branch: branches::NO, only: Only::Ended, after: None, limit: 9 };
+        assert_eq!(store.inspect().leaves(&of).await.expect("leaves").len(), 3, "all are there to be read");
+        let parent = claim_one(&store, 5, me, number + 2).await;
+        commit(&store, 6, change(me, &parent, done("x"))).await;
+        assert_eq!(kept(State::Done).await.jobs, 4, "a parent that is done never reads them again");
+        assert_eq!(kept(State::Failed).await.jobs, 1);
+    }
+}
+
+pub async fn children_go_after_their_parent(store: Handle) {
+    let (me, parent) = branches::opened(&store, branches::children(2, 3)).await;
+    for job in branches::take(&store, 1, me, 2).await {
+        commit(&store, 2, change(me, &job, done("x"))).await;
+    }
+    commit(&store, 3, change(me, &parent, failed(Reason::Stopped))).await;
+    assert_eq!(prune(&store, ended(State::Done, 99), 9).await.kept, 3);
+    assert_eq!(prune(&store, ended(State::Failed, 99), 9).await.jobs, 1, "the parent");
+    assert_eq!(prune(&store, ended(State::Done, 99), 9).await.jobs, 3, "then its children");
+    assert!(list(&store, all()).await.is_empty());
 }

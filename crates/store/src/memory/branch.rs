@@ -1,9 +1,11 @@
 //! Branches: what is spawned in them, how it ends, and who is told.
 
+use std::collections::HashSet;
+
 use windlass_model::{
     BranchNo, Counted, Grow, Poll, Step, Tally, Twig, Watch,
     branch::{BRANCH, Pace},
-    poll::{REDELIVERED, Seen},
+    poll::{REDELIVERED, Recount, Rows, Seen},
 };
 
 use super::*;
@@ -139,7 +141,7 @@ impl Inner {
 
     /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
     /// and jobs of their own take the place of others.
-    pub(super) fn twig_writes(&mut self, now: Time, change: &Change) {
+    pub(super) fn twig_writes(&mut self, now: Time, change: &Change, limits: &Limits) {
         let Some(counted) = self.counted(change.job) else { return };
         let promoted = change.step.as_ref().map_or(&[][..], |step| &step.promoted);
         let items: u32 = promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
@@ -155,14 +157,29 @@ impl Inner {
         let parent = Some(counted.parent);
         let jobs: Vec<NewJob> =
             promoted.iter().map(|job| NewJob { parent, round: None, ..job.clone() }).collect();
-        self.submit(now, &jobs, None);
+        let attempted = change.step.as_ref().map_or(HashSet::new(), |step| step.attempted());
+        let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
+            jobs.into_iter().partition(|job| attempted.contains(&job.id));
+        self.submit(now, &fresh, None);
         self.count(counted, Tally { started, done: i64::from(done), ..Tally::default() }, now);
+        for job in &tried {
+            self.put_in(now, job, true);
+        }
+        for attempt in change.first_attempts() {
+            self.commit(now, &attempt, limits);
+        }
     }
 
     /// Tells a parent that one of its branches has come to what it waits for: the one routine for all doors.
     fn tell_branch(&mut self, branch: (JobId, BranchNo), now: Time) -> bool {
+        let met = |kept: &Kept| kept.watch.as_ref().is_some_and(|watch| watch.is_met(&kept.tally));
+        self.branches.get(&branch).is_some_and(met) && self.end_watch(branch, now)
+    }
+
+    /// Ends a watch, whether or not it is met, and tells the parent; whether there was one.
+    fn end_watch(&mut self, branch: (JobId, BranchNo), now: Time) -> bool {
         let Some(kept) = self.branches.get_mut(&branch) else { return false };
-        if kept.watch.take_if(|watch| watch.is_met(&kept.tally)).is_none() {
+        if kept.watch.take().is_none() {
             return false;
         }
         kept.poll.next_at = kept.poll.next_at.filter(|_| kept.cut);
@@ -211,19 +228,22 @@ impl Inner {
         let pace = kept.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
         let before = kept.poll.clone();
         let mut poll = before.next(&self.seen(branch, now), pace);
-        if before.is_still(&poll) && self.recount(branch) {
-            polled.corrected += 1;
-            poll = before.next(&self.seen(branch, now), pace);
+        if before.is_still(&poll) {
+            let Recount { difference, missing } = self.recount(branch);
+            polled.corrected += usize::from(difference != Tally::default());
+            let counted_at = Some(now);
+            poll = Poll { missing, counted_at, ..before.next(&self.seen(branch, now), pace) };
         }
         if before.is_stuck(&poll) {
             let lost = self.redeliver(branch);
             polled.redelivered += lost;
             poll.found(lost);
         }
-        let next_at = poll.next_at;
+        let (next_at, lacks) = (poll.next_at, poll.lacks_children());
         let poll = pick::poll(Some(&pick::poll_text(&poll)), next_at);
         self.branches.get_mut(&branch).expect("looked up above").poll = poll;
-        polled.told += usize::from(self.tell_branch(branch, now));
+        let told = if lacks { self.end_watch(branch, now) } else { self.tell_branch(branch, now) };
+        polled.told += usize::from(told);
         let kept = self.branches.get_mut(&branch).expect("looked up above");
         kept.cut = kept.cut && kept.poll.pending > 0;
         kept.poll.next_at = match (kept.cut, &kept.watch) {
@@ -287,17 +307,20 @@ impl Inner {
         lost.len()
     }
 
-    /// Counts the ends in a branch anew; whether that was needed.
-    fn recount(&mut self, branch: (JobId, BranchNo)) -> bool {
-        let mut tally = Tally::default();
+    /// Counts the ends in a branch anew.
+    fn recount(&mut self, branch: (JobId, BranchNo)) -> Recount {
+        let mut rows = Rows::default();
         for (_, row, items) in self.leaves(branch) {
-            tally.done += i64::from(row.tallied);
-            tally.add(row.ended.map_or(Tally::default(), |state| Tally::of(state, items)));
+            rows.ends.done += i64::from(row.tallied);
+            match row.ended {
+                Some(state) => rows.ends.add(Tally::of(state, items)),
+                None => rows.live += items,
+            }
         }
         let kept = self.branches.get_mut(&branch).expect("looked up before");
-        let wrong = tally.ends() != kept.tally.ends();
-        (kept.tally.done, kept.tally.failed, kept.tally.cancelled) = tally.ends();
-        wrong
+        let recount = rows.recount(kept.spawned, &kept.tally);
+        kept.tally.add(recount.difference);
+        recount
     }
 
     /// Where a job stands in a branch of its parent.

@@ -304,7 +304,8 @@ impl Inner {
                 continue;
             }
             let parent = row.new.parent.and_then(|parent| self.jobs.get(&parent));
-            let needed = parent.is_some_and(|parent| parent.ended.is_none());
+            // One that is not done may read it, now or when it is retried.
+            let needed = parent.is_some_and(|parent| parent.ended != Some(State::Done));
             if needed || self.has_name(id, now) {
                 pruned.kept += 1;
                 continue;

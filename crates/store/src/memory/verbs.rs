@@ -80,7 +80,8 @@ impl Inner {
         answers
     }
 
-    fn put_in(&mut self, now: Time, job: &NewJob, born: bool) -> Option<Epoch> {
+    /// Puts a job in; one that is born claimed goes into no place.
+    pub(super) fn put_in(&mut self, now: Time, job: &NewJob, born: bool) -> Option<Epoch> {
         let due_at = match job.when {
             When::Now => now,
             When::After(delay) => now.plus(delay),
@@ -258,7 +259,7 @@ impl Inner {
             self.step(now, change, step);
             self.grow(now, change, step);
         }
-        self.twig_writes(now, change);
+        self.twig_writes(now, change, limits);
         // The names of a job that ends are free for its children.
         if !change.outcome.ends() {
             self.bear(now, change);

@@ -261,12 +261,24 @@ pub(super) async fn tell(
     now: Now,
     branches: &[Key],
 ) -> Result<usize, Error> {
-    let told = giving_way!(tell_once(conn, now, branches));
+    let told = giving_way!(tell_once(conn, now, branches, true));
     store.shared.floors.lowered(i64::MIN);
     told
 }
 
-async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key]) -> Result<usize, Error> {
+/// Tells parents of branches that they watch, whether or not they have come to what is watched for: that may never be.
+pub(super) async fn tell_unmet(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    branches: &[Key],
+) -> Result<usize, Error> {
+    let told = giving_way!(tell_once(conn, now, branches, false));
+    store.shared.floors.lowered(i64::MIN);
+    told
+}
+
+async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key], only_met: bool) -> Result<usize, Error> {
     for sql in [LOCK, WATCHED, LOOK] {
         conn.prepare(sql).await?;
     }
@@ -285,7 +297,9 @@ async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key]) -> Result<usize
         begun?;
         locked?;
         watched?;
-        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met?.into_iter().unzip();
+        let met = met?;
+        let told = if only_met { &met } else { branches };
+        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = told.iter().copied().unzip();
         let told = end_watches(conn, now, &jobs, &numbers).await?;
         serial::hand_over(conn).await?;
         conn.commit().await?;

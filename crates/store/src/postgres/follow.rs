@@ -196,6 +196,7 @@ impl Part<'_> {
         }
         let straight = are_distinct(&changes);
         Box::pin(grow::put(store, conn, now, &changes, &there?, straight)).await?;
+        write_first_attempts(store, conn, now, &changes).await?;
         let has_branches = |change: &&&Change| written[&change.job].held || grow::grows(change);
         let ended = changes.iter().filter(|change| change.outcome.ends()).filter(has_branches);
         let ended: Vec<Uuid> = ended.map(|change| change.job.0).collect();
@@ -204,6 +205,33 @@ impl Part<'_> {
         follow(conn, now, &changes, &wrote).await?;
         Ok(wrote)
     }
+}
+
+/// Writes how first attempts at items of blocks ended, which have just become jobs: nothing hangs on them but their branch.
+async fn write_first_attempts(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    changes: &[&Change],
+) -> Result<(), Error> {
+    let attempts: Vec<Change> = changes.iter().flat_map(|change| change.first_attempts()).collect();
+    if attempts.is_empty() {
+        return Ok(());
+    }
+    let sorts = Sorts::of(attempts.iter());
+    sorts.prepare(conn).await?;
+    let wrote = sorts.write(conn, now).await?;
+    if wrote.len() < attempts.len() {
+        return Err(Error::Refused("a job was there before its first attempt".into()));
+    }
+    let written: HashMap<JobId, &Wrote> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
+    for attempt in &attempts {
+        if let Some(child) = &written[&attempt.job].child {
+            conn.count_change(attempt, child);
+        }
+    }
+    store.shared.floors.lowered(i64::MIN);
+    Ok(())
 }
 
 /// Whether no two jobs that changes submit have the same id: then it does not matter in which order they are put in.
@@ -266,7 +294,9 @@ async fn put_children(
     let mut spawned: Vec<bool> = Vec::new();
     for change in changes {
         let Some(step) = &change.step else { continue };
-        let mine = |job: &&NewJob| !(straight && grow::is_plain(job));
+        let attempted = step.attempted();
+        let is_in = |job: &NewJob| attempted.contains(&job.id) || (straight && grow::is_plain(job));
+        let mine = |job: &&NewJob| !is_in(job);
         let parent = change.counted.map(|counted| counted.parent);
         let promoted = step.promoted.iter().filter(mine);
         jobs.extend(promoted.map(|job| NewJob { parent, round: None, ..job.clone() }));

@@ -118,11 +118,23 @@ pub(super) async fn put(
         open(conn, now, &growth.grown),
         write(conn, now, &growth.grown),
         account(conn, &growth.blocks),
-        insert(store, conn, now, growth.children, true),
-        insert(store, conn, now, growth.promoted, false),
+        insert(store, conn, now, growth.children, Put::Spawned),
+        insert(store, conn, now, growth.promoted, Put::Promoted),
     )
     .await;
-    opened.and(grown).and(noted).and(children).and(promoted)
+    opened.and(grown).and(noted).and(children).and(promoted)?;
+    insert(store, conn, now, growth.attempted, Put::Attempted).await
+}
+
+/// How children of a branch are put in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Put {
+    /// They are counted as spawned.
+    Spawned,
+    /// They take the place of items that were.
+    Promoted,
+    /// The same, and they go into no place: how their first attempt ended is written next.
+    Attempted,
 }
 
 /// What changes do to branches.
@@ -134,6 +146,8 @@ struct Growth<'a> {
     children: Vec<(Uuid, &'a NewJob)>,
     /// The same for those that take the place of items of a block.
     promoted: Vec<(Uuid, &'a NewJob)>,
+    /// Those of them that were tried in the block.
+    attempted: Vec<(Uuid, &'a NewJob)>,
 }
 
 impl<'a> Growth<'a> {
@@ -155,7 +169,14 @@ impl<'a> Growth<'a> {
         let plain = |job: &&NewJob| straight && is_plain(job);
         self.children.extend(step.children.iter().filter(plain).map(|child| (change.job.0, child)));
         let Some(counted) = change.counted else { return };
-        self.promoted.extend(step.promoted.iter().filter(plain).map(|job| (counted.parent.0, job)));
+        let attempted = step.attempted();
+        for job in &step.promoted {
+            if attempted.contains(&job.id) {
+                self.attempted.push((counted.parent.0, job));
+            } else if plain(&job) {
+                self.promoted.push((counted.parent.0, job));
+            }
+        }
         if step.items > 0 || !step.promoted.is_empty() {
             let items = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum::<u32>();
             self.blocks.0.push(change.job.0);
@@ -270,13 +291,13 @@ pub(super) async fn spawned(conn: &Guard<'_>, put: impl Iterator<Item = &NewJob>
     write(conn, None, &grown).await
 }
 
-/// Puts children of branches in, with their parents; they are counted as spawned if `spawned` says so.
+/// Puts children of branches in, with their parents.
 async fn insert(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Now,
     mut children: Vec<(Uuid, &NewJob)>,
-    spawned: bool,
+    how: Put,
 ) -> Result<(), Error> {
     if children.is_empty() {
         return Ok(());
@@ -287,7 +308,8 @@ async fn insert(
     let rows = Rows::plain(store, &jobs);
     let twigs = Twigs::of(&jobs);
     let (now, end) = (micros(now), Time::MAX.micros());
-    let params: [Param<'_>; 26] = [
+    let (spawned, placed) = (how == Put::Spawned, how != Put::Attempted);
+    let params: [Param<'_>; 27] = [
         &now,
         &rows.id,
         &rows.lane,
@@ -314,6 +336,7 @@ async fn insert(
         &SPAN,
         &conn.gate_writer,
         &end,
+        &placed,
     ];
     conn.execute(TWIGS, &params).await.map(drop)
 }

@@ -7,7 +7,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Poll, Tally, Time, Watch, branch::Pace, poll::REDELIVERED, poll::Seen};
+use windlass_model::{
+    Poll, Tally, Time, Watch,
+    branch::Pace,
+    poll::{REDELIVERED, Recount, Rows, Seen},
+};
 
 use super::{
     Postgres, SPAN,
@@ -101,7 +105,7 @@ async fn look_at(
     let (branch, before) = (view.branch, &view.before);
     let mut poll = before.next(&view.seen(now), pace);
     let mut tally = view.tally;
-    if before.is_still(&poll) {
+    if before.is_still(&poll) || before.is_stuck(&poll) {
         // All children are walked over now, and others may have been before.
         let held = until;
         until = held.plus(HELD);
@@ -110,12 +114,17 @@ async fn look_at(
             return Ok(());
         }
     }
-    if before.is_still(&poll) && recount(conn, branch).await? {
-        polled.corrected += 1;
-        if let Some(view) = views(conn, &[branch]).await?.first() {
-            tally = view.tally;
-            poll = before.next(&view.seen(now), pace);
+    if before.is_still(&poll) {
+        let recount = recount(conn, branch).await?;
+        if recount.difference != Tally::default() {
+            polled.corrected += 1;
+            if let Some(view) = views(conn, &[branch]).await?.first() {
+                tally = view.tally;
+                poll = before.next(&view.seen(now), pace);
+            }
         }
+        poll.missing = recount.missing;
+        poll.counted_at = Some(now);
     }
     if before.is_stuck(&poll) {
         let lost = redeliver(store, conn, branch).await?;
@@ -130,41 +139,40 @@ async fn look_at(
     if rows.first().is_some_and(|row| row.get(0)) {
         polled.cut.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
     }
-    if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
+    if poll.lacks_children() {
+        polled.told += branch::tell_unmet(store, conn, Some(now), &[branch]).await?;
+    } else if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
         polled.told += branch::tell(store, conn, Some(now), &[branch]).await?;
     }
     Ok(())
 }
 
-/// Counts the ends in a branch anew; whether that was needed. Rows and sums are compared as they were at one moment, and the
+/// Counts the children of a branch anew, and corrects the counts. Rows and sums are compared as they were at one moment, and the
 /// difference is added: that is right whatever others have counted meanwhile.
-async fn recount(conn: &Guard<'_>, branch: Key) -> Result<bool, Error> {
+async fn recount(conn: &Guard<'_>, branch: Key) -> Result<Recount, Error> {
     conn.begin_snapshot().await?;
-    let difference = difference(conn, branch).await;
+    let recount = compared(conn, branch).await;
     conn.rollback().await;
-    let difference = difference?;
-    branch::write(conn, &BTreeMap::from([(branch, difference)])).await?;
-    Ok(difference != Tally::default())
+    let recount = recount?;
+    branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
+    Ok(recount)
 }
 
-async fn difference(conn: &Guard<'_>, (job, number): Key) -> Result<Tally, Error> {
-    let rows = conn.query(include_str!("sql/poll_sum.sql"), &[&job, &number]).await?;
-    let ends = |row: &Row, sign: i64| Tally {
-        started: 0,
-        done: sign * row.get::<_, i64>(0),
-        failed: sign * row.get::<_, i64>(1),
-        cancelled: sign * row.get::<_, i64>(2),
-    };
-    let mut difference = rows.first().map_or(Tally::default(), |row| ends(row, -1));
+async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
+    let ends = |row: &Row| Tally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
+    let sums = conn.query(include_str!("sql/poll_sum.sql"), &[&job, &number]).await?;
+    let (counted, spawned) = sums.first().map_or((Tally::default(), 0), |row| (ends(row), row.get(3)));
+    let mut rows = Rows::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
-        let rows = conn.query(include_str!("sql/poll_count.sql"), &[&job, &number, &from, &PAGE]).await?;
-        if let Some(row) = rows.first() {
-            difference.add(ends(row, 1));
-            after = row.get(3);
+        let page = conn.query(include_str!("sql/poll_count.sql"), &[&job, &number, &from, &PAGE]).await?;
+        if let Some(row) = page.first() {
+            rows.ends.add(ends(row));
+            rows.live += row.get::<_, i64>(3);
+            after = row.get(4);
         }
     }
-    Ok(difference)
+    Ok(rows.recount(spawned, &counted))
 }
 
 /// Puts children of a branch back that are in no place at all; answers how many.

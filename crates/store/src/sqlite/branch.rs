@@ -3,7 +3,7 @@
 //! Ends are counted in memory while a transaction lasts and written at its end, once for each branch, however many children
 //! it ends. A parent is told as soon as the count is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
@@ -11,9 +11,10 @@ use windlass_model::{
 };
 
 use super::{
+    commit,
     rate::Buckets,
     signal,
-    submit::put,
+    submit::{put, put_unplaced},
     tx::{TIMERS, Tx},
 };
 use crate::{Error, pick};
@@ -191,12 +192,17 @@ impl Tx<'_> {
         if !promoted.is_empty() {
             let parent = Some(counted.parent);
             let sibling = |job: &NewJob| NewJob { parent, round: None, ..job.clone() };
-            put(self, now, &promoted.iter().map(sibling).collect::<Vec<_>>(), buckets, None)?;
+            let attempted = step.map_or(HashSet::new(), |step| step.attempted());
+            let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
+                promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
+            put(self, now, &fresh, buckets, None)?;
+            put_unplaced(self, now, &tried, buckets)?;
         }
         let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
         // What was promoted begins anew.
         let started = first - i64::from(replaced);
-        self.count(now, counted, Tally { started, done: i64::from(done), ..Tally::default() })
+        self.count(now, counted, Tally { started, done: i64::from(done), ..Tally::default() })?;
+        change.first_attempts().try_for_each(|attempt| commit::first(self, now, &attempt))
     }
 
     /// A change was written of a job with nothing hanging on it but its branch.

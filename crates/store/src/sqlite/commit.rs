@@ -200,6 +200,15 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     Ok(if halts { Verdict::Halted } else { Verdict::Committed })
 }
 
+/// Writes how the first attempt at an item of a block ended, which has just become a job: it has nothing hanging on it but its
+/// branch.
+pub(super) fn first(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
+    if !write(tx, now, change, false)? {
+        return Err(Error::Refused(format!("the job {} was there before its first attempt", change.job)));
+    }
+    change.counted.map_or(Ok(()), |counted| tx.twig_wrote(now, change, counted))
+}
+
 /// Writes a change if epoch and rev are its own. It is written only if nothing hangs on the job that must be seen to,
 /// unless the caller sees to it (`is_cleared`).
 fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {

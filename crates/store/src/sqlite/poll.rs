@@ -10,7 +10,7 @@ use rusqlite::{Row, params};
 use windlass_model::{
     BranchNo, Epoch, JobId, Poll, Tally, Time, Watch,
     branch::Pace,
-    poll::{REDELIVERED, Seen},
+    poll::{REDELIVERED, Recount, Rows, Seen},
 };
 
 use super::{
@@ -46,9 +46,10 @@ struct Look {
     key: Key,
     poll_at: Time,
     claimed: Claimed,
-    /// What its counts lack.
-    lacks: Tally,
-    lost: Vec<(JobId, Epoch)>,
+    /// What came of counting its children anew, if that was done.
+    recount: Option<Recount>,
+    /// Its children that are in no place, if they were searched.
+    lost: Option<Vec<(JobId, Epoch)>>,
 }
 
 pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<Polled, Error> {
@@ -104,15 +105,15 @@ fn look(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Look>, Error> {
     let mut looks = Vec::with_capacity(due.len());
     for mut due in due {
         let claimed = claimed.get(&due.key).copied().unwrap_or_default();
-        let (mut lacks, mut lost) = (Tally::default(), Vec::new());
+        let mut recount = None;
         if due.poll.is_still(&due.next(now, claimed)) {
-            lacks = self::lacks(tx, &due)?;
-            due.tally.add(lacks);
-            if due.poll.is_stuck(&due.next(now, claimed)) {
-                lost = self::lost(tx, due.key, &pairs)?;
-            }
+            let counted = self::recount(tx, &due)?;
+            due.tally.add(counted.difference);
+            recount = Some(counted);
         }
-        looks.push(Look { key: due.key, poll_at: due.poll_at, claimed, lacks, lost });
+        let stuck = due.poll.is_stuck(&due.next(now, claimed));
+        let lost = if stuck { Some(self::lost(tx, due.key, &pairs)?) } else { None };
+        looks.push(Look { key: due.key, poll_at: due.poll_at, claimed, recount, lost });
     }
     Ok(looks)
 }
@@ -145,15 +146,14 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
     Ok(branches)
 }
 
-/// By how much the counts of a branch differ from its rows.
-fn lacks(tx: &Tx<'_>, due: &Due) -> Result<Tally, Error> {
+/// Compares the counts of a branch with its rows.
+fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
     let (job, number) = due.key;
     let rows = tx.one(include_str!("sql/poll_count.sql"), params![job.as_bytes(), number.0], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
+        Ok(Rows { ends, live: row.get(3)? })
     })?;
-    let Some((done, failed, cancelled)) = rows else { return Ok(Tally::default()) };
-    let Tally { done: counted, failed: badly, cancelled: ended, .. } = due.tally;
-    Ok(Tally { started: 0, done: done - counted, failed: failed - badly, cancelled: cancelled - ended })
+    Ok(rows.unwrap_or_default().recount(due.spawned, &due.tally))
 }
 
 /// Children of a branch that are in no place at all.
@@ -178,20 +178,30 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Look, polled: &mut Polled) -> Result<()
     let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
     let Some(mut due) = tx.one(include_str!("sql/poll_branch.sql"), params, read)? else { return Ok(()) };
     polled.looked += 1;
-    if look.lacks != Tally::default() {
-        tracing::warn!(%job, %number, lacks = ?look.lacks, "the children of a branch were counted wrong");
-        due.tally.add(look.lacks);
+    let difference = look.recount.map_or(Tally::default(), |recount| recount.difference);
+    if difference != Tally::default() {
+        tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
+        due.tally.add(difference);
         tx.write_count(look.key, due.tally)?;
         polled.corrected += 1;
     }
     let mut poll = due.next(now, look.claimed);
-    if due.poll.is_stuck(&poll) && !look.lost.is_empty() {
-        let lost = lease::release(tx, &look.lost)?;
-        tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
-        polled.redelivered += lost;
-        poll.found(lost);
+    match look.recount {
+        Some(recount) => (poll.missing, poll.counted_at) = (recount.missing, Some(now)),
+        None => poll.counted_at = due.poll.counted_at,
     }
-    if due.watch.take_if(|watch| watch.is_met(&due.tally)).is_some() {
+    match look.lost.as_deref() {
+        Some(lost) if due.poll.is_stuck(&poll) && !lost.is_empty() => {
+            let lost = lease::release(tx, lost)?;
+            tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
+            polled.redelivered += lost;
+            poll.found(lost);
+        }
+        Some(_) => {}
+        // What was not searched is searched next time.
+        None => poll.searched_at = due.poll.searched_at,
+    }
+    if due.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&due.tally)).is_some() {
         tx.tell(now, look.key)?;
         polled.told += 1;
     }

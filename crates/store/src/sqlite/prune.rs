@@ -19,7 +19,7 @@ struct Old {
     finished_at: Time,
     kind: i32,
     submitted_at: Time,
-    /// Whether the job that submitted it has not ended.
+    /// Whether its parent is there and not done, and so may read it, now or when it is retried.
     needed: bool,
     unique: Option<Box<Unique>>,
     tags: Vec<String>,

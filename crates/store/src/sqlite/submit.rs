@@ -119,6 +119,16 @@ pub(super) fn put(
         .collect()
 }
 
+/// Puts jobs in that go into no place yet, and need no more than their rows: what becomes of them is written next.
+pub(super) fn put_unplaced(tx: &Tx<'_>, now: Time, jobs: &[NewJob], buckets: &Buckets) -> Result<(), Error> {
+    let mut insert = tx.prepare(include_str!("sql/submit.sql"))?;
+    for job in jobs {
+        let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
+        Row { lane: &lane, due_at: now, serial: None }.insert(tx, &mut insert, now, job)?;
+    }
+    Ok(())
+}
+
 /// When a job is due that is submitted now.
 pub(super) fn due_at(job: &NewJob, now: Time) -> Time {
     match job.when {

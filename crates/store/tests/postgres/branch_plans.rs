@@ -40,7 +40,7 @@ async fn branches_cost_their_batch() {
             sql!("submit_twigs"),
             format!(
                 "null, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, {null}, \
-                 {firsts}, {one}, {zero}, {x}, {null}, true, '{{}}', '{{}}', 1, 1, 9000",
+                 {firsts}, {one}, {zero}, {x}, {null}, true, '{{}}', '{{}}', 1, 1, 9000, true",
                 hundred(30_000)
             ),
         ),

@@ -294,6 +294,41 @@ async fn what_was_counted_and_not_told_is_told_by_a_look() {
     assert_eq!((inbox(&store, 1).await, state(&store, id(1)).await), (vec!["7".to_owned()], State::Ready));
 }
 
+#[tokio::test]
+async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (me, held) = parted(&store, 4, children(10, 4)).await;
+    store.commit(at(3), &ends(me, &held[..3])).await.expect("commit");
+    client.execute("delete from jobs where id = $1", &[&held[0].id.0]).await.expect("deleted");
+    store.poll(at(10), 10).await.expect("poll");
+    let polled = store.poll(at(400), 10).await.expect("poll");
+    assert_eq!((polled.looked, polled.corrected, polled.told), (1, 0, 0));
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
+    store.commit(at(401), &ends(me, &held[3..])).await.expect("commit");
+    assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent goes on");
+}
+
+#[tokio::test]
+async fn a_parent_is_told_that_children_are_gone() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    let (me, held) = parted(&store, 4, children(10, 4)).await;
+    store.commit(at(3), &ends(me, &held[..2])).await.expect("commit");
+    for job in &held[2..] {
+        client.execute("delete from jobs where id = $1", &[&job.id.0]).await.expect("deleted");
+    }
+    assert_eq!(store.poll(at(10), 10).await.expect("poll").told, 0, "nothing to compare with");
+    let polled = store.poll(at(400), 10).await.expect("poll");
+    assert_eq!((polled.corrected, polled.told, polled.next_at), (0, 1, None));
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
+    assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
+}
+
 /// A branch of a job that was pruned leaves nothing, and its children nothing more.
 #[tokio::test]
 async fn a_pruned_job_leaves_no_branches_and_no_tallies() {

@@ -117,6 +117,38 @@ async fn counts_that_are_wrong_are_put_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
+    let (_folder, store, conn, me) = parked(4).await;
+    let taken = claim(&store, at(1), &ask(me, 2, 99)).await;
+    finish(&store, 2, me, &taken[..3]).await;
+    conn.execute("delete from windlass_jobs where id = ?1", [id(2).as_bytes()]).expect("delete");
+    poll(&store, 10).await;
+    let polled = poll(&store, 400).await;
+    assert_eq!((polled.corrected, polled.told), (0, 0));
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
+    finish(&store, 401, me, &taken[3..]).await;
+    assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_is_told_that_children_are_gone() {
+    let (_folder, store, conn, me) = parked(4).await;
+    let taken = claim(&store, at(1), &ask(me, 2, 2)).await;
+    finish(&store, 2, me, &taken).await;
+    for n in [4, 5] {
+        conn.execute("delete from windlass_ready where job = ?1", [id(n).as_bytes()]).expect("delete");
+        conn.execute("delete from windlass_jobs where id = ?1", [id(n).as_bytes()]).expect("delete");
+    }
+    assert_eq!(poll(&store, 10).await.told, 0, "nothing to compare with");
+    let polled = poll(&store, 400).await;
+    assert_eq!((polled.corrected, polled.told, polled.next_at), (0, 1, None));
+    let seen = branch(&store).await;
+    assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
+    assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parent_that_was_not_told_is_told() {
     let (_folder, store, conn, me) = parked(2).await;
     let taken = claim(&store, at(1), &ask(me, 2, 99)).await;

@@ -2,7 +2,8 @@
 //!
 //! A block is a job of its items' kind. Its input is their inputs, its output their outputs, and between two commits of a long
 //! one its data says which items have ended. An item that does not end well at once is moved out of the block: it becomes a
-//! job of its own, in the same commit, with all that jobs have. A block that a worker died with twice is taken apart.
+//! job of its own, in the same commit, with the attempt that failed as its first. A block that a worker died with is taken
+//! apart.
 
 use std::{
     borrow::Cow,
@@ -16,8 +17,8 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass_model::{
-    BranchNo, Counted, Failure, JobId, KindVersion, NewJob, Outcome, Payload, Retry, Step, Twig, Verdict,
-    When, branch::ITEMS, failure::class, retry::Decision,
+    BranchNo, Counted, Failure, FirstAttempt, JobId, KindVersion, NewJob, Outcome, Payload, Retry, Step,
+    Time, Twig, Verdict, When, branch::ITEMS, failure::class,
 };
 use windlass_runtime::{Attempt, Pen, Turn};
 use windlass_store::{Ended, IdSource};
@@ -121,14 +122,14 @@ struct Progress {
 
 /// The same as it is read by those who want the results.
 #[derive(Deserialize, Default)]
-struct Came<'a> {
+struct Kept<'a> {
     done: Bits,
     moved: Bits,
     #[serde(borrow)]
     results: Vec<Option<&'a RawValue>>,
 }
 
-impl<'a> Came<'a> {
+impl<'a> Kept<'a> {
     /// What an item returned, if it has ended well. One that returned nothing reads as if it had not returned.
     fn result(&self, place: usize) -> Option<&'a RawValue> {
         let result = self.results.get(place).copied().flatten();
@@ -306,9 +307,9 @@ pub(crate) fn packed(
     let plain = codecs.decode(input).map_err(Failure::stop)?;
     let items = Items::read(&plain)?;
     let kept = kept.map(|kept| codecs.decode(kept)).transpose().map_err(Failure::stop)?;
-    let came: Came<'_> = match &kept {
+    let came: Kept<'_> = match &kept {
         Some(kept) => serde_json::from_slice(kept).map_err(Failure::stop)?,
-        None => Came::default(),
+        None => Kept::default(),
     };
     let item = |place: usize| {
         let (input, result) = (items.items[place].to_owned(), came.result(place).map(ToOwned::to_owned));
@@ -341,6 +342,22 @@ pub(crate) fn ended<T: DeserializeOwned>(
     Ok(packed(input, kept, codecs)?.into_iter().map(child).collect())
 }
 
+/// The items that have ended well of a block that has not ended.
+pub(crate) fn done_so_far<T: DeserializeOwned>(
+    id: JobId,
+    input: &Payload,
+    data: Option<&Payload>,
+    codecs: &Codecs,
+) -> Result<Vec<ChildOf<T>>, Failure> {
+    let child = |packed: Packed| {
+        let result = packed.result?;
+        let result =
+            serde_json::from_str(result.get()).map_err(|source| JobError::Undecodable { id, source });
+        Some(ChildOf { id, item: packed.key, result })
+    };
+    Ok(packed(input, data, codecs)?.into_iter().filter_map(child).collect())
+}
+
 /// What the items of a block returned that ended well.
 pub(crate) fn results<T: DeserializeOwned>(
     id: JobId,
@@ -348,7 +365,7 @@ pub(crate) fn results<T: DeserializeOwned>(
     codecs: &Codecs,
 ) -> Result<Vec<T>, Failure> {
     let plain = codecs.decode(output).map_err(Failure::stop)?;
-    let came: Came<'_> = serde_json::from_slice(&plain).map_err(Failure::stop)?;
+    let came: Kept<'_> = serde_json::from_slice(&plain).map_err(Failure::stop)?;
     let read = |place: usize| {
         let result = came.result(place)?;
         Some(serde_json::from_str(result.get()).map_err(|error| {
@@ -365,6 +382,16 @@ pub(crate) fn results<T: DeserializeOwned>(
 /// What one item returned.
 type Returned = Result<Box<RawValue>, Failure>;
 
+/// What has become of an item.
+enum Came {
+    /// It has ended well.
+    Returned(Box<RawValue>),
+    /// It has failed.
+    Failed(Failure),
+    /// It takes long, and is not waited for.
+    Slow,
+}
+
 /// A block that is being run.
 struct Running<'a> {
     attempt: Arc<Attempt>,
@@ -377,6 +404,8 @@ struct Running<'a> {
     fresh: u32,
     /// Jobs that take the place of items, not committed.
     promoted: Vec<NewJob>,
+    /// How the items among them were tried here.
+    first_attempts: Vec<FirstAttempt>,
     /// How many bytes the results have, and how many they should have at most.
     bytes: usize,
     limit: usize,
@@ -403,7 +432,7 @@ pub(crate) async fn run<T: Task>(
             Failure::stop("a block that belongs to no branch cannot be run").class(class::UNDECODABLE)
         );
     };
-    let (fresh, promoted) = (0, Vec::new());
+    let (fresh, promoted, first_attempts) = (0, Vec::new(), Vec::new());
     let bytes = progress.results.iter().flatten().map(|result| result.get().len()).sum();
     let limit_bytes = self::bytes(&bound);
     let mut running = Running {
@@ -415,12 +444,13 @@ pub(crate) async fn run<T: Task>(
         progress,
         fresh,
         promoted,
+        first_attempts,
         bytes,
         limit: limit_bytes,
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
-    if (running.attempt.job.deaths > 1 || running.attempt.job.attempts > 0) && left.len() > 1 {
+    if (running.attempt.job.deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
         running.take_apart(&left);
         return running.end();
     }
@@ -436,6 +466,11 @@ impl Running<'_> {
 
     async fn run<T: Task>(mut self, left: Vec<usize>, limit: Option<Duration>) -> Result<Turn, Failure> {
         let patience = limit.map_or(SLOW, |limit| limit.min(SLOW));
+        // One that is only slower than others of its block has not failed.
+        let late = || match limit.filter(|limit| *limit <= SLOW) {
+            Some(limit) => Came::Failed(timed_out(limit)),
+            None => Came::Slow,
+        };
         let mut waiting = FuturesUnordered::new();
         let mut committed = Instant::now();
         for (count, place) in left.iter().copied().enumerate() {
@@ -446,23 +481,26 @@ impl Running<'_> {
             let polled = poll_once(&mut item).await;
             self.attempt.pen.pulse(None);
             match polled {
-                Poll::Ready(came) => self.came(place, flat(came)),
-                Poll::Pending => waiting.push(async move {
-                    match tokio::time::timeout(patience, item).await {
-                        Ok(came) => (place, flat(came)),
-                        Err(_) => (place, Err(Failure::retry("it took long").class(class::TIMEOUT))),
-                    }
-                }),
+                Poll::Ready(came) => self.came(place, None, flat(came)),
+                Poll::Pending => {
+                    let started_at = Some(self.attempt.pen.now());
+                    waiting.push(async move {
+                        match tokio::time::timeout(patience, item).await {
+                            Ok(came) => (place, started_at, flat(came)),
+                            Err(_) => (place, started_at, late()),
+                        }
+                    })
+                }
             }
             while waiting.len() >= WAITING
-                && let Some((place, came)) = waiting.next().await
+                && let Some((place, started_at, came)) = waiting.next().await
             {
-                self.came(place, came);
+                self.came(place, started_at, came);
             }
             if self.bytes > self.limit {
                 // What it returns would be too long for one row: the rest is another block.
-                while let Some((place, came)) = waiting.next().await {
-                    self.came(place, came);
+                while let Some((place, started_at, came)) = waiting.next().await {
+                    self.came(place, started_at, came);
                 }
                 self.promote(&left[count + 1..]);
                 return self.end();
@@ -480,8 +518,8 @@ impl Running<'_> {
                 }
             }
         }
-        while let Some((place, came)) = waiting.next().await {
-            self.came(place, came);
+        while let Some((place, started_at, came)) = waiting.next().await {
+            self.came(place, started_at, came);
             if committed.elapsed() > OFTEN {
                 if let Some(turn) = self.commit().await? {
                     return Ok(turn);
@@ -515,35 +553,40 @@ impl Running<'_> {
         JobId::of_item(self.counted.parent, self.counted.branch, self.items.spawn, &self.items.key(place))
     }
 
-    fn came(&mut self, place: usize, came: Returned) {
+    /// An item has ended, or is not waited for any longer. Of one that ended at once nobody has noted when it started.
+    fn came(&mut self, place: usize, started_at: Option<Time>, came: Came) {
         match came {
             // What does not fit is run again as a job of its own, which may keep more.
-            Ok(result) if self.bytes + result.get().len() > 2 * self.limit => {
-                let text =
-                    format!("what it returned is {} bytes long, too much for a block", result.get().len());
-                self.move_out(place, Failure::stop(text).class(class::REFUSED));
+            Came::Returned(result) if self.bytes + result.get().len() > 2 * self.limit => {
+                self.move_out(place);
             }
-            Ok(result) => {
+            Came::Returned(result) => {
                 self.bytes += result.get().len();
                 self.progress.results[place] = Some(result);
                 self.progress.done.set(place);
                 self.fresh += 1;
             }
-            Err(failure) => self.move_out(place, failure),
+            Came::Slow => _ = self.move_out(place),
+            Came::Failed(failure) => {
+                let started_at = started_at.unwrap_or_else(|| self.attempt.pen.now());
+                let outcome = match self.attempt.told_by() {
+                    // Whatever it says: it is not tried again.
+                    Some(by) => Outcome::Cancelled(by.failure()),
+                    None => self.retry.outcome(failure, &[], self.attempt.pen.chance()),
+                };
+                let job = self.move_out(place);
+                self.first_attempts.push(FirstAttempt { job, started_at, outcome });
+            }
         }
     }
 
     /// An item becomes a job of its own.
-    fn move_out(&mut self, place: usize, failure: Failure) {
-        let when = match self.retry.decide(&failure, &[], self.attempt.pen.chance()) {
-            Decision::Again { after, .. } if !after.is_zero() => When::After(after),
-            _ => When::Now,
-        };
-        let twig = self.twig(place, 1);
+    fn move_out(&mut self, place: usize) -> JobId {
+        let (id, twig) = (self.id(place), self.twig(place, 1));
         let input = Payload::json(self.items.items[place].get().as_bytes().to_vec());
-        let job = self.job(self.id(place), twig, input);
-        self.promoted.push(NewJob { when, ..job });
+        self.promoted.push(self.job(id, twig, input));
         self.progress.moved.set(place);
+        id
     }
 
     fn twig(&self, place: usize, items: u32) -> Twig {
@@ -587,6 +630,7 @@ impl Running<'_> {
             stage: Some((BLOCK.into(), data)),
             items: std::mem::take(&mut self.fresh),
             promoted: self.encoded()?,
+            first_attempts: std::mem::take(&mut self.first_attempts),
             ..Step::default()
         };
         Ok(match Pen::commit_through(&self.attempt, step).await {
@@ -601,7 +645,8 @@ impl Running<'_> {
     /// All items are accounted for.
     fn end(mut self) -> Result<Turn, Failure> {
         let output = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
-        let step = Step { promoted: self.encoded()?, ..Step::default() };
+        let first_attempts = std::mem::take(&mut self.first_attempts);
+        let step = Step { promoted: self.encoded()?, first_attempts, ..Step::default() };
         let step = (!step.promoted.is_empty()).then(|| Box::new(step));
         Ok(Turn::Commit { step, outcome: Outcome::Done(output) })
     }
@@ -621,8 +666,10 @@ impl Running<'_> {
 
 /// Runs one item.
 async fn one<T: Task>(cx: TaskCx, input: &RawValue) -> Returned {
-    let task: T = serde_json::from_str(input.get())
-        .map_err(|error| Failure::stop(format!("the input does not decode as {:?} ({error})", T::KIND)))?;
+    let task: T = serde_json::from_str(input.get()).map_err(|error| {
+        Failure::stop(format!("the input does not decode as {:?} ({error})", T::KIND))
+            .class(class::UNDECODABLE)
+    })?;
     let output = task.run(&cx).await.map_err(Into::into)?;
     serde_json::value::to_raw_value(&output).map_err(Failure::stop)
 }
@@ -632,6 +679,15 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(future.poll_unpin(cx))).await
 }
 
-fn flat(came: Result<Returned, Box<dyn std::any::Any + Send>>) -> Returned {
-    came.unwrap_or_else(|panic| Err(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC)))
+fn flat(came: Result<Returned, Box<dyn std::any::Any + Send>>) -> Came {
+    match came {
+        Ok(Ok(result)) => Came::Returned(result),
+        Ok(Err(failure)) => Came::Failed(failure),
+        Err(panic) => Came::Failed(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC)),
+    }
+}
+
+/// The item took longer than its task may.
+fn timed_out(limit: Duration) -> Failure {
+    Failure::retry(format!("the attempt ran longer than {limit:?}")).class(class::TIMEOUT)
 }

@@ -14,7 +14,7 @@ mod spawn;
 pub(crate) use items::named;
 pub use items::{Item, Items};
 pub use results::{ChildOf, Merged, Results};
-pub(crate) use results::{Goal, Pages, Verdict, bad_children};
+pub(crate) use results::{Goal, Pages, Read, Verdict, bad_children, missing_children};
 pub(crate) use room::room;
 pub use source::{Rows, Source, Streamed, stream};
 pub use spawn::{AsChild, AsResult, IntoChild};

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, marker::PhantomData, sync::Arc};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{BranchNo, Failure, JobId, Merge, failure::class, merge::Stand};
-use windlass_store::{Ended, Error, Leaf, Leaves, Only, Store};
+use windlass_store::{Branch, Ended, Error, Leaf, Leaves, Only, Store};
 
 use super::block;
 use crate::{JobError, codec::Codecs, handle::output, machine::Bound, workflow::patiently};
@@ -56,8 +56,25 @@ impl Merged {
         self.branches.iter().map(|(name, _)| name.as_str()).collect()
     }
 
+    /// That fewer children were read than had been counted.
+    fn lacking(&self, read: u64) -> Failure {
+        let (Merged { done, job, .. }, names) = (self, self.names());
+        let text = format!(
+            "of the {done} children of {} that were counted as done {read} could be read, so {} not in the store any more: they \
+             were deleted by hand, or pruned with the job that this one was forked from. What they returned is lost. To run all \
+             of them again, fork the job from before its branch: `windlass fork {job} --before {}`",
+            names.join(", "),
+            match done - read {
+                1 => "1 is".to_owned(),
+                missing => format!("{missing} are"),
+            },
+            names.first().copied().unwrap_or_default(),
+        );
+        Failure::stop(text).class(class::MISSING)
+    }
+
     pub(crate) fn results<T: DeserializeOwned>(&self, bound: &Arc<Bound>) -> Results<T> {
-        let pages = Pages::new(Arc::clone(bound), self.clone(), 0, None);
+        let pages = Pages::new(Arc::clone(bound), self.clone(), Read::default());
         Results { pages, ready: VecDeque::new(), result: PhantomData }
     }
 }
@@ -112,7 +129,8 @@ pub struct Results<T> {
 
 impl<T: DeserializeOwned> Results<T> {
     /// How the next child ended, in the order of their ids; `None` if there are no more. Children that have not ended are
-    /// left out.
+    /// left out. If fewer were done than the merge had counted, because their rows are gone, the last call is an error of the
+    /// class `missing`.
     pub async fn next(&mut self) -> Result<Option<ChildOf<T>>, Failure> {
         loop {
             if let Some(child) = self.ready.pop_front() {
@@ -120,15 +138,28 @@ impl<T: DeserializeOwned> Results<T> {
             }
             let Some(leaves) = self.pages.leaves().await? else { return Ok(None) };
             for leaf in leaves {
-                self.ready.extend(children(leaf, &self.pages.bound.codecs)?);
+                let children = children::<T>(leaf, &self.pages.bound.codecs)?;
+                self.pages.read.done += children.iter().filter(|child| is_done(child)).count() as u64;
+                self.ready.extend(children);
             }
         }
     }
 }
 
+/// Whether a child has ended well, whether or not what it returned can be decoded.
+fn is_done<T>(child: &ChildOf<T>) -> bool {
+    matches!(child.result, Ok(_) | Err(JobError::Undecodable { .. } | JobError::Unreadable { .. }))
+}
+
 /// How the children ended that one row stands for.
 fn children<T: DeserializeOwned>(leaf: Leaf, codecs: &Codecs) -> Result<Vec<ChildOf<T>>, Failure> {
-    let Some(ended) = leaf.ended else { return Ok(Vec::new()) };
+    let Some(ended) = leaf.ended else {
+        // Items of a block are counted before all of them have ended.
+        return match leaf.tallied {
+            0 => Ok(Vec::new()),
+            _ => block::done_so_far(leaf.summary.id, &leaf.input, leaf.data.as_ref(), codecs),
+        };
+    };
     if !block::is_block(leaf.summary.stage.as_deref()) {
         let id = leaf.summary.id;
         return Ok(vec![ChildOf { id, item: leaf.twig.item, result: output(id, ended, codecs) }]);
@@ -140,9 +171,19 @@ fn children<T: DeserializeOwned>(leaf: Leaf, codecs: &Codecs) -> Result<Vec<Chil
 pub(crate) struct Pages {
     pub(crate) bound: Arc<Bound>,
     merged: Merged,
-    branch: usize,
-    after: Option<JobId>,
+    read: Read,
     limit: usize,
+}
+
+/// How far the children of branches were read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Read {
+    /// Which branch is under way.
+    branch: usize,
+    /// The child of it that was read last.
+    after: Option<JobId>,
+    /// How many children were read, of all branches, that had ended well.
+    done: u64,
 }
 
 /// How many rows are read at once: of blocks, which are long, and of single children.
@@ -150,30 +191,40 @@ pub(super) const BLOCKS: usize = 16;
 pub(super) const SINGLES: usize = 1_000;
 
 impl Pages {
-    pub(crate) fn new(bound: Arc<Bound>, merged: Merged, branch: usize, after: Option<JobId>) -> Pages {
-        Pages { bound, merged, branch, after, limit: BLOCKS }
+    pub(crate) fn new(bound: Arc<Bound>, merged: Merged, read: Read) -> Pages {
+        Pages { bound, merged, read, limit: BLOCKS }
     }
 
-    /// Where it stands: the branch, and the last child of it that was read.
-    pub(crate) fn place(&self) -> (usize, Option<JobId>) {
-        (self.branch, self.after)
+    /// How far it is.
+    pub(crate) fn read(&self) -> Read {
+        self.read
     }
 
-    /// The next children that have ended; `None` if there are no more.
+    /// The next children that have ended, and blocks of which items have; `None` if there are no more. Whoever was counted as
+    /// done when the branches were merged is among them, or that is an error.
     async fn leaves(&mut self) -> Result<Option<Vec<Leaf>>, Failure> {
         let store = Arc::clone(&self.bound.store);
+        let Merged { job, spawned, done, failed, cancelled, .. } = self.merged;
+        let only = if done + failed + cancelled < spawned { Only::All } else { Only::Ended };
         loop {
-            let Some((_, branch)) = self.merged.branches.get(self.branch) else { return Ok(None) };
-            let (job, after, limit) = (self.merged.job, self.after, self.limit);
-            let of = Leaves { job, branch: *branch, only: Only::Ended, after, limit };
+            let Some((_, branch)) = self.merged.branches.get(self.read.branch) else {
+                return if self.read.done < done {
+                    Err(self.merged.lacking(self.read.done))
+                } else {
+                    Ok(None)
+                };
+            };
+            let (after, limit) = (self.read.after, self.limit);
+            let of = Leaves { job, branch: *branch, only, after, limit };
             let page = patiently!(store.inspect().leaves(&of))?;
             if let Some(last) = page.last() {
-                self.after = Some(last.summary.id);
+                self.read.after = Some(last.summary.id);
                 let blocks = page.iter().any(|leaf| block::is_block(leaf.summary.stage.as_deref()));
                 self.limit = if blocks { BLOCKS } else { SINGLES };
                 return Ok(Some(page));
             }
-            (self.branch, self.after, self.limit) = (self.branch + 1, None, BLOCKS);
+            self.read = Read { branch: self.read.branch + 1, after: None, ..self.read };
+            self.limit = BLOCKS;
         }
     }
 
@@ -186,10 +237,13 @@ impl Pages {
             if let (true, Some(Ended::Done(output))) =
                 (block::is_block(leaf.summary.stage.as_deref()), &leaf.ended)
             {
-                results.extend(block::results::<T>(leaf.summary.id, output, &self.bound.codecs)?);
+                let block = block::results::<T>(leaf.summary.id, output, &self.bound.codecs)?;
+                self.read.done += block.len() as u64;
+                results.extend(block);
                 continue;
             }
             for child in children::<T>(leaf, &self.bound.codecs)? {
+                self.read.done += u64::from(is_done(&child));
                 match child.result {
                     Ok(result) => results.push(result),
                     Err(error @ (JobError::Undecodable { .. } | JobError::Unreadable { .. })) => {
@@ -206,6 +260,35 @@ impl Pages {
         }
         Ok(Some(results))
     }
+}
+
+/// Says that a merge waits for children that are not in the store any more, if it does: then it waits in vain. Only if a count of
+/// the children has found that are they counted again, since rows may have been put back meanwhile.
+pub(crate) async fn missing_children(
+    store: &dyn Store,
+    branches: &[&Branch],
+) -> Result<Option<String>, Error> {
+    for branch in branches.iter().filter(|branch| branch.poll.missing > 0) {
+        let (mut rows, mut after) = (0, None);
+        loop {
+            let of =
+                Leaves { job: branch.job, branch: branch.number, only: Only::All, after, limit: SINGLES };
+            let page = store.inspect().leaves(&of).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.summary.id);
+            rows += page.iter().map(|leaf| i64::from(leaf.twig.items)).sum::<i64>();
+        }
+        let (missing, spawned) = (branch.spawned - rows, branch.spawned);
+        if missing > 0 {
+            return Ok(Some(format!(
+                "of the {spawned} children of {} {missing} are not in the store any more: they were deleted by hand, so the merge \
+                 would wait for ever. Put their rows back from a backup and retry the job; or fork it from before the branch, which \
+                 spawns them anew: `windlass fork {} --before {}`",
+                branch.name, branch.job, branch.name
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// The first children of branches that ended badly, for people to read.

@@ -127,6 +127,9 @@ struct Cursor {
     /// What tells the last one from others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<String>,
+    /// When the first child of the branch is due, if they become due at a rate: the same for all that come after a crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<Time>,
 }
 
 /// What is to be committed of a branch.
@@ -329,15 +332,16 @@ impl Producer {
             return Err(Failure::stop(text).class(class::DIVERGED));
         }
         let mut announced = Some(names);
-        let started = match opened_at {
+        let started = match cursor.started.or(opened_at) {
             Some(at) => at,
             None => patiently!(store.inspect().clock())?,
         };
+        cursor.started = self.plan.per_second.map(|_| started);
         let spawns = std::mem::take(&mut self.plan.spawns);
         let mut fits = FIRST;
         for (place, spawn) in spawns.into_iter().enumerate().skip(cursor.spawn) {
             if place > cursor.spawn {
-                cursor = Cursor { spawn: place, ..Cursor::default() };
+                cursor = Cursor { spawn: place, started: cursor.started, ..Cursor::default() };
             }
             let mut feed = (spawn.feed)(From { n: cursor.n, after: cursor.after.clone() });
             if cursor.n > 0 {

@@ -20,7 +20,7 @@ use super::{Bound, StepCx};
 use crate::{
     branch::{
         Goal, IntoChild, Merged, Plan, Produced, Results, Source, Verdict as Judgement, bad_children,
-        items_of, room,
+        items_of, missing_children, room,
     },
     workflow::patiently,
 };
@@ -303,6 +303,7 @@ pub(super) async fn look(bound: &Arc<Bound>, attempt: &Arc<Attempt>) -> Result<O
         let names = wanted.iter().map(|branch| (branch.name.clone(), branch.number));
         Merged::new(attempt.job.id, names, all)
     };
+    let missing = missing_children(&*bound.store, &wanted).await.map_err(Failure::retry)?;
     let verdict = match goal.merge.judge(&stands) {
         Judged::Met => Judgement::Met(merged()),
         Judged::Failed(why) => {
@@ -311,6 +312,10 @@ pub(super) async fn look(bound: &Arc<Bound>, attempt: &Arc<Attempt>) -> Result<O
                 bad_children(&*bound.store, attempt.job.id, &numbers, 3).await.map_err(Failure::retry)?;
             let first = if first.is_empty() { first } else { format!("; {first}") };
             Judgement::Failed(format!("the merge of {} failed: {why}{first}", goal.of.join(", ")))
+        }
+        Judged::Wait(_) if missing.is_some() => {
+            let why = missing.unwrap_or_default();
+            Judgement::Failed(format!("the merge of {} failed: {why}", goal.of.join(", ")))
         }
         Judged::Wait(_) if until.is_some_and(|until| until <= now) => Judgement::Timeout(merged().late()),
         Judged::Wait(watches) => {

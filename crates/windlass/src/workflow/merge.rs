@@ -10,12 +10,14 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
-    BranchNo, Failure, Grow, JobId, Merge, Payload, Retry, Watch,
+    BranchNo, Failure, Grow, Merge, Payload, Retry, Watch,
     failure::class,
     journal::Op,
     limits::KEY,
     merge::{Judged, Stand},
 };
+
+use windlass_store::Branch;
 
 use super::{
     Boxed,
@@ -25,7 +27,7 @@ use super::{
     step::{RawStep, encoded, opened},
     waiting::patiently,
 };
-use crate::branch::{Goal, Merged, Pages, bad_children};
+use crate::branch::{Goal, Merged, Pages, Read, bad_children, missing_children};
 
 /// The name of every merge; its key is the names of the branches.
 pub(super) const MERGE: &str = "merge";
@@ -251,7 +253,16 @@ impl Looking {
         let goal = Goal { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
         let follows = match self.merge.judge(&stands) {
             Judged::Met => Follows::Met,
-            Judged::Wait(watches) => Follows::Wait(watches),
+            Judged::Wait(watches) => {
+                let merged = |branch: &&Branch| numbers.contains(&branch.number);
+                let of: Vec<&Branch> = branches.iter().filter(merged).collect();
+                match patiently!(missing_children(&*store, &of))? {
+                    Some(why) => {
+                        Follows::Failed(format!("the merge of {} failed: {why}", self.names.join(", ")))
+                    }
+                    None => Follows::Wait(watches),
+                }
+            }
             Judged::Failed(why) => {
                 let first = bad_children(&*store, job, &numbers, 3).await.map_err(Failure::retry)?;
                 let first = if first.is_empty() { String::new() } else { format!("; {first}") };
@@ -310,10 +321,8 @@ fn judge(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
 /// What is kept of reducing.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Which branch is under way.
-    branch: usize,
-    /// The child that was absorbed last.
-    after: Option<JobId>,
+    /// How far the children were read.
+    read: Read,
     value: serde_json::Value,
 }
 
@@ -360,8 +369,8 @@ impl Reduce {
                     let plain = bound.codecs.decode(&begun).ok()?;
                     serde_json::from_slice::<Kept>(&plain).ok()
                 });
-                let kept = before.unwrap_or_else(|| Kept { branch: 0, after: None, value: first.clone() });
-                let pages = Pages::new(Arc::clone(&bound), merged.clone(), kept.branch, kept.after);
+                let kept = before.unwrap_or_else(|| Kept { read: Read::default(), value: first.clone() });
+                let pages = Pages::new(Arc::clone(&bound), merged.clone(), kept.read);
                 let state = (pages, Some(kept.value), Arc::clone(&add));
                 Box::pin(futures_util::stream::unfold(state, async |(mut pages, value, add)| {
                     let part = reduced::<A, T, F>(&mut pages, value?, &add).await;
@@ -404,7 +413,6 @@ where
         results.into_iter().fold(value, &mut *add)
     };
     let value = serde_json::to_value(&value).map_err(written)?;
-    let (branch, after) = pages.place();
-    let kept = serde_json::to_vec(&Kept { branch, after, value: value.clone() }).map_err(written)?;
+    let kept = serde_json::to_vec(&Kept { read: pages.read(), value: value.clone() }).map_err(written)?;
     Ok((Part::Keep(kept), Some(value)))
 }

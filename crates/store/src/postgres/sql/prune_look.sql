@@ -1,6 +1,7 @@
 -- The next jobs in the order of ids, at most $4, of which those that ended as $1 before $2 may go: answers each with
--- whether it may, and whether it is needed. Walks the primary key of jobs.
-select s.id, s.old, s.old and coalesce(p.state = 0, false), case when s.old then s.settings end, s.kind, s.submitted_at
+-- whether it may, and whether it is needed: its parent is there and not done, so that one may be retried and read it. A job that
+-- is not needed never is again. Walks the primary key of jobs.
+select s.id, s.old, s.old and coalesce(p.state <> 1, false), case when s.old then s.settings end, s.kind, s.submitted_at
 from (
     select j.id, j.state = $1::int2 and j.finished_at < $2::int8 and ($5::text is null or k.name = $5) as old,
            j.parent, j.settings, j.kind, j.submitted_at

@@ -1,5 +1,5 @@
 -- The same for failed and cancelled jobs, of which there is an index: passes over all others unseen.
-select s.id, s.old, s.old and coalesce(p.state = 0, false), case when s.old then s.settings end, s.kind, s.submitted_at
+select s.id, s.old, s.old and coalesce(p.state <> 1, false), case when s.old then s.settings end, s.kind, s.submitted_at
 from (
     select j.id, j.state = $1::int2 and j.finished_at < $2::int8 and ($5::text is null or k.name = $5) as old,
            j.parent, j.settings, j.kind, j.submitted_at

@@ -1,6 +1,7 @@
 -- Puts children of branches in, a chunk of them, unless their ids are there: those due now into the ready set, the others
--- among the timers. With $21 they are added to what was spawned in their branches, once for each branch. Touches neither
--- their parents nor, for each of them, the branch. Rows are sorted by id.
+-- among the timers. With $21 they are added to what was spawned in their branches, once for each branch. Without $27 they go
+-- into no place: what becomes of them is written next. Touches neither their parents nor, for each of them, the branch. Rows
+-- are sorted by id.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), put as (
@@ -18,7 +19,7 @@ with clock as materialized (
     returning id, lane, priority, submitted_at, due_at, deadline_at, parent, branch, items
 ), to_ready as (
     insert into ready (lane, rank, job)
-    select lane, due_at + priority * $24::int8, id from put where due_at <= submitted_at
+    select lane, due_at + priority * $24::int8, id from put where due_at <= submitted_at and $27::bool
 ), to_timers as (
     insert into timers (due_at, job, what)
     select due_at, id, 0 from put where due_at > submitted_at
@@ -34,7 +35,7 @@ with clock as materialized (
 )
 insert into gates (queue, writer, version)
 select l.queue, $25::int8, (random() * 1e12)::int8
-from lanes l where l.id in (select lane from put where due_at <= submitted_at)
+from lanes l where l.id in (select lane from put where due_at <= submitted_at and $27)
 group by l.queue
 union all
 select 0, $25, (random() * 1e12)::int8

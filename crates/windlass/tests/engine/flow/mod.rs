@@ -1,6 +1,7 @@
 //! Workflows: what each call promises, with a worker that dies at each of its commits, on every store.
 
 mod branches;
+mod cascades;
 mod changed;
 mod children;
 mod crashes;
@@ -8,6 +9,7 @@ mod dropped;
 mod kept;
 mod limits;
 mod mended;
+mod missing;
 mod misuse;
 mod packed;
 mod sealed;

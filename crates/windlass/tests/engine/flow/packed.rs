@@ -10,6 +10,7 @@ use windlass::{
     model::Limits,
     prelude::*,
     store::{Only, memory::Memory},
+    testing::Lab,
 };
 
 use super::{On, on_every_store, ran, times};
@@ -18,6 +19,7 @@ on_every_store! {
     a_block_that_was_cancelled_half_way_goes_on_where_it_was,
     an_item_that_holds_its_thread_harms_only_itself,
     nothing_of_a_block_is_kept_in_plain_under_a_codec,
+    a_block_that_kills_its_worker_is_split_at_once,
 }
 
 /// Items that take a moment of their thread; one of them holds it for long, once.
@@ -155,6 +157,79 @@ async fn nothing_of_a_block_is_kept_in_plain_under_a_codec(on: On) {
         "people who have the codec read it: {first:?}"
     );
     engine.stop().await;
+}
+
+/// Items of which one does not come back until its worker has died under it twice.
+#[derive(Serialize, Deserialize)]
+struct Deadly {
+    n: u64,
+    run: String,
+}
+
+impl Task for Deadly {
+    const KIND: &'static str = "packed_deadly";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        if ran(format!("{} {}", self.run, self.n)) <= 2 && self.n == 7 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Dies {
+    run: String,
+}
+
+impl Workflow for Dies {
+    const KIND: &'static str = "packed_dies";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let branch = flow.branch("deadly").packed();
+        let branch = branch.spawn_each("n", 0..50_u64, move |n| Deadly { n, run: self.run.clone() });
+        Ok(branch.automerge().await?.done)
+    }
+}
+
+/// Of fifty items in a block one kills its worker: after the first death it is in a block of five, after the second alone. Its
+/// neighbours run again, and none of them is blamed.
+async fn a_block_that_kills_its_worker_is_split_at_once(on: On) {
+    let place = on.fresh().await;
+    let run = format!("deadly {on:?}");
+    let lab = Lab::on(&place.url, |engine| engine.task::<Deadly>().workflow::<Dies>()).await;
+    let job = lab.submit(Dies { run: run.clone() }).await;
+    for deaths in 1..=2 {
+        let dying = async {
+            while times(format!("{run} 7")) < deaths {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), dying).await.expect("the item runs");
+        lab.crash().await;
+    }
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("done"), 50);
+    assert_eq!(times(format!("{run} 7")), 3, "after two deaths it ends well");
+    let engine = lab.engine().await;
+    let mut left: Vec<(String, u32)> = Vec::new();
+    for child in engine.inspect().children(job.id(), None, 99).await.expect("children") {
+        assert_eq!(child.state, windlass::State::Done);
+        let child = engine.inspect().job(child.id).await.expect("read").expect("there");
+        assert!(child.deaths <= 1, "{} deaths of a block that was not split", child.deaths);
+        let place = child.place.expect("a child of the branch");
+        left.extend((place.items > 0).then_some((place.item, place.items)));
+    }
+    assert_eq!(left.iter().map(|(_, items)| items).sum::<u32>(), 50, "{left:?}");
+    assert!(left.contains(&("7".into(), 1)), "the item that is to blame is alone: {left:?}");
+    assert!(left.iter().all(|(_, items)| *items <= 5), "{left:?}");
+    for n in 0..50 {
+        assert!((1..=3).contains(&times(format!("{run} {n}"))), "item {n}");
+    }
 }
 
 /// Blocks are as small as the payloads that the store takes.

@@ -149,7 +149,22 @@ async fn items_that_fail_become_jobs(on: On) {
     for child in children.iter().filter(|child| child.stage.is_none()) {
         let input = engine.inspect().job(child.id).await.expect("read").expect("there").input;
         let item: Rough = serde_json::from_slice(&input.bytes).expect("input");
-        assert!(times(format!("rough {run}/{}/{}", item.n, child.id)) >= 2, "{}", item.n);
+        let (state, ran, text, class) = match item.n {
+            3 => (State::Done, 2, "once", "error"),
+            5 => (State::Done, 2, "once", "panic"),
+            7 => (State::Failed, 1, "never", "error"),
+            n => panic!("item {n} ended well in its block"),
+        };
+        let history = engine.inspect().history(child.id).await.expect("history");
+        let [attempt] = history.as_slice() else { panic!("item {}: {history:?}", item.n) };
+        assert_eq!((&*attempt.failure.message, &*attempt.failure.class), (text, class), "item {}", item.n);
+        assert_eq!((child.state, child.attempts), (state, 1), "item {}", item.n);
+        assert_eq!(times(format!("rough {run}/{}/{}", item.n, child.id)), ran, "item {}", item.n);
+        if state == State::Failed {
+            engine.control("test").retry(child.id).await.expect("retried");
+            lab.run().await;
+            assert_eq!(times(format!("rough {run}/7/{}", child.id)), 2, "by hand it is");
+        }
     }
 }
 
