@@ -233,6 +233,14 @@ impl QueuePool {
         state.buffer.drain(..).collect()
     }
 
+    /// Drops what has not started of these claims; answers how many jobs that were.
+    pub(crate) fn remove(&self, claims: &[ClaimNo]) -> usize {
+        let mut state = self.lock();
+        let before = state.buffer.len();
+        state.buffer.retain(|job| !claims.contains(&job.number));
+        before - state.buffer.len()
+    }
+
     /// Whether a claimed job waits for a slot here.
     pub(crate) fn holds(&self, id: JobId, epoch: Epoch) -> bool {
         self.lock().buffer.iter().any(|job| job.claimed.id == id && job.claimed.epoch == epoch)

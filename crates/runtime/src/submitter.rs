@@ -252,7 +252,7 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
         pool.waits.note(0);
         // Due as it was submitted, by this process's clock: nobody compares it with the store's.
         let now = core.config.env.now();
-        let claimed = Arc::new(job.claimed(windlass_model::Epoch(0), now));
+        let claimed = Arc::new(job.claimed(born.number, windlass_model::Epoch(0), now));
         let (number, worker, told) = (born.number, born.worker, Arc::default());
         pool.accept(
             core,

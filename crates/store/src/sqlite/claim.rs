@@ -39,7 +39,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let lanes = lanes(tx, ask);
     let mut haul = Haul { now, ..Haul::default() };
     match read_claim(tx, ask.worker, ask.number)? {
-        Some(pairs) => haul.jobs = repeated(tx, &pairs)?,
+        Some(pairs) => haul.jobs = repeated(tx, ask.number, &pairs)?,
         None if paused => {}
         None => (haul.jobs, haul.refill_at) = take(tx, now, ask, &lanes)?,
     }
@@ -92,6 +92,30 @@ pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Option<Haul>, Err
     Ok(shares.is_empty().then_some(Haul { refill_at: shares.refill_at, ..nothing }))
 }
 
+impl Tx<'_> {
+    /// Whether a claim is recorded. One that is not was lost with what came after a backup, or is settled.
+    pub(super) fn knows(&self, worker: WorkerId, number: ClaimNo) -> Result<bool, Error> {
+        let claim = (worker, number);
+        // Changes of a batch are mostly of few claims, and those of one come together.
+        match self.last_claim.get() {
+            Some((last, known)) if last == claim => return Ok(known),
+            _ => {}
+        }
+        let mut claims = self.claims.borrow_mut();
+        let known = match claims.get(&claim) {
+            Some(known) => *known,
+            None => {
+                let sql = include_str!("sql/claim_known.sql");
+                let known = self.one(sql, [worker.0, number.0], |row| row.get(0))?.unwrap_or(false);
+                claims.insert(claim, known);
+                known
+            }
+        };
+        self.last_claim.set(Some((claim, known)));
+        Ok(known)
+    }
+}
+
 /// What an earlier send of the same claim took, if there was one.
 pub(super) fn read_claim(
     tx: &Tx<'_>,
@@ -103,14 +127,14 @@ pub(super) fn read_claim(
     bytes.map(|bytes| unpack(&bytes)).transpose()
 }
 
-fn repeated(tx: &Tx<'_>, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error> {
+fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error> {
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
         let found = tx.one(include_str!("sql/claim_job.sql"), params![id.as_bytes(), epoch.0], |row| {
             Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
-            jobs.push(raw.claimed(tx, &tx.store.lane(tx, lane)?.kind)?);
+            jobs.push(raw.claimed(tx, number, &tx.store.lane(tx, lane)?.kind)?);
         }
     }
     Ok(jobs)
@@ -132,7 +156,7 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claime
             let Some(row) = rows.next()? else { break };
             let (raw, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, raw.id));
-            taken.push((rank, raw.claimed(tx, &lane.kind)?));
+            taken.push((rank, raw.claimed(tx, ask.number, &lane.kind)?));
         }
         drop(rows);
         if let Some((rank, id)) = last {
@@ -211,12 +235,13 @@ fn counted(row: &Row<'_>) -> rusqlite::Result<Option<Counted>> {
 }
 
 impl Raw {
-    fn claimed(self, tx: &Tx<'_>, kind: &KindVersion) -> Result<Claimed, Error> {
+    fn claimed(self, tx: &Tx<'_>, claim: ClaimNo, kind: &KindVersion) -> Result<Claimed, Error> {
         let id = job_id(&self.id)?;
         let wait = pick::wait(self.wait.as_deref());
         Ok(Claimed {
             id,
             kind: kind.clone(),
+            claim,
             epoch: Epoch(self.epoch),
             rev: Rev(self.rev),
             attempts: self.attempts,

@@ -8,6 +8,7 @@ mod crowd;
 mod flow;
 mod machines;
 mod outage;
+mod restored;
 mod spans;
 mod telemetry;
 mod transactions;

@@ -1,1 +1,3 @@
 -- Back to branches.
+
+alter table jobs drop column rev_claim;

@@ -1,1 +1,3 @@
 -- Back to branches.
+
+alter table windlass_jobs drop column rev_claim;
