@@ -58,6 +58,9 @@ pub trait Store: Send + Sync + 'static {
     /// it, and takes no more. Fails with [`Error::Dead`] once the worker has been declared dead, and
     /// with [`Error::Unavailable`] while its lease has run out (renew first). Claims named in
     /// `ask.settled` are forgotten: the worker says that none of their jobs is still with it.
+    ///
+    /// What it charges to rate limits outlives a loss of power once it has returned; what it takes need not, since the worker
+    /// does not outlive it either.
     fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul>;
 
     /// Writes what attempts ask for: the only way an attempt writes. One transaction; each change is
