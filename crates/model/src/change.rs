@@ -3,8 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use crate::{
-    Awaited, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason, Rev,
-    State, Time, Unwind, Wait, WorkerId, wait::SetAside,
+    Awaited, ClaimNo, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason,
+    Rev, State, Time, Unwind, Wait, WorkerId, wait::SetAside,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -14,11 +14,13 @@ pub struct Change {
     pub job: JobId,
     /// The epoch of the claim under which the attempt ran; an older one than the job's is fenced.
     pub epoch: Epoch,
-    /// The revision this change follows. If the job is one further and this epoch took it there, the change
+    /// The revision this change follows. If the job is one further and this claim took it there, the change
     /// was applied before and its answer lost: it is answered `Committed` and nothing is written.
     pub rev: Rev,
     /// The worker that ran it.
     pub worker: WorkerId,
+    /// The number of that worker's claim under which the attempt ran; one that the store does not know is fenced.
+    pub claim: ClaimNo,
     /// When the attempt started, by the worker's clock.
     pub started_at: Time,
     /// The job's deadline as it was claimed with it, so that its timer goes when the job ends.
@@ -43,6 +45,7 @@ impl Change {
             epoch: job.epoch,
             rev: job.rev,
             worker,
+            claim: job.claim,
             started_at,
             deadline_at: job.deadline_at,
             tied: job.settings.ties(),
@@ -62,6 +65,7 @@ impl Change {
             epoch: Epoch(0),
             rev: Rev(0),
             worker: self.worker,
+            claim: self.claim,
             started_at: attempt.started_at,
             deadline_at: None,
             tied: false,
@@ -242,7 +246,8 @@ pub enum Verdict {
     Committed,
     /// It is written, and the claim is over although the change meant to go on: the job was paused, or told to end.
     Halted,
-    /// The claim is outdated: the job was reaped, expired or handed back meanwhile. Nothing was written.
+    /// The claim is outdated: the job was reaped, expired or handed back meanwhile, or the store does not know the claim (it
+    /// was restored from a backup, or is a standby that lost it). Nothing was written.
     Fenced,
     /// The store will never take this change, for the reason given. Nothing was written; the rest of its
     /// batch was not harmed.

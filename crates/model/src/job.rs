@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaited, Charge, Counted, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Twig, Unique, Unwind,
+    Awaited, Charge, ClaimNo, Counted, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Twig,
+    Unique, Unwind,
 };
 
 /// Bytes with the number of the codec that wrote them.
@@ -151,10 +152,11 @@ impl NewJob {
 
 impl NewJob {
     /// The job as the worker is handed it that has it claimed as it is submitted.
-    pub fn claimed(&self, epoch: Epoch, now: Time) -> Claimed {
+    pub fn claimed(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> Claimed {
         Claimed {
             id: self.id,
             kind: self.kind.clone(),
+            claim,
             epoch,
             rev: Rev(0),
             attempts: 0,
@@ -240,6 +242,7 @@ impl Claimed {
         Claimed {
             id: self.id,
             kind: self.kind.clone(),
+            claim: self.claim,
             epoch: self.epoch,
             rev,
             attempts: if unchanged { self.attempts + 1 } else { 0 },
@@ -285,6 +288,8 @@ pub struct Claimed {
     pub id: JobId,
     /// Which code runs it.
     pub kind: KindVersion,
+    /// The number of the claim that took it; every write names it.
+    pub claim: ClaimNo,
     /// The claim's epoch; every write names it.
     pub epoch: Epoch,
     /// The revision that the next change follows.

@@ -232,7 +232,7 @@ impl Core {
         let ended = tokio::select! {
             biased;
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
-            _ = aborted.changed() => None,
+            () = aborted.of(claim.number) => None,
             // Ended from outside: what it would have returned is not waited for.
             () = attempt.told.over(), if !whole => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
         };

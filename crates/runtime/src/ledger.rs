@@ -65,6 +65,20 @@ impl Ledger {
         orphans
     }
 
+    /// Claims that have jobs with this worker. Ask before a renewal, and compare afterwards with [`Ledger::lost`].
+    pub(crate) fn opened(&self) -> Vec<ClaimNo> {
+        self.lock().open.keys().copied().collect()
+    }
+
+    /// Those of the claims that were open before a renewal and still are which the store does not know: it has lost them. They
+    /// are forgotten here.
+    pub(crate) fn lost(&self, opened: &[ClaimNo], recorded: &[ClaimNo]) -> Vec<ClaimNo> {
+        let recorded: HashSet<&ClaimNo> = recorded.iter().collect();
+        let mut inner = self.lock();
+        let gone = opened.iter().filter(|number| !recorded.contains(number));
+        gone.filter(|number| inner.open.remove(number).is_some()).copied().collect()
+    }
+
     /// Jobs of these claims are no longer with this worker.
     pub(crate) fn settle(&self, numbers: impl Iterator<Item = ClaimNo>) {
         let mut inner = self.lock();
@@ -127,6 +141,21 @@ mod tests {
         assert_eq!(ledger.orphans(&[asked, open, lost]), [lost]);
         ledger.open(asked, 0);
         assert!(ledger.orphans(&[asked]).is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_the_store_does_not_list_is_lost() {
+        let ledger = Ledger::default();
+        let (kept, lost, over) = (ledger.number(), ledger.number(), ledger.number());
+        [kept, lost, over].into_iter().for_each(|number| ledger.open(number, 1));
+        let opened = ledger.opened();
+        ledger.settle([over].into_iter());
+        let late = ledger.number();
+        ledger.open(late, 1);
+        assert_eq!(ledger.lost(&opened, &[kept]), [lost], "neither one that is over nor one that came later");
+        assert!(ledger.lost(&opened, &[kept]).is_empty(), "it is forgotten");
+        ledger.settle([lost].into_iter());
+        assert_eq!(ledger.tell(), [over], "there is nothing to tell of it");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{Claimed, Epoch, JobId, KindVersion, Time};
+use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Time};
 
 use crate::{
     Pool,
@@ -230,6 +230,14 @@ impl QueuePool {
         let mut state = self.lock();
         state.open &= !close;
         state.buffer.drain(..).collect()
+    }
+
+    /// Drops what has not started of these claims; answers how many jobs that were.
+    pub(crate) fn remove(&self, claims: &[ClaimNo]) -> usize {
+        let mut state = self.lock();
+        let before = state.buffer.len();
+        state.buffer.retain(|job| !claims.contains(&job.claim.number));
+        before - state.buffer.len()
     }
 
     /// Whether a claimed job waits for a slot here.

@@ -193,10 +193,10 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn tick(core: &Core, store: &dyn Store, size: usize) -> Result<usize, Error> {
     let Some(batch) = core.releaser.take(size) else { return Ok(0) };
     let count = batch.len();
-    let valid = |entry: &Entry| entry.worker == core.worker();
+    let valid = |entry: &Entry| entry.worker == core.worker() && !core.is_lost(entry.number);
     let pairs: Vec<(JobId, Epoch)> =
         batch.iter().filter(|entry| valid(entry)).map(|entry| (entry.job, entry.epoch)).collect();
-    // Those of a worker that was declared dead are void.
+    // Those of a worker that was declared dead, or whose claim the store has lost, are void.
     let released = if pairs.is_empty() { Ok(0) } else { store.release(None, &pairs).await };
     match released {
         Ok(released) => {

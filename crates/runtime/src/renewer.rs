@@ -104,8 +104,13 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
     let worker = core.worker();
     let beat =
         Beat { worker, lease: config.lease, settled: core.ledger.tell(), joined: core.ledger.tell_joined() };
+    let opened = core.ledger.opened();
     match store.renew(None, &beat).await {
         Ok(Renewal::Held { lapsed, claims }) => {
+            let lost = core.ledger.lost(&opened, &claims);
+            if !lost.is_empty() {
+                core.claims_lost(&lost);
+            }
             core.set_lease(started + config.lease);
             core.ledger.joined_told(&beat.joined);
             core.renewed.notify_waiters();

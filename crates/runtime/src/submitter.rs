@@ -253,7 +253,7 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
         pool.waits.note(0);
         // Due as it was submitted, by this process's clock: nobody compares it with the store's.
         let now = core.config.env.now();
-        let claimed = Arc::new(job.claimed(windlass_model::Epoch(0), now));
+        let claimed = Arc::new(job.claimed(born.number, windlass_model::Epoch(0), now));
         let claim = Claim::new(core, &claimed, born.number, born.worker);
         let told = Arc::default();
         pool.accept(core, vec![Job { claimed, claim, expires: None, now, offset: 0, standing: 0, told }]);

@@ -1,6 +1,7 @@
 //! A worker: all loops together, from enlisting to retiring.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -71,8 +72,9 @@ pub(crate) struct Core {
     stop: watch::Sender<Stop>,
     /// Told to attempts that should end.
     cancel: watch::Sender<bool>,
-    /// Told to attempts that are given up: their worker was declared dead, or its patience is over.
-    abort: watch::Sender<u64>,
+    /// Told to attempts that are given up: their worker was declared dead, its patience is over, or the store has lost their
+    /// claim.
+    abort: watch::Sender<Abort>,
     reviving: AtomicBool,
 }
 
@@ -83,6 +85,31 @@ enum Stop {
     Draining,
     /// All is over.
     Stopped,
+}
+
+/// Which attempts are given up.
+#[derive(Default)]
+struct Abort {
+    /// How often all of them were.
+    times: u64,
+    /// Claims whose attempts are. Numbers are not used again, and few claims are ever lost.
+    claims: HashSet<ClaimNo>,
+}
+
+/// Waits for the end of attempts from outside; see [`Core::aborted`].
+pub(crate) struct Aborted {
+    abort: watch::Receiver<Abort>,
+    times: u64,
+}
+
+impl Aborted {
+    /// Returns when the attempts under a claim are given up.
+    pub(crate) async fn of(&mut self, claim: ClaimNo) {
+        let times = self.times;
+        let given_up = self.abort.wait_for(|abort| abort.times != times || abort.claims.contains(&claim));
+        // Nobody is left to say so when the worker is gone.
+        let _ = given_up.await;
+    }
 }
 
 impl Core {
@@ -124,8 +151,10 @@ impl Core {
     }
 
     /// What is told when attempts that run now are given up; ask for it before they run.
-    pub(crate) fn aborted(&self) -> watch::Receiver<u64> {
-        self.abort.subscribe()
+    pub(crate) fn aborted(&self) -> Aborted {
+        let abort = self.abort.subscribe();
+        let times = abort.borrow().times;
+        Aborted { abort, times }
     }
 
     /// Tells the store that a claim no longer runs alone, and returns when it has heard.
@@ -200,7 +229,7 @@ impl Core {
         for pool in &self.pools {
             add(&self.stats.fenced, pool.empty(false).len());
         }
-        self.abort.send_modify(|times| *times += 1);
+        self.abort.send_modify(|abort| abort.times += 1);
         let mut backoff = Backoff::new("enlisting");
         while !self.is_stopping() {
             match self.enlist(store).await {
@@ -213,6 +242,25 @@ impl Core {
         }
         self.reviving.store(false, Ordering::Release);
         self.pools.iter().for_each(|pool| pool.wake());
+    }
+
+    /// The store does not know claims that it answered before: it was restored from a backup, or is a standby that had not got
+    /// everything. Others may have the jobs, and whatever attempts at them write is fenced: they are dropped.
+    pub(crate) fn claims_lost(&self, claims: &[ClaimNo]) {
+        tracing::error!(
+            claims = claims.len(),
+            "the store has lost claims of this worker; the attempts under them are dropped"
+        );
+        // First of all, so that what is dropped is not handed back: the jobs may be another worker's by now.
+        self.abort.send_modify(|abort| abort.claims.extend(claims));
+        for pool in &self.pools {
+            add(&self.stats.fenced, pool.remove(claims));
+        }
+    }
+
+    /// Whether the store has lost a claim of this worker.
+    pub(crate) fn is_lost(&self, claim: ClaimNo) -> bool {
+        self.abort.borrow().claims.contains(&claim)
     }
 
     /// Takes a new name, lights its beacon and enlists.
@@ -304,7 +352,7 @@ impl Worker {
             lease_until: AtomicU64::new(0),
             stop: watch::channel(Stop::No).0,
             cancel: watch::channel(false).0,
-            abort: watch::channel(0).0,
+            abort: watch::channel(Abort::default()).0,
             reviving: AtomicBool::new(false),
         });
         core.enlist(&*core.store).await?;
@@ -361,7 +409,7 @@ impl Worker {
             core.cancel.send_replace(true);
             let left = self.drain(Instant::now() + Duration::from_millis(500)).await;
             if left > 0 {
-                core.abort.send_modify(|times| *times += 1);
+                core.abort.send_modify(|abort| abort.times += 1);
                 self.drain(Instant::now() + Duration::from_millis(500)).await;
             }
         }
@@ -429,7 +477,7 @@ impl Drop for Worker {
             if let Some(beacon) = self.core.beacon.lock().unwrap_or_else(|e| e.into_inner()).take() {
                 beacon.abandon();
             }
-            self.core.abort.send_modify(|times| *times += 1);
+            self.core.abort.send_modify(|abort| abort.times += 1);
         }
     }
 }

@@ -58,15 +58,19 @@ pub trait Store: Send + Sync + 'static {
     /// it, and takes no more. Fails with [`Error::Dead`] once the worker has been declared dead, and
     /// with [`Error::Unavailable`] while its lease has run out (renew first). Claims named in
     /// `ask.settled` are forgotten: the worker says that none of their jobs is still with it.
+    ///
+    /// What it charges to rate limits outlives a loss of power once it has returned; what it takes need not, since the worker
+    /// does not outlive it either.
     fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul>;
 
     /// Writes what attempts ask for: the only way an attempt writes. One transaction; each change is
     /// applied or refused on its own, answers in order.
     ///
-    /// A change is applied if the job's epoch and revision are those it names and the job has not ended;
+    /// A change is applied if its claim is recorded, the job's epoch and revision are those it names and the job has not ended;
     /// then the job's revision is one higher, and of everything the change asks either all or nothing is
-    /// there. If the revision is one higher already and this epoch wrote it, the answer is `Committed` and
-    /// nothing is written. Otherwise `Fenced`. A change that the database refuses for its data is found
+    /// there. If the revision is one higher already and this claim wrote it under this epoch, the answer is `Committed` and
+    /// nothing is written, whether the claim is recorded still or was settled. Otherwise `Fenced`: a claim that the store
+    /// does not know was lost by a restore or a standby, and another worker may have its jobs. A change that the database refuses for its data is found
     /// by bisection and answered `Refused`; its batch-mates commit. There is at most one change per job in
     /// a call.
     ///
@@ -316,7 +320,8 @@ pub enum Renewal {
     Held {
         /// Whether there are workers to reap.
         lapsed: bool,
-        /// The claims that are recorded for this worker, so that it can find those it does not know of.
+        /// The claims that are recorded for this worker, so that it can find those it does not know of, and
+        /// those of its own that the store has lost.
         claims: Vec<ClaimNo>,
     },
     /// The worker was declared dead: all its claims are void, and it must enlist anew.

@@ -343,7 +343,9 @@ impl Pair {
         let answers = on_both!(self, |store| store.submit(Some(self.now), jobs, *born));
         let Some(born) = *born else { return Ok(()) };
         let claimed = answers.iter().flatten().zip(jobs).filter_map(|(answer, job)| match answer {
-            windlass_model::Submitted::New { claimed: Some(epoch) } => Some(job.claimed(*epoch, self.now)),
+            windlass_model::Submitted::New { claimed: Some(epoch) } => {
+                Some(job.claimed(born.number, *epoch, self.now))
+            }
             _ => None,
         });
         self.held.extend(claimed.map(|job| (born.worker, [job.clone(), job])));
@@ -381,7 +383,8 @@ impl Pair {
         {
             // Of a commit that is repeated, too, it follows the revision before.
             let is_it = |(_, [job, _]): &&(WorkerId, [Claimed; 2])| {
-                (job.id, job.epoch, job.rev) == (change.job, change.epoch, change.rev)
+                (job.id, job.epoch, job.rev, job.claim)
+                    == (change.job, change.epoch, change.rev, change.claim)
             };
             let Some((worker, jobs)) = self.held.iter().rev().find(is_it).cloned() else { continue };
             let stage = change.step.as_ref().and_then(|step| step.stage.clone());
@@ -553,6 +556,7 @@ impl Pair {
             epoch: job.epoch,
             rev,
             worker,
+            claim: if edit.lost { ClaimNo(-1) } else { job.claim },
             started_at: self.now.minus(Duration::from_secs(1)),
             deadline_at: job.deadline_at,
             tied: job.settings.ties(),

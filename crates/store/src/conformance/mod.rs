@@ -44,6 +44,7 @@ pub mod races;
 pub mod rate;
 pub mod reap;
 pub mod restate;
+pub mod restore;
 pub mod schedule;
 pub mod serial;
 pub mod signal;
@@ -136,6 +137,14 @@ macro_rules! conformance {
                 renewal_settles_claims
                 claims_nobody_heard_of_are_told_and_disowned
                 renewal_ends_aloneness
+            }
+            restore {
+                a_claim_that_the_store_has_lost_writes_nothing
+                nothing_is_written_beside_a_change_of_a_lost_claim
+                what_another_claim_wrote_is_no_repeat
+                a_worker_that_claims_again_what_was_lost_is_told_apart
+                a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it
+                a_repeat_is_recognised_after_its_claim_was_settled
             }
             reap {
                 a_worker_named_dead_loses_its_jobs
@@ -618,6 +627,7 @@ mod tests {
             include_str!("unwind.rs"),
             include_str!("fork.rs"),
             include_str!("interleave.rs"),
+            include_str!("restore.rs"),
         ];
         for line in files.iter().flat_map(|file| file.lines()) {
             let Some(rest) = line.strip_prefix("pub async fn ") else { continue };

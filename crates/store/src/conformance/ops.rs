@@ -102,6 +102,8 @@ pub struct Edit {
     pub after: u8,
     /// What is added to the revision: 0 but for mistakes.
     pub rev: i8,
+    /// Whether it was made under a claim that the store has lost.
+    pub lost: bool,
     /// Which signals a wait is for.
     pub names: u8,
     /// What the step of a machine wants written beside its outcome.
@@ -214,8 +216,18 @@ fn edit() -> impl Strategy<Value = Edit> {
     let after = prop_oneof![Just(0u8), 1..30u8];
     let rev = prop_oneof![12 => Just(0i8), 1 => Just(-1i8), 1 => Just(1i8)];
     let outcome = prop_oneof![8 => 0..8u8, 9 => 8..15u8];
-    (pick, outcome, after, rev, 0..16u8, option::weighted(0.7, step()))
-        .prop_map(|(pick, outcome, after, rev, names, step)| Edit { pick, outcome, after, rev, names, step })
+    let lost = prop::bool::weighted(0.05);
+    (pick, outcome, after, rev, lost, 0..16u8, option::weighted(0.7, step())).prop_map(
+        |(pick, outcome, after, rev, lost, names, step)| Edit {
+            pick,
+            outcome,
+            after,
+            rev,
+            lost,
+            names,
+            step,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Move> {

@@ -111,6 +111,8 @@ struct Row {
     rev: Rev,
     /// The epoch that wrote `rev`.
     rev_epoch: Epoch,
+    /// The claim under which it did; the worker is `worker`.
+    rev_claim: ClaimNo,
     attempts: u32,
     spent: Vec<u32>,
     deaths: u16,

@@ -96,6 +96,7 @@ impl Inner {
             epoch: Epoch(0),
             rev: Rev(0),
             rev_epoch: Epoch(-1),
+            rev_claim: ClaimNo(0),
             attempts: 0,
             spent: Vec::new(),
             deaths: 0,
@@ -187,15 +188,16 @@ impl Inner {
             && self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
         let limit = if ask.alone { 1 } else { ask.limit };
         let more = limit > 0 && pairs.len() >= limit;
-        let jobs = pairs.into_iter().map(|(id, _)| self.claimed(id)).collect();
+        let jobs = pairs.into_iter().map(|(id, _)| self.claimed(id, ask.number)).collect();
         Ok(Haul { jobs, more, suspects, refill_at, now })
     }
 
-    fn claimed(&self, id: JobId) -> Claimed {
+    fn claimed(&self, id: JobId, claim: ClaimNo) -> Claimed {
         let row = &self.jobs[&id];
         Claimed {
             id,
             kind: row.new.kind.clone(),
+            claim,
             epoch: row.epoch,
             rev: row.rev,
             attempts: row.attempts,
@@ -230,11 +232,14 @@ impl Inner {
         // Known from now on, whatever becomes of the change.
         self.queues.extend(children().map(|job| job.queue.clone()));
         let Some(row) = self.jobs.get(&change.job) else { return Verdict::Fenced };
-        if row.rev.0 == change.rev.0 + 1 && row.rev_epoch == change.epoch {
+        let wrote = (row.rev_epoch, row.worker, row.rev_claim);
+        if row.rev.0 == change.rev.0 + 1 && wrote == (change.epoch, Some(change.worker), change.claim) {
             let goes_on = change.outcome != Outcome::Next || self.is_claimed((change.job, change.epoch));
             return if goes_on { Verdict::Committed } else { Verdict::Halted };
         }
-        if row.rev != change.rev || !self.is_claimed((change.job, change.epoch)) {
+        // A claim that the store does not know was lost with what came after a backup, or before a standby had it.
+        let known = self.claims.contains_key(&(change.worker, change.claim));
+        if row.rev != change.rev || !known || !self.is_claimed((change.job, change.epoch)) {
             return Verdict::Fenced;
         }
         if let Some(seq) = change.step.as_ref().and_then(|step| row.taken(step)) {
@@ -248,7 +253,7 @@ impl Inner {
         }
         let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
         row.rev.0 += 1;
-        row.rev_epoch = change.epoch;
+        (row.rev_epoch, row.rev_claim) = (change.epoch, change.claim);
         row.worker = Some(change.worker);
         row.started_at = Some(change.started_at);
         row.attempts += u32::from(change.outcome.counts());

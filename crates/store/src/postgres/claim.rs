@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_model::{
-    Awaited, BranchNo, Claimed, Counted, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level,
+    Awaited, BranchNo, ClaimNo, Claimed, Counted, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level,
 };
 
 use super::{
@@ -70,7 +70,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
         store.shared.floors.reached(lanes, raised, full && !ask.alone, last);
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
-    let mut jobs = rows.iter().map(|row| claimed(store, row)).collect::<Result<Vec<_>, _>>()?;
+    let mut jobs = rows.iter().map(|row| claimed(store, ask.number, row)).collect::<Result<Vec<_>, _>>()?;
     show_inboxes(&conn, &mut jobs).await?;
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
     // What stands behind the last job of a full claim was not asked for.
@@ -171,13 +171,14 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed]) -> Result<(), Erro
     Ok(())
 }
 
-fn claimed(store: &Postgres, row: &Row) -> Result<Claimed, Error> {
+fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<Claimed, Error> {
     let parent = row.get::<_, Option<Uuid>>(28).map(JobId);
     let branch = row.get::<_, Option<i64>>(32).map(BranchNo);
     let items = row.get::<_, i32>(33).max(0) as u32;
     Ok(Claimed {
         id: JobId(row.get(4)),
         kind: store.lane(row.get(5))?.kind,
+        claim,
         epoch: Epoch(row.get(6)),
         rev: Rev(row.get(7)),
         attempts: row.get::<_, i32>(8) as u32,

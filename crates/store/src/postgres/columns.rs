@@ -17,6 +17,9 @@ pub(super) struct Base {
     pub(super) rev: Vec<i32>,
     pub(super) worker: Vec<i64>,
     pub(super) started_at: Vec<i64>,
+    pub(super) claim: Vec<i64>,
+    /// The claims, each once: workers and numbers.
+    claims: (Vec<i64>, Vec<i64>),
 }
 
 impl Base {
@@ -27,8 +30,24 @@ impl Base {
             rev: changes.iter().map(|change| change.rev.0).collect(),
             worker: changes.iter().map(|change| change.worker.0).collect(),
             started_at: changes.iter().map(|change| change.started_at.micros()).collect(),
+            claim: changes.iter().map(|change| change.claim.0).collect(),
+            claims: distinct(changes).into_iter().unzip(),
         }
     }
+
+    /// Under which claims the changes were made, and which of them the store is to look for.
+    pub(super) fn claims(&self) -> [Param<'_>; 3] {
+        [&self.claim, &self.claims.0, &self.claims.1]
+    }
+}
+
+/// The claims of changes. Those of a batch are mostly of few.
+fn distinct(changes: &[&Change]) -> Vec<(i64, i64)> {
+    let mut claims: Vec<(i64, i64)> =
+        changes.iter().map(|change| (change.worker.0, change.claim.0)).collect();
+    claims.sort_unstable();
+    claims.dedup();
+    claims
 }
 
 /// What steps write beside their outcomes, as arrays.

@@ -11,7 +11,7 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 
 use super::{
     Postgres, branch,
-    columns::Base,
+    columns::{Base, Param},
     conn::giving_way,
     follow::{Part, follows, parks, readies, step_by_step},
     journal::Beside,
@@ -259,7 +259,8 @@ async fn seen(
         .filter(|(job, _)| !told.contains_key(job))
         .collect();
     let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
-    let rows = conn.query(include_str!("sql/commit_seen.sql"), &[&base.id, &base.epoch, &base.rev]).await?;
+    let params: [Param<'_>; 5] = [&base.id, &base.epoch, &base.rev, &base.worker, &base.claim];
+    let rows = conn.query(include_str!("sql/commit_seen.sql"), &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         let halted = missing[&id].outcome == Outcome::Next && !claimed;

@@ -129,21 +129,8 @@ pub(super) async fn step_by_step(
     for part in parts {
         part.prepare(conn).await?;
     }
-    let write = async {
-        if let [part] = parts {
-            return part.write(store, conn, now, names).await;
-        }
-        // Each part locks by id, but one comes after the other.
-        let ids: BTreeSet<JobId> = parts.iter().flat_map(Part::jobs).collect();
-        wake::lock(conn, &ids.into_iter().map(|id| id.0).collect::<Vec<Uuid>>()).await?;
-        let mut wrote = Vec::new();
-        for part in parts {
-            wrote.extend(part.write(store, conn, now, names).await?);
-        }
-        Ok(wrote)
-    };
     let work = async {
-        let (begun, wrote) = join(conn.begin(), write).await;
+        let (begun, wrote) = join(conn.begin(), in_turn(store, conn, now, parts, names)).await;
         begun?;
         let wrote = wrote?;
         branch::commit(store, conn, now).await?;
@@ -154,6 +141,27 @@ pub(super) async fn step_by_step(
         conn.rollback().await;
     }
     wrote
+}
+
+/// Writes parts one after the other.
+async fn in_turn(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    parts: &[Part<'_>],
+    names: &Names,
+) -> Result<Vec<Wrote>, Error> {
+    if let [part] = parts {
+        return part.write(store, conn, now, names).await;
+    }
+    // Each part locks by id, but one comes after the other.
+    let ids: BTreeSet<JobId> = parts.iter().flat_map(Part::jobs).collect();
+    wake::lock(conn, &ids.into_iter().map(|id| id.0).collect::<Vec<Uuid>>()).await?;
+    let mut wrote = Vec::new();
+    for part in parts {
+        wrote.extend(Box::pin(part.write(store, conn, now, names)).await?);
+    }
+    Ok(wrote)
 }
 
 impl Part<'_> {

@@ -86,6 +86,8 @@ struct Of {
     job: Vec<Uuid>,
     epoch: Vec<i32>,
     rev: Vec<i32>,
+    worker: Vec<i64>,
+    claim: Vec<i64>,
 }
 
 impl Of {
@@ -93,10 +95,12 @@ impl Of {
         self.job.push(change.job.0);
         self.epoch.push(change.epoch.0);
         self.rev.push(change.rev.0);
+        self.worker.push(change.worker.0);
+        self.claim.push(change.claim.0);
     }
 
-    fn params(&self) -> [Param<'_>; 3] {
-        [&self.job, &self.epoch, &self.rev]
+    fn params(&self) -> [Param<'_>; 5] {
+        [&self.job, &self.epoch, &self.rev, &self.worker, &self.claim]
     }
 }
 

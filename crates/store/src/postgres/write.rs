@@ -192,6 +192,7 @@ impl Sort {
         if tallies {
             params.push(&lane);
         }
+        params.extend(base.claims());
         conn.query(sql, &params).await
     }
 }
@@ -230,7 +231,7 @@ impl<'a> Lone<'a> {
     ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
         let stage = step.and_then(|step| step.stage.as_ref());
-        let params: [Param<'_>; 11] = [
+        let params: [Param<'_>; 12] = [
             &micros(now),
             &change.job.0,
             &change.epoch.0,
@@ -242,6 +243,7 @@ impl<'a> Lone<'a> {
             &stage.map(|(_, data)| i16::from(data.codec)),
             &stage.map(|(_, data)| data.bytes.as_slice()),
             &step.is_some_and(|step| step.unchanged),
+            &change.claim.0,
         ];
         conn.query(sql, &params).await
     }
@@ -254,7 +256,7 @@ impl<'a> Lone<'a> {
         entry: &Entry,
     ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
-        let params: [Param<'_>; 17] = [
+        let params: [Param<'_>; 18] = [
             &micros(now),
             &change.job.0,
             &change.epoch.0,
@@ -272,6 +274,7 @@ impl<'a> Lone<'a> {
             &entry.at.micros(),
             &i16::from(entry.payload.codec),
             &entry.payload.bytes,
+            &change.claim.0,
         ];
         conn.query(sql, &params).await
     }

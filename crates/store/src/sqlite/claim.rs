@@ -17,7 +17,9 @@ use crate::{
     pick::{self, ALIVE},
 };
 
-pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
+/// Claims. `None` if that would charge a rate limit and the transaction is not on disk once it is committed (`lasts`): what is
+/// charged must not be forgotten, or the limit would be exceeded. Nothing is taken then.
+pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask, lasts: bool) -> Result<Option<Haul>, Error> {
     let now = tx.now(now);
     let queue = tx.store.shared.lanes.queue(&ask.queue);
     let found = tx.one(include_str!("sql/claim_worker.sql"), params![ask.worker.0, queue], |row| {
@@ -39,9 +41,16 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let lanes = lanes(tx, ask);
     let mut haul = Haul { now, ..Haul::default() };
     match read_claim(tx, ask.worker, ask.number)? {
-        Some(pairs) => haul.jobs = repeated(tx, &pairs)?,
+        Some(pairs) => haul.jobs = repeated(tx, ask.number, &pairs)?,
         None if paused => {}
-        None => (haul.jobs, haul.refill_at) = take(tx, now, ask, &lanes)?,
+        None => {
+            let shares = shares(tx, now, ask, &lanes)?;
+            if shares.charges() && !lasts {
+                return Ok(None);
+            }
+            haul.jobs = take(tx, now, ask, &lanes, &shares)?;
+            haul.refill_at = shares.refill_at;
+        }
     }
     for lane in lanes.iter().filter(|_| !paused) {
         haul.suspects = haul.suspects
@@ -49,7 +58,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     let limit = if ask.alone { 1 } else { ask.limit };
     haul.more = limit > 0 && haul.jobs.len() >= limit;
-    Ok(haul)
+    Ok(Some(haul))
 }
 
 /// The lanes that are asked for: those without a rate limit, then those with one.
@@ -92,6 +101,30 @@ pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Option<Haul>, Err
     Ok(shares.is_empty().then_some(Haul { refill_at: shares.refill_at, ..nothing }))
 }
 
+impl Tx<'_> {
+    /// Whether a claim is recorded. One that is not was lost with what came after a backup, or is settled.
+    pub(super) fn knows(&self, worker: WorkerId, number: ClaimNo) -> Result<bool, Error> {
+        let claim = (worker, number);
+        // Changes of a batch are mostly of few claims, and those of one come together.
+        match self.last_claim.get() {
+            Some((last, known)) if last == claim => return Ok(known),
+            _ => {}
+        }
+        let mut claims = self.claims.borrow_mut();
+        let known = match claims.get(&claim) {
+            Some(known) => *known,
+            None => {
+                let sql = include_str!("sql/claim_known.sql");
+                let known = self.one(sql, [worker.0, number.0], |row| row.get(0))?.unwrap_or(false);
+                claims.insert(claim, known);
+                known
+            }
+        };
+        self.last_claim.set(Some((claim, known)));
+        Ok(known)
+    }
+}
+
 /// What an earlier send of the same claim took, if there was one.
 pub(super) fn read_claim(
     tx: &Tx<'_>,
@@ -103,40 +136,49 @@ pub(super) fn read_claim(
     bytes.map(|bytes| unpack(&bytes)).transpose()
 }
 
-fn repeated(tx: &Tx<'_>, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error> {
+fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error> {
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
         let found = tx.one(include_str!("sql/claim_job.sql"), params![id.as_bytes(), epoch.0], |row| {
             Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
-            jobs.push(raw.claimed(tx, &tx.store.lane(tx, lane)?.kind)?);
+            jobs.push(raw.claimed(tx, number, &tx.store.lane(tx, lane)?.kind)?);
         }
     }
     Ok(jobs)
 }
 
-fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claimed>, Option<Time>), Error> {
+/// The number of a lane as it is asked for: that of its suspects, if these are.
+fn number(ask: &Ask, lane: &Lane) -> i32 {
+    if ask.alone { -lane.id } else { lane.id }
+}
+
+/// How many are to be taken of each lane.
+fn shares(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<Shares, Error> {
     let limit = if ask.alone { 1 } else { ask.limit };
-    let number = |lane: &Lane| if ask.alone { -lane.id } else { lane.id };
-    let shares = match lanes {
-        [Lane { bucket: 0, .. }] => Shares::one_lane(limit),
-        lanes => rate::shares(tx, now, lanes, number, limit)?,
-    };
+    match lanes {
+        [Lane { bucket: 0, .. }] => Ok(Shares::one_lane(limit)),
+        lanes => rate::shares(tx, now, lanes, |lane| number(ask, lane), limit),
+    }
+}
+
+fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane], shares: &Shares) -> Result<Vec<Claimed>, Error> {
+    let limit = if ask.alone { 1 } else { ask.limit };
     let mut taken: Vec<(i64, Claimed)> = Vec::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.each).filter(|(_, share)| **share > 0) {
         let mut statement = tx.prepare(include_str!("sql/claim_jobs.sql"))?;
-        let mut rows = statement.query([number(lane)])?;
+        let mut rows = statement.query([number(ask, lane)])?;
         let mut last = None;
         for _ in 0..*share {
             let Some(row) = rows.next()? else { break };
             let (raw, rank) = (read(row)?, row.get::<_, i64>(11)?);
             last = Some((rank, raw.id));
-            taken.push((rank, raw.claimed(tx, &lane.kind)?));
+            taken.push((rank, raw.claimed(tx, ask.number, &lane.kind)?));
         }
         drop(rows);
         if let Some((rank, id)) = last {
-            tx.run(include_str!("sql/claim_take.sql"), params![number(lane), rank, id])?;
+            tx.run(include_str!("sql/claim_take.sql"), params![number(ask, lane), rank, id])?;
         }
     }
     if lanes.len() > 1 {
@@ -148,7 +190,7 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<(Vec<Claime
         let params = params![ask.worker.0, ask.number.0, ask.alone, now.micros(), pack(&pairs)];
         tx.run(include_str!("sql/claim_record.sql"), params)?;
     }
-    Ok((taken.into_iter().map(|(_, job)| job).collect(), shares.refill_at))
+    Ok(taken.into_iter().map(|(_, job)| job).collect())
 }
 
 /// A job's columns as they come.
@@ -211,12 +253,13 @@ fn counted(row: &Row<'_>) -> rusqlite::Result<Option<Counted>> {
 }
 
 impl Raw {
-    fn claimed(self, tx: &Tx<'_>, kind: &KindVersion) -> Result<Claimed, Error> {
+    fn claimed(self, tx: &Tx<'_>, claim: ClaimNo, kind: &KindVersion) -> Result<Claimed, Error> {
         let id = job_id(&self.id)?;
         let wait = pick::wait(self.wait.as_deref());
         Ok(Claimed {
             id,
             kind: kind.clone(),
+            claim,
             epoch: Epoch(self.epoch),
             rev: Rev(self.rev),
             attempts: self.attempts,

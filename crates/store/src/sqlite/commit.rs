@@ -128,11 +128,20 @@ struct Found {
     spot: Spot,
 }
 
+impl Found {
+    /// What is to be said of a change that was written before its answer was lost; `None` if it was not.
+    fn repeated(&self, change: &Change) -> Option<Verdict> {
+        let halted = change.outcome == Outcome::Next && !self.claimed;
+        self.repeated.then_some(if halted { Verdict::Halted } else { Verdict::Committed })
+    }
+}
+
 fn find(tx: &Tx<'_>, change: &Change) -> Result<Option<Found>, Error> {
-    let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0];
+    let (worker, claim) = (change.worker.0, change.claim.0);
+    let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0, worker, claim];
     tx.one(include_str!("sql/commit_seen.sql"), params, |row| {
-        let (repeated, open, claimed) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Found { repeated, open, claimed, spot: Spot::read(change.job, row, 3)? })
+        let (repeated, open, claimed) = (row.get::<_, Option<bool>>(0)?, row.get(1)?, row.get(2)?);
+        Ok(Found { repeated: repeated == Some(true), open, claimed, spot: Spot::read(change.job, row, 3)? })
     })
 }
 
@@ -143,6 +152,10 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         Ok(buckets) => buckets,
         Err(why) => return Ok(Verdict::Refused(why.clone())),
     };
+    if !tx.knows(change.worker, change.claim)? {
+        let found = find(tx, change)?;
+        return Ok(found.and_then(|found| found.repeated(change)).unwrap_or(Verdict::Fenced));
+    }
     let ties = change.outcome.ends() && (change.tied || change.parent.is_some());
     let step = change.step.as_deref();
     let bears = step.is_some_and(|step| !step.children.is_empty() || branch::concerns(step));
@@ -162,14 +175,13 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         return Ok(Verdict::Committed);
     }
     let Some(found) = find(tx, change)? else { return Ok(Verdict::Fenced) };
-    let goes_on = change.outcome == Outcome::Next;
-    if found.repeated {
-        return Ok(if goes_on && !found.claimed { Verdict::Halted } else { Verdict::Committed });
+    if let Some(verdict) = found.repeated(change) {
+        return Ok(verdict);
     }
     if !found.open {
         return Ok(Verdict::Fenced);
     }
-    let halts = goes_on && found.spot.hold.is_some();
+    let halts = change.outcome == Outcome::Next && found.spot.hold.is_some();
     let mut spot = found.spot;
     let ends = change.outcome.ends();
     if let Some(step) = step {
@@ -244,6 +256,7 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         is_cleared,
         undo,
         unwind,
+        change.claim.0,
     ];
     let applied = tx.run(include_str!("sql/commit_next.sql"), params)? == 1;
     if applied {
@@ -275,6 +288,7 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
         parked.parked,
         undo,
         unwind,
+        change.claim.0,
     ];
     let row = tx.one(include_str!("sql/commit_wait.sql"), params, |row| {
         Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
@@ -314,6 +328,7 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         undo,
         unwind,
         change.counted.is_some(),
+        change.claim.0,
     ];
     let applied = tx.run(include_str!("sql/commit_done.sql"), params)? == 1;
     if applied && far {
@@ -349,6 +364,7 @@ fn ended(
         undo,
         unwind,
         change.counted.is_some(),
+        change.claim.0,
     ];
     let applied = tx.run(include_str!("sql/commit_failed.sql"), params)? == 1;
     if applied {
@@ -378,6 +394,7 @@ fn retry(
         text,
         undo,
         unwind,
+        change.claim.0,
     ];
     let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
         Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))

@@ -276,7 +276,12 @@ impl Store for Sqlite {
             if let Some(nothing) = self.read(|tx| claim::idle(tx, now, ask))? {
                 return Ok(nothing);
             }
-            self.write_soft(ask.limit, |tx| claim::claim(tx, now, ask)).await
+            // What a claim takes need not outlive a loss of power, which takes the worker too; what it charges must.
+            if let Some(haul) = self.write_soft(ask.limit, |tx| claim::claim(tx, now, ask, false)).await? {
+                return Ok(haul);
+            }
+            let haul = self.write(ask.limit, |tx| claim::claim(tx, now, ask, true)).await?;
+            haul.ok_or_else(|| Error::Fault("a claim that waits for the disk may charge".into()))
         })
     }
 

@@ -90,6 +90,11 @@ impl Shares {
         self.each.iter().all(|share| *share == 0)
     }
 
+    /// Whether a bucket pays.
+    pub(super) fn charges(&self) -> bool {
+        !self.charged.is_empty()
+    }
+
     /// Writes what the buckets pay.
     pub(super) fn charge(&self, tx: &Tx<'_>) -> Result<(), Error> {
         for (bucket, level) in &self.charged {

@@ -1,9 +1,13 @@
 //! One transaction's view of a connection.
 
-use std::{cell::RefCell, collections::BTreeSet, time::SystemTime};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    time::SystemTime,
+};
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, params};
-use windlass_model::{Epoch, JobId, Time};
+use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
 use super::{Sqlite, branch::Counts};
 use crate::{Error, Now};
@@ -20,18 +24,23 @@ pub(super) const BUSY: &str = "another process is writing to the file";
 pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
     pub(super) store: &'a Sqlite,
-    pub(super) statements: std::cell::Cell<u64>,
+    pub(super) statements: Cell<u64>,
     pub(super) gates: RefCell<BTreeSet<i32>>,
     /// Keys whose slots or line were changed.
     pub(super) unsettled: RefCell<BTreeSet<i64>>,
     /// What was counted for branches.
     pub(super) counts: RefCell<Counts>,
+    /// Claims that were looked for, and whether they are recorded.
+    pub(super) claims: RefCell<BTreeMap<(WorkerId, ClaimNo), bool>>,
+    /// The last of them.
+    pub(super) last_claim: Cell<Option<((WorkerId, ClaimNo), bool)>>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
         let (gates, unsettled, counts) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Tx { conn, store, statements: Default::default(), gates, unsettled, counts }
+        let (claims, last_claim) = (RefCell::default(), Cell::default());
+        Tx { conn, store, statements: Cell::default(), gates, unsettled, counts, claims, last_claim }
     }
 
     pub(super) fn now(&self, now: Now) -> Time {

@@ -1,6 +1,6 @@
 //! What statements about branches cost a large store: each walks an index and touches what it is asked for.
 
-use super::plans::{cost_their_batch, hundred, sql, times};
+use super::plans::{claims, cost_their_batch, hundred, sql, times};
 
 /// 20,000 jobs: the first has a branch with all others in it, of which the second half is done, and 5,000 more branches with
 /// nothing in them, which were looked at. Tallies of 64 lanes for each of the first hundred.
@@ -44,8 +44,11 @@ async fn branches_cost_their_batch() {
                 hundred(30_000)
             ),
         ),
-        (sql!("commit_done_tally"), format!("{}, {zero}, {x}, 1", change(1_000))),
-        (sql!("commit_done_journal_tally"), format!("{}, {zero}, {x}, {none}, 1", change(2_000))),
+        (sql!("commit_done_tally"), format!("{}, {zero}, {x}, 1, {}", change(1_000), claims())),
+        (
+            sql!("commit_done_journal_tally"),
+            format!("{}, {zero}, {x}, {none}, 1, {}", change(2_000), claims()),
+        ),
         (sql!("commit_tally"), format!("{firsts}, {numbers}, {one}, {one}, {zero}, {zero}, 1")),
         (sql!("commit_branches"), format!("{firsts}, {numbers}")),
         (sql!("commit_open"), format!("null, array[{first}]::uuid[], '{{9000}}', '{{b}}'")),

@@ -128,6 +128,15 @@ pub(super) fn times(value: &str) -> String {
     format!("'{{{}}}'", vec![value; 100].join(","))
 }
 
+/// The claim of worker 7 under which a hundred changes were made, as statements that commit take it.
+pub(super) fn claims() -> String {
+    format!("{}, '{{7}}', '{{1}}'", times("1"))
+}
+
+/// Many claims, that one among them.
+const CLAIMS: &str = "insert into claims (worker, number, claimed_at, alone, jobs, epochs) \
+     select w, n, 0, false, '{}', '{}' from generate_series(1, 9) w, generate_series(1, 500) n on conflict do nothing";
+
 /// Plans are made by the first call, when the tables are empty, and must be good when they are full.
 #[tokio::test]
 async fn steps_waits_and_signals_cost_their_batch() {
@@ -150,24 +159,25 @@ async fn steps_waits_and_signals_cost_their_batch() {
             times("x")
         )
     };
-    let which = |n: u32| format!("{}, {zero}, {zero}", hundred(n));
+    let which = |n: u32| format!("{}, {zero}, {zero}, {seven}, {one}", hundred(n));
+    let claims = claims();
     let calls = [
         (
             sql!("commit_next"),
-            format!("{}, {ran}, {saved}, {not}, {consumed}, {}", change(11_000), entries(11_000)),
+            format!("{}, {ran}, {saved}, {not}, {consumed}, {}, {claims}", change(11_000), entries(11_000)),
         ),
         (
             sql!("commit_next_entry"),
             format!(
                 "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, false, true, 17, 1::int2, 1::int2, 'call', null, \
-                 null, 0, 0::int2, 'x'",
+                 null, 0, 0::int2, 'x', 1",
                 11_600
             ),
         ),
         (
             sql!("commit_done_journal"),
             format!(
-                "{}, {zero}, {}, {}",
+                "{}, {zero}, {}, {}, {claims}",
                 change(11_700),
                 times("x"),
                 entries(11_700).split_once(", ").expect("two").1
@@ -192,26 +202,26 @@ async fn steps_waits_and_signals_cost_their_batch() {
         (
             sql!("commit_next_one"),
             format!(
-                "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 'a', 'b', 0::int2, 'x', false",
+                "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 'a', 'b', 0::int2, 'x', false, 1",
                 11_500
             ),
         ),
         (
             sql!("commit_wait"),
             format!(
-                "{}, {ran}, {saved}, {not}, {waits}, {consumed}, 9000, 1, 1, {}",
+                "{}, {ran}, {saved}, {not}, {waits}, {consumed}, 9000, 1, 1, {}, {claims}",
                 change(12_000),
                 entries(12_000)
             ),
         ),
         (
             sql!("commit_end"),
-            format!("{}, {ran}, {saved}, {ended}, {consumed}, {}", change(13_000), entries(13_000)),
+            format!("{}, {ran}, {saved}, {ended}, {consumed}, {}, {claims}", change(13_000), entries(13_000)),
         ),
         (
             sql!("commit_retry"),
             format!(
-                "{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}, {not}, {none}",
+                "{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}, {not}, {none}, {claims}",
                 change(14_000)
             ),
         ),
@@ -233,7 +243,7 @@ async fn steps_waits_and_signals_cost_their_batch() {
         (sql!("prune"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
         (sql!("sweep_waits"), String::new()),
     ];
-    cost_their_batch(&calls, MACHINES).await;
+    cost_their_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
 }
 
 /// Sends statements to an empty store, fills it, and sends them again: they must walk indexes, and read no more than they are

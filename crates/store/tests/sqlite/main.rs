@@ -10,6 +10,7 @@ mod migrations;
 mod payload;
 mod rows;
 mod separate;
+mod syncs;
 mod transact;
 mod trouble;
 

@@ -11,6 +11,7 @@ mod handed_back;
 mod limits;
 mod machines;
 mod outage;
+mod restored;
 mod set_aside;
 mod spans;
 mod telemetry;

@@ -1,4 +1,4 @@
--- Writes steps after which the next follows under the same claim, of jobs whose epoch and rev are their change's: epoch
+-- Writes steps after which the next follows under the same claim, of jobs whose epoch and rev are their change's and whose claim is recorded: epoch
 -- and claim stay, counters start anew (unless it is but a part of an attempt, which is said by null for whether it is unchanged), transitions and entries of journals are kept and what was consumed leaves the
 -- inbox. A job that was paused or told to end is set aside instead. Changes nothing that an index holds. Walks the
 -- primary keys of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it wrote, which were
@@ -7,7 +7,7 @@ with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), wrote as (
     update jobs j
-    set rev = j.rev + 1, rev_epoch = j.epoch, worker = c.worker, started_at = c.started_at,
+    set rev = j.rev + 1, rev_epoch = j.epoch, rev_claim = c.claim, worker = c.worker, started_at = c.started_at,
         since = case when c.stage is null then j.since else j.rev + 1 end,
         pending = case when c.stage is null then j.pending else 0 end, run = case when j.hold = 1 and c.stage is null then j.run else j.run + 1 end, stage = coalesce(c.stage, j.stage), data_codec = coalesce(c.codec, j.data_codec), data = coalesce(c.data, j.data),
         attempts = case when c.unchanged is null then j.attempts when c.unchanged then j.attempts + 1 else 0 end,
@@ -18,9 +18,11 @@ with clock as materialized (
         due_at = case when j.hold = 1 then clock.now else j.due_at end,
         hold = case when j.hold = 1 then 2 else j.hold end, undo = case when c.undo then true else j.undo end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::text[], $8::text[], $9::int2[],
-                       $10::bytea[], $11::bool[], $14::bool[])
-         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, undo)
+                       $10::bytea[], $11::bool[], $14::bool[], $25::int8[])
+         as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, undo, claim)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
+      and ((c.worker, c.claim) in (select k.worker, k.number from unnest($26::int8[], $27::int8[]) as d (worker, number)
+                                   join claims k on k.worker = d.worker and k.number = d.number)) is true
     returning j.id, j.rev, j.stage, j.hold, j.serial, c.ran, c.worker,
               j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (

@@ -1,20 +1,22 @@
--- Puts jobs back for another attempt, those whose epoch and rev are their change's: their epoch is raised. Keeps the
+-- Puts jobs back for another attempt, those whose epoch and rev are their change's and whose claim is recorded: their epoch is raised. Keeps the
 -- attempts that failed, the transitions of machines and the entries of journals, takes what was consumed out of the
 -- inbox, sets the timers or fills the ready set, and moves the gates. Walks the primary keys of jobs and signals.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), wrote as (
     update jobs j
-    set rev = j.rev + 1, rev_epoch = j.epoch, epoch = j.epoch + 1, worker = c.worker, started_at = c.started_at,
+    set rev = j.rev + 1, rev_epoch = j.epoch, rev_claim = c.claim, epoch = j.epoch + 1, worker = c.worker, started_at = c.started_at,
         due_at = least(clock.now + c.after, $10), spent = c.spent, failure = coalesce(c.failure, j.failure),
         attempts = j.attempts + 1, suspect = false, parked = null,
         stage = coalesce(c.stage, j.stage), data_codec = coalesce(c.codec, j.data_codec), data = coalesce(c.data, j.data),
         hold = case when c.after <= 0 and j.hold = 1 then 2 else j.hold end,
         undo = case when c.undo then true else j.undo end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::int8[], $8::text[], $9::text[],
-                       $13::text[], $14::text[], $15::int2[], $16::bytea[], $19::bool[])
-         as c (id, epoch, rev, worker, started_at, after, spent, failure, ran, stage, codec, data, undo)
+                       $13::text[], $14::text[], $15::int2[], $16::bytea[], $19::bool[], $30::int8[])
+         as c (id, epoch, rev, worker, started_at, after, spent, failure, ran, stage, codec, data, undo, claim)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
+      and ((c.worker, c.claim) in (select k.worker, k.number from unnest($31::int8[], $32::int8[]) as d (worker, number)
+                                   join claims k on k.worker = d.worker and k.number = d.number)) is true
     returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.hold, c.epoch, c.worker, c.started_at, c.failure, c.ran,
               j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), attempted as (

@@ -1,4 +1,4 @@
--- Parks jobs whose epoch and rev are their change's, or puts those that wait for nothing back into the ready set: their
+-- Parks jobs whose epoch and rev are their change's and whose claim is recorded, or puts those that wait for nothing back into the ready set: their
 -- epoch is raised, counters start anew, transitions and entries of journals are kept and what was consumed leaves the
 -- inbox. Sets the timers and moves the gates. What ends a wait at once is seen by signal_wake, in a statement of its
 -- own. Walks the primary keys of jobs and signals; locks jobs in the order given, which is by id. Answers the ids it
@@ -7,7 +7,7 @@ with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), wrote as (
     update jobs j
-    set rev = j.rev + 1, rev_epoch = j.epoch, epoch = j.epoch + 1, worker = c.worker, started_at = c.started_at,
+    set rev = j.rev + 1, rev_epoch = j.epoch, rev_claim = c.claim, epoch = j.epoch + 1, worker = c.worker, started_at = c.started_at,
         since = case when c.stage is null then j.since else j.rev + 1 end,
         pending = case when c.stage is null then j.pending else 0 end,
         run = case when c.stage is null then j.run when c.wait is null then j.run + 1 else 0 end, stage = coalesce(c.stage, j.stage), data_codec = coalesce(c.codec, j.data_codec), data = coalesce(c.data, j.data),
@@ -20,10 +20,12 @@ with clock as materialized (
         undo = case when c.undo then true else j.undo end
     from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int8[], $6::int8[], $7::text[], $8::text[], $9::int2[],
                        $10::bytea[], $11::bool[], $12::text[], $13::text[], $14::text[], $15::int4[], $16::int8[],
-                       $22::bool[])
+                       $22::bool[], $33::int8[])
          as c (id, epoch, rev, worker, started_at, ran, stage, codec, data, unchanged, how, wait, waits, needs, timeout,
-               undo)
+               undo, claim)
     where j.id = c.id and j.epoch = c.epoch and j.rev = c.rev and j.state = 0
+      and ((c.worker, c.claim) in (select k.worker, k.number from unnest($34::int8[], $35::int8[]) as d (worker, number)
+                                   join claims k on k.worker = d.worker and k.number = d.number)) is true
     returning j.id, j.rev, j.stage, j.lane, j.priority, j.due_at, j.until, j.parked, j.hold, c.ran, c.how, c.worker,
               j.parent, j.branch, coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
 ), kept as (

@@ -1,7 +1,7 @@
 -- Writes a step after which the next follows under the same claim, if epoch and rev are those of the change and the job
 -- is not held and leaves no large data behind (or ?11). Its counters start anew, unless it is but a part of an attempt (?6 is null). Walks the primary key.
 update windlass_jobs
-set rev = rev + 1, rev_epoch = epoch, worker = ?4, started_at = ?5,
+set rev = rev + 1, rev_epoch = epoch, rev_claim = ?14, worker = ?4, started_at = ?5,
     attempts = case when ?6 is null then attempts when ?6 then attempts + 1 else 0 end,
     spent = case when ?6 is null then spent end, deaths = 0, crashes = 0, suspect = 0,
     wait = case when ?6 is null then wait end, until = case when ?6 is null then until end,

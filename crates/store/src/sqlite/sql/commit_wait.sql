@@ -1,7 +1,7 @@
 -- Writes a step after which the claim is over: the job is parked, or lets others pass. As commit_next, and the epoch is
 -- raised.
 update windlass_jobs
-set rev = rev + 1, rev_epoch = epoch, epoch = epoch + 1, worker = ?4, started_at = ?5,
+set rev = rev + 1, rev_epoch = epoch, rev_claim = ?18, epoch = epoch + 1, worker = ?4, started_at = ?5,
     attempts = case when ?6 then attempts + 1 else 0 end, spent = null, deaths = 0, crashes = 0, suspect = 0,
     since = case when ?7 is null then since else rev + 1 end,
     pending = case when ?7 is null or since = rev + 1 then pending else 0 end,

@@ -1,0 +1,123 @@
+//! A store that was restored from a backup, or a standby that took over before it had everything: claims that it answered
+//! before are not recorded, and the jobs in them are claimed once more, under the same epoch and revision.
+//!
+//! What a store has lost is what it was never asked: the lost claims of these cases are made on a memory store that is told of
+//! the same jobs.
+
+use std::sync::Arc;
+
+use windlass_model::{ClaimNo, Claimed, Failure, Outcome, Reason, State, Step, Unwind, Verdict, WorkerId};
+
+use super::kit::*;
+use crate::{Beat, memory::Memory};
+
+/// The first job as a worker was handed it by a claim that the store has lost.
+async fn lost_claim(worker: i64, number: i64) -> (WorkerId, Claimed) {
+    let before: Handle = Arc::new(Memory::new());
+    let holder = self::worker(&before, worker).await;
+    submit(&before, &[job(1)]).await;
+    (holder, claim_one(&before, 0, holder, number).await)
+}
+
+pub async fn a_claim_that_the_store_has_lost_writes_nothing(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let found = claim_one(&store, 0, two, 1).await;
+    assert_eq!(
+        (lost.id, lost.epoch, lost.rev),
+        (found.id, found.epoch, found.rev),
+        "nothing tells them apart"
+    );
+
+    for outcome in
+        [Outcome::Next, done("lost"), failed(Reason::Stopped), retry(secs(1), &[1]), wait_for("go", None)]
+    {
+        let verdict = commit(&store, 1, change(one, &lost, outcome.clone())).await;
+        assert_eq!(verdict, Verdict::Fenced, "{outcome:?}");
+    }
+    assert_eq!(state(&store, id(1)).await, State::Running);
+    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, Verdict::Committed);
+    assert_eq!(commit(&store, 3, change(one, &lost, done("found"))).await, Verdict::Fenced);
+}
+
+pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let found = claim_one(&store, 0, two, 1).await;
+    let kept = Step { context: vec![("name".into(), payload("kept"))], ..noted(vec![entry(0, "kept", "x")]) };
+    assert_eq!(commit(&store, 1, with(change(two, &found, Outcome::Next), kept)).await, Verdict::Committed);
+
+    let lost = further(&lost);
+    let unwind = Unwind { reason: Some(Reason::Stopped), failure: Failure::stop("lost") };
+    let steps = [
+        Step { anew: true, ..step("First", "Second", "lost") },
+        Step { forget: vec![0], ..Step::default() },
+        Step { context: vec![("name".into(), payload("lost"))], ..Step::default() },
+        Step { unwind: Some(Box::new(unwind)), ..Step::default() },
+        bear(&[job(2)]),
+        noted(vec![entry(1, "lost", "x"), entry(2, "lost", "x")]),
+        noted(vec![entry(1, "lost", "x")]),
+    ];
+    for step in steps {
+        let verdict = commit(&store, 2, with(change(one, &lost, Outcome::Next), step.clone())).await;
+        assert_eq!(verdict, Verdict::Fenced, "{step:?}");
+    }
+    assert_eq!(journal(&store, 1).await, [entry(0, "kept", "x")]);
+    assert_eq!(context(&store, 1).await, [("name".to_owned(), payload("kept"))]);
+    assert!(store.inspect().job(id(2)).await.expect("job").is_none());
+    let last = commit(&store, 3, change(two, &further(&found), done("found"))).await;
+    assert_eq!(last, Verdict::Committed);
+}
+
+pub async fn what_another_claim_wrote_is_no_repeat(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let found = claim_one(&store, 0, two, 1).await;
+    assert_eq!(commit(&store, 1, change(two, &found, Outcome::Next)).await, Verdict::Committed);
+    assert_eq!(
+        commit(&store, 2, change(one, &lost, Outcome::Next)).await,
+        Verdict::Fenced,
+        "it wrote nothing"
+    );
+    assert_eq!(commit(&store, 2, change(two, &found, Outcome::Next)).await, Verdict::Committed, "it did");
+}
+
+pub async fn a_worker_that_claims_again_what_was_lost_is_told_apart(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let found = claim_one(&store, 0, me, 2).await;
+    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, Verdict::Committed);
+    assert_eq!(commit(&store, 1, change(me, &lost, Outcome::Next)).await, Verdict::Fenced);
+    assert_eq!(commit(&store, 1, change(me, &found, Outcome::Next)).await, Verdict::Committed);
+}
+
+pub async fn a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let found = claim_one(&store, 0, two, 1).await;
+    assert_eq!(commit(&store, 1, change(one, &lost, Outcome::Next)).await, Verdict::Fenced);
+    assert_eq!(reap(&store, 2, two).await.returned, 1);
+    assert_eq!(commit(&store, 3, change(two, &found, done("late"))).await, Verdict::Fenced);
+    assert_eq!(state(&store, id(1)).await, State::Ready);
+}
+
+pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 3)).await;
+    let outcomes = [done("x"), retry(secs(9), &[1]), wait_for("go", None)];
+    for (number, outcome) in (1..).zip(outcomes) {
+        let job = claim_one(&store, 0, me, number).await;
+        let change = change(me, &job, outcome);
+        assert_eq!(commit(&store, 1, change.clone()).await, Verdict::Committed);
+        let beat = Beat { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], joined: Vec::new() };
+        store.renew(at(1), &beat).await.expect("renew");
+        assert_eq!(commit(&store, 2, change).await, Verdict::Committed);
+    }
+    store.retire(at(3), me).await.expect("retire");
+}
