@@ -10,6 +10,7 @@ mod parted;
 mod plans;
 mod sessions;
 mod transact;
+mod rights;
 mod trouble;
 mod user_rows;
 mod workflows;

@@ -4,3 +4,8 @@
 alter table signals drop column aside;
 
 alter table jobs drop column rev_claim;
+
+-- What `submit` looks through, as it was made.
+do $$ begin
+    execute format('alter function submit set search_path = %I', current_schema());
+end $$;
