@@ -19,7 +19,7 @@ use super::{
 pub(super) const NOW: &str = "windlass.now";
 pub(super) const ENDED: &str = "windlass.ended";
 /// That the job goes on after it was unwound.
-pub(super) const RESUMED: &str = "windlass.resumed";
+pub(crate) const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct State {
     pub(super) journal: Journal,
