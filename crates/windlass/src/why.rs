@@ -4,6 +4,7 @@
 //! sentence here and its test. Hints name commands as the stock binary has them, between backticks.
 
 mod branches;
+mod decided;
 mod parked;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ mod tests;
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{JobId, Limit, Reason, State, Time, failure::class};
+use windlass_model::{Entry, JobId, Limit, Reason, State, Time, failure::class};
 use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView};
 
 use crate::{Engine, Error};
@@ -50,8 +51,13 @@ impl Engine {
             true => inspect.branches(id).await?,
             false => Vec::new(),
         };
+        // What a workflow has recorded decides whether a retry can help.
+        let journal = match job.summary.state {
+            State::Failed | State::Cancelled => inspect.journal(id, None, usize::MAX).await?,
+            _ => Vec::new(),
+        };
         let (workers, now) = (inspect.workers().await?, inspect.clock().await?);
-        Ok(Some(explain(&job, &holds.unwrap_or_default(), &branches, &workers, now)))
+        Ok(Some(explain(&job, &holds.unwrap_or_default(), &branches, &journal, &workers, now)))
     }
 }
 
@@ -66,10 +72,18 @@ fn arriving(job: JobId) -> Why {
     }
 }
 
-/// Says why a job is where it is. `branches` are its own; they matter while it waits for them.
-pub fn explain(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView], now: Time) -> Why {
+/// Says why a job is where it is. `branches` are its own; they matter while it waits for them. `journal` is that of a
+/// workflow; it matters once it has failed or was cancelled.
+pub fn explain(
+    job: &Job,
+    holds: &Holds,
+    branches: &[Branch],
+    journal: &[Entry],
+    workers: &[WorkerView],
+    now: Time,
+) -> Why {
     let mut causes = match job.summary.state {
-        State::Done | State::Failed | State::Cancelled => vec![ended(job)],
+        State::Done | State::Failed | State::Cancelled => vec![ended(job, journal)],
         State::Running => running(job, holds, workers, now),
         State::Scheduled => scheduled(job, holds, workers, now),
         State::Ready => ready(job, holds, workers, now),
@@ -93,10 +107,11 @@ fn unwinding(job: &Job) -> Option<Cause> {
     Some(Cause("unwinding", because, hint))
 }
 
-fn ended(job: &Job) -> Cause {
+fn ended(job: &Job, journal: &[Entry]) -> Cause {
     let id = job.summary.id;
+    let ending = decided::ending(journal);
     let at = job.summary.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
-    match job.summary.state {
+    let Cause(cause, because, hint) = match job.summary.state {
         State::Done => Cause("done", format!("It was done{at}."), "Nothing to do.".into()),
         State::Cancelled => {
             let why = job.failure.as_ref().map(|failure| match failure.message.strip_prefix("cancelled ") {
@@ -107,7 +122,42 @@ fn ended(job: &Job) -> Cause {
             Cause("cancelled", because, format!("If it is wanted after all: `windlass retry {id}`."))
         }
         _ => failed(job, &at),
-    }
+    };
+    let hint = again(job, &ending).unwrap_or(hint);
+    let hint = match ending.not_undone.as_slice() {
+        [] => hint,
+        left => {
+            let names: Vec<String> = left.iter().map(|entry| decided::shown(entry)).collect();
+            format!("See first to what was not undone: {}. {hint}", names.join(", "))
+        }
+    };
+    Cause(cause, because, hint)
+}
+
+/// What to do about a workflow that ended by what it has recorded: a retry would read that again.
+fn again(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
+    let by_itself = match job.summary.state {
+        State::Failed => {
+            matches!(job.summary.reason, None | Some(Reason::Stopped | Reason::Exhausted | Reason::Timeout))
+        }
+        // By its own code, and not by somebody.
+        State::Cancelled => job.failure.as_ref().is_some_and(|failure| failure.class != class::CANCELLED),
+        _ => false,
+    };
+    let (decided, before) = (ending.decided.filter(|_| by_itself)?, ending.fork_before?);
+    let why = match before.seq == decided.seq || (&before.name, &before.key) == (&decided.name, &decided.key)
+    {
+        true => "so run that anew, in a new job".to_owned(),
+        false => format!(
+            "so run that anew, in a new job, from the {} on, which was undone",
+            decided::shown(before)
+        ),
+    };
+    Some(format!(
+        "A retry cannot help, since it ends by what is recorded of the {}; {why}: `{}`.",
+        decided::shown(decided),
+        decided::fork_command(job.summary.id, before)
+    ))
 }
 
 fn failed(job: &Job, at: &str) -> Cause {

@@ -87,7 +87,7 @@ pub fn plan(calendar: &Calendar, catch_up: CatchUp, next_at: Time, now: Time, ma
         CatchUp::Skip => now.minus(LATE),
         CatchUp::One => calendar.last_at_or_before(now).unwrap_or(begin),
     };
-    let missed = missed(calendar, begin, Time(from.0.saturating_sub(1)));
+    let missed = Missed::between(calendar, begin, Time(from.0.saturating_sub(1)));
     let from = from.max(begin);
     let due = std::iter::successors(calendar.first_from(from), |tick| calendar.next_after(*tick));
     let fire: Vec<Time> = due.take_while(|tick| *tick <= now).take(max).collect();
@@ -98,18 +98,20 @@ pub fn plan(calendar: &Calendar, catch_up: CatchUp, next_at: Time, now: Time, ma
     Plan { fire, missed, next_at }
 }
 
-/// Sums up the ticks from `first`, which is one, up to `until`.
-fn missed(calendar: &Calendar, first: Time, until: Time) -> Option<Missed> {
-    let to = calendar.last_at_or_before(until).filter(|last| *last >= first)?;
-    let count = match calendar {
-        Calendar::Every(every) => every.between(first, to),
-        Calendar::Cron(_) => {
-            let rest = calendar.ticks_after(first).take_while(|tick| *tick <= to);
-            1 + rest.take(COUNTED as usize).count() as u64
-        }
-    };
-    let at_least = matches!(calendar, Calendar::Cron(_)) && count > COUNTED;
-    Some(Missed { from: first, to, count: if at_least { COUNTED } else { count }, at_least })
+impl Missed {
+    /// Sums up the ticks from `first`, which is one, up to `until`; `None` if there are none.
+    pub fn between(calendar: &Calendar, first: Time, until: Time) -> Option<Missed> {
+        let to = calendar.last_at_or_before(until).filter(|last| *last >= first)?;
+        let count = match calendar {
+            Calendar::Every(every) => every.between(first, to),
+            Calendar::Cron(_) => {
+                let rest = calendar.ticks_after(first).take_while(|tick| *tick <= to);
+                1 + rest.take(COUNTED as usize).count() as u64
+            }
+        };
+        let at_least = matches!(calendar, Calendar::Cron(_)) && count > COUNTED;
+        Some(Missed { from: first, to, count: if at_least { COUNTED } else { count }, at_least })
+    }
 }
 
 impl fmt::Display for CatchUp {

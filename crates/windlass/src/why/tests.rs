@@ -2,7 +2,9 @@
 
 use windlass_model::{
     Awaited, BranchNo, Epoch, Failure, KindVersion, Merge, Payload, Poll, Rev, Settings, Tally, Watch,
-    WorkerId, branch::BRANCH,
+    WorkerId,
+    branch::BRANCH,
+    journal::{Mark, Op},
 };
 use windlass_store::{Serves, Summary, Told};
 
@@ -87,7 +89,7 @@ fn why(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
 }
 
 fn why_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView]) -> Why {
-    let why = explain(job, holds, branches, workers, NOW);
+    let why = explain(job, holds, branches, &[], workers, NOW);
     for text in [&why.because, &why.hint].into_iter().chain(&why.also) {
         assert!(text.ends_with('.') && !text.ends_with("..") && !text.contains("  "), "{text:?}");
         assert!(text.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()), "{text:?}");
@@ -499,4 +501,74 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
     let full = merging(&[BRANCH], &[branch("full", (99, 0, 0), None)]);
     assert!(full.because.contains("room in its branch \"full\": 1,001 have not ended"), "{}", full.because);
     assert_eq!(merging(&[BRANCH], &[]).hint, "Look again.");
+}
+
+/// An entry of a journal, at the place after the ones before.
+fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<Entry> {
+    let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| Entry {
+        seq: seq as i32,
+        op: *op,
+        mark: *mark,
+        name: (*name).into(),
+        key: None,
+        line: None,
+        at: NOW,
+        payload: Payload::json(text.as_bytes().to_vec()),
+    };
+    entries.iter().enumerate().map(entry).collect()
+}
+
+fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
+    let hint = explain(job, &Holds::default(), &[], &journal(entries), &[], NOW).hint;
+    assert!(hint.ends_with('.') && !hint.contains("  "), "{hint:?}");
+    hint.replace(&id(1).to_string(), "JOB")
+}
+
+#[test]
+fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
+    let mut stopped = job(State::Failed);
+    (stopped.summary.reason, stopped.failure) = (Some(Reason::Stopped), Some(Failure::stop("declined")));
+    let (check, pay) = ((Op::Step, Mark::Done, "check", "1"), (Op::Step, Mark::DoneWithUndo, "pay", "1"));
+    let (refund, sleep) = ((Op::Step, Mark::Undone, "pay", "null"), (Op::Sleep, Mark::Done, "sleep", "null"));
+    let fork = |name: &str, before: &str| {
+        format!(
+            "A retry cannot help, since it ends by what is recorded of the step {name:?}; so run that anew, in a new \
+                 job{before}: `windlass fork JOB --before "
+        )
+    };
+    // The last thing that it was told.
+    assert_eq!(hint(&stopped, &[check, sleep]), fork("check", "") + "check`.");
+    // A failure of which the code made something, and nothing that a retry would run again.
+    let failed = (Op::Step, Mark::Failed, "ask", "{}");
+    assert_eq!(
+        hint(&stopped, &[check, failed, (Op::Step, Mark::Done, "sorry", "1")]),
+        fork("ask", "") + "ask`."
+    );
+    // What was undone would be taken over as done.
+    let before = ", from the step \"pay\" on, which was undone";
+    assert_eq!(hint(&stopped, &[pay, check, refund]), fork("check", before) + "pay`.");
+    // A retry runs again what was undone, what failed and led to the end, and what has no record.
+    let retry = "Mend the cause, then `windlass retry JOB`.";
+    let ended = (Op::Life, Mark::Failed, "windlass.ended", r#"{"voids": [1]}"#);
+    for entries in [&[check, pay, refund][..], &[check, failed, ended], &[sleep], &[]] {
+        assert_eq!(hint(&stopped, entries), retry, "{entries:?}");
+    }
+    // The deadline, and a fault of the code, are not decided by what is recorded.
+    stopped.summary.reason = Some(Reason::Expired);
+    assert!(hint(&stopped, &[check]).ends_with("`windlass retry JOB`."));
+
+    let mut cancelled = job(State::Cancelled);
+    cancelled.failure = Some(Failure::cancel("nothing to do"));
+    assert_eq!(hint(&cancelled, &[check]), fork("check", "") + "check`.");
+    cancelled.failure = Some(windlass_store::By::new("ada").failure());
+    let wanted = "If it is wanted after all: `windlass retry JOB`.";
+    assert_eq!(hint(&cancelled, &[check]), wanted);
+    // What is left to do is said first, and only of the last unwinding.
+    let left = (Op::Step, Mark::NotUndone, "pay", "{}");
+    let said = format!("See first to what was not undone: step \"pay\". {wanted}");
+    assert_eq!(hint(&cancelled, &[pay, left]), said);
+    assert_eq!(
+        hint(&cancelled, &[pay, left, (Op::Life, Mark::Done, "windlass.resumed", "null"), refund]),
+        wanted
+    );
 }

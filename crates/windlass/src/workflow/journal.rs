@@ -55,6 +55,14 @@ pub(super) struct EndedText {
     pub(super) voids: Vec<i32>,
 }
 
+/// The places of the ends that an entry makes void, if it is that of a workflow's end.
+pub(crate) fn voids_of(entry: &Entry) -> Vec<i32> {
+    if entry.op != Op::Life || entry.name != ENDED {
+        return Vec::new();
+    }
+    serde_json::from_slice::<EndedText>(&entry.payload.bytes).unwrap_or_default().voids
+}
+
 impl Ending {
     /// How a failed call is kept.
     pub(super) fn failed_payload(&self) -> Payload {

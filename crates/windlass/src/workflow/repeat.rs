@@ -222,7 +222,10 @@ where
         wait.keyed(format!("until {next}")).await;
         let plan = plan(calendar, about.catch_up, next, core.now().max(next), 1);
         if let Some(missed) = plan.missed {
-            about.missed(&missed);
+            // What would have followed the end of the repeat was not missed.
+            let end = about.until.filter(|until| missed.to > *until);
+            let counted = end.map_or(Some(missed), |until| Missed::between(calendar, missed.from, until));
+            counted.iter().for_each(|missed| about.missed(missed));
             stand.last = Some(missed.to);
         }
         let Some(tick) = plan.fire.first().copied() else {

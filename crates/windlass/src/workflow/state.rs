@@ -20,7 +20,7 @@ use crate::signal::Reads;
 pub(super) const NOW: &str = "windlass.now";
 pub(super) const ENDED: &str = "windlass.ended";
 /// That the job goes on after it was unwound.
-pub(super) const RESUMED: &str = "windlass.resumed";
+pub(crate) const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct State {
     pub(super) journal: Journal,

@@ -1,0 +1,226 @@
+//! Repeats that nobody was there for: what is caught up, what is summed up, and what that costs.
+
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Mutex};
+
+use windlass::{
+    CatchUp, State, Time, Unit,
+    model::{Entry, calendar::Missed, journal::Op},
+    prelude::*,
+    testing::{Lab, LabJob},
+};
+
+use super::{On, on_every_store};
+
+on_every_store!(
+    a_year_asleep_is_one_entry_and_the_last_hour_runs_late,
+    a_year_asleep_is_skipped_or_caught_up_by_one_tick,
+    a_year_asleep_is_one_entry_wherever_the_worker_dies,
+    what_is_missed_after_the_end_is_not_counted,
+    what_the_last_tick_has_set_is_still_so_on_a_replay,
+);
+
+const STEP: Duration = minutes(10);
+
+/// The ticks that ran, by job: each once, although a tick whose worker dies runs again.
+static TICKS: Mutex<BTreeMap<JobId, Vec<Time>>> = Mutex::new(BTreeMap::new());
+
+fn ticks(job: JobId) -> Vec<Time> {
+    TICKS.lock().unwrap_or_else(|e| e.into_inner()).get(&job).cloned().unwrap_or_default()
+}
+
+/// Beats every ten minutes, twenty times or until a moment.
+#[derive(Serialize, Deserialize)]
+struct Beats {
+    catch_up: Option<CatchUp>,
+    until: Option<Time>,
+}
+
+impl Workflow for Beats {
+    const KIND: &'static str = "beats";
+    type Output = Option<()>;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<Option<()>, Failure> {
+        let calendar = Calendar::every(10, Unit::Minutes).map_err(Failure::stop)?;
+        let id = flow.id();
+        let mut beats = flow.repeat("beat", calendar, move |tick, _| async move {
+            let mut ticks = TICKS.lock().unwrap_or_else(|e| e.into_inner());
+            let ticks = ticks.entry(id).or_default();
+            if ticks.last() != Some(&tick) {
+                ticks.push(tick);
+            }
+            Ok::<_, Failure>(ControlFlow::Continue(()))
+        });
+        if let Some(catch_up) = self.catch_up {
+            beats = beats.catch_up(catch_up);
+        }
+        if let Some(until) = self.until {
+            beats = beats.until(until);
+        }
+        beats.times(20).await
+    }
+}
+
+type Beating = LabJob<Option<()>>;
+
+/// What became of a job that beat for a while and was left alone for a year.
+struct Year {
+    /// The last tick before.
+    last: Time,
+    /// When the year was over.
+    over: Time,
+    /// Ticks that were due by then and ran after all.
+    late: Vec<Time>,
+    missed: Vec<Missed>,
+    /// How many changes that took.
+    changes: i32,
+}
+
+async fn missed_of(lab: &Lab, job: Beating) -> Vec<Missed> {
+    let is_summary = |entry: &Entry| {
+        entry.op == Op::Repeat && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
+    };
+    let journal = lab.journal(job).await;
+    assert!(journal.len() < 20, "{journal:#?}");
+    let read = |entry: &Entry| serde_json::from_slice(&entry.payload.bytes).expect("a summary");
+    journal.iter().filter(|entry| is_summary(entry)).map(read).collect()
+}
+
+/// Has a job beat for half an hour, then be paused for a year, and then go on.
+async fn a_year(lab: &Lab, beats: Beats) -> (Beating, Year) {
+    let job = lab.submit(beats).await;
+    lab.advance(minutes(35)).await;
+    let engine = lab.engine().await;
+    engine.control("test").pause_queue("default").await.expect("paused");
+    let before = ticks(job.id());
+    let rev = async || lab.engine().await.inspect().job(job.id()).await.expect("read").expect("there").rev.0;
+    let begun = rev().await;
+    lab.advance(days(365)).await;
+    assert_eq!(ticks(job.id()), before, "nobody was there");
+    let over = lab.now();
+    let engine = lab.engine().await;
+    engine.control("test").resume_queue("default").await.expect("resumed");
+    lab.advance(Duration::from_secs(1)).await;
+    let late = ticks(job.id())[before.len()..].iter().copied().filter(|tick| *tick <= over).collect();
+    let (missed, changes) = (missed_of(lab, job).await, rev().await - begun);
+    let last = *before.last().expect("it has beaten");
+    (job, Year { last, over, late, missed, changes })
+}
+
+/// The ticks of the grid after one of them, up to a moment.
+fn grid(after: Time, to: Time) -> Vec<Time> {
+    let steps = std::iter::successors(Some(after.plus(STEP)), |tick| Some(tick.plus(STEP)));
+    steps.take_while(|tick| *tick <= to).collect()
+}
+
+/// That what was due in the year ran late from some moment on, and that all before is in one summary.
+fn is_caught_up_from(year: &Year, from: Time) {
+    let due = grid(year.last, year.over);
+    let (missed, late): (Vec<Time>, Vec<Time>) = due.into_iter().partition(|tick| *tick < from);
+    assert_eq!(year.late, late, "oldest first, each once, on the grid");
+    let summary =
+        Missed { from: missed[0], to: missed[missed.len() - 1], count: missed.len() as u64, at_least: false };
+    assert!(summary.count > 50_000, "{summary:?}");
+    assert_eq!(year.missed, [summary]);
+    let most = 2 * late.len() as i32 + 4;
+    assert!(year.changes <= most, "{} changes for {} late ticks", year.changes, late.len());
+}
+
+async fn ends_on_the_grid(lab: &Lab, job: Beating) {
+    lab.run().await;
+    assert_eq!(lab.state(job).await, State::Done);
+    let ticks = ticks(job.id());
+    assert_eq!(ticks.len(), 20);
+    for pair in ticks.windows(2) {
+        let apart = pair[1].since(pair[0]).as_micros();
+        assert!(apart > 0 && apart % STEP.as_micros() == 0, "{pair:?}");
+    }
+}
+
+async fn a_year_asleep_is_one_entry_and_the_last_hour_runs_late(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+    let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
+    is_caught_up_from(&year, year.over.minus(hours(1)));
+    assert!((6..=7).contains(&year.late.len()));
+    ends_on_the_grid(&lab, job).await;
+    assert_eq!(missed_of(&lab, job).await.len(), 0, "after ten more ticks it is not shown any more");
+}
+
+async fn a_year_asleep_is_skipped_or_caught_up_by_one_tick(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+    let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::Skip), until: None }).await;
+    is_caught_up_from(&year, year.over.minus(minutes(1)));
+    ends_on_the_grid(&lab, job).await;
+    let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::One), until: None }).await;
+    is_caught_up_from(&year, *grid(year.last, year.over).last().expect("a year of ticks"));
+    ends_on_the_grid(&lab, job).await;
+    let window = minutes(80);
+    let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::All { window }), until: None }).await;
+    is_caught_up_from(&year, year.over.minus(window));
+    lab.cancel(job).await;
+}
+
+async fn a_year_asleep_is_one_entry_wherever_the_worker_dies(on: On) {
+    let scenario = async |lab: std::sync::Arc<Lab>| {
+        let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
+        let due = grid(year.last, year.over);
+        let late = due.iter().position(|tick| *tick >= year.over.minus(hours(1))).expect("an hour of ticks");
+        assert_eq!(year.late, due[late..]);
+        assert_eq!(year.missed.len(), 1, "{:?}", year.missed);
+        assert_eq!(year.missed[0].count, late as u64);
+        ends_on_the_grid(&lab, job).await;
+    };
+    let report = on.crash(|engine| engine.workflow::<Beats>(), scenario).await;
+    assert!(report.crashes > 40, "{report:?}");
+}
+
+async fn what_is_missed_after_the_end_is_not_counted(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+    let until = lab.now().plus(hours(30));
+    let (job, year) = a_year(&lab, Beats { catch_up: None, until: Some(until) }).await;
+    assert_eq!((lab.state(job).await, year.late), (State::Done, Vec::new()));
+    let missed = grid(year.last, until);
+    let [summary] = year.missed.as_slice() else { panic!("{:?}", year.missed) };
+    assert_eq!(
+        (summary.from, summary.to, summary.count),
+        (missed[0], missed[missed.len() - 1], missed.len() as u64)
+    );
+}
+
+/// Counts in its ticks, and ends with the third.
+#[derive(Serialize, Deserialize)]
+struct Third;
+
+impl Workflow for Third {
+    const KIND: &'static str = "third";
+    type Output = (Option<u32>, Option<u32>);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(Option<u32>, Option<u32>), Failure> {
+        let calendar = Calendar::every(10, Unit::Minutes).map_err(Failure::stop)?;
+        let id = flow.id();
+        let last = flow.repeat("count", calendar, move |tick, cx| async move {
+            let n = super::ran(format!("{id}/count/{tick}"));
+            let n =
+                if n == 1 { super::ran(format!("{id}/count")) } else { super::times(format!("{id}/count")) };
+            cx.set("count", n)?;
+            Ok::<_, Failure>(if n < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(n) })
+        });
+        let last = last.await?;
+        flow.sleep(days(1)).await;
+        Ok((last, flow.context().get("count")?))
+    }
+}
+
+async fn what_the_last_tick_has_set_is_still_so_on_a_replay(on: On) {
+    let scenario = async |lab: std::sync::Arc<Lab>| {
+        let job = lab.submit(Third).await;
+        lab.run().await;
+        lab.result(job).await.map_err(|error| error.to_string())
+    };
+    let report = on.crash(|engine| engine.workflow::<Third>(), scenario).await;
+    assert_eq!(report.outcome, Ok((Some(3), Some(3))));
+}
