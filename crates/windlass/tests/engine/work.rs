@@ -457,7 +457,7 @@ async fn an_output_that_is_too_large_fails_its_job_alone(url: &str) {
     assert_eq!(engine.result::<String>(jobs[2].id).await.expect("done").len(), 20);
     let error = engine.result::<String>(jobs[1].id).await.expect_err("failed");
     assert!(
-        matches!(&error, JobError::Failed { reason: Reason::Refused, failure } if failure.message.contains("raise the payload limit")),
+        matches!(&error, JobError::Failed { reason: Reason::Refused, failure } if failure.message.contains("WINDLASS_LIMIT_PAYLOAD")),
         "{error}"
     );
     engine.stop().await;
