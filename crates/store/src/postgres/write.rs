@@ -233,7 +233,7 @@ impl<'a> Lone<'a> {
             &stage.map(|(_, data)| data.bytes.as_slice()),
             &step.is_some_and(|step| step.unchanged),
         ];
-        conn.query(sql, &params).await
+        conn.query_by_key(sql, &params).await
     }
 
     async fn write_entry(
@@ -263,7 +263,7 @@ impl<'a> Lone<'a> {
             &i16::from(entry.payload.codec),
             &entry.payload.bytes,
         ];
-        conn.query(sql, &params).await
+        conn.query_by_key(sql, &params).await
     }
 }
 

@@ -5,9 +5,11 @@ mod branch_plans;
 
 mod cost;
 mod crowd;
+mod hostile;
 mod machines;
 mod parted;
 mod plans;
+mod rights;
 mod sessions;
 mod transact;
 mod trouble;
