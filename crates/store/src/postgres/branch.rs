@@ -229,7 +229,7 @@ pub(super) async fn look(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<Key>,
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-    let rows = conn.query(LOOK, &[&jobs, &numbers]).await?;
+    let rows = conn.read(LOOK, &[&jobs, &numbers]).await?;
     let met = |row: &&Row| pick::watch(row.get(2)).is_some_and(|watch| watch.is_met(&sum(row, 3)));
     Ok(rows.iter().filter(met).map(|row| (row.get(0), row.get(1))).collect())
 }

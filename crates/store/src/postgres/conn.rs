@@ -5,33 +5,29 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use futures_util::{FutureExt, TryStreamExt};
+use futures_util::{
+    FutureExt, TryStreamExt,
+    future::{join, join3},
+};
 use tokio_postgres::{
     Client, Row, SimpleQueryMessage, Statement,
     binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream},
+    error::SqlState,
     types::{ToSql, Type},
 };
 use uuid::Uuid;
 
 use super::{
     branch::Counts,
-    errors::{ends_session, sorted},
+    errors::{ends_session, read_only, sorted},
+    settings::Openings,
 };
 use crate::Error;
-
-/// What every connection of the store is told. Tables here are reached by their indexes only; a plan made while a table was
-/// empty must not come back as a scan when it is full.
-pub(super) const SETTINGS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off \
-     -c enable_material=off -c plan_cache_mode=force_generic_plan -c jit=off -c client_min_messages=warning \
-     -c statement_timeout=0 -c lock_timeout=8s -c idle_in_transaction_session_timeout=10s";
-
-/// What the others are told.
-pub(super) const QUIET: &str = "-c client_min_messages=warning";
 
 /// How often a transaction that was chosen to give way in a deadlock is tried.
 pub(super) const DEADLOCKS: u64 = 5;
@@ -67,14 +63,18 @@ pub(super) struct Conn {
     counts: Mutex<Counts>,
     /// Jobs whose serial keys the transaction that is open has touched.
     unsettled: Mutex<Vec<Uuid>>,
-    /// Set while a transaction is open: a connection dropped in the middle is not used again.
-    busy: AtomicBool,
+    /// Whether a transaction is open, as of the last request that was sent.
+    is_open: AtomicBool,
+    /// How many transactions were begun of which it is not known that they are over: a connection dropped in the middle of one
+    /// is not used again.
+    pending: AtomicU32,
     /// Set when an error says that the session is of no more use: see [`ends_session`].
     lost: AtomicBool,
     /// Until when it is used; `None` is for ever.
     until: Option<Instant>,
     statements: Arc<AtomicU64>,
     pub(super) patience: Duration,
+    openings: Arc<Openings>,
 }
 
 impl Conn {
@@ -82,6 +82,7 @@ impl Conn {
         client: Client,
         until: Option<Instant>,
         patience: Duration,
+        openings: Arc<Openings>,
         statements: Arc<AtomicU64>,
     ) -> Conn {
         Conn {
@@ -90,18 +91,25 @@ impl Conn {
             gate_writer: fastrand::i64(..GATE_WRITERS),
             counts: Mutex::default(),
             unsettled: Mutex::default(),
-            busy: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
+            pending: AtomicU32::new(0),
             lost: AtomicBool::new(false),
             until,
             statements,
             patience,
+            openings,
         }
+    }
+
+    /// How its transactions begin.
+    pub(super) fn openings(&self) -> &Openings {
+        &self.openings
     }
 
     /// Whether it may be used again, now that nobody uses it.
     pub(super) fn is_usable(&self) -> bool {
         !self.client.is_closed()
-            && !self.busy.load(Ordering::Relaxed)
+            && self.pending.load(Ordering::Relaxed) == 0
             && !self.lost.load(Ordering::Relaxed)
             && self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -112,23 +120,26 @@ impl Conn {
         if let Some(statement) = known(self) {
             return Ok(statement);
         }
-        let statement = self.wait(self.client.prepare(sql)).await?;
+        let prepared = Box::pin(self.client.prepare(sql));
+        let statement = Box::pin(self.within(&self.openings.read, prepared)).await?;
         self.prepared.lock().unwrap_or_else(|e| e.into_inner()).insert(sql, statement.clone());
         Ok(statement)
     }
 
     /// Waits for an answer, but not for ever: a connection whose peer has vanished answers nothing.
-    async fn wait<T>(
+    pub(super) async fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(self.patience, answer).await {
-            Ok(answer) => answer.map_err(|error| self.failed(error)),
-            Err(_) => {
-                self.lost.store(true, Ordering::Relaxed);
-                Err(Error::Unavailable(format!("PostgreSQL did not answer within {:?}", self.patience)))
-            }
-        }
+        self.within_patience(answer).await?.map_err(|error| self.failed(error))
+    }
+
+    /// Waits for whatever comes, but not for ever.
+    pub(super) async fn within_patience<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::time::timeout(self.patience, answer).await.map_err(|_| {
+            self.lost.store(true, Ordering::Relaxed);
+            Error::Unavailable(format!("PostgreSQL did not answer within {:?}", self.patience))
+        })
     }
 
     /// Sorts an error, and notes whether the session is of no more use.
@@ -139,14 +150,76 @@ impl Conn {
         sorted(error)
     }
 
-    pub(super) async fn query(
+    /// The same for what begins a transaction. A standby has no transactions that write, and says that of them.
+    fn not_begun(&self, error: tokio_postgres::Error) -> Error {
+        let standby = error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED);
+        match self.failed(error) {
+            Error::Unavailable(why) if standby => read_only(&why),
+            error => error,
+        }
+    }
+
+    /// Sends a request within a transaction: the one that is open, or one of its own, whose beginning and end are sent together
+    /// with it. That is one round trip, as without a transaction. After something that fails, the rest does nothing, and the
+    /// end rolls back.
+    async fn within<T>(
         &self,
+        opening: &str,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        if self.is_open.load(Ordering::Relaxed) {
+            return self.wait(request).await;
+        }
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        // Polled, and so sent, in this order. On the heap: whoever sends several statements would carry this for each.
+        let (begin, commit) = (self.client.batch_execute(opening), self.client.batch_execute("commit"));
+        let sent = Box::pin(join3(begin, request, commit));
+        let (begun, answer, committed) = self.within_patience(sent).await?;
+        if committed.is_ok() {
+            self.ended();
+        }
+        begun.map_err(|error| self.not_begun(error))?;
+        let answer = answer.map_err(|error| self.failed(error))?;
+        committed.map_err(|error| self.failed(error))?;
+        Ok(answer)
+    }
+
+    async fn send(
+        &self,
+        opening: &str,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
         let statement = self.prepare(sql).await?;
         self.statements.fetch_add(1, Ordering::Relaxed);
-        self.wait(self.client.query(&statement, params)).await
+        self.within(opening, Box::pin(self.client.query(&statement, params))).await
+    }
+
+    /// Sends a statement that may write, in the transaction that is open or in one of its own.
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        self.send(&self.openings.write, sql, params).await
+    }
+
+    /// The same for one that finds its rows by whole keys alone: there is less to be set for it.
+    pub(super) async fn query_by_key(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        self.send(&self.openings.by_key, sql, params).await
+    }
+
+    /// The same for one that only reads; a standby answers it.
+    pub(super) async fn read(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        self.send(&self.openings.read, sql, params).await
     }
 
     pub(super) async fn execute(
@@ -156,10 +229,10 @@ impl Conn {
     ) -> Result<u64, Error> {
         let statement = self.prepare(sql).await?;
         self.statements.fetch_add(1, Ordering::Relaxed);
-        self.wait(self.client.execute(&statement, params)).await
+        self.within(&self.openings.write, Box::pin(self.client.execute(&statement, params))).await
     }
 
-    /// Streams what a `copy … to stdout (format binary)` answers, row by row.
+    /// Streams what a `copy … to stdout (format binary)` answers, row by row, in a transaction of its own.
     pub(super) async fn copy(
         &self,
         sql: &str,
@@ -167,9 +240,10 @@ impl Conn {
         mut each: impl FnMut(&BinaryCopyOutRow) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.statements.fetch_add(1, Ordering::Relaxed);
-        // Given up in the middle, the rest of its rows is still to come.
-        self.opening();
-        let rows = BinaryCopyOutStream::new(self.wait(self.client.copy_out(sql)).await?, types);
+        let rows = self.wait(self.client.copy_out(sql));
+        let (begun, rows) = join(self.open(&self.openings.read), rows).await;
+        begun?;
+        let rows = BinaryCopyOutStream::new(rows?, types);
         let mut rows = pin!(rows);
         loop {
             // Most rows are there already.
@@ -182,19 +256,32 @@ impl Conn {
                 None => break,
             }
         }
-        self.busy.store(false, Ordering::Relaxed);
-        Ok(())
+        // Given up before, the rest of its rows is still to come, and the connection is not used again.
+        self.close("commit").await
     }
 
     pub(super) async fn begin(&self) -> Result<(), Error> {
-        self.opening();
-        self.bracket("begin").await
+        self.begin_with(&self.openings.write).await
     }
 
     /// The same for one that sees the store as it is at one moment, and only reads.
     pub(super) async fn begin_snapshot(&self) -> Result<(), Error> {
+        self.begin_with(&self.openings.snapshot).await
+    }
+
+    /// The same for one that only reads what is not the store's, with what its user sets by default.
+    pub(super) async fn begin_guest_read(&self) -> Result<(), Error> {
+        self.begin_with("begin isolation level read committed, read only, not deferrable; reset all").await
+    }
+
+    async fn begin_with(&self, opening: &str) -> Result<(), Error> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.open(opening).await
+    }
+
+    async fn open(&self, opening: &str) -> Result<(), Error> {
         self.opening();
-        self.bracket("begin isolation level repeatable read read only").await
+        self.within_patience(self.client.batch_execute(opening)).await?.map_err(|error| self.not_begun(error))
     }
 
     /// What the transaction that is open counts for branches; written by [`super::branch::commit`].
@@ -218,7 +305,13 @@ impl Conn {
     pub(super) fn opening(&self) {
         *self.counts() = Counts::default();
         self.unsettled().clear();
-        self.busy.store(true, Ordering::Relaxed);
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// A transaction is known to be over.
+    fn ended(&self) {
+        let _ = self.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
 
     /// Runs statements that take no parameters, and answers the first value of each row.
@@ -234,19 +327,23 @@ impl Conn {
 
     pub(super) async fn commit(&self) -> Result<(), Error> {
         debug_assert!(self.unsettled().is_empty(), "slots of serial keys are handed over before the commit");
-        self.bracket("commit").await?;
-        self.busy.store(false, Ordering::Relaxed);
-        Ok(())
+        self.end("commit").await
     }
 
     pub(super) async fn rollback(&self) {
-        if self.bracket("rollback").await.is_ok() {
-            self.busy.store(false, Ordering::Relaxed);
-        }
+        // If that fails too, the connection is not used again.
+        let _ = self.end("rollback").await;
     }
 
-    async fn bracket(&self, sql: &'static str) -> Result<(), Error> {
+    async fn end(&self, sql: &'static str) -> Result<(), Error> {
         self.statements.fetch_add(1, Ordering::Relaxed);
-        self.wait(self.client.batch_execute(sql)).await
+        self.close(sql).await
+    }
+
+    async fn close(&self, sql: &'static str) -> Result<(), Error> {
+        self.is_open.store(false, Ordering::Relaxed);
+        self.wait(self.client.batch_execute(sql)).await?;
+        self.ended();
+        Ok(())
     }
 }

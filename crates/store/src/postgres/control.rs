@@ -395,7 +395,7 @@ pub(super) async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
     if let Some(now) = now {
         return Ok(now);
     }
-    let rows = conn.query(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
     rows.first().map(|row| Time(row.get(0))).ok_or_else(|| Error::Fault("the clock answered nothing".into()))
 }
 

@@ -16,18 +16,18 @@ use crate::{
 pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
     let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
     let conn = store.conn().await?;
-    let mut rows = conn.query(include_str!("sql/ended.sql"), &[&asked]).await?;
+    let mut rows = conn.read(include_str!("sql/ended.sql"), &[&asked]).await?;
     let there: HashSet<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
     let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
-        let waiting = conn.query(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
+        let waiting = conn.read(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
         arriving.extend(waiting.iter().map(|row| JobId(row.get(0))));
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }
     if !missing.is_empty() {
         // What was put in between the two reads is in neither answer.
-        rows.extend(conn.query(include_str!("sql/ended.sql"), &[&missing]).await?);
+        rows.extend(conn.read(include_str!("sql/ended.sql"), &[&missing]).await?);
     }
     let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
     let answer = |id: &JobId| {
@@ -68,7 +68,7 @@ impl Postgres {
 
     async fn read_job(&self, id: JobId) -> Result<Option<Job>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.query(include_str!("sql/inspect_job.sql"), &[&id.0, &SPAN]).await?;
+        let rows = conn.read(include_str!("sql/inspect_job.sql"), &[&id.0, &SPAN]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         self.know_lanes(&conn, [row.get(1)].into_iter()).await?;
         Ok(Some(Job {
@@ -107,7 +107,7 @@ impl Postgres {
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let conn = self.conn().await?;
         let rows = conn
-            .query(
+            .read(
                 sql,
                 &[
                     &SPAN,
@@ -132,7 +132,7 @@ impl Postgres {
 
     async fn count_jobs(&self, cap: u64) -> Result<Vec<Census>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.query(include_str!("sql/inspect_census.sql"), &[&i64::MAX]).await?;
+        let rows = conn.read(include_str!("sql/inspect_census.sql"), &[&i64::MAX]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let counts: BTreeMap<(i32, String), u64> =
             rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
@@ -142,7 +142,7 @@ impl Postgres {
     async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
         let conn = self.conn().await?;
         let cap_rows = i64::try_from(cap).unwrap_or(i64::MAX);
-        let rows = conn.query(include_str!("sql/inspect_backlog.sql"), &[&cap_rows]).await?;
+        let rows = conn.read(include_str!("sql/inspect_backlog.sql"), &[&cap_rows]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let count = |row: &Row| (row.get(0), row.get(1), row.get::<_, i64>(2) as u64, row.get(3));
         pick::backlog(rows.iter().map(count), cap, |lane| self.lane(lane))
@@ -160,7 +160,7 @@ impl Inspect for Postgres {
 
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         Box::pin(async move {
-            let rows = self.conn().await?.query(include_str!("sql/inspect_history.sql"), &[&id.0]).await?;
+            let rows = self.conn().await?.read(include_str!("sql/inspect_history.sql"), &[&id.0]).await?;
             let attempt = |row: &Row| Attempt {
                 epoch: Epoch(row.get(0)),
                 worker: WorkerId(row.get(1)),
@@ -182,7 +182,7 @@ impl Inspect for Postgres {
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
         Box::pin(async move {
-            let rows = self.conn().await?.query(include_str!("sql/inspect_workers.sql"), &[]).await?;
+            let rows = self.conn().await?.read(include_str!("sql/inspect_workers.sql"), &[]).await?;
             let view = |row: &Row| WorkerView {
                 id: WorkerId(row.get(0)),
                 name: row.get(1),
@@ -278,14 +278,14 @@ impl Inspect for Postgres {
 
     fn bytes(&self) -> Fut<'_, u64> {
         Box::pin(async move {
-            let rows = self.conn().await?.query(include_str!("sql/inspect_bytes.sql"), &[]).await?;
+            let rows = self.conn().await?.read(include_str!("sql/inspect_bytes.sql"), &[]).await?;
             Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
         })
     }
 
     fn clock(&self) -> Fut<'_, Time> {
         Box::pin(async move {
-            let rows = self.conn().await?.query(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+            let rows = self.conn().await?.read(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
             rows.first()
                 .map(|row| Time(row.get(0)))
                 .ok_or_else(|| Error::Fault("the clock answered nothing".into()))

@@ -202,7 +202,7 @@ impl Postgres {
         let conn = self.conn().await?;
         let first = i64::try_from(limit.min(SHORT)).unwrap_or(i64::MAX);
         let sql = include_str!("sql/inspect_journal.sql");
-        let rows = conn.query(sql, &[&id.0, &after.unwrap_or(i32::MIN), &first]).await?;
+        let rows = conn.read(sql, &[&id.0, &after.unwrap_or(i32::MIN), &first]).await?;
         let mut journal = rows.first().map_or(Ok(Vec::new()), entries)?;
         if journal.len() == SHORT && limit > SHORT {
             let after = journal[SHORT - 1].seq;
@@ -217,7 +217,7 @@ impl Postgres {
 
     pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<Entry>>, Error> {
         let all: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let rows = self.conn().await?.query(include_str!("sql/inspect_journals.sql"), &[&all]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_journals.sql"), &[&all]).await?;
         let mut found = HashMap::with_capacity(rows.len());
         for row in &rows {
             found.insert(JobId(row.get(9)), entries(row)?);
@@ -226,7 +226,7 @@ impl Postgres {
     }
 
     pub(super) async fn read_context(&self, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
-        let rows = self.conn().await?.query(include_str!("sql/inspect_context.sql"), &[&id.0]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_context.sql"), &[&id.0]).await?;
         let value =
             |row: &Row| (row.get(0), Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) });
         let values: BTreeMap<String, Payload> = rows.iter().map(value).collect();

@@ -35,7 +35,7 @@ pub(super) fn place(row: &Row, first: usize) -> Option<Place> {
 
 impl Postgres {
     pub(super) async fn read_branches(&self, job: JobId) -> Result<Vec<Branch>, Error> {
-        let rows = self.conn().await?.query(include_str!("sql/inspect_branches.sql"), &[&job.0]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_branches.sql"), &[&job.0]).await?;
         let branch = |row: &Row| Branch {
             job,
             number: BranchNo(row.get(0)),
@@ -71,7 +71,7 @@ impl Postgres {
         while leaves.len() < of.limit {
             let limit = i64::try_from(of.limit - leaves.len()).unwrap_or(i64::MAX);
             let params: [Param<'_>; 7] = [&SPAN, &of.job.0, &of.branch.0, &after, &states, &limit, &page];
-            let rows = conn.query(include_str!("sql/inspect_leaves.sql"), &params).await?;
+            let rows = conn.read(include_str!("sql/inspect_leaves.sql"), &params).await?;
             self.read_leaf_rows(&conn, of.branch, &rows, &mut leaves).await?;
             after = rows.first().and_then(|row| row.get(25));
             if after.is_none() {
@@ -87,7 +87,7 @@ impl Postgres {
         let after = of.after.map(|id| id.0);
         let conn = self.conn().await?;
         let params: [Param<'_>; 5] = [&SPAN, &of.job.0, &of.branch.0, &after, &limit];
-        let rows = conn.query(include_str!("sql/inspect_bad.sql"), &params).await?;
+        let rows = conn.read(include_str!("sql/inspect_bad.sql"), &params).await?;
         let mut leaves = Vec::with_capacity(rows.len());
         self.read_leaf_rows(&conn, of.branch, &rows, &mut leaves).await?;
         Ok(leaves)
@@ -127,21 +127,28 @@ impl Postgres {
     }
 
     /// Rows of a table of the user's own. They are read over a connection of others, with what their user sets by default, in a
-    /// transaction that can only read.
+    /// transaction that can only read. Nothing is waited for without end: whoever asks has a slot that others wait for.
     pub(super) async fn read_rows(
         &self,
         rows: &Rows,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Picked>, Error> {
-        let conn = self.shared.guests.get().await?;
-        conn.opening();
-        conn.client.batch_execute("begin read only; reset all").await.map_err(sorted)?;
-        let picked = pick_rows(&conn, rows, after, limit).await;
+        let patience = self.shared.options.patience * ROWS_PATIENCE;
+        let conn = self.shared.guests.get_within(patience).await?;
+        conn.begin_guest_read().await?;
+        let picked = tokio::time::timeout(patience, pick_rows(&conn, rows, after, limit)).await;
+        // One that has not answered is not used again: it is dropped in the middle of its transaction.
+        let late =
+            |_| Error::Unavailable(format!("the rows of {} did not come within {patience:?}", rows.from));
+        let picked = picked.map_err(late)?;
         conn.rollback().await;
         picked
     }
 }
+
+/// How many times the store's patience a page of rows may take: their query is the user's, and may have to sort them.
+const ROWS_PATIENCE: u32 = 3;
 
 async fn pick_rows(
     conn: &Guard<'_>,

@@ -3,11 +3,7 @@
 
 use tokio_postgres::Client;
 
-use super::{
-    Options,
-    errors::sorted,
-    pool::{Role, connect},
-};
+use super::{Options, errors::sorted, pool::connect, settings::Openings};
 use crate::{
     Error, Migration, SchemaState,
     schema::{LATEST, OLDEST},
@@ -66,7 +62,9 @@ async fn state(client: &Client, schema: &str) -> Result<SchemaState, Error> {
 
 /// Where the schema stands.
 pub(super) async fn read(options: &Options) -> Result<SchemaState, Error> {
-    state(&connect(options, Role::Plain, &tokio::runtime::Handle::current()).await?, &options.schema).await
+    let client = connect(options, &tokio::runtime::Handle::current()).await?;
+    client.batch_execute(&Openings::new(&options.schema).read).await.map_err(sorted)?;
+    state(&client, &options.schema).await
 }
 
 /// Makes the schema fit for use, or says why it is not.
@@ -81,16 +79,17 @@ pub(super) async fn prepare(options: &Options) -> Result<(), Error> {
 
 /// Takes the schema to `target`.
 pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
-    let mut client = connect(options, Role::Plain, &tokio::runtime::Handle::current()).await?;
+    // Dropped before it has committed, it leaves nothing.
+    let tx = connect(options, &tokio::runtime::Handle::current()).await?;
     let schema = &options.schema;
-    let tx = client.transaction().await.map_err(sorted)?;
+    tx.batch_execute(&Openings::new(schema).migrate).await.map_err(sorted)?;
     tx.execute(
         "select pg_advisory_xact_lock(hashtextextended($1, 0))",
         &[&format!("windlass schema {schema}")],
     )
     .await
     .map_err(sorted)?;
-    let before = state(tx.client(), schema).await?;
+    let before = state(&tx, schema).await?;
     let target = before.target(target)?;
     if target > 0 {
         tx.batch_execute(&format!("create schema if not exists \"{schema}\"")).await.map_err(sorted)?;
@@ -117,7 +116,7 @@ pub(super) async fn to(options: &Options, target: Option<i32>) -> Result<SchemaS
         tx.batch_execute(migration.down).await.map_err(sorted)?;
         tracing::info!(version = migration.version, name = migration.name, "migrated the schema down");
     }
-    let after = state(tx.client(), schema).await?;
-    tx.commit().await.map_err(sorted)?;
+    let after = state(&tx, schema).await?;
+    tx.batch_execute("commit").await.map_err(sorted)?;
     Ok(after)
 }

@@ -35,6 +35,7 @@ mod rules;
 mod schedule;
 mod scope;
 mod serial;
+mod settings;
 mod signal;
 mod submit;
 mod timers;
@@ -206,9 +207,14 @@ impl Postgres {
         migrate::to(options, target).await
     }
 
-    /// A connection of one's own, tuned as the store's are: for tests and diagnostics.
+    /// A session of one's own, set up as the store's transactions are: for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
-        pool::connect(options, Role::Store, &tokio::runtime::Handle::current()).await
+        let client = pool::connect(options, &tokio::runtime::Handle::current()).await?;
+        client
+            .batch_execute(&settings::Openings::for_session(&options.schema))
+            .await
+            .map_err(errors::sorted)?;
+        Ok(client)
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {
@@ -237,12 +243,12 @@ impl Postgres {
     }
 
     async fn read_lanes(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        for row in conn.query(include_str!("sql/intern_read.sql"), &[]).await? {
+        for row in conn.read(include_str!("sql/intern_read.sql"), &[]).await? {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
             self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind });
         }
-        for row in conn.query(include_str!("sql/intern_queues.sql"), &[]).await? {
+        for row in conn.read(include_str!("sql/intern_queues.sql"), &[]).await? {
             self.shared.lanes.add_queue(row.get(1), row.get(0));
         }
         Ok(())

@@ -52,7 +52,7 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
 }
 
 async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error> {
-    let rows = conn.query(include_str!("sql/poll_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(include_str!("sql/poll_next.sql"), &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
     Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
 }
@@ -80,7 +80,7 @@ async fn views(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<View>, Error> {
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-    let rows = conn.query(include_str!("sql/poll_seen.sql"), &[&jobs, &numbers]).await?;
+    let rows = conn.read(include_str!("sql/poll_seen.sql"), &[&jobs, &numbers]).await?;
     let view = |row: &Row| View {
         branch: (row.get(0), row.get(1)),
         spawned: row.get(2),

@@ -9,11 +9,7 @@ use std::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 
-use super::{
-    Options,
-    conn::{Conn, QUIET, SETTINGS},
-    errors::sorted,
-};
+use super::{Options, conn::Conn, errors::sorted, settings::Openings};
 use crate::Error;
 
 /// What a connection is for.
@@ -21,8 +17,6 @@ use crate::Error;
 pub(super) enum Role {
     /// The store's statements.
     Store,
-    /// Migrations, which are planned as usual.
-    Plain,
     /// Transactions of others, with what their user sets by default.
     Guest,
 }
@@ -40,6 +34,7 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Conn>>,
     places: Semaphore,
     statements: Arc<AtomicU64>,
+    openings: Arc<Openings>,
     /// Drives the connections: whoever's call opens one may be gone before it is.
     runtime: tokio::runtime::Handle,
 }
@@ -55,15 +50,20 @@ impl Pool {
     pub(super) fn new(options: Options, role: Role, statements: Arc<AtomicU64>) -> Pool {
         let places = Semaphore::new(if role == Role::Guest { GUESTS } else { options.connections });
         let runtime = tokio::runtime::Handle::current();
-        Pool { options, role, idle: Mutex::new(Vec::new()), places, statements, runtime }
+        let openings = Arc::new(Openings::new(&options.schema));
+        Pool { options, role, idle: Mutex::new(Vec::new()), places, statements, openings, runtime }
     }
 
     pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
-        let patience = match self.role {
+        match self.role {
             // How long others take is theirs to say.
-            Role::Guest => Duration::MAX,
-            _ => self.options.patience,
-        };
+            Role::Guest => self.get_within(Duration::MAX).await,
+            Role::Store => self.get_within(self.options.patience).await,
+        }
+    }
+
+    /// A connection, if one is free within some time.
+    pub(super) async fn get_within(&self, patience: Duration) -> Result<Guard<'_>, Error> {
         let place = tokio::time::timeout(patience, self.places.acquire()).await;
         let place = place
             .map_err(|_| Error::Unavailable(format!("no connection was free within {patience:?}")))?
@@ -85,9 +85,10 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Conn, Error> {
-        let client = connect(&self.options, self.role, &self.runtime).await?;
+        let client = connect(&self.options, &self.runtime).await?;
         let until = Instant::now().checked_add(jittered(self.options.connection_life));
-        Ok(Conn::new(client, until, self.options.patience, Arc::clone(&self.statements)))
+        let (openings, statements) = (Arc::clone(&self.openings), Arc::clone(&self.statements));
+        Ok(Conn::new(client, until, self.options.patience, openings, statements))
     }
 }
 
@@ -96,20 +97,9 @@ fn jittered(life: Duration) -> Duration {
     life.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-/// Connects to the database, with the settings that its use asks for.
-pub(super) async fn connect(
-    options: &Options,
-    role: Role,
-    runtime: &tokio::runtime::Handle,
-) -> Result<Client, Error> {
+/// Connects to the database. Nothing is set for the session: see [`Openings`].
+pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle) -> Result<Client, Error> {
     let mut config = options.config.clone();
-    let theirs = config.get_options().unwrap_or_default().to_owned();
-    let path = format!("-c search_path={}", options.schema);
-    config.options(match role {
-        Role::Store => format!("{theirs} {path} {SETTINGS}"),
-        Role::Plain => format!("{theirs} {path} {QUIET}"),
-        Role::Guest => format!("{theirs} {QUIET}"),
-    });
     if config.get_application_name().is_none() {
         config.application_name("windlass");
     }

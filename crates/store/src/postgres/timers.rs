@@ -130,7 +130,7 @@ struct Next {
 }
 
 async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
-    let rows = conn.query(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
     let next_at = row.get::<_, Option<i64>>(1).map(Time);
     Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
@@ -326,7 +326,7 @@ pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>
     }
     let ids: Vec<Option<i32>> = queues.iter().map(number).collect();
     let asked: Vec<i32> = ids.iter().flatten().copied().collect();
-    let rows = conn.query(include_str!("sql/gate.sql"), &[&asked]).await?;
+    let rows = conn.read(include_str!("sql/gate.sql"), &[&asked]).await?;
     let sum = |id: &Option<i32>| {
         let row = rows.iter().find(|row| Some(row.get::<_, i32>(0)) == *id);
         row.map_or(0, |row| row.get::<_, i64>(1) as u64)

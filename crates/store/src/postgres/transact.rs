@@ -13,7 +13,6 @@ use windlass_model::{Change, Verdict};
 use super::{
     Postgres, branch,
     commit::{refusal, within},
-    conn::SETTINGS,
     errors::sorted,
     names::Names,
     pool::{GUESTS_KEPT, Guard},
@@ -115,6 +114,7 @@ async fn run_on(conn: &mut Guard<'_>, work: &mut Option<PostgresWork<'_>>) -> Re
     conn.opening();
     // The store's statements rely on seeing what was committed while they waited for a lock.
     let begin = conn.client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+    let begin = begin.read_only(false).deferrable(false);
     let begun = tokio::time::timeout(patience, begin.start()).await;
     let transaction = begun.map_err(late)?.map_err(sorted)?;
     let told = tokio::time::timeout(patience, transaction.batch_execute(BEGUN)).await;
@@ -132,17 +132,14 @@ async fn write(store: &Postgres, conn: &Guard<'_>, now: Now, change: &Change) ->
     if let Some(why) = refusal(store, change, &mut names).await? {
         return Ok(Verdict::Refused(why));
     }
-    take_over(store, conn).await?;
+    take_over(conn).await?;
     Ok(within(store, conn, now, change, &names).await?.unwrap_or(Verdict::Fenced))
 }
 
 /// Makes the rest of the transaction the store's: its search path, its settings. Whoever has ended the transaction by
 /// themselves is told so.
-async fn take_over(store: &Postgres, conn: &Guard<'_>) -> Result<(), Error> {
-    let mut sql = format!("{SAME}; set local search_path to \"{}\"", store.shared.options.schema);
-    for (name, value) in SETTINGS.split("-c ").filter_map(|setting| setting.trim().split_once('=')) {
-        sql.push_str(&format!("; set local {name} to '{value}'"));
-    }
+async fn take_over(conn: &Guard<'_>) -> Result<(), Error> {
+    let sql = format!("{SAME}; {}", conn.openings().takeover);
     match conn.run(&sql).await {
         Ok(values) if values.first().and_then(Option::as_deref) == Some("begun") => Ok(()),
         Ok(_) => Err(Error::Fault(

@@ -26,9 +26,9 @@ impl Postgres {
     pub(super) async fn read_holds(&self, id: JobId) -> Result<Option<Holds>, Error> {
         let conn = self.conn().await?;
         let sql = include_str!("sql/inspect_holds.sql");
-        let rows = conn.query(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
+        let rows = conn.read(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
         let Some(row) = rows.first() else {
-            let rows = conn.query(include_str!("sql/arrive_waiting.sql"), &[&vec![id.0]]).await?;
+            let rows = conn.read(include_str!("sql/arrive_waiting.sql"), &[&vec![id.0]]).await?;
             return Ok((!rows.is_empty()).then(|| Holds { arriving: true, ..Holds::default() }));
         };
         let mut holds = Holds {
@@ -45,7 +45,7 @@ impl Postgres {
         });
         if row.get(1) {
             let (serial, place): (i64, i64) = (row.get(13), row.get(14));
-            let line = conn.query(include_str!("sql/inspect_line.sql"), &[&serial, &place, &id.0]).await?;
+            let line = conn.read(include_str!("sql/inspect_line.sql"), &[&serial, &place, &id.0]).await?;
             let line = line.first().ok_or_else(|| Error::Fault("a line answered nothing".into()))?;
             holds.serial = Some(SerialHold {
                 key: row.get::<_, Option<String>>(11).unwrap_or_default(),
@@ -57,7 +57,7 @@ impl Postgres {
         }
         if let (number, Some(weight)) = (row.get::<_, i32>(17), row.get::<_, Option<i32>>(18)) {
             let now = Time(row.get(21));
-            let rows = conn.query(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
+            let rows = conn.read(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
             holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
                 let (limit, level, lifted) = bucket(row);
                 let weight = weight as u32;
@@ -78,7 +78,7 @@ impl Postgres {
     }
 
     pub(super) async fn read_queues(&self) -> Result<Vec<QueueView>, Error> {
-        let rows = self.conn().await?.query(include_str!("sql/inspect_queues.sql"), &[]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_queues.sql"), &[]).await?;
         let view = |row: &Row| QueueView {
             name: row.get(0),
             paused: pause(row, 1),
@@ -89,11 +89,11 @@ impl Postgres {
 
     pub(super) async fn read_limits(&self) -> Result<Vec<LimitView>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.query(include_str!("sql/inspect_limits.sql"), &[]).await?;
+        let rows = conn.read(include_str!("sql/inspect_limits.sql"), &[]).await?;
         let waiting: HashMap<String, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let clock = conn.query(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+        let clock = conn.read(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
         let now = Time(clock.first().map(|row| row.get(0)).unwrap_or_default());
-        let rows = conn.query(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
+        let rows = conn.read(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
         let view = |row: &Row| {
             let (limit, level, lifted) = bucket(row);
             let tokens = level.refilled(&limit, now).tokens(&limit);
@@ -109,7 +109,7 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<SerialView>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.query(include_str!("sql/inspect_serials.sql"), &[&key, &limit]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_serials.sql"), &[&key, &limit]).await?;
         let view = |row: &Row| SerialView {
             key: row.get(0),
             slots: row.get::<_, i32>(1) as u32,
@@ -122,7 +122,7 @@ impl Postgres {
     pub(super) async fn read_audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let sql = include_str!("sql/inspect_audit.sql");
-        let rows = self.conn().await?.query(sql, &[&filter.subject, &filter.before, &limit]).await?;
+        let rows = self.conn().await?.read(sql, &[&filter.subject, &filter.before, &limit]).await?;
         let entry = |row: &Row| AuditEntry {
             number: row.get(0),
             at: Time(row.get(1)),
@@ -135,7 +135,7 @@ impl Postgres {
     }
 
     pub(super) async fn read_schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        let rows = self.conn().await?.query(include_str!("sql/inspect_schedules.sql"), &[]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_schedules.sql"), &[]).await?;
         let view = |row: &Row| {
             let input = Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) };
             let paused = pause(row, 4);
@@ -151,14 +151,13 @@ impl Postgres {
 
     pub(super) async fn read_firings(&self, name: &str, limit: usize) -> Result<Vec<Firing>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows =
-            self.conn().await?.query(include_str!("sql/inspect_firings.sql"), &[&name, &limit]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_firings.sql"), &[&name, &limit]).await?;
         Ok(rows.iter().map(|row| Firing { tick: Time(row.get(0)), job: JobId(row.get(1)) }).collect())
     }
 
     pub(super) async fn read_misses(&self, name: &str, limit: usize) -> Result<Vec<Miss>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.query(include_str!("sql/inspect_misses.sql"), &[&name, &limit]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_misses.sql"), &[&name, &limit]).await?;
         let miss = |row: &Row| {
             let (from, to) = (Time(row.get(1)), Time(row.get(2)));
             let missed = Missed { from, to, count: row.get::<_, i64>(3) as u64, at_least: row.get(4) };
@@ -177,7 +176,7 @@ impl Postgres {
         let after = after.map(|id| id.0);
         let conn = self.conn().await?;
         let sql = include_str!("sql/inspect_children.sql");
-        let rows = conn.query(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
+        let rows = conn.read(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
     }
@@ -192,7 +191,7 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = include_str!("sql/inspect_joined.sql");
         let params: [&(dyn ToSql + Sync); 4] = [&parent.0, &round.0, &after.map(|id| id.0), &limit];
-        let rows = self.conn().await?.query(sql, &params).await?;
+        let rows = self.conn().await?.read(sql, &params).await?;
         let joined = |row: &Row| {
             let state = pick::final_state(row.get(3));
             let (reason, failure) = (pick::reason(row.get(4)), pick::failure(row.get(5)));
@@ -209,7 +208,7 @@ impl Postgres {
 
     pub(super) async fn read_inbox(&self, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.query(include_str!("sql/inspect_inbox.sql"), &[&id.0, &limit]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_inbox.sql"), &[&id.0, &limit]).await?;
         Ok(rows.iter().map(|row| signal(row, 0)).collect())
     }
 
@@ -221,7 +220,7 @@ impl Postgres {
     ) -> Result<Vec<Stepped>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = include_str!("sql/inspect_steps.sql");
-        let rows = self.conn().await?.query(sql, &[&id.0, &after.map(|rev| rev.0), &limit]).await?;
+        let rows = self.conn().await?.read(sql, &[&id.0, &after.map(|rev| rev.0), &limit]).await?;
         let stepped = |row: &Row| Stepped {
             rev: Rev(row.get(0)),
             stage: row.get(1),
@@ -235,7 +234,7 @@ impl Postgres {
 
     pub(super) async fn read_paths(&self, kind: &str, limit: usize) -> Result<Vec<Path>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.query(include_str!("sql/inspect_paths.sql"), &[&kind, &limit]).await?;
+        let rows = self.conn().await?.read(include_str!("sql/inspect_paths.sql"), &[&kind, &limit]).await?;
         let path = |row: &Row| Path {
             version: row.get(0),
             stage: row.get(1),

@@ -245,7 +245,7 @@ impl<'a> Lone<'a> {
             &step.is_some_and(|step| step.unchanged),
             &change.claim.0,
         ];
-        conn.query(sql, &params).await
+        conn.query_by_key(sql, &params).await
     }
 
     async fn write_entry(
@@ -276,7 +276,7 @@ impl<'a> Lone<'a> {
             &entry.payload.bytes,
             &change.claim.0,
         ];
-        conn.query(sql, &params).await
+        conn.query_by_key(sql, &params).await
     }
 }
 

@@ -5,6 +5,7 @@ mod branch_plans;
 
 mod cost;
 mod crowd;
+mod hostile;
 mod machines;
 mod parted;
 mod plans;

@@ -69,10 +69,15 @@ async fn a_session_that_was_opened_read_only_is_given_up() {
     }
 }
 
+/// The schema that is on the primary and on the standby.
+fn schema(url: &str) -> Options {
+    Options::parse(url).and_then(|options| options.schema("on_both")).expect("an address")
+}
+
 /// A server of its own that is made a standby, with a schema as the first one has it.
 fn standby() -> Cluster {
     let mut standby = Cluster::builder().setting("fsync", "off").start().expect("PostgreSQL");
-    let options = Options::parse(&standby.url()).expect("an address");
+    let options = schema(&standby.url());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async { drop(Postgres::open(options).await.expect("made")) });
     standby.stop().expect("stopped");
@@ -88,7 +93,7 @@ async fn a_standby_is_left_for_the_primary() {
     let standby = tokio::task::spawn_blocking(standby).await.expect("a server");
     let proxy = Proxy::to(standby.port()).expect("a proxy");
     let address = format!("postgres://windlass@127.0.0.1:{}/windlass", proxy.port());
-    let options = Options::parse(&address).expect("an address");
+    let options = schema(&address);
     let store: Handle = Arc::new(Postgres::open(options.migrate(false)).await.expect("it can be read"));
     assert_eq!(store.inspect().workers().await.expect("read").len(), 0);
     let sibling = store.sibling().await.expect("another");
@@ -98,8 +103,7 @@ async fn a_standby_is_left_for_the_primary() {
             assert!(error.is_retryable() && error.to_string().contains("connect to the primary"), "{error}");
         }
     }
-    let primary = Options::parse(&cluster().url()).expect("an address");
-    drop(Postgres::open(primary).await.expect("made"));
+    drop(Postgres::open(schema(&cluster().url())).await.expect("made"));
     proxy.retarget(cluster().port());
     for store in [&store, &sibling] {
         until("it works over sessions of the primary", async || {

@@ -153,18 +153,6 @@ async fn a_full_disk_is_waited_for() {
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
 }
 
-/// A replica, or a primary that was made read-only, is a passing trouble that says what to do.
-#[tokio::test]
-async fn a_read_only_database_says_so() {
-    let options = named("read_only");
-    drop(Postgres::open(options).await.expect("made"));
-    let url = format!("{}?options=-c%20default_transaction_read_only%3Don", cluster().url());
-    let options = Options::parse(&url).and_then(|options| options.schema("read_only")).expect("an address");
-    let store: Handle = Arc::new(Postgres::open(options).await.expect("opened"));
-    let error = store.submit(None, &[job(1)], None).await.expect_err("read-only");
-    assert!(error.is_retryable() && error.to_string().contains("connect to the primary"), "{error}");
-}
-
 /// A peer that takes the connection and says nothing is not waited for.
 #[tokio::test]
 async fn a_silent_peer_is_unavailable() {

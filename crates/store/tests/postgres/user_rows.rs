@@ -1,6 +1,13 @@
 //! Rows of tables of the user's own, in the order of a key of any type.
 
-use windlass_store::{Error, Picked, Rows, Store, conformance::kit::*, postgres::Postgres};
+use std::{sync::Arc, time::Duration};
+
+use windlass_cluster::Proxy;
+use windlass_store::{
+    Error, Picked, Rows, Store,
+    conformance::kit::*,
+    postgres::{Options, Postgres},
+};
 
 async fn open() -> (Handle, tokio_postgres::Client) {
     let options = super::fresh();
@@ -96,4 +103,24 @@ async fn what_cannot_be_read_in_order_says_why() {
     let writes = rows("(select setval('public.user_seq', 5) as id) as o", "id");
     client.batch_execute("create sequence public.user_seq").await.expect("made");
     assert!(refused(&store, &writes, None).await.contains("may only read"));
+}
+
+/// A peer that has vanished in the middle answers nothing, and nobody is told: the page is given up, with its connection.
+#[tokio::test]
+async fn rows_of_a_peer_that_has_vanished_are_given_up() {
+    let proxy = Proxy::to(super::cluster().port()).expect("a proxy");
+    let url = format!("postgres://windlass@127.0.0.1:{}/windlass?schema=vanished", proxy.port());
+    let options = Options::parse(&url).expect("an address").patience(Duration::from_millis(100));
+    let store: Handle = Arc::new(Postgres::open(options).await.expect("open"));
+    let numbers = rows("(select generate_series(1, 30)::int8 as id) as numbers", "id");
+    let page = async |after: Option<&'static str>| {
+        let page = store.inspect().rows(&numbers, after, 10);
+        tokio::time::timeout(Duration::from_secs(20), page).await.expect("it does not wait without end")
+    };
+    assert_eq!(page(None).await.expect("rows").len(), 10);
+    proxy.freeze();
+    let error = page(Some("10")).await.expect_err("nobody answers");
+    assert!(error.is_retryable(), "{error}");
+    proxy.thaw();
+    assert_eq!(page(Some("10")).await.expect("over another connection")[0].key, "11");
 }
