@@ -14,7 +14,21 @@ pub(super) fn text(ops: &[Op]) -> String {
 }
 
 /// All of them, by name.
-pub(super) fn sequences() -> Vec<(&'static str, Vec<Op>)> {
+pub(super) fn sequences() -> Vec<(String, Vec<Op>)> {
+    let named = |(name, ops): (&str, Vec<Op>)| (name.to_owned(), ops);
+    let mut sequences: Vec<(String, Vec<Op>)> = found().into_iter().map(named).collect();
+    // Goes on, lets others pass, waits, is tried again at once and later, ends.
+    for (outcome, after) in [(8, 0), (11, 0), (13, 9), (5, 0), (5, 5), (0, 0)] {
+        for (scope, conflict) in (0..4).flat_map(|scope| [(scope, 2), (scope, 3)]) {
+            let name = format!("a child asks for its parent's name: {outcome}, {after}, {scope}, {conflict}");
+            sequences.push((name, name_of_parent(outcome, after, scope, conflict)));
+        }
+    }
+    sequences
+}
+
+/// Those that random runs have found.
+fn found() -> Vec<(&'static str, Vec<Op>)> {
     vec![
         ("a freed slot goes to the first in line once all jobs of the call stand in it", freed_slot()),
         ("an end is counted by what the row says, whatever the change does", counted_end()),
@@ -77,5 +91,23 @@ fn woken_and_expired() -> Vec<Op> {
         Commit { changes: vec![Edit { outcome: 13, after: 1, ..Default::default() }] },
         Pass { seconds: 26 },
         Due { limit: 2 },
+    ]
+}
+
+/// A job submits a child under its own unique name, with this scope and this answer to the conflict.
+fn name_of_parent(outcome: u8, after: u8, scope: u8, conflict: u8) -> Vec<Op> {
+    let of = |id, conflict| Draft {
+        id,
+        serial: Some(1),
+        unique: Some((0, conflict, scope)),
+        ..Default::default()
+    };
+    let step = Some(Move { children: vec![of(1, conflict)], ..Default::default() });
+    vec![
+        Submit { jobs: vec![of(0, 0)], born: None },
+        take(1),
+        Commit { changes: vec![Edit { outcome, after, step, ..Default::default() }] },
+        Pass { seconds: 20 },
+        Due { limit: 9 },
     ]
 }

@@ -14,7 +14,7 @@ use super::{
     journal::Beside,
     names::Names,
     pool::Guard,
-    serial,
+    scope, serial,
     submit::Batch,
     wake::{self, COUNT, LOCK, WAKE},
     write::{Sorts, Wrote},
@@ -29,6 +29,11 @@ pub(super) fn born(change: &Change) -> impl Iterator<Item = &NewJob> {
 /// Whether a change parks its job.
 pub(super) fn parks(change: &Change) -> bool {
     change.outcome.event() == Event::Park
+}
+
+/// Whether a change leaves its job live and not running.
+fn gives_up_its_claim(change: &Change) -> bool {
+    !change.outcome.ends() && change.outcome != Outcome::Next
 }
 
 /// Whether a change may free a slot of a serial key.
@@ -174,6 +179,11 @@ impl Part<'_> {
         names: &Names,
     ) -> Result<Vec<Wrote>, Error> {
         let Part { batch, sorts, beside } = self;
+        for (_, change) in batch.iter().filter(|(_, change)| gives_up_its_claim(change)) {
+            if born(change).any(|child| child.settings.unique.is_some()) {
+                Box::pin(scope::tell_parent(store, conn, now, change, names)).await?;
+            }
+        }
         // Parents are mostly older than their children: all are locked by id before any is written. Children of branches touch
         // no row of their parents.
         let mut ids: BTreeSet<JobId> = self.counting().collect();

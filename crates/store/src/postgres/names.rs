@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use windlass_model::NewJob;
 
 use super::{Postgres, rules::bucket, serial};
-use crate::{Error, pick};
+use crate::{Error, intern::Lane, pick};
 
 /// Numbers for the names in a batch, committed before they are used. They are made over a connection of their own: never
 /// while a transaction is open that may hold what they wait for.
@@ -68,6 +68,11 @@ impl Names {
     pub(super) fn extend(&mut self, other: Names) {
         self.serials.extend(other.serials);
         self.buckets.extend(other.buckets);
+    }
+
+    /// The lane of a job whose names are known.
+    pub(super) fn lane(&self, store: &Postgres, job: &NewJob) -> Lane {
+        store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job)).expect("interned before")
     }
 
     pub(super) fn bucket(&self, job: &NewJob) -> i32 {

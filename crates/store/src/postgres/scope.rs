@@ -1,15 +1,18 @@
 //! Unique names: taken by a submit or a retry; whether the last taker has one still is seen when someone asks.
 
-use windlass_model::{Conflict, JobId, NewJob, State, Submitted, Time, Unique};
+use windlass_model::{Change, Conflict, JobId, NewJob, State, Submitted, Time, Unique};
 
-use super::{Postgres, SPAN, control, pool::Guard};
-use crate::{Error, control::said, pick};
+use super::{Postgres, SPAN, columns::Param, control, names::Names, pool::Guard, wake};
+use crate::{Error, Now, control::said, pick};
 
 /// The job that has a unique name, and where it stands.
 struct Namesake {
     id: JobId,
     digest: Vec<u8>,
+    /// Where it stands, or stood when its change submitted the one that asks.
     state: State,
+    /// Whether its change has been written since, and has ended its claim.
+    has_gone_on: bool,
 }
 
 /// What came of taking a name for a job.
@@ -49,12 +52,56 @@ pub(super) async fn take(
                 return Ok(Took::Not(Submitted::Rejected { id }));
             }
         }
+        // It was told before its change was written.
+        Conflict::CancelAndReplace if namesake.has_gone_on => {}
         Conflict::CancelAndReplace => {
             control::cancel(store, conn, now, &[id], pick::GRACE, &said::replaced(job.id)).await?;
         }
     }
     give(conn, kind, unique, job.id).await?;
     Ok(Took::It(Some(id)))
+}
+
+/// Tells a job to end whose change submits one that is to take its name: before the change is written, as it runs. The change then
+/// finds that, whatever it does next.
+pub(super) async fn tell_parent(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    change: &Change,
+    names: &Names,
+) -> Result<(), Error> {
+    let Some(step) = change.step.as_deref() else { return Ok(()) };
+    for job in step.promoted.iter().chain(&step.children) {
+        let Some(Unique { key, conflict: Conflict::CancelAndReplace, .. }) = job.settings.unique.as_deref()
+        else {
+            continue;
+        };
+        let kind = names.lane(store, job).kind_id;
+        wake::lock(conn, &[change.job.0]).await?;
+        conn.query(include_str!("sql/scope_lock.sql"), &[&kind, key]).await?;
+        let params: [Param<'_>; 9] = [
+            &kind,
+            key,
+            &change.job.0,
+            &change.epoch.0,
+            &change.rev.0,
+            &change.worker.0,
+            &change.claim.0,
+            &job.id.0,
+            &job.key,
+        ];
+        let rows = conn.query(include_str!("sql/scope_parent.sql"), &params).await?;
+        let Some(row) = rows.first() else { continue };
+        let now = control::clock(conn, now).await?;
+        let mine = pick::settings(row.get(1)).unique;
+        if mine.is_some_and(|mine| mine.holds(State::Running, Time(row.get(0)), now)) {
+            let by = said::replaced(job.id);
+            control::cancel(store, conn, now, &[change.job], pick::GRACE, &by).await?;
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Takes the name of a job that comes back to life; answers who has it if another job has.
@@ -86,17 +133,18 @@ async fn ask(
     if let Some(holder) = holder.filter(|holder| *holder != id.0) {
         let rows = conn.query(include_str!("sql/scope_holder.sql"), &[&holder, &SPAN]).await?;
         for row in rows {
-            let state = match pick::final_state(row.get(1)) {
+            let now_in = match pick::final_state(row.get(1)) {
                 Some(state) => state,
-                None if runs.contains(&JobId(holder)) => State::Running,
                 None if row.get(7) => State::Waiting,
                 None if row.get(2) => State::Ready,
                 None if row.get(3) => State::Scheduled,
                 None => State::Running,
             };
+            let has_gone_on = runs.contains(&JobId(holder)) && !now_in.is_final() && now_in != State::Running;
+            let state = if has_gone_on { State::Running } else { now_in };
             let theirs = pick::settings(row.get(5)).unique;
             if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
-                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), state }));
+                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), state, has_gone_on }));
             }
         }
     }

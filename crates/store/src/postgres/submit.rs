@@ -304,8 +304,7 @@ impl Batch<'_> {
     }
 
     pub(super) fn lane(&self, job: &NewJob) -> Lane {
-        let lanes = &self.store.shared.lanes;
-        lanes.get_in(&job.queue, &job.kind, self.names.bucket(job)).expect("interned before")
+        self.names.lane(self.store, job)
     }
 }
 
