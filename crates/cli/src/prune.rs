@@ -84,7 +84,7 @@ fn account(pruned: &Pruned) -> String {
     match pruned.kept {
         0 => format!("{deleted} deleted\n"),
         kept => format!(
-            "{deleted} deleted, {} kept: their parent has not ended, or they have their unique name still\n",
+            "{deleted} deleted, {} kept: their parent may still need them, or they have their unique name still\n",
             out::thousands(kept as u64)
         ),
     }
