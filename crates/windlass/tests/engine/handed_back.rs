@@ -81,9 +81,9 @@ impl Store for Refusing {
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(180);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within 180 s: {what}");
+        assert!(Instant::now() < deadline, "not within 60 s: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -99,10 +99,11 @@ async fn metric(engine: &Engine, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().expect("a number")
 }
 
-/// Puts in jobs of which the first are done quickly and the others wait for a gate.
+/// Puts in jobs that are done quickly and, once these are in, jobs that wait for a gate: the transactions of one
+/// `submit_all` are committed in any order.
 async fn submit(engine: &Engine, test: &str) {
-    let jobs = (0..FAST + SLOW).map(|n| Pass { gate: (n >= FAST).then(|| test.to_owned()) });
-    engine.submit_all(jobs).await.expect("submitted");
+    engine.submit_all((0..FAST).map(|_| Pass { gate: None })).await.expect("submitted");
+    engine.submit_all((0..SLOW).map(|_| Pass { gate: Some(test.to_owned()) })).await.expect("submitted");
 }
 
 /// An engine with one slot on this store.

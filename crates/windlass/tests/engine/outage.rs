@@ -8,8 +8,15 @@ use std::{
     time::Instant,
 };
 
-use windlass::{Config, State, prelude::*};
-use windlass_cluster::Cluster;
+use windlass::{
+    Config, State, StepCx,
+    prelude::*,
+    store::{
+        postgres::{Options, Postgres},
+        tokio_postgres,
+    },
+};
+use windlass_cluster::{Cluster, Proxy};
 
 /// How often each number was executed, and by which fence.
 static RUNS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
@@ -108,6 +115,14 @@ async fn a_server_killed_under_load_costs_nothing() {
     assert_eq!(counts.fenced, 0, "the worker was never taken for dead: {counts:?}");
 }
 
+/// An engine on a store that gives up waiting for an answer after `patience`.
+async fn impatient(url: &str, patience: Duration) -> Engine {
+    let options = Options::parse(url).expect("an address").patience(patience);
+    Engine::on(url, Arc::new(Postgres::open(options).await.expect("opened")))
+}
+
+/// A minute without a server, in small: the outage is longer than the lease and the store's patience together, as a minute is
+/// with their defaults (15 s and 10 s).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_outlive_an_outage_longer_than_their_lease() {
     let cluster = server().await;
@@ -120,7 +135,8 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     };
     let mut engines = Vec::new();
     for name in ["one", "two"] {
-        let engine = Engine::open(&place.url).await.expect("opened").task::<Count>().config(config(name));
+        let engine = impatient(&place.url, Duration::from_millis(500)).await;
+        let engine = engine.task::<Count>().config(config(name));
         engines.push(engine.queue("default", Pool::slots(2)).start().await.expect("started"));
     }
     // Attempts that run through the whole outage.
@@ -140,4 +156,252 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     }
     let runs = RUNS.lock().expect("not poisoned");
     assert_eq!(runs.iter().filter(|n| **n >= base).count(), 4, "each ran once");
+}
+
+/// Climbs step by step; each transition is recorded.
+#[derive(Serialize, Deserialize)]
+enum Climb {
+    At { n: u64, height: u64 },
+}
+
+/// How many steps a climb and a walk have.
+const STEPS: u64 = 10;
+
+impl Machine for Climb {
+    const KIND: &'static str = "climb";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn step(self, _cx: &StepCx) -> Result<Next<Climb>, Failure> {
+        let Climb::At { n, height } = self;
+        tokio::time::sleep(Duration::from_millis(n % 5)).await;
+        Ok(match height {
+            STEPS => Next::done(n + height),
+            height => Next::to(Climb::At { n, height: height + 1 }),
+        })
+    }
+}
+
+/// Adds up what its steps return, with a rest in the middle.
+#[derive(Serialize, Deserialize)]
+struct Walk {
+    n: u64,
+}
+
+impl Workflow for Walk {
+    const KIND: &'static str = "walk";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let mut sum = self.n;
+        for step in 0..STEPS {
+            sum += flow.step("step", || async { Ok::<_, Failure>(1) }).key(step).await?;
+            if step == STEPS / 2 {
+                flow.sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Adds up what its children return.
+#[derive(Serialize, Deserialize)]
+struct Fan {
+    children: u64,
+}
+
+/// A child of a branch.
+#[derive(Serialize, Deserialize)]
+struct Leaf {
+    n: u64,
+}
+
+impl Task for Leaf {
+    const KIND: &'static str = "outage_leaf";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        tokio::time::sleep(Duration::from_millis(self.n % 5)).await;
+        Ok(self.n)
+    }
+}
+
+impl Workflow for Fan {
+    const KIND: &'static str = "outage_fan";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let branch = flow.branch("leaves").chunk(250).spawn_each("leaf", 0..self.children, |n| Leaf { n });
+        branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
+    }
+}
+
+/// What a job returns, within a minute; or where it is instead.
+async fn result_of(engine: &Engine, id: windlass::JobId) -> u64 {
+    match tokio::time::timeout(Duration::from_secs(60), engine.result::<u64>(id)).await {
+        Ok(result) => result.expect("done"),
+        Err(_) => {
+            let seen = engine.inspect().job(id).await;
+            panic!(
+                "not within a minute: {seen:#?}, {:?}, {:?}",
+                engine.inspect().holds(id).await,
+                engine.counts()
+            );
+        }
+    }
+}
+
+/// Kills the server twice while jobs are under way, once for longer.
+async fn kill_twice(cluster: &Arc<Mutex<Cluster>>, engine: &Engine) {
+    for away in [0, 1_500] {
+        let before = engine.counts().committed;
+        until("work goes on", async || engine.counts().committed > before + 100).await;
+        crash(cluster, Duration::from_millis(away)).await;
+    }
+}
+
+/// An engine for all kinds on a server of its own.
+async fn all_kinds() -> (Arc<Mutex<Cluster>>, Engine) {
+    let cluster = server().await;
+    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let config = Config { lease: Duration::from_secs(5), beat: Duration::from_secs(1), ..Config::default() };
+    let engine = Engine::open(&place.url).await.expect("opened").config(config);
+    let engine = engine.machine::<Climb>().workflow::<Walk>().workflow::<Fan>().task::<Leaf>();
+    (cluster, engine.queue("default", Pool::slots(16)).start().await.expect("started"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_machines_costs_no_transition() {
+    let (cluster, engine) = all_kinds().await;
+    let jobs = engine.submit_all((0..400).map(|n| Climb::At { n, height: 0 })).await.expect("submitted");
+    kill_twice(&cluster, &engine).await;
+    for (n, job) in jobs.iter().enumerate() {
+        assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
+        let steps = engine.inspect().steps(job.id, None, 100).await.expect("steps");
+        assert_eq!(steps.len() as u64, STEPS + 1, "each transition is recorded once");
+    }
+    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_workflows_costs_no_step() {
+    let (cluster, engine) = all_kinds().await;
+    let jobs = engine.submit_all((0..200).map(|n| Walk { n })).await.expect("submitted");
+    kill_twice(&cluster, &engine).await;
+    for (n, job) in jobs.iter().enumerate() {
+        assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
+    }
+    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_under_a_branch_costs_no_child() {
+    let (cluster, engine) = all_kinds().await;
+    let children = 3_000;
+    let job = engine.submit(Fan { children }).await.expect("submitted");
+    kill_twice(&cluster, &engine).await;
+    assert_eq!(result_of(&engine, job.id()).await, (0..children).sum::<u64>());
+    let branches = engine.inspect().branches(job.id()).await.expect("branches");
+    let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.tally.ends())).collect();
+    assert_eq!(seen, [(children as i64, (children as i64, 0, 0))], "each was spawned and counted once");
+    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    engine.stop().await;
+}
+
+/// A server of its own, made a standby: it can be read, and not written.
+fn standby() -> Cluster {
+    let mut standby = Cluster::builder().setting("fsync", "off").start().expect("PostgreSQL is needed");
+    standby.stop().expect("stopped");
+    std::fs::write(standby.data_dir().join("standby.signal"), "").expect("written");
+    standby.restart().expect("restarted");
+    standby
+}
+
+/// The address leads to a standby for a while. A worker that has connected to it does not stay there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_comes_back_from_a_standby() {
+    let cluster = server().await;
+    let standby = tokio::task::spawn_blocking(standby).await.expect("a server");
+    let primary = cluster.lock().expect("not poisoned").port();
+    let proxy = Proxy::to(primary).expect("a proxy");
+    let url = format!("postgres://windlass@127.0.0.1:{}/windlass?schema=moved", proxy.port());
+    let config =
+        Config { lease: Duration::from_secs(5), beat: Duration::from_millis(200), ..Config::default() };
+    let engine = Engine::open(&url).await.expect("opened").task::<Leaf>().config(config);
+    let engine = engine.start().await.expect("started");
+    assert_eq!(engine.submit(Leaf { n: 1 }).await.expect("submitted").result().await.expect("done"), 1);
+    proxy.retarget(standby.port());
+    proxy.cut();
+    let sessions = "select count(*) from pg_stat_activity where application_name = 'windlass'";
+    let met = || standby.sql("windlass", sessions).expect("sql").parse::<u32>().expect("a number");
+    until("the worker and its renewer are connected to the standby", async || met() >= 2).await;
+    proxy.retarget(primary);
+    let job = tokio::time::timeout(Duration::from_secs(30), async {
+        engine.submit(Leaf { n: 2 }).await.expect("submitted").result().await
+    });
+    assert_eq!(job.await.expect("it comes back by itself").expect("done"), 2);
+    until("nothing is connected to the standby any more", async || met() == 0).await;
+    engine.stop().await;
+}
+
+/// A row of a table of the user's.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    id: u64,
+}
+
+/// Adds up rows of a table of the user's, each by a child.
+#[derive(Serialize, Deserialize)]
+struct FanOfRows;
+
+impl Workflow for FanOfRows {
+    const KIND: &'static str = "outage_fan_of_rows";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<u64, Failure> {
+        let rows = Rows::<Row>::table("public.outage_rows");
+        let branch = flow.branch("rows").spawn_each("row", rows, |row| Leaf { n: row.id });
+        branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
+    }
+}
+
+/// A source that is not answered holds up its parent, and nobody else: the parent gives its slot back and tries again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_do_not_come_cost_no_slot() {
+    let cluster = server().await;
+    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let sql =
+        |statements: &str| cluster.lock().expect("not poisoned").sql("windlass", statements).expect("sql");
+    sql("create table outage_rows as select generate_series(1, 10)::int8 as id");
+    let engine = impatient(&place.url, Duration::from_millis(200)).await;
+    let engine = engine.workflow::<FanOfRows>().task::<Leaf>().queue("default", Pool::slots(1));
+    let engine = engine.start().await.expect("started");
+    // The server takes the query and does not answer it.
+    let url = cluster.lock().expect("not poisoned").url();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("connected");
+    tokio::spawn(connection);
+    client.batch_execute("begin; lock table outage_rows in access exclusive mode").await.expect("locked");
+    let parent = engine.submit(FanOfRows).await.expect("submitted");
+    let waits =
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%outage_rows%'";
+    until("its rows are asked for", async || sql(waits) != "0").await;
+    let other = engine.submit(Leaf { n: 7 }).await.expect("submitted");
+    until("the only slot is free for others", async || {
+        engine
+            .inspect()
+            .job(other.id())
+            .await
+            .is_ok_and(|job| job.is_some_and(|job| job.summary.state == State::Done))
+    })
+    .await;
+    client.batch_execute("rollback").await.expect("unlocked");
+    let sum = tokio::time::timeout(Duration::from_secs(60), parent.result()).await;
+    assert_eq!(sum.expect("within a minute").expect("done"), (1..=10).sum::<u64>());
+    engine.stop().await;
 }

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::Mutex,
     time::Instant,
 };
 
@@ -32,7 +33,12 @@ enum Act {
     Cancel,
     Sleep(u64),
     Block(u64),
+    /// Blocks its thread until the test of this name lets it go.
+    BlockUntil(String),
 }
+
+/// The tests that have let their blocked attempts go.
+static LET_GO: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 #[derive(Serialize, Deserialize, Clone)]
 struct Do(Act);
@@ -54,6 +60,12 @@ impl Task for Do {
             }
             Act::Block(ms) => {
                 std::thread::sleep(Duration::from_millis(ms));
+                Ok(())
+            }
+            Act::BlockUntil(test) => {
+                while !LET_GO.lock().expect("unpoisoned").contains(&test) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 Ok(())
             }
         }
@@ -276,9 +288,11 @@ async fn a_lost_worker_is_counted(url: &str) {
 
 async fn a_blocked_slot_is_shown(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
-    let job = engine.submit(Do(Act::Block(5_000))).timeout(Duration::from_millis(50)).retry(Retry::never());
+    let blocked = Do(Act::BlockUntil(url.into()));
+    let job = engine.submit(blocked).timeout(Duration::from_millis(50)).retry(Retry::never());
     job.await.expect("submitted").result().await.expect_err("given up");
     assert_eq!(page(&engine).await.get("slots_lost{queue=\"default\"}"), 1.0);
+    LET_GO.lock().expect("unpoisoned").insert(url.into());
     let given_up = "outcomes_total{kind=\"do\",outcome=\"given_up\"}";
     until("it returns", async || page(&engine).await.get(given_up) == 1.0).await;
     assert_eq!(page(&engine).await.get("slots_lost{queue=\"default\"}"), 0.0);
