@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Awaited, Charge, ClaimNo, Counted, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Twig,
-    Unique, Unwind,
+    Unique, Unwind, WorkerId,
 };
 
 /// Bytes with the number of the codec that wrote them.
@@ -279,6 +279,19 @@ impl Claimed {
         let places = self.wait.as_ref().map(|wait| wait.shown(&self.inbox)).unwrap_or_default();
         places.into_iter().map(|place| &self.inbox[place]).collect()
     }
+}
+
+/// A job that a worker holds, and under which of its claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobClaim {
+    /// Who holds it.
+    pub worker: WorkerId,
+    /// The number of the claim that took it.
+    pub claim: ClaimNo,
+    /// The job.
+    pub job: JobId,
+    /// The claim's epoch.
+    pub epoch: Epoch,
 }
 
 /// A job as a worker is handed it.

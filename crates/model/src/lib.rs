@@ -53,7 +53,7 @@ pub use calendar::Calendar;
 pub use change::{Change, FirstAttempt, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
-pub use job::{Claimed, KindVersion, NewJob, Payload, Settings, Submitted, When};
+pub use job::{Claimed, JobClaim, KindVersion, NewJob, Payload, Settings, Submitted, When};
 pub use journal::{Entry, Unwind};
 pub use limits::{Invalid, Limits};
 pub use merge::Merge;

@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, Epoch, JobId, WorkerId};
+use windlass_model::{ClaimNo, Claimed, Epoch, JobClaim, JobId, WorkerId};
 use windlass_store::{Error, Store};
 
 use crate::{metrics::Verb, retrying::Backoff, stats::add, worker::Core};
@@ -51,7 +51,12 @@ impl Claim {
     /// Has it handed back, whoever still holds it here.
     pub(crate) fn release(&self) {
         if let Some(number) = self.end() {
-            self.releaser.push(Entry { job: self.job, epoch: self.epoch, number, worker: self.worker });
+            self.releaser.push(JobClaim {
+                worker: self.worker,
+                claim: number,
+                job: self.job,
+                epoch: self.epoch,
+            });
         }
     }
 }
@@ -74,7 +79,7 @@ pub(crate) struct Releaser {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<JobClaim>,
     /// How many are being handed back.
     sent: usize,
     /// Since when something lies there that the task has not seen; `None` while it is at work.
@@ -83,19 +88,12 @@ struct State {
     closed: bool,
 }
 
-struct Entry {
-    job: JobId,
-    epoch: Epoch,
-    number: ClaimNo,
-    worker: WorkerId,
-}
-
 impl Releaser {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn push(&self, entry: Entry) {
+    fn push(&self, entry: JobClaim) {
         let mut state = self.lock();
         if state.closed {
             return;
@@ -108,17 +106,17 @@ impl Releaser {
         self.work.notify_one();
     }
 
-    fn take(&self, size: usize) -> Option<Vec<Entry>> {
+    fn take(&self, size: usize) -> Option<Vec<JobClaim>> {
         let mut state = self.lock();
         let count = state.waiting.len().min(size);
-        let batch: Vec<Entry> = state.waiting.drain(..count).collect();
+        let batch: Vec<JobClaim> = state.waiting.drain(..count).collect();
         state.sent += count;
         state.unseen = None;
         (!batch.is_empty()).then_some(batch)
     }
 
     /// Notes that so many were answered; those that were not go to the end of the list.
-    fn answered(&self, count: usize, back: impl Iterator<Item = Entry>) {
+    fn answered(&self, count: usize, back: impl Iterator<Item = JobClaim>) {
         let mut state = self.lock();
         state.sent -= count;
         if !state.closed {
@@ -193,15 +191,14 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn tick(core: &Core, store: &dyn Store, size: usize) -> Result<usize, Error> {
     let Some(batch) = core.releaser.take(size) else { return Ok(0) };
     let count = batch.len();
-    let valid = |entry: &Entry| entry.worker == core.worker() && !core.is_lost(entry.number);
-    let pairs: Vec<(JobId, Epoch)> =
-        batch.iter().filter(|entry| valid(entry)).map(|entry| (entry.job, entry.epoch)).collect();
+    let valid = |entry: &JobClaim| entry.worker == core.worker() && !core.is_lost(entry.claim);
+    let held: Vec<JobClaim> = batch.iter().filter(|entry| valid(entry)).copied().collect();
     // Those of a worker that was declared dead, or whose claim the store has lost, are void.
-    let released = if pairs.is_empty() { Ok(0) } else { store.release(None, &pairs).await };
+    let released = if held.is_empty() { Ok(0) } else { store.release(None, &held).await };
     match released {
         Ok(released) => {
             add(&core.stats.released, released);
-            core.ledger.settle(batch.iter().map(|entry| entry.number));
+            core.ledger.settle(batch.iter().map(|entry| entry.claim));
             core.releaser.answered(count, std::iter::empty());
             Ok(count)
         }

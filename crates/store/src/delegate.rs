@@ -65,7 +65,7 @@ macro_rules! delegate_store {
         fn release<'a>(
             &'a self,
             now: $crate::Now,
-            jobs: &'a [($crate::model::JobId, $crate::model::Epoch)],
+            jobs: &'a [$crate::model::JobClaim],
         ) -> $crate::Fut<'a, usize> {
             self.store.release(now, jobs)
         }

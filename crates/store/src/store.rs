@@ -4,8 +4,8 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    BranchNo, Change, ClaimNo, Claimed, Epoch, Failure, JobId, KindVersion, Limits, NewJob, NewSignal,
-    Payload, Reason, State, Submitted, Time, Verdict, WorkerId,
+    BranchNo, Change, ClaimNo, Claimed, Epoch, Failure, JobClaim, JobId, KindVersion, Limits, NewJob,
+    NewSignal, Payload, Reason, State, Submitted, Time, Verdict, WorkerId,
 };
 
 use crate::{By, Control, Error, Inspect};
@@ -121,9 +121,9 @@ pub trait Store: Send + Sync + 'static {
     fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped>;
 
     /// Hands claimed jobs back, without counting an attempt: their epoch is raised and they are ready
-    /// again where they stood in line. Pairs whose epoch is not the job's are passed over. Answers how many
-    /// were handed back.
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize>;
+    /// again where they stood in line. Those whose epoch is not the job's, or whose claim is not recorded, are passed
+    /// over: somebody else may hold them. Answers how many were handed back.
+    fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize>;
 
     /// Hands back whatever is in these claims of a worker, as by [`Store::release`], and forgets them. For claims that
     /// were recorded and whose answer was lost for good. Answers how many jobs were handed back.

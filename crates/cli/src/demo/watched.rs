@@ -10,7 +10,7 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, Epoch, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId},
+    model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId},
     store::{
         Ask, Beat, Born, Control, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
         Signalled, Store, Sweep,
@@ -155,7 +155,7 @@ impl Store for Watched {
         behind!(self, reap(now, sweep))
     }
 
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         behind!(self, release(now, jobs))
     }
 

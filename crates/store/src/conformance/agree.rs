@@ -256,10 +256,12 @@ impl Pair {
                 let held = picks
                     .iter()
                     .filter_map(|pick| newest(self.held.len(), *pick))
-                    .map(|n| &self.held[n].1[0]);
-                let pairs: Vec<_> =
-                    held.filter(|job| seen.insert(job.id)).map(|job| (job.id, job.epoch)).collect();
-                on_both!(self, |store| store.release(now, &pairs));
+                    .map(|n| (self.held[n].0, &self.held[n].1[0]));
+                let back: Vec<_> = held
+                    .filter(|(_, job)| seen.insert(job.id))
+                    .map(|(worker, job)| super::kit::held(worker, job))
+                    .collect();
+                on_both!(self, |store| store.release(now, &back));
             }
             Op::Retire { worker } => {
                 let worker = self.worker(*worker);

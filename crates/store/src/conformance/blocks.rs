@@ -150,7 +150,7 @@ pub async fn items_meet_a_watch(store: Handle) {
 
 pub async fn a_fenced_block_counts_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
-    store.release(at(3), &[(job.id, job.epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &job)]).await.expect("release");
     let late = with(change(me, &job, Outcome::Next), counts_for(4, vec![child_of(20, NO)]));
     assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));
@@ -246,7 +246,7 @@ pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {
 
 pub async fn a_fenced_block_tries_nothing(store: Handle) {
     let (me, job) = ten(&store).await;
-    store.release(at(3), &[(job.id, job.epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &job)]).await.expect("release");
     let late = with(change(me, &job, Outcome::Next), tried(4, vec![failed(Reason::Stopped)]));
     assert_eq!(commit(&store, 4, late).await, Verdict::Fenced);
     assert_eq!((counts(&store).await, of_block(&store).await), ([0; 4], (10, 0)));

@@ -172,7 +172,7 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "only told");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     assert_eq!(counts(&store).await, [6, 1, 2, 3], "told to end, and ended");
-    store.release(at(7), &[(taken[5].id, taken[5].epoch)]).await.expect("release");
+    store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
     assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "replaced");
@@ -209,7 +209,7 @@ pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
     commit(&store, 3, change(me, &taken[0], retry(secs(5), &[1]))).await;
     commit(&store, 3, change(me, &taken[1], wait_for("go", None))).await;
     commit(&store, 3, with(change(me, &taken[2], Outcome::Next), step("A", "B", "x"))).await;
-    store.release(at(3), &[(taken[3].id, taken[3].epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &taken[3])]).await.expect("release");
     assert_eq!(counts(&store).await, [3, 0, 0, 0]);
     commit(&store, 4, change(me, &further(&taken[2]), done("x"))).await;
     assert_eq!(counts(&store).await, [3, 1, 0, 0], "it started once");
@@ -222,7 +222,7 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     let taken = take(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[1], cancelled())).await;
-    store.release(at(3), &[(taken[2].id, taken[2].epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &taken[2])]).await.expect("release");
     assert_eq!(act(&store, 3, 4, cancel(0)).await, Did::Done);
     assert_eq!(counts(&store).await, [3, 0, 1, 2]);
     assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
@@ -255,12 +255,12 @@ pub async fn a_lost_answer_counts_nothing_twice(store: Handle) {
 pub async fn a_fenced_change_counts_nothing(store: Handle) {
     let (me, job) = opened(&store, children(2, 2)).await;
     let taken = take(&store, 2, me, 2).await;
-    store.release(at(3), &[(taken[0].id, taken[0].epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &taken[0])]).await.expect("release");
     let old = taken.iter().map(|child| change(me, child, done("x"))).collect::<Vec<_>>();
     let verdicts = store.commit(at(4), &old).await.expect("commit");
     assert_eq!(verdicts, [Verdict::Fenced, Verdict::Committed]);
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
-    store.release(at(5), &[(job.id, job.epoch)]).await.expect("release");
+    store.release(at(5), &[held(me, &job)]).await.expect("release");
     let late =
         with(change(me, &job, Outcome::Next), growing(vec![opens(BranchNo(8), "more")], children(10, 3)));
     assert_eq!(commit(&store, 6, late).await, Verdict::Fenced);

@@ -81,7 +81,7 @@ pub async fn every_end_of_a_child_counts(store: Handle) {
     assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     ended("told to end, and ended").await;
-    store.release(at(7), &[(taken[5].id, taken[5].epoch)]).await.expect("release");
+    store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
     assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
     ended("replaced").await;
@@ -178,7 +178,7 @@ pub async fn a_child_does_not_take_the_name_of_its_parent(store: Handle) {
 
 pub async fn a_fenced_step_submits_nothing(store: Handle) {
     let (me, first) = running(&store, 1).await;
-    store.release(at(1), &[(first.id, first.epoch)]).await.expect("release");
+    store.release(at(1), &[held(me, &first)]).await.expect("release");
     let stale = with(change(me, &first, join(&first)), bear(&jobs(2, 3)));
     assert_eq!(commit(&store, 2, stale).await, Verdict::Fenced);
     assert_eq!((left(&store).await, list(&store, all()).await.len()), ((0, State::Ready), 1));

@@ -133,7 +133,7 @@ pub async fn a_repeat_brings_only_what_is_still_claimed(store: Handle) {
     commit(&store, 1, change(worker, &taken[0], done("x"))).await;
     commit(&store, 1, change(worker, &taken[1], retry(secs(0), &[]))).await;
     commit(&store, 1, change(worker, &taken[2], retry(secs(9), &[]))).await;
-    store.release(at(1), &[(taken[3].id, taken[3].epoch)]).await.expect("release");
+    store.release(at(1), &[held(worker, &taken[3])]).await.expect("release");
     assert_eq!(due(&store, 2, 9).await.expired, 1);
     assert_eq!(ids(&claim(&store, at(3), &ask(worker, 1, 7)).await), [id(5), id(7)]);
     // A job that came back and was claimed anew belongs to the newer claim only.

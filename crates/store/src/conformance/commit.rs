@@ -157,7 +157,7 @@ async fn all_fenced(store: &Handle, stale: &[Change]) {
 
 pub async fn a_released_claim_is_fenced(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    store.release(at(1), &[(job.id, job.epoch)]).await.expect("release");
+    store.release(at(1), &[held(worker, &job)]).await.expect("release");
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
     claim_one(&store, 2, worker, 2).await;
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
@@ -193,7 +193,7 @@ pub async fn a_retired_claim_is_fenced(store: Handle) {
 
 pub async fn the_same_worker_with_an_older_epoch_is_fenced(store: Handle) {
     let (worker, first) = running(&store, 1).await;
-    store.release(at(1), &[(first.id, first.epoch)]).await.expect("release");
+    store.release(at(1), &[held(worker, &first)]).await.expect("release");
     let second = claim_one(&store, 1, worker, 2).await;
     assert!(second.epoch > first.epoch && second.rev == first.rev, "only the epoch tells them apart");
     all_fenced(&store, &[change(worker, &first, done("x"))]).await;
@@ -242,7 +242,7 @@ pub async fn five_hundred_mixed_changes_in_one_batch(store: Handle) {
     submit(&store, &jobs(0, 500)).await;
     let taken = claim(&store, at(0), &ask(worker, 1, 500)).await;
     let stale: Vec<_> =
-        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| (j.id, j.epoch)).collect();
+        taken.iter().filter(|job| job.input.bytes.ends_with(b"7")).map(|j| held(worker, j)).collect();
     assert_eq!(store.release(at(1), &stale).await.expect("release"), 50);
     let too_large = Outcome::Done(Payload::json(vec![b'1'; store.limits().payload + 1]));
     let outcome = |n: usize| match n % 10 {
@@ -352,4 +352,28 @@ pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
 
 pub async fn an_empty_commit_does_nothing(store: Handle) {
     assert!(store.commit(at(0), &[]).await.expect("commit").is_empty());
+}
+
+pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &(1..=5).map(|n| machine(n, "Begin")).collect::<Vec<_>>()).await;
+    let outcomes =
+        [done("x"), failed(Reason::Stopped), cancelled(), retry(secs(1), &[]), wait_for("go", None)];
+    for (number, outcome) in (1..).zip(outcomes) {
+        let job = claim_one(&store, 0, me, number).await;
+        commit(&store, 1, change(me, &job, Outcome::Next)).await;
+        // Made before the answer came, by whoever gives the attempt up.
+        let other = change(me, &job, outcome.clone());
+        for _ in 0..2 {
+            assert_eq!(commit(&store, 2, other.clone()).await, Verdict::Fenced, "{outcome:?}");
+        }
+        assert_eq!(state(&store, job.id).await, State::Running, "{outcome:?}");
+        assert_eq!(store.release(at(3), &[held(me, &job)]).await.expect("release"), 1, "{outcome:?}");
+        assert_eq!(commit(&store, 4, change(me, &job, Outcome::Next)).await, Verdict::Halted);
+        store
+            .control()
+            .act(at(4), &[job.id], crate::Act::Pause, &crate::By::new("me"))
+            .await
+            .expect("paused");
+    }
 }

@@ -214,7 +214,7 @@ pub async fn what_was_told_is_not_claimed_again(store: Handle) {
     for n in 1..=4 {
         assert_eq!(act(&store, 1, n, cancel(30)).await, Did::Told);
     }
-    store.release(at(2), &[(taken[0].id, taken[0].epoch)]).await.expect("release");
+    store.release(at(2), &[held(worker, &taken[0])]).await.expect("release");
     commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await;
     commit(&store, 2, change(worker, &taken[2], retry(secs(3), &[]))).await;
     assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, Verdict::Committed);
@@ -302,7 +302,7 @@ pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
     let first = claim_one(&store, 2, worker, 1).await;
     assert_eq!(first.id, id(3));
     assert_eq!(act(&store, 2, 3, Act::Priority(9)).await, Did::Done, "while it runs");
-    store.release(at(2), &[(first.id, first.epoch)]).await.expect("release");
+    store.release(at(2), &[held(worker, &first)]).await.expect("release");
     due(&store, 10, 9).await;
     assert_eq!(ids(&take(&store, 10, worker, 2).await), [4, 2, 1, 3].map(id));
     assert_eq!(view(&store, id(1)).await.summary.priority, 7);

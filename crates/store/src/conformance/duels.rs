@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use windlass_model::{Epoch, JobId, NewJob, Reason, Rev, State, Submitted, Verdict, When, WorkerId};
+use windlass_model::{Epoch, JobClaim, NewJob, Reason, Rev, State, Submitted, Verdict, When, WorkerId};
 
 use super::{
     kit::*,
@@ -66,13 +66,13 @@ async fn against_commit<F>(
     store: &Handle,
     n: u32,
     end: State,
-    other: impl FnOnce(Handle, WorkerId, Vec<(JobId, Epoch)>) -> F,
+    other: impl FnOnce(Handle, WorkerId, Vec<JobClaim>) -> F,
 ) where
     F: Future<Output = usize> + Send + 'static,
 {
     let (worker, taken) = round(store, n).await;
     let changes = all_done(worker, &taken);
-    let pairs = taken.iter().map(|job| (job.id, job.epoch)).collect();
+    let back = taken.iter().map(|job| held(worker, job)).collect();
     let committer = async move |store: Handle| {
         let mut verdicts = Vec::new();
         for chunk in changes.chunks(2) {
@@ -80,7 +80,7 @@ async fn against_commit<F>(
         }
         verdicts
     };
-    let (verdicts, lost) = both(store, committer, |store| other(store, worker, pairs)).await;
+    let (verdicts, lost) = both(store, committer, |store| other(store, worker, back)).await;
     let won = verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
     assert_eq!(won + lost, EACH as usize, "round {n}: each job has one winner");
     for (job, verdict) in taken.iter().zip(verdicts) {
@@ -105,9 +105,9 @@ pub async fn commit_against_reap_has_one_winner(store: Handle) {
 
 pub async fn commit_against_release_has_one_winner(store: Handle) {
     for n in 0..ROUNDS {
-        let releaser = async |store: Handle, _, mut pairs: Vec<(JobId, Epoch)>| {
-            pairs.reverse();
-            store.release(at(100), &pairs).await.expect("release")
+        let releaser = async |store: Handle, _, mut back: Vec<JobClaim>| {
+            back.reverse();
+            store.release(at(100), &back).await.expect("release")
         };
         against_commit(&store, n, State::Ready, releaser).await;
     }
@@ -161,8 +161,8 @@ pub async fn expiry_against_every_way_back_leaves_no_ghost(store: Handle) {
         submit(&store, &jobs(n * EACH, EACH).into_iter().map(with_deadline).collect::<Vec<_>>()).await;
         let taken = claim(&store, at(0), &ask(worker, 1, EACH as usize)).await;
         let back = async move |store: Handle| {
-            let pairs: Vec<_> = taken[..2].iter().map(|job| (job.id, job.epoch)).collect();
-            store.release(at(100), &pairs).await.expect("release");
+            let back: Vec<_> = taken[..2].iter().map(|job| held(worker, job)).collect();
+            store.release(at(100), &back).await.expect("release");
             let changes = taken[2..6].iter().enumerate();
             let retried = |(k, job)| change(worker, job, retry(secs(k as u64 % 2 * 50), &[]));
             store.commit(at(100), &changes.map(retried).collect::<Vec<_>>()).await.expect("commit");

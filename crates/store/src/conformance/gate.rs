@@ -47,7 +47,7 @@ pub async fn every_way_back_moves_the_gate(store: Handle) {
     submit(&store, &[job(1)]).await;
     moved(&store, &mut last).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    store.release(at(1), &[(claimed.id, claimed.epoch)]).await.expect("release");
+    store.release(at(1), &[held(worker, &claimed)]).await.expect("release");
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "release");
     let claimed = claim_one(&store, 1, worker, 2).await;
     commit(&store, 2, change(worker, &claimed, retry(secs(0), &[]))).await;
@@ -74,7 +74,7 @@ pub async fn what_gains_nothing_moves_nothing(store: Handle) {
     store.submit(at(1), &[job(8)], born(worker, 2)).await.expect("submit");
     assert_eq!(moved(&store, &mut last).await, [false; 3], "repeats, keys that are there, and births");
     commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
-    store.release(at(1), &[(claimed[0].id, claimed[0].epoch)]).await.expect("release");
+    store.release(at(1), &[held(worker, &claimed[0])]).await.expect("release");
     due(&store, 9, 9).await;
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
     renew(&store, 10, worker).await;

@@ -64,7 +64,7 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     assert_eq!((seen.rev, seen.summary.stage.as_deref()), (Rev(2), Some("Second")));
     assert_eq!(seen.data, Some(payload("data")));
     assert_eq!(steps(&store, 1).await.len(), 1, "an entry is no transition");
-    store.release(at(3), &[(id(1), job.epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &job)]).await.expect("release");
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.since, job.run), (Rev(1), 2), "it stands in the stage that its first step led to");
 }
@@ -164,7 +164,7 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
     }
     assert_eq!(places(&journal(&store, 1).await), [0, 1]);
     assert_eq!(context(&store, 1).await, []);
-    store.release(at(3), &[(id(1), job.epoch)]).await.expect("release");
+    store.release(at(3), &[held(me, &job)]).await.expect("release");
     assert_eq!(act(&store, 3, 1, cancel(0)).await, crate::Did::Done, "there is nothing to undo");
 }
 

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, Claimed, Entry, Failure, JobId, KindVersion, NewJob, NewSignal, Outcome,
-    Payload, Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId,
+    Awaited, Change, ClaimNo, Claimed, Entry, Failure, JobClaim, JobId, KindVersion, NewJob, NewSignal,
+    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId,
     journal::{Mark, Op},
     wait::Name,
 };
@@ -284,6 +284,11 @@ pub async fn commit(store: &Handle, now: u64, change: Change) -> Verdict {
     let mut verdicts = store.commit(at(now), &[change]).await.expect("commit");
     assert_eq!(verdicts.len(), 1);
     verdicts.remove(0)
+}
+
+/// A job as the worker that has claimed it names it.
+pub fn held(worker: WorkerId, job: &Claimed) -> JobClaim {
+    JobClaim { worker, claim: job.claim, job: job.id, epoch: job.epoch }
 }
 
 /// Declares one worker dead and walks all its claims.

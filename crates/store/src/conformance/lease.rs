@@ -1,6 +1,6 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
-use windlass_model::{ClaimNo, Epoch, NewJob, Rev, State, Verdict, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobClaim, NewJob, Rev, State, Verdict, WorkerId};
 
 use super::kit::*;
 use crate::{Beat, Error, Renewal};
@@ -59,8 +59,8 @@ pub async fn release_hands_back_where_it_stood(store: Handle) {
     submit(&store, &batch).await;
     let taken = claim(&store, at(1), &ask(one, 1, 2)).await;
     assert_eq!(ids(&taken), [id(2), id(1)]);
-    let pairs: Vec<_> = taken.iter().map(|job| (job.id, job.epoch)).collect();
-    assert_eq!(store.release(at(50), &pairs).await.expect("release"), 2);
+    let back: Vec<_> = taken.iter().map(|job| held(one, job)).collect();
+    assert_eq!(store.release(at(50), &back).await.expect("release"), 2);
     let kept = view(&store, id(2)).await;
     assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
     assert_eq!((kept.summary.due_at, kept.summary.attempts, kept.deaths), (t(0), 0, 0));
@@ -69,23 +69,23 @@ pub async fn release_hands_back_where_it_stood(store: Handle) {
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2), id(1), id(3)], false));
 }
 
-pub async fn release_passes_over_outdated_pairs(store: Handle) {
+pub async fn release_passes_over_outdated_claims(store: Handle) {
     let one = worker(&store, 1).await;
     submit(&store, &jobs(1, 4)).await;
     let taken = claim(&store, at(0), &ask(one, 1, 4)).await;
     commit(&store, 1, change(one, &taken[0], done("x"))).await;
     commit(&store, 1, change(one, &taken[1], retry(secs(50), &[]))).await;
-    let mut pairs: Vec<_> = taken.iter().map(|job| (job.id, job.epoch)).collect();
-    pairs.push((id(99), Epoch(0)));
-    assert_eq!(store.release(at(2), &pairs).await.expect("release"), 2);
-    assert_eq!(store.release(at(3), &pairs).await.expect("release"), 0, "the answer was lost: again");
+    let mut back: Vec<_> = taken.iter().map(|job| held(one, job)).collect();
+    back.push(JobClaim { job: id(99), ..back[0] });
+    assert_eq!(store.release(at(2), &back).await.expect("release"), 2);
+    assert_eq!(store.release(at(3), &back).await.expect("release"), 0, "the answer was lost: again");
     let mut states = Vec::new();
     for n in 1..=4 {
         states.push(state(&store, id(n)).await);
     }
     assert_eq!(states, [State::Done, State::Scheduled, State::Ready, State::Ready]);
     assert_eq!(view(&store, id(3)).await.epoch, Epoch(1));
-    let future = [(id(3), Epoch(9))];
+    let future = [JobClaim { epoch: Epoch(9), ..back[2] }];
     assert_eq!(store.release(at(3), &future).await.expect("release"), 0);
     assert_eq!(store.release(at(3), &[]).await.expect("release"), 0);
 }
@@ -95,7 +95,7 @@ pub async fn a_released_suspect_stays_one(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
-    store.release(at(2), &[(suspect.id, suspect.epoch)]).await.expect("release");
+    store.release(at(2), &[held(two, &suspect)]).await.expect("release");
     let haul = store.claim(at(2), &ask(two, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && haul.suspects);
     assert_eq!(view(&store, id(1)).await.deaths, 1);

@@ -49,6 +49,7 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
     let two = worker(&store, 2).await;
     reap(&store, 3, me).await;
     let other = claim(&store, at(3), &ask_alone(two, 1)).await.remove(0);
+    let back = held(two, &other);
     assert_eq!((other.rev, other.stage.as_deref(), other.data), (Rev(1), Some("Charge"), Some(payload("1"))));
     assert_eq!(other.input, job(1).input, "its input is what it was");
     assert_eq!(
@@ -56,7 +57,7 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
         Verdict::Fenced
     );
     assert_eq!(steps(&store, 1).await.len(), 1, "nothing of what was fenced is there");
-    store.release(at(5), &[(other.id, other.epoch)]).await.expect("release");
+    store.release(at(5), &[back]).await.expect("release");
     let third = claim(&store, at(5), &ask_alone(two, 2)).await.remove(0);
     assert_eq!((third.stage.as_deref(), third.data), (Some("Charge"), Some(payload("1"))));
 }

@@ -35,6 +35,7 @@ pub mod kept;
 pub mod kit;
 pub mod lease;
 pub mod leaves;
+pub mod lost;
 pub mod machine;
 mod make;
 pub mod ops;
@@ -123,6 +124,7 @@ macro_rules! conformance {
                 histories_keep_every_failed_attempt
                 errors_are_cleaned_before_they_are_kept
                 an_empty_commit_does_nothing
+                another_change_of_the_same_claim_is_no_repeat
             }
             lease {
                 a_name_is_taken_once
@@ -130,7 +132,7 @@ macro_rules! conformance {
                 others_whose_lease_ran_out_are_told
                 a_dead_worker_never_revives
                 release_hands_back_where_it_stood
-                release_passes_over_outdated_pairs
+                release_passes_over_outdated_claims
                 a_released_suspect_stays_one
                 retire_hands_back_everything_without_an_attempt
                 retire_twice_or_unknown_hands_back_nothing
@@ -145,6 +147,9 @@ macro_rules! conformance {
                 a_worker_that_claims_again_what_was_lost_is_told_apart
                 a_job_of_a_lost_claim_is_returned_with_the_worker_that_has_it
                 a_repeat_is_recognised_after_its_claim_was_settled
+                a_lost_claim_hands_nothing_back
+                a_lost_claim_moves_no_job_that_waits
+                jobs_whose_outcome_was_lost_stay_in_their_claim
             }
             reap {
                 a_worker_named_dead_loses_its_jobs
@@ -396,7 +401,6 @@ macro_rules! conformance {
                 a_step_may_cut_a_branch
                 a_cut_branch_may_be_watched
                 blocks_are_seen_by_their_items
-                a_lost_child_is_found_although_others_end
                 what_is_only_parked_is_looked_at_seldom
             }
             unwind {

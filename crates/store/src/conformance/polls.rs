@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{
-    BranchNo, ClaimNo, Claimed, Epoch, Grow, Outcome, Reason, State, Watch, WorkerId, branch::Pace,
-    poll::Poll,
-};
+use windlass_model::{BranchNo, Epoch, Grow, Outcome, Reason, State, Watch, branch::Pace, poll::Poll};
 
 use super::{branches::*, kit::*, watches::*};
 use crate::{Act, CUT_AGAIN, Did, Polled, TIMER_GATE};
@@ -216,45 +213,6 @@ pub async fn blocks_are_seen_by_their_items(store: Handle) {
     assert_eq!(poll(&store, 7).await.looked, 1);
     let looked = seen(&store).await;
     assert_eq!((looked.ended, looked.pending, looked.never_started), (4, 56, 30));
-}
-
-/// Has a child be in no place at all: a worker that has it says that it has nothing left of that claim.
-async fn lose(store: &Handle, now: u64, me: WorkerId, number: i64) -> Claimed {
-    let lost = claim_one(store, now, me, number).await;
-    let settled = crate::Beat { settled: vec![ClaimNo(number)], ..beat(me) };
-    store.renew(at(now), &settled).await.expect("renew");
-    lost
-}
-
-pub async fn a_lost_child_is_found_although_others_end(store: Handle) {
-    let parent = opened(&store, children(2, 10)).await;
-    let me = parent.0;
-    waits(&store, 2, &parent, ended(10)).await;
-    let lost = lose(&store, 3, me, 2).await;
-    let others = take(&store, 3, me, 3).await;
-    assert_eq!(others.len(), 9);
-    // All others have begun, and one of them ends between any two looks.
-    for other in &others {
-        commit(&store, 4, change(me, other, wait_for("go", None))).await;
-    }
-    let mut found = Vec::new();
-    for n in 0..others.len() as u32 {
-        let now = 10 + 300 * u64::from(n);
-        found.push(poll(&store, now).await.redelivered);
-        // The first one is the one that was lost.
-        assert_eq!(act(&store, now + 1, 3 + n, cancel(0)).await, Did::Done);
-    }
-    assert_eq!(
-        found,
-        [0, 1, 0, 0, 0, 0, 0, 0, 0],
-        "at the first look that has something to compare with, and once"
-    );
-    assert_eq!(seen(&store).await.redelivered, 1);
-    renew(&store, 3_999, me).await;
-    let back = claim_one(&store, 4_000, me, 4).await;
-    assert_eq!((back.id, back.epoch), (lost.id, Epoch(1)));
-    commit(&store, 4_001, change(me, &back, done("x"))).await;
-    assert_eq!(state(&store, id(1)).await, State::Ready, "and its parent goes on");
 }
 
 pub async fn what_is_only_parked_is_looked_at_seldom(store: Handle) {

@@ -189,7 +189,7 @@ pub async fn a_repeated_claim_is_charged_once_and_every_start_again(store: Handl
     let one = Ask { limit: 1, ..ask(worker, 1, 1) };
     let first = claim(&store, at(0), &one).await;
     assert_eq!(ids(&claim(&store, at(0), &one).await), ids(&first));
-    store.release(at(0), &[(first[0].id, first[0].epoch)]).await.expect("release");
+    store.release(at(0), &[held(worker, &first[0])]).await.expect("release");
     assert_eq!(taken(&store, 0, worker, 2).await.len(), 1, "one token was left");
     assert_eq!(taken(&store, 5, worker, 3).await.len(), 1);
 }

@@ -56,7 +56,7 @@ pub async fn committed_and_released_jobs_are_left_alone(store: Handle) {
     let taken = claim(&store, at(0), &ask(one, 1, 6)).await;
     commit(&store, 1, change(one, &taken[0], done("x"))).await;
     commit(&store, 1, change(one, &taken[1], retry(secs(90), &[]))).await;
-    let handed: Vec<_> = taken[2..4].iter().map(|job| (job.id, job.epoch)).collect();
+    let handed: Vec<_> = taken[2..4].iter().map(|job| held(one, job)).collect();
     store.release(at(1), &handed).await.expect("release");
     let third = claim_one(&store, 1, two, 1).await;
     assert_eq!(third.id, id(3));

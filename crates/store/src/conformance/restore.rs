@@ -9,7 +9,7 @@ use std::sync::Arc;
 use windlass_model::{ClaimNo, Claimed, Failure, Outcome, Reason, State, Step, Unwind, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::{Beat, memory::Memory};
+use crate::{Ask, Beat, Renewal, memory::Memory};
 
 /// The first job as a worker was handed it by a claim that the store has lost.
 async fn lost_claim(worker: i64, number: i64) -> (WorkerId, Claimed) {
@@ -120,4 +120,55 @@ pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
         assert_eq!(commit(&store, 2, change).await, Verdict::Committed);
     }
     store.retire(at(3), me).await.expect("retire");
+}
+
+pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[job(1)]).await;
+    let (_, lost) = lost_claim(1, 1).await;
+    let back = [held(one, &lost)];
+    assert_eq!(store.release(at(0), &back).await.expect("release"), 0, "it is ready");
+    let found = claim_one(&store, 0, two, 1).await;
+    assert_eq!(store.release(at(1), &back).await.expect("release"), 0, "another worker has it");
+    assert_eq!(state(&store, id(1)).await, State::Running);
+    assert_eq!(commit(&store, 2, change(two, &found, done("found"))).await, Verdict::Committed);
+    assert_eq!(store.release(at(3), &back).await.expect("release"), 0);
+    assert_eq!(state(&store, id(1)).await, State::Done);
+}
+
+pub async fn a_lost_claim_moves_no_job_that_waits(store: Handle) {
+    let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
+    submit(&store, &[machine(1, "Begin")]).await;
+    let job = claim_one(&store, 0, two, 1).await;
+    commit(&store, 1, change(two, &job, wait_for("go", None))).await;
+    let epoch = view(&store, id(1)).await.epoch;
+    // Woken and claimed after the moment that the store went back to: neither raises the epoch.
+    let back = [windlass_model::JobClaim { epoch, ..held(one, &job) }];
+    assert_eq!(store.release(at(2), &back).await.expect("release"), 0);
+    assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.epoch), (State::Waiting, epoch));
+}
+
+pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 4)).await;
+    for number in [1, 2] {
+        let taken = claim(&store, at(0), &ask(me, number, 2)).await;
+        commit(&store, 1, change(me, &taken[1], done("x"))).await;
+    }
+    // The worker was told that all of them had ended.
+    let settled = Ask { settled: vec![ClaimNo(1)], ..ask(me, 3, 1) };
+    assert!(claim(&store, at(2), &settled).await.is_empty());
+    let settled =
+        Beat { worker: me, lease: LEASE, settled: vec![ClaimNo(1), ClaimNo(2)], joined: Vec::new() };
+    for _ in 0..2 {
+        let Renewal::Held { claims, .. } = store.renew(at(2), &settled).await.expect("renew") else {
+            panic!("it serves")
+        };
+        assert_eq!(claims, [ClaimNo(1), ClaimNo(2)], "something is left in them");
+    }
+    assert_eq!(store.disown(at(3), me, &[ClaimNo(1)]).await.expect("disown"), 1);
+    assert_eq!(reap(&store, 3, me).await.returned, 1);
+    for n in [1, 3] {
+        assert_eq!(state(&store, id(n)).await, State::Ready, "job {n}");
+    }
 }

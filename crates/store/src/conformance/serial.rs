@@ -156,9 +156,8 @@ pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
     })
     .await;
     hands_over(store, "cancel", 30, |worker, claimed| async move {
-        store.release(at(5), &[(claimed.id, claimed.epoch)]).await.expect("release");
+        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
         assert_eq!(act(store, 5, 30, cancel(9)).await, Did::Done);
-        let _ = worker;
     })
     .await;
     hands_over(store, "told", 40, |_, _| async move {
@@ -166,14 +165,14 @@ pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
         assert_eq!(due(store, 5, 9).await.cancelled, 1);
     })
     .await;
-    hands_over(store, "pause", 50, |_, claimed| async move {
-        store.release(at(5), &[(claimed.id, claimed.epoch)]).await.expect("release");
+    hands_over(store, "pause", 50, |worker, claimed| async move {
+        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
         assert_eq!(act(store, 5, 50, Act::Pause).await, Did::Done);
     })
     .await;
-    hands_over(store, "pause and release", 60, |_, claimed| async move {
+    hands_over(store, "pause and release", 60, |worker, claimed| async move {
         assert_eq!(act(store, 5, 60, Act::Pause).await, Did::Done);
-        store.release(at(5), &[(claimed.id, claimed.epoch)]).await.expect("release");
+        store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
         assert_eq!(state(store, id(60)).await, State::Ready, "aside");
     })
     .await;
@@ -218,7 +217,7 @@ pub async fn released_and_reaped_jobs_keep_their_slots(store: Handle) {
     let (one, two) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &line(1, 2)).await;
     let first = only(&store, 1, one, 1, 1).await;
-    store.release(at(2), &[(first.id, first.epoch)]).await.expect("release");
+    store.release(at(2), &[held(one, &first)]).await.expect("release");
     only(&store, 2, one, 2, 1).await;
     assert_eq!(reap(&store, 3, one).await.returned, 1);
     assert!(take(&store, 3, two, 1).await.is_empty(), "the suspect has the slot");

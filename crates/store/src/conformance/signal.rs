@@ -187,7 +187,7 @@ pub async fn signals_are_consumed_by_progress_alone(store: Handle) {
     commit(&store, 3, change(me, &first, retry(secs(0), &[]))).await;
     let second = claim_one(&store, 3, me, 3).await;
     assert_eq!((&second.inbox, &second.wait), (&first.inbox, &first.wait));
-    store.release(at(4), &[(second.id, second.epoch)]).await.expect("release");
+    store.release(at(4), &[held(me, &second)]).await.expect("release");
     let third = claim_one(&store, 4, me, 4).await;
     assert_eq!(third.inbox, first.inbox);
     reap(&store, 5, me).await;

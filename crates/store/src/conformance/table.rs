@@ -47,7 +47,7 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     let outcome = match state {
         State::Running => None,
         State::Ready => {
-            assert_eq!(store.release(at(4), &[(last.id, last.epoch)]).await.expect("release"), 1);
+            assert_eq!(store.release(at(4), &[held(holder, &last)]).await.expect("release"), 1);
             None
         }
         State::Scheduled if event == Event::Expire => Some(retry(secs(LATE_WAKE - 4), &[1])),
@@ -84,7 +84,7 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
             }
         }
         Event::Release => {
-            store.release(at(6), &[(subject.job, subject.last.epoch)]).await.expect("release");
+            store.release(at(6), &[held(subject.holder, &subject.last)]).await.expect("release");
         }
         Event::Reap | Event::Poison => {
             let crashes = if event == Event::Poison { 1 } else { CRASHES };

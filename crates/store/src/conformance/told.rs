@@ -137,7 +137,7 @@ pub async fn every_end_of_a_child_is_told(store: Handle) {
     assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     ended(7, "told to end, and ended").await;
-    store.release(at(7), &[(taken[5].id, taken[5].epoch)]).await.expect("release");
+    store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
     assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
     ended(8, "replaced").await;
@@ -156,7 +156,7 @@ pub async fn a_child_that_comes_back_has_not_ended(store: Handle) {
     commit(&store, 3, change(me, &child, wait_for("go", None))).await;
     send(&store, 4, &[signal(id(2), "go", "1", "x")]).await;
     let child = claim_one(&store, 4, me, 4).await;
-    store.release(at(5), &[(child.id, child.epoch)]).await.expect("release");
+    store.release(at(5), &[held(me, &child)]).await.expect("release");
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     let child = claim_one(&store, 5, me, 5).await;
     let last = change(me, &child, done("x"));

@@ -20,7 +20,7 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, BranchNo, Change, ClaimNo, Entry, Epoch, Event, Failure, JobId, Limit, Limits, NewJob,
+    Awaited, BranchNo, Change, ClaimNo, Entry, Epoch, Event, Failure, JobClaim, JobId, Limit, Limits, NewJob,
     NewSignal, Payload, Reason, Rev, Signal, State, Submitted, Time, Unwind, Verdict, WorkerId, rank::rank,
     rate::Level, state,
 };
@@ -375,7 +375,7 @@ impl Store for Memory {
         self.run(now, |inner, now| Ok(inner.reap(now, sweep)))
     }
 
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         self.run(now, |inner, _| Ok(inner.release(jobs)))
     }
 

@@ -152,9 +152,7 @@ impl Inner {
             Some(_) => {}
             None => return Err(Error::Dead),
         }
-        for number in &ask.settled {
-            self.claims.remove(&(ask.worker, *number));
-        }
+        self.settle_claims(ask.worker, &ask.settled);
         let limits: Vec<Option<String>> =
             std::iter::once(None).chain(self.buckets.keys().cloned().map(Some)).collect();
         let lanes = |alone: bool| {
@@ -190,6 +188,16 @@ impl Inner {
         let more = limit > 0 && pairs.len() >= limit;
         let jobs = pairs.into_iter().map(|(id, _)| self.claimed(id, ask.number)).collect();
         Ok(Haul { jobs, more, suspects, refill_at, now })
+    }
+
+    /// Forgets claims of which nothing is left.
+    fn settle_claims(&mut self, worker: WorkerId, numbers: &[ClaimNo]) {
+        for number in numbers.iter().map(|number| (worker, *number)) {
+            let claim = self.claims.get(&number);
+            if claim.is_some_and(|claim| claim.jobs.iter().all(|pair| !self.is_claimed(*pair))) {
+                self.claims.remove(&number);
+            }
+        }
     }
 
     fn claimed(&self, id: JobId, claim: ClaimNo) -> Claimed {
@@ -234,8 +242,12 @@ impl Inner {
         let Some(row) = self.jobs.get(&change.job) else { return Verdict::Fenced };
         let wrote = (row.rev_epoch, row.worker, row.rev_claim);
         if row.rev.0 == change.rev.0 + 1 && wrote == (change.epoch, Some(change.worker), change.claim) {
-            let goes_on = change.outcome != Outcome::Next || self.is_claimed((change.job, change.epoch));
-            return if goes_on { Verdict::Committed } else { Verdict::Halted };
+            match (change.outcome == Outcome::Next, self.is_claimed((change.job, change.epoch))) {
+                (true, false) => return Verdict::Halted,
+                // What its claim wrote was another change: this one would have ended the claim.
+                (false, true) => return Verdict::Fenced,
+                _ => return Verdict::Committed,
+            }
         }
         // A claim that the store does not know was lost with what came after a backup, or before a standby had it.
         let known = self.claims.contains_key(&(change.worker, change.claim));
@@ -314,9 +326,7 @@ impl Inner {
     }
 
     pub(super) fn renew(&mut self, now: Time, beat: &Beat) -> Renewal {
-        for number in &beat.settled {
-            self.claims.remove(&(beat.worker, *number));
-        }
+        self.settle_claims(beat.worker, &beat.settled);
         for number in &beat.joined {
             if let Some(claim) = self.claims.get_mut(&(beat.worker, *number)) {
                 claim.alone = false;
@@ -409,7 +419,13 @@ impl Inner {
         }
     }
 
-    pub(super) fn release(&mut self, pairs: &[(JobId, Epoch)]) -> usize {
+    pub(super) fn release(&mut self, jobs: &[JobClaim]) -> usize {
+        let known = |held: &&JobClaim| self.claims.contains_key(&(held.worker, held.claim));
+        let pairs: Vec<_> = jobs.iter().filter(known).map(|held| (held.job, held.epoch)).collect();
+        self.hand_back(&pairs)
+    }
+
+    fn hand_back(&mut self, pairs: &[(JobId, Epoch)]) -> usize {
         let mut released = 0;
         for pair in pairs {
             if self.is_claimed(*pair) {
@@ -432,7 +448,7 @@ impl Inner {
     }
 
     pub(super) fn disown(&mut self, number: (WorkerId, ClaimNo)) -> usize {
-        self.claims.remove(&number).map_or(0, |claim| self.release(&claim.jobs))
+        self.claims.remove(&number).map_or(0, |claim| self.hand_back(&claim.jobs))
     }
 
     pub(super) fn due(&mut self, now: Time, limit: usize) -> Due {

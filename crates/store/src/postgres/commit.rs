@@ -263,8 +263,12 @@ async fn seen(
     let rows = conn.query(include_str!("sql/commit_seen.sql"), &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
-        let halted = missing[&id].outcome == Outcome::Next && !claimed;
-        told.insert(id, if halted { Verdict::Halted } else { Verdict::Committed });
+        match (missing[&id].outcome == Outcome::Next, claimed) {
+            (true, false) => told.insert(id, Verdict::Halted),
+            // What its claim wrote was another change: this one would have ended the claim.
+            (false, true) => None,
+            _ => told.insert(id, Verdict::Committed),
+        };
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::{
     branch::Counts,
-    errors::{ends_session, read_only, sorted},
+    errors::{ends_session, is_timeout, read_only, sorted},
     settings::Openings,
 };
 use crate::Error;
@@ -75,6 +75,8 @@ pub(super) struct Conn {
     statements: Arc<AtomicU64>,
     pub(super) patience: Duration,
     openings: Arc<Openings>,
+    /// Whether a worker goes by what is read: see [`Conn::read`].
+    serves: Arc<AtomicBool>,
 }
 
 impl Conn {
@@ -83,7 +85,7 @@ impl Conn {
         until: Option<Instant>,
         patience: Duration,
         openings: Arc<Openings>,
-        statements: Arc<AtomicU64>,
+        (statements, serves): (Arc<AtomicU64>, Arc<AtomicBool>),
     ) -> Conn {
         Conn {
             client,
@@ -98,12 +100,19 @@ impl Conn {
             statements,
             patience,
             openings,
+            serves,
         }
     }
 
     /// How its transactions begin.
     pub(super) fn openings(&self) -> &Openings {
         &self.openings
+    }
+
+    /// How transactions begin that only read.
+    fn reading(&self) -> &str {
+        let serves = self.serves.load(Ordering::Relaxed);
+        if serves { &self.openings.write } else { &self.openings.read }
     }
 
     /// Whether it may be used again, now that nobody uses it.
@@ -210,16 +219,23 @@ impl Conn {
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        self.send(&self.openings.by_key, sql, params).await
+        match self.send(&self.openings.by_key, sql, params).await {
+            // A timeout of the role's own, which the full settings lift.
+            Err(Error::Unavailable(why)) if is_timeout(&why) && !self.is_open.load(Ordering::Relaxed) => {
+                self.query(sql, params).await
+            }
+            answer => answer,
+        }
     }
 
-    /// The same for one that only reads; a standby answers it.
+    /// The same for one that only reads. A standby answers it, unless a worker is enlisted by this handle: what a worker goes by
+    /// must be all that was committed, and a standby may not have it yet.
     pub(super) async fn read(
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        self.send(&self.openings.read, sql, params).await
+        self.send(self.reading(), sql, params).await
     }
 
     pub(super) async fn execute(
@@ -241,7 +257,7 @@ impl Conn {
     ) -> Result<(), Error> {
         self.statements.fetch_add(1, Ordering::Relaxed);
         let rows = self.wait(self.client.copy_out(sql));
-        let (begun, rows) = join(self.open(&self.openings.read), rows).await;
+        let (begun, rows) = join(self.open(self.reading()), rows).await;
         begun?;
         let rows = BinaryCopyOutStream::new(rows?, types);
         let mut rows = pin!(rows);
@@ -271,7 +287,9 @@ impl Conn {
 
     /// The same for one that only reads what is not the store's, with what its user sets by default.
     pub(super) async fn begin_guest_read(&self) -> Result<(), Error> {
-        self.begin_with("begin isolation level read committed, read only, not deferrable; reset all").await
+        let opening =
+            "begin; set transaction isolation level read committed, read only, not deferrable; reset all";
+        self.begin_with(opening).await
     }
 
     async fn begin_with(&self, opening: &str) -> Result<(), Error> {

@@ -16,18 +16,19 @@ use crate::{
 pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
     let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
     let conn = store.conn().await?;
-    let mut rows = conn.read(include_str!("sql/ended.sql"), &[&asked]).await?;
+    // Not from a standby, which may not even have the job.
+    let mut rows = conn.query(include_str!("sql/ended.sql"), &[&asked]).await?;
     let there: HashSet<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
     let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
-        let waiting = conn.read(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
+        let waiting = conn.query(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
         arriving.extend(waiting.iter().map(|row| JobId(row.get(0))));
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }
     if !missing.is_empty() {
         // What was put in between the two reads is in neither answer.
-        rows.extend(conn.read(include_str!("sql/ended.sql"), &[&missing]).await?);
+        rows.extend(conn.query(include_str!("sql/ended.sql"), &[&missing]).await?);
     }
     let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
     let answer = |id: &JobId| {

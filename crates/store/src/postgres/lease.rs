@@ -1,12 +1,13 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
-use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, micros, pool::Guard, serial, span};
+use super::{Postgres, SPAN, columns::Param, micros, pool::Guard, serial, span};
 use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let serves = serde_json::to_string(&worker.serves).expect("names are plain data");
+    store.shared.pool.serve();
     let conn = store.conn().await?;
     let wrote = conn
         .execute(
@@ -34,13 +35,14 @@ pub(super) async fn renew(store: &Postgres, now: Now, beat: &Beat) -> Result<Ren
     Ok(rows.first().map_or(Renewal::Lost, held))
 }
 
-pub(super) async fn release(store: &Postgres, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
+pub(super) async fn release(store: &Postgres, jobs: &[JobClaim]) -> Result<usize, Error> {
     if jobs.is_empty() {
         return Ok(0);
     }
     let conn = store.conn().await?;
     conn.begin().await?;
-    let released = hand_back(&conn, jobs.to_vec()).await;
+    let part = |held: &JobClaim| (held.job, held.epoch, Some((held.worker, held.claim)));
+    let released = hand_back(&conn, jobs.iter().map(part).collect()).await;
     match &released {
         Ok(_) => conn.commit().await?,
         Err(_) => conn.rollback().await,
@@ -60,12 +62,17 @@ pub(super) async fn orders(store: &Postgres, worker: WorkerId) -> Result<Vec<Ord
     Ok(rows.iter().map(order).collect())
 }
 
-async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<(JobId, Epoch)>) -> Result<usize, Error> {
+/// A job to hand back, with the claim that must be recorded for it, if one must.
+type Part = (JobId, Epoch, Option<(WorkerId, ClaimNo)>);
+
+async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<Part>) -> Result<usize, Error> {
     jobs.sort_unstable();
-    let ids: Vec<_> = jobs.iter().map(|(id, _)| id.0).collect();
-    let epochs: Vec<i32> = jobs.iter().map(|(_, epoch)| epoch.0).collect();
-    let rows =
-        conn.query(include_str!("sql/release.sql"), &[&ids, &epochs, &SPAN, &conn.gate_writer]).await?;
+    let ids: Vec<_> = jobs.iter().map(|(id, ..)| id.0).collect();
+    let epochs: Vec<i32> = jobs.iter().map(|(_, epoch, _)| epoch.0).collect();
+    let workers: Vec<_> = jobs.iter().map(|(.., claim)| claim.map(|(worker, _)| worker.0)).collect();
+    let claims: Vec<_> = jobs.iter().map(|(.., claim)| claim.map(|(_, number)| number.0)).collect();
+    let params: [Param<'_>; 6] = [&ids, &epochs, &SPAN, &conn.gate_writer, &workers, &claims];
+    let rows = conn.query(include_str!("sql/release.sql"), &params).await?;
     let Some(row) = rows.first() else { return Ok(0) };
     // What is held was set aside, and gives up its slot.
     serial::settle(conn, &row.get::<_, Option<Vec<uuid::Uuid>>>(1).unwrap_or_default()).await?;
@@ -97,7 +104,8 @@ async fn hand_back_claims(
         let mut jobs = Vec::new();
         for row in rows {
             let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));
-            jobs.extend(ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch)));
+            let pairs = ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch));
+            jobs.extend(pairs.map(|(id, epoch)| (id, epoch, None)));
         }
         hand_back(&conn, jobs).await
     };

@@ -56,7 +56,8 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, Epoch, JobId, KindVersion, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, KindVersion, Limits, NewJob, NewSignal, Submitted, Time, Verdict,
+    WorkerId,
 };
 
 use crate::{
@@ -311,7 +312,7 @@ impl Store for Postgres {
         Box::pin(reap::reap(self, now, sweep))
     }
 
-    fn release<'a>(&'a self, _now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(lease::release(self, jobs))
     }
 

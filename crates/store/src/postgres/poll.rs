@@ -115,7 +115,7 @@ async fn look_at(
         }
     }
     if before.is_still(&poll) {
-        let recount = recount(conn, branch).await?;
+        let Some(recount) = recount(conn, branch, until).await? else { return Ok(()) };
         if recount.difference != Tally::default() {
             polled.corrected += 1;
             if let Some(view) = views(conn, &[branch]).await?.first() {
@@ -148,14 +148,31 @@ async fn look_at(
 }
 
 /// Counts the children of a branch anew, and corrects the counts. Rows and sums are compared as they were at one moment, and the
-/// difference is added: that is right whatever others have counted meanwhile.
-async fn recount(conn: &Guard<'_>, branch: Key) -> Result<Recount, Error> {
+/// difference is added: that is right whatever others have counted meanwhile, unless they have recounted. So it is added only
+/// while the look is this one's; `None` if it is not.
+async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Recount>, Error> {
     conn.begin_snapshot().await?;
     let recount = compared(conn, branch).await;
     conn.rollback().await;
     let recount = recount?;
-    branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
-    Ok(recount)
+    if recount.difference == Tally::default() {
+        return Ok(Some(recount));
+    }
+    conn.begin().await?;
+    let work = async {
+        let params: [Param<'_>; 3] = [&branch.0, &branch.1, &until.micros()];
+        let mine = !conn.query(include_str!("sql/poll_mine.sql"), &params).await?.is_empty();
+        if mine {
+            branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
+        }
+        conn.commit().await?;
+        Ok(mine.then_some(recount))
+    };
+    let written = work.await;
+    if written.is_err() {
+        conn.rollback().await;
+    }
+    written
 }
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {

@@ -2,7 +2,10 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{Arc, Mutex, MutexGuard, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -34,6 +37,8 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Conn>>,
     places: Semaphore,
     statements: Arc<AtomicU64>,
+    /// Whether a worker was enlisted by this handle.
+    serves: Arc<AtomicBool>,
     openings: Arc<Openings>,
     /// Drives the connections: whoever's call opens one may be gone before it is.
     runtime: tokio::runtime::Handle,
@@ -51,7 +56,13 @@ impl Pool {
         let places = Semaphore::new(if role == Role::Guest { GUESTS } else { options.connections });
         let runtime = tokio::runtime::Handle::current();
         let openings = Arc::new(Openings::new(&options.schema));
-        Pool { options, role, idle: Mutex::new(Vec::new()), places, statements, openings, runtime }
+        let (idle, serves) = (Mutex::default(), Arc::default());
+        Pool { options, role, idle, places, statements, serves, openings, runtime }
+    }
+
+    /// A worker is enlisted: it must not go by what a standby says.
+    pub(super) fn serve(&self) {
+        self.serves.store(true, Ordering::Relaxed);
     }
 
     pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
@@ -87,8 +98,8 @@ impl Pool {
     async fn connect(&self) -> Result<Conn, Error> {
         let client = connect(&self.options, &self.runtime).await?;
         let until = Instant::now().checked_add(jittered(self.options.connection_life));
-        let (openings, statements) = (Arc::clone(&self.openings), Arc::clone(&self.statements));
-        Ok(Conn::new(client, until, self.options.patience, openings, statements))
+        let shared = (Arc::clone(&self.statements), Arc::clone(&self.serves));
+        Ok(Conn::new(client, until, self.options.patience, Arc::clone(&self.openings), shared))
     }
 }
 

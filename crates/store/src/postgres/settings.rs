@@ -23,14 +23,9 @@ const PLANNING: &[(&str, &str)] = &[
 const WAITING: &[(&str, &str)] =
     &[("statement_timeout", "0"), ("lock_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
 
-/// For a statement that finds its rows by whole keys and is sent with its commit: it has no joins to plan, and no time in
-/// which the transaction is idle.
-const BY_KEY: &[(&str, &str)] = &[
-    ("enable_seqscan", "off"),
-    ("enable_indexscan", "on"),
-    ("statement_timeout", "0"),
-    ("lock_timeout", "8s"),
-];
+/// For a statement that finds its rows by whole keys and is sent with its commit: it has no joins to plan, no time in which
+/// the transaction is idle, and if a timeout of its role ends it, it is sent once more with all settings.
+const BY_KEY: &[(&str, &str)] = &[("enable_seqscan", "off")];
 
 /// For migrations, which are planned as usual, wait for others, and have text that is read as it is written.
 const MIGRATING: &[(&str, &str)] = &[
@@ -65,8 +60,11 @@ impl Openings {
             let settings = settings.iter().copied().flatten();
             settings.fold(path, |sql, (name, value)| format!("{sql}; set local {name} to '{value}'"))
         };
-        let begin =
-            |mode: &str, settings: &str| format!("begin isolation level {mode}, not deferrable; {settings}");
+        // Not `begin isolation level …`: when that fails, no transaction is open, and what was sent behind it would be
+        // committed statement by statement. A failure within the transaction ends all of it.
+        let begin = |mode: &str, settings: &str| {
+            format!("begin; set transaction isolation level {mode}, not deferrable; {settings}")
+        };
         let all = local(&[PLANNING, WAITING]);
         Openings {
             write: begin("read committed, read write", &all),
@@ -99,11 +97,13 @@ mod tests {
             (snapshot, "repeatable read, read only"),
             (migrate, "read committed, read write"),
         ] {
-            assert!(sql.starts_with(&format!("begin isolation level {mode}, not deferrable; ")), "{sql}");
+            let begin = format!("begin; set transaction isolation level {mode}, not deferrable; ");
+            assert!(sql.starts_with(&begin), "{sql}");
         }
         for sql in [write, by_key, read, snapshot, migrate, takeover] {
             assert!(sql.contains("set local search_path to \"jobs\", pg_temp"), "{sql}");
-            assert_eq!(sql.matches("set ").count(), sql.matches("set local ").count(), "{sql}");
+            let sets = sql.matches("set ").count() - sql.matches("set transaction ").count();
+            assert_eq!(sets, sql.matches("set local ").count(), "{sql}");
         }
     }
 }

@@ -147,9 +147,10 @@ pub(super) async fn aside(conn: &Guard<'_>, id: JobId) -> Result<Vec<AsideSignal
     Ok(rows.iter().map(aside).collect())
 }
 
-/// Takes a signal out of the inboxes of jobs for good, and says of each what came of it.
+/// Takes a signal out of the inboxes of jobs for good, and says of each what came of it. Jobs are out of the ready set meanwhile:
+/// a claim must not read the signal that is dropped.
 pub(super) async fn drop_from(conn: &Guard<'_>, ids: &[Uuid], number: i64) -> Result<Vec<Did>, Error> {
-    let jobs = hold(conn, ids, |_| false).await?;
+    let jobs = hold(conn, ids, |_| true).await?;
     let mut dids = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(job) = jobs.get(id) else {
@@ -158,7 +159,11 @@ pub(super) async fn drop_from(conn: &Guard<'_>, ids: &[Uuid], number: i64) -> Re
         };
         dids.push(match find(conn, *id, number).await? {
             None => said::no_signal(number),
-            Some(false) if job.ended.is_none() && live_state(conn, job).await? == State::Running => {
+            Some(false)
+                if job.ended.is_none()
+                    && !job.was_ready
+                    && live_state(conn, job).await? == State::Running =>
+            {
                 said::signal_in_use()
             }
             Some(_) => {
@@ -167,6 +172,8 @@ pub(super) async fn drop_from(conn: &Guard<'_>, ids: &[Uuid], number: i64) -> Re
             }
         });
     }
+    let back: Vec<Uuid> = jobs.values().filter(|job| job.was_ready).map(|job| job.id).collect();
+    serial::enter(conn, &back).await?;
     Ok(dids)
 }
 

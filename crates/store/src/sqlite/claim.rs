@@ -6,6 +6,7 @@ use windlass_model::{
 };
 
 use super::{
+    lease,
     rate::{self, Shares},
     signal,
     tx::{Tx, job_id, pack, unpack},
@@ -35,9 +36,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask, lasts: bool) -> Result<Opt
     if newest > tx.store.shared.lanes.newest() {
         tx.learn_lanes()?;
     }
-    for number in &ask.settled {
-        tx.run(include_str!("sql/claim_settle.sql"), [ask.worker.0, number.0])?;
-    }
+    lease::settle(tx, ask.worker, &ask.settled)?;
     let lanes = lanes(tx, ask);
     let mut haul = Haul { now, ..Haul::default() };
     match read_claim(tx, ask.worker, ask.number)? {

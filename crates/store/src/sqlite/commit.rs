@@ -131,8 +131,14 @@ struct Found {
 impl Found {
     /// What is to be said of a change that was written before its answer was lost; `None` if it was not.
     fn repeated(&self, change: &Change) -> Option<Verdict> {
-        let halted = change.outcome == Outcome::Next && !self.claimed;
-        self.repeated.then_some(if halted { Verdict::Halted } else { Verdict::Committed })
+        let next = change.outcome == Outcome::Next;
+        match (self.repeated, next, self.claimed) {
+            (false, ..) => None,
+            (true, true, false) => Some(Verdict::Halted),
+            // What its claim wrote was another change: this one would have ended the claim.
+            (true, false, true) => None,
+            _ => Some(Verdict::Committed),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Workers: enlisting, renewing, handing back, retiring.
 
 use rusqlite::params;
-use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
+use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
 use super::{
+    claim::read_claim,
     flow::Spot,
     tx::{Tx, id_of, unpack},
 };
@@ -20,9 +21,7 @@ pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, 
 
 pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error> {
     let now = tx.now(now);
-    for number in &beat.settled {
-        tx.run(include_str!("sql/claim_settle.sql"), [beat.worker.0, number.0])?;
-    }
+    settle(tx, beat.worker, &beat.settled)?;
     for number in &beat.joined {
         tx.run(include_str!("sql/renew_joined.sql"), [beat.worker.0, number.0])?;
     }
@@ -34,7 +33,34 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error
     Ok(Renewal::Held { lapsed, claims })
 }
 
-pub(super) fn release(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
+/// Forgets claims of which nothing is left. One that still has jobs stays, and is handed back once its worker has seen that
+/// it does not know it: the outcomes of these jobs were lost.
+pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Result<(), Error> {
+    for number in numbers {
+        let mut left = false;
+        for (id, epoch) in read_claim(tx, worker, *number)?.unwrap_or_default() {
+            let sql = include_str!("sql/claim_left.sql");
+            left |= tx.one(sql, params![id.as_bytes(), epoch.0], |_| Ok(()))?.is_some();
+        }
+        if !left {
+            tx.run(include_str!("sql/claim_settle.sql"), [worker.0, number.0])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn release(tx: &Tx<'_>, jobs: &[JobClaim]) -> Result<usize, Error> {
+    let mut pairs = Vec::with_capacity(jobs.len());
+    for held in jobs {
+        if tx.knows(held.worker, held.claim)? {
+            pairs.push((held.job, held.epoch));
+        }
+    }
+    hand_back(tx, &pairs)
+}
+
+/// Puts jobs back where they stood in line, those whose epoch is the given one.
+pub(super) fn hand_back(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
     let mut released = 0;
     for (id, epoch) in jobs {
         let spot = tx.one(include_str!("sql/release.sql"), params![id.as_bytes(), epoch.0], |row| {
@@ -63,7 +89,7 @@ pub(super) fn disown(tx: &Tx<'_>, worker: WorkerId, meant: impl Fn(ClaimNo) -> b
         .collect::<Result<Vec<_>, _>>()?;
     let mut released = 0;
     for (number, jobs) in claims.into_iter().filter(|(number, _)| meant(ClaimNo(*number))) {
-        released += release(tx, &unpack(&jobs)?)?;
+        released += hand_back(tx, &unpack(&jobs)?)?;
         tx.run(include_str!("sql/claim_settle.sql"), [worker.0, number])?;
     }
     Ok(released)

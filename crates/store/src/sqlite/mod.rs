@@ -55,7 +55,7 @@ use std::{
 
 use rusqlite::Connection;
 use windlass_model::{
-    Change, ClaimNo, Epoch, JobId, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId,
 };
 
 use self::tx::{BUSY, Tx};
@@ -311,7 +311,7 @@ impl Store for Sqlite {
         Box::pin(self.write(sweep.limit, move |tx| reap::reap(tx, now, sweep)))
     }
 
-    fn release<'a>(&'a self, _now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(self.write(jobs.len(), move |tx| lease::release(tx, jobs)))
     }
 

@@ -192,7 +192,7 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Look, polled: &mut Polled) -> Result<()
     }
     match look.lost.as_deref() {
         Some(lost) if due.poll.is_stuck(&poll) && !lost.is_empty() => {
-            let lost = lease::release(tx, lost)?;
+            let lost = lease::hand_back(tx, lost)?;
             tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
             polled.redelivered += lost;
             poll.found(lost);

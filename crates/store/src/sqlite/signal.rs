@@ -73,7 +73,7 @@ fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<Addressee>, Error> {
         Ok(Addressee {
             state: row.get(0)?,
             wait: row.get(1)?,
-            last: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
+            last: row.get(2)?,
             until: row.get(3)?,
             pending: row.get(4)?,
             spot: Spot::read(id, row, 5)?,
@@ -128,6 +128,7 @@ pub(super) fn hear(
 fn put(tx: &Tx<'_>, now: Time, id: JobId, number: i64, name: &str, payload: &Payload) -> Result<(), Error> {
     let params = params![id.as_bytes(), number, name, now.micros(), payload.codec, payload.bytes];
     tx.run(include_str!("sql/signal_put.sql"), params)?;
+    tx.run(include_str!("sql/signal_number.sql"), params![id.as_bytes(), number])?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use windlass_model::{
 };
 use windlass_store::{
     Branch, Leaves, Only, PostgresWork, Work,
-    conformance::kit::*,
+    conformance::{self, kit::*},
     postgres::{Options, Postgres},
 };
 
@@ -172,18 +172,18 @@ async fn many_children_end_at_once_at_all_doors_and_are_counted() {
     let store = open().await;
     let mut family = children(10, 200);
     family.iter_mut().step_by(3).for_each(|job| job.deadline_at = Some(t(50)));
-    let (me, mut held) = parted(&store, 200, family).await;
-    let back: Vec<_> = held.split_off(150).iter().map(|job| (job.id, job.epoch)).collect();
+    let (me, mut taken) = parted(&store, 200, family).await;
+    let back: Vec<_> = taken.split_off(150).iter().map(|job| held(me, job)).collect();
     assert_eq!(store.release(at(2), &back).await.expect("released"), 50);
     let mut tasks = Vec::new();
-    for part in held.chunks(10) {
+    for part in taken.chunks(10) {
         let (store, changes) = (store.clone(), ends(me, part));
         tasks.push(tokio::spawn(async move {
             store.commit(at(3), &changes).await.expect("commit");
         }));
     }
     for part in back.chunks(5) {
-        let (store, ids) = (store.clone(), part.iter().map(|(id, _)| *id).collect::<Vec<JobId>>());
+        let (store, ids) = (store.clone(), part.iter().map(|back| back.job).collect::<Vec<JobId>>());
         tasks.push(tokio::spawn(async move {
             store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
             store.due(at(60), 50).await.expect("due");
@@ -232,6 +232,18 @@ async fn a_lost_child_is_put_back_once() {
     assert_eq!(held.len(), 300);
     store.commit(at(61), &ends(me, &held)).await.expect("commit");
     assert_eq!((inbox(&store, 1).await.len(), state(&store, id(1)).await), (1, State::Ready));
+}
+
+#[tokio::test]
+async fn a_lost_child_is_found_although_others_end() {
+    let options = super::fresh();
+    let store = open_with(&options).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    conformance::lost::a_lost_child_is_found_although_others_end(store, async |worker, claim| {
+        let forget = "delete from claims where worker = $1 and number = $2";
+        assert_eq!(client.execute(forget, &[&worker.0, &claim.0]).await.expect("deleted"), 1);
+    })
+    .await;
 }
 
 async fn tallies(client: &Client) -> i64 {

@@ -332,7 +332,7 @@ async fn a_step_is_an_update_and_an_insert() {
     assert_eq!(of_commit(&store, park).await, 6, "and a look at the inbox");
     let before = store.statements();
     send(&store, 2, &[signal(id(1), "go", "1", "x")]).await;
-    assert_eq!(store.statements() - before, 8, "begin, look, heard, put, wake, ready, gate, commit");
+    assert_eq!(store.statements() - before, 9, "begin, look, heard, put, number, wake, ready, gate, commit");
     let before = store.statements();
     let job = claim_one(&store, 2, me, 2).await;
     let with_inbox = store.statements() - before;
@@ -375,7 +375,10 @@ async fn the_end_of_a_child_is_told_in_few_statements() {
     assert_eq!(commit(&store, 1, parks).await, Verdict::Committed);
     let child = claim_one(&store, 1, me, 2).await;
     let told = of_commit(&store, change(me, &child, done("x"))).await;
-    assert_eq!(told, 10, "begin, claim, look, update, look at the parent, put, wake, ready, gate, commit");
+    assert_eq!(
+        told, 11,
+        "begin, claim, look, update, look at the parent, put, number, wake, ready, gate, commit"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use windlass_model::{
 };
 use windlass_store::{
     Branch, Polled,
-    conformance::kit::*,
+    conformance::{self, kit::*},
     sqlite::{Options, Sqlite},
 };
 
@@ -265,4 +265,16 @@ async fn what_a_child_costs() {
     assert_eq!(branch(&store).await.tally.done, i64::from(count));
     let [insert, claim, done] = spent.map(|spent| spent.as_secs_f64() * 1e6 / f64::from(count));
     println!("µs per child: insert {insert:.2}, claim {claim:.2}, done {done:.2}");
+}
+
+#[tokio::test]
+async fn a_lost_child_is_found_although_others_end() {
+    let (_folder, path) = super::path();
+    let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
+    let conn = Connection::open(&path).expect("open");
+    conformance::lost::a_lost_child_is_found_although_others_end(store, async |worker, claim| {
+        let forget = "delete from windlass_claims where worker = ?1 and number = ?2";
+        assert_eq!(conn.execute(forget, [worker.0, claim.0]).expect("deleted"), 1);
+    })
+    .await;
 }

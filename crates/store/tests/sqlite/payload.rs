@@ -78,7 +78,7 @@ async fn a_fenced_or_repeated_write_leaves_no_payload() {
     let other = NewJob { input: sized(NEAR + 2, b'j'), digest: [9; 16], ..job(1) };
     store.submit(at(0), &[new.clone(), other], None).await.expect("submit");
     let first = claim_one(&store, 0, me, 1).await;
-    store.release(at(0), &[(first.id, first.epoch)]).await.expect("release");
+    store.release(at(0), &[held(me, &first)]).await.expect("release");
     let stale = change(me, &first, Outcome::Done(sized(NEAR + 3, b'o')));
     assert_eq!(commit(&store, 1, stale).await, Verdict::Fenced);
     assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 1);
@@ -120,7 +120,7 @@ async fn large_data_of_a_machine_goes_when_it_changes() {
         }
     }
     let by = someone();
-    store.release(at(11), &[(job.id, job.epoch)]).await.expect("release");
+    store.release(at(11), &[held(me, &job)]).await.expect("release");
     for len in [NEAR + 3, 3] {
         let seen = view(&store, id(1)).await;
         let (epoch, rev, stage, data) = (seen.epoch, seen.rev, "Other".to_owned(), sized(len, b'r'));

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 use windlass_model::{
-    Change, ClaimNo, Epoch, JobId, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
 };
 use windlass_store::{
     Act, Ask, Beat, Born, By, Control, Did, Due, Ended, Error, Fork, Fut, Haul, Inspect, NewWorker, Now,
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) moved: Notify,
     /// How many such verbs there were.
     verbs: AtomicUsize,
-    /// Held by verbs that are under way, and by whoever sets the clock: a verb sees one time.
+    /// JobClaim by verbs that are under way, and by whoever sets the clock: a verb sees one time.
     gate: RwLock<()>,
 }
 
@@ -257,7 +257,7 @@ impl Store for Virtual {
         verb!(self, now, reap(sweep))
     }
 
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         verb!(self, now, release(jobs))
     }
 

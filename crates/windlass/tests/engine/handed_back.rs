@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{Epoch, JobId},
+    model::JobClaim,
     prelude::*,
     store::{Error, Fut, Now, Store, delegate_store, rusqlite, tokio_postgres},
 };
@@ -65,7 +65,7 @@ struct Refusing {
 }
 
 impl Store for Refusing {
-    fn release<'a>(&'a self, now: Now, jobs: &'a [(JobId, Epoch)]) -> Fut<'a, usize> {
+    fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(async move {
             let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
             if left.is_ok() {

@@ -10,7 +10,7 @@ use std::{
 
 use windlass::{
     Config,
-    model::ClaimNo,
+    model::{ClaimNo, Epoch, JobClaim},
     prelude::*,
     store::{Ask, IdSource, NewWorker},
 };
@@ -183,8 +183,9 @@ async fn every_event_moves_its_number(url: &str) {
     // Taken away from outside while it runs: its outcome comes too late.
     let taken = engine.submit(Do(Act::Sleep(300))).await.expect("submitted");
     until("it runs", async || engine.counts().started == 8).await;
-    let pair = (taken.id(), windlass::model::Epoch(0));
-    assert_eq!(engine.store().release(None, &[pair]).await.expect("released"), 1);
+    let (job, epoch) = (taken.id(), Epoch(0));
+    let claims: Vec<_> = (1..100).map(|n| JobClaim { worker, claim: ClaimNo(n), job, epoch }).collect();
+    assert_eq!(engine.store().release(None, &claims).await.expect("released"), 1);
     until("it is fenced", async || engine.counts().fenced == 1).await;
     engine.stop().await;
 

@@ -1,0 +1,42 @@
+//! Cases of jobs that are in no place at all. No verb leaves one behind, so their callers reach into the store's tables.
+
+use windlass_model::{ClaimNo, Epoch, State, WorkerId};
+
+use super::{branches::*, kit::*, watches::*};
+use crate::Did;
+
+/// `forget` takes away the record of a claim, and leaves its jobs as they are.
+pub async fn a_lost_child_is_found_although_others_end(
+    store: Handle,
+    forget: impl AsyncFnOnce(WorkerId, ClaimNo),
+) {
+    let parent = opened(&store, children(2, 10)).await;
+    let me = parent.0;
+    waits(&store, 2, &parent, ended(10)).await;
+    let lost = claim_one(&store, 3, me, 2).await;
+    forget(me, ClaimNo(2)).await;
+    let others = take(&store, 3, me, 3).await;
+    assert_eq!(others.len(), 9);
+    // All others have begun, and one of them ends between any two looks.
+    for other in &others {
+        commit(&store, 4, change(me, other, wait_for("go", None))).await;
+    }
+    let mut found = Vec::new();
+    for n in 0..others.len() as u32 {
+        let now = 10 + 300 * u64::from(n);
+        found.push(poll(&store, now).await.redelivered);
+        // The first one is the one that was lost.
+        assert_eq!(act(&store, now + 1, 3 + n, cancel(0)).await, Did::Done);
+    }
+    assert_eq!(
+        found,
+        [0, 1, 0, 0, 0, 0, 0, 0, 0],
+        "at the first look that has something to compare with, and once"
+    );
+    assert_eq!(branch(&store, 1, NO).await.poll.redelivered, 1);
+    renew(&store, 3_999, me).await;
+    let back = claim_one(&store, 4_000, me, 4).await;
+    assert_eq!((back.id, back.epoch), (lost.id, Epoch(1)));
+    commit(&store, 4_001, change(me, &back, done("x"))).await;
+    assert_eq!(state(&store, id(1)).await, State::Ready, "and its parent goes on");
+}
