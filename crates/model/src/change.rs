@@ -38,6 +38,22 @@ pub struct Change {
 }
 
 impl Change {
+    /// How many bytes of payload it carries.
+    pub fn bytes(&self) -> usize {
+        let output = match &self.outcome {
+            Outcome::Done(output) => output.bytes.len(),
+            _ => 0,
+        };
+        let step = self.step.as_ref().map_or(0, |step| {
+            let data = step.stage.as_ref().map_or(0, |(_, data)| data.bytes.len());
+            let jobs = step.children.iter().chain(&step.promoted).map(NewJob::bytes);
+            let entries = step.entries.iter().map(|entry| entry.payload.bytes.len());
+            let context = step.context.iter().map(|(_, value)| value.bytes.len());
+            data + jobs.chain(entries).chain(context).sum::<usize>()
+        });
+        output + step
+    }
+
     /// What an attempt at a claimed job wants written, if it has no step.
     pub fn new(job: &Claimed, worker: WorkerId, started_at: Time, outcome: Outcome) -> Change {
         Change {

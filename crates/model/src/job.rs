@@ -125,6 +125,12 @@ pub struct NewJob {
 }
 
 impl NewJob {
+    /// How many bytes of payload it carries.
+    pub fn bytes(&self) -> usize {
+        let signals = self.signals.iter().map(|signal| signal.payload.bytes.len());
+        self.input.bytes.len() + signals.sum::<usize>()
+    }
+
     /// A job with nothing set but the kind, the queue and the input.
     pub fn new(id: JobId, kind: &str, queue: &str, input: Payload) -> NewJob {
         let digest = digest(kind, &input);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
-use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class};
+use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::BATCH_BYTES};
 use windlass_store::Error;
 
 use crate::{metrics::Verb, pool::QueuePool, releaser::Claim, retrying::Backoff, stats::add, worker::Core};
@@ -21,8 +21,6 @@ use crate::{metrics::Verb, pool::QueuePool, releaser::Claim, retrying::Backoff, 
 /// The most changes, and children of theirs, in one transaction: the gain per change is gone well before, and a larger one
 /// delays its first.
 const BATCH: usize = 1_000;
-/// The most bytes of outputs in one transaction: a few large ones must not make it as slow as thousands.
-const BYTES: usize = 16 << 20;
 /// How many changes are worth a second transaction while one is in flight.
 const SECOND: usize = 64;
 
@@ -51,9 +49,9 @@ impl State {
     fn batch(&mut self) -> Vec<Item> {
         let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
-            bytes += size(&item.change);
+            bytes += item.change.bytes();
             rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
-            bytes <= BYTES && rows <= BATCH
+            bytes <= BATCH_BYTES && rows <= BATCH
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
         let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));
@@ -268,20 +266,6 @@ impl Drop for Flight<'_> {
         }
         self.committer.landed();
     }
-}
-
-/// How many bytes of payload a change carries.
-fn size(change: &Change) -> usize {
-    let output = match &change.outcome {
-        Outcome::Done(output) => output.bytes.len(),
-        _ => 0,
-    };
-    let step = change.step.as_ref().map_or(0, |step| {
-        let data = step.stage.as_ref().map_or(0, |(_, data)| data.bytes.len());
-        let jobs = step.children.iter().chain(&step.promoted);
-        data + jobs.map(|job| job.input.bytes.len()).sum::<usize>()
-    });
-    output + step
 }
 
 /// What is committed in place of an outcome that the store refused: as little as can be.

@@ -1,7 +1,7 @@
 //! Names kept as numbers: a lane stands for a queue, a kind, a version and, if there is one, a rate limit.
 //!
-//! Lanes are never renumbered or removed, so what was read once holds for good. They are cached only after
-//! they are committed.
+//! Lanes are never renumbered or removed, so what was read once holds for as long as the store does not go back to an earlier
+//! state. They are cached only after they are committed.
 
 use std::{collections::HashMap, sync::RwLock};
 
@@ -105,6 +105,18 @@ impl Lanes {
     pub(crate) fn known_to(&self, newest: i32) {
         let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
         maps.newest = maps.newest.max(newest);
+    }
+
+    /// Forgets everything unless all that is known is among these. Answers whether it is.
+    pub(crate) fn keep_if_among(&self, lanes: &[Lane], queues: &HashMap<String, i32>) -> bool {
+        let there: HashMap<i32, &Lane> = lanes.iter().map(|lane| (lane.id, lane)).collect();
+        let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
+        let among = maps.by_id.iter().all(|(id, lane)| there.get(id) == Some(&lane))
+            && maps.queues.iter().all(|(name, id)| queues.get(name) == Some(id));
+        if !among {
+            *maps = Maps::default();
+        }
+        among
     }
 
     pub(crate) fn add_queue(&self, name: &str, id: i32) {

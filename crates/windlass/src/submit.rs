@@ -11,6 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use windlass_model::{
     Charge, JobId, KindVersion, NewJob, NewSignal, Payload, Retry, Serial, Submitted, Time, Unique, When,
+    limits::BATCH_BYTES,
 };
 
 use crate::{
@@ -445,7 +446,14 @@ where
         };
         let mut jobs = jobs.into_iter().map(encode);
         let chunks = std::iter::from_fn(move || {
-            let chunk: Vec<Result<NewJob, Error>> = jobs.by_ref().take(CHUNK).collect();
+            let (mut chunk, mut bytes) = (Vec::new(), 0);
+            while chunk.len() < CHUNK
+                && bytes < BATCH_BYTES
+                && let Some(job) = jobs.next()
+            {
+                bytes += job.as_ref().map_or(0, NewJob::bytes);
+                chunk.push(job);
+            }
             (!chunk.is_empty()).then(|| chunk.into_iter().collect::<Result<Vec<NewJob>, Error>>())
         });
         Box::pin(async move {

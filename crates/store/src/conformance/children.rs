@@ -28,6 +28,25 @@ async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claime
     claim(store, at(now), &ask(me, number, 99)).await
 }
 
+pub async fn children_that_are_too_large_together_are_refused(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 2)).await;
+    let taken = claim(&store, at(0), &ask(me, 1, 2)).await;
+    let large = || windlass_model::Payload::json(vec![b'1'; store.limits().payload]);
+    let many = windlass_model::limits::CHANGE_BYTES as u32 / store.limits().payload as u32 + 1;
+    let children: Vec<_> = (10..10 + many).map(|n| NewJob { input: large(), ..job(n) }).collect();
+    let batch = [
+        with(change(me, &taken[0], Outcome::Next), bear(&children)),
+        change(me, &taken[1], done("the other is as it should be")),
+    ];
+    let verdicts = store.commit(at(1), &batch).await.expect("commit");
+    let Verdict::Refused(why) = &verdicts[0] else { panic!("{:?}", verdicts[0]) };
+    assert!(why.contains("the payloads of one step have") && why.contains("spread them"), "{why}");
+    assert_eq!(verdicts[1], Verdict::Committed);
+    let fewer = with(change(me, &taken[0], Outcome::Next), bear(&children[..2]));
+    assert_eq!(commit(&store, 2, fewer).await, Verdict::Committed);
+}
+
 pub async fn a_job_goes_on_when_its_last_child_has_ended(store: Handle) {
     let me = waits_for(&store, &jobs(2, 3)).await;
     assert_eq!(left(&store).await, (3, State::Waiting));

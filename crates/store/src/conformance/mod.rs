@@ -299,6 +299,7 @@ macro_rules! conformance {
                 children_of_an_ended_parent_end_alone
                 children_take_their_places_like_others
                 a_step_may_end_a_wait_and_bear_the_next_children
+                children_that_are_too_large_together_are_refused
             }
             journal {
                 every_outcome_writes_its_entries

@@ -70,6 +70,8 @@ pub(super) struct Conn {
     pending: AtomicU32,
     /// Set when an error says that the session is of no more use: see [`ends_session`].
     lost: AtomicBool,
+    /// Whether the names that are known were compared with those of the database since it was opened.
+    known: AtomicBool,
     /// Until when it is used; `None` is for ever.
     until: Option<Instant>,
     statements: Arc<AtomicU64>,
@@ -96,12 +98,23 @@ impl Conn {
             is_open: AtomicBool::new(false),
             pending: AtomicU32::new(0),
             lost: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             until,
             statements,
             patience,
             openings,
             serves,
         }
+    }
+
+    /// Whether nobody has compared the names that are known with those of the database yet.
+    pub(super) fn is_new(&self) -> bool {
+        !self.known.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it was done.
+    pub(super) fn set_known(&self) {
+        self.known.store(true, Ordering::Relaxed);
     }
 
     /// How its transactions begin.

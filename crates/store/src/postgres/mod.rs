@@ -46,7 +46,7 @@ mod wake;
 mod write;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc,
@@ -191,7 +191,7 @@ impl Postgres {
     pub async fn open(options: Options) -> Result<Postgres, Error> {
         migrate::prepare(&options).await?;
         let store = Postgres::with(options, Arc::default());
-        store.read_lanes(&store.conn().await?).await?;
+        drop(store.conn().await?);
         Ok(store)
     }
 
@@ -219,7 +219,13 @@ impl Postgres {
     }
 
     async fn conn(&self) -> Result<Guard<'_>, Error> {
-        self.shared.pool.get().await
+        let conn = self.shared.pool.get().await?;
+        if conn.is_new() && !self.read_lanes(&conn).await? {
+            // Whoever asks has numbers already that may stand for something else by now.
+            let why = "the database has gone back to an earlier state; names are read anew";
+            return Err(Error::Unavailable(why.into()));
+        }
+        Ok(conn)
     }
 
     /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
@@ -240,19 +246,28 @@ impl Postgres {
         conn.execute(include_str!("sql/intern_queue.sql"), &[&queues]).await?;
         conn.execute(include_str!("sql/intern_kind.sql"), &[&kinds]).await?;
         conn.execute(include_str!("sql/intern_lane.sql"), &[&queues, &kinds, &versions, &buckets]).await?;
-        self.read_lanes(&conn).await
+        self.read_lanes(&conn).await.map(drop)
     }
 
-    async fn read_lanes(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        for row in conn.read(include_str!("sql/intern_read.sql"), &[]).await? {
+    /// Reads all lanes and queues. What is known of others is forgotten: the store was set back to an earlier state, or a standby
+    /// that lacked them took over. Answers whether nothing was.
+    async fn read_lanes(&self, conn: &Guard<'_>) -> Result<bool, Error> {
+        let lane = |row: &tokio_postgres::Row| {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
-            self.shared.lanes.add(Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind });
-        }
-        for row in conn.read(include_str!("sql/intern_queues.sql"), &[]).await? {
-            self.shared.lanes.add_queue(row.get(1), row.get(0));
-        }
-        Ok(())
+            Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind }
+        };
+        // What is made known while this is read may be missing here, and is then read once more.
+        let lanes = conn.read(include_str!("sql/intern_read.sql"), &[]).await?;
+        let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
+        let queues = conn.read(include_str!("sql/intern_queues.sql"), &[]).await?;
+        let queues: HashMap<String, i32> = queues.iter().map(|row| (row.get(1), row.get(0))).collect();
+        let known = &self.shared.lanes;
+        let kept = known.keep_if_among(&lanes, &queues);
+        lanes.into_iter().for_each(|lane| known.add(lane));
+        queues.iter().for_each(|(name, id)| known.add_queue(name, *id));
+        conn.set_known();
+        Ok(kept)
     }
 
     /// What lanes' numbers stand for is known afterwards, though another process may have made them.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use windlass_cluster::{Cluster, Proxy};
+use windlass_model::{KindVersion, NewJob};
 use windlass_store::{
     conformance::kit::*,
     postgres::{Options, Postgres},
@@ -111,6 +112,59 @@ async fn a_standby_is_left_for_the_primary() {
         })
         .await;
     }
+}
+
+/// What a worker goes by is read from the primary: a standby may lack what was committed last, and says nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_reads_nothing_from_a_standby() {
+    let standby = tokio::task::spawn_blocking(standby).await.expect("a server");
+    drop(Postgres::open(schema(&cluster().url())).await.expect("made"));
+    let proxy = Proxy::to(cluster().port()).expect("a proxy");
+    let address = format!("postgres://windlass@127.0.0.1:{}/windlass", proxy.port());
+    let store: Handle = Arc::new(Postgres::open(schema(&address)).await.expect("opened"));
+    let new = job(77);
+    store.submit(None, std::slice::from_ref(&new), None).await.expect("submitted");
+    proxy.retarget(standby.port());
+    proxy.cut();
+    let refused = |error: windlass_store::Error| {
+        assert!(error.is_retryable(), "{error}");
+        error.to_string().contains("connect to the primary")
+    };
+    until("people can read there", async || store.inspect().job(new.id).await.is_ok()).await;
+    until("nobody is told there that a job is gone", async || {
+        refused(store.ended(&[new.id]).await.expect_err("a standby does not know"))
+    })
+    .await;
+    let enlisted = store.enlist(None, &new_worker(7_007)).await;
+    enlisted.expect_err("nothing can be written");
+    until("a worker reads nothing there", async || {
+        refused(store.inspect().journal(new.id, None, 9).await.expect_err("a standby may lack entries"))
+    })
+    .await;
+    proxy.retarget(cluster().port());
+    until("it reads from the primary again", async || {
+        store.inspect().journal(new.id, None, 9).await.is_ok()
+            && store.ended(&[new.id]).await.is_ok_and(|ended| ended == [None])
+    })
+    .await;
+}
+
+/// A database that goes back to an earlier state may lack names that were given numbers since, or give the numbers to others.
+#[tokio::test]
+async fn names_that_the_database_has_lost_are_made_anew() {
+    let (name, options) = database();
+    let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("opened"));
+    let of = |n: u32, kind: &str| NewJob { kind: KindVersion { kind: kind.into(), version: 1 }, ..job(n) };
+    store.submit(None, &[of(1, "kept"), of(2, "lost")], None).await.expect("submitted");
+    // Back to before the second kind, whose numbers another one gets.
+    let back = "set search_path = windlass; delete from jobs where id in (select job from ready where lane = 2); \
+                delete from ready where lane = 2; update kinds set name = 'other' where name = 'lost'";
+    sql(&name, back);
+    terminate(&name);
+    until("it is submitted", async || store.submit(None, &[of(3, "lost")], None).await.is_ok()).await;
+    let other: Handle = Arc::new(Postgres::open(options).await.expect("opened"));
+    let kind = other.inspect().job(job(3).id).await.expect("read").expect("there").summary.kind;
+    assert_eq!(kind, "lost");
 }
 
 /// The sessions that an application has, by the numbers of their processes.
