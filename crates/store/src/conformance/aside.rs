@@ -5,6 +5,7 @@ use windlass_model::{Claimed, Outcome, SetAside, State, Step, Verdict, WorkerId}
 
 use super::{
     kit::*,
+    races::both,
     signal::{KEPT, WOKE, consuming, parked, to_first},
 };
 use crate::{Act, AuditFilter, Did, Signalled};
@@ -201,4 +202,44 @@ pub async fn signals_of_ended_jobs_are_restored_for_their_next_attempt(store: Ha
     assert_eq!(act(&store, 8, 1, Act::RestoreSignal(bad)).await, Did::Done);
     assert_eq!(act(&store, 9, 1, Act::Retry).await, Did::Done);
     assert_eq!(texts(&shown(&claim_one(&store, 10, me, 5).await)), ["bad"]);
+}
+
+pub async fn the_number_of_a_signal_is_given_once(store: Handle) {
+    let me = with_one_aside(&store).await;
+    let bad = number(&store, "bad").await;
+    assert_eq!(act(&store, 5, 1, Act::DropSignal(bad)).await, Did::Done);
+    assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);
+    let again = act(&store, 7, 1, Act::DropSignal(bad)).await;
+    assert!(matches!(again, Did::Refused(_)), "{again:?}");
+    let job = claim_one(&store, 8, me, 3).await;
+    assert_eq!(texts(&shown(&job)), ["good"]);
+    // Nor when it was consumed.
+    let good = number(&store, "good").await;
+    consuming(&store, 9, me, &job, wait_for("go", None)).await;
+    send(&store, 10, &[to_first("go", "last")]).await;
+    assert!(number(&store, "last").await > good && good > bad);
+}
+
+pub async fn a_signal_that_is_dropped_is_handed_to_nobody(store: Handle) {
+    let me = worker(&store, 1).await;
+    for n in 1..=30_u32 {
+        submit(&store, &[machine(n, "Begin")]).await;
+        let job = claim_one(&store, 0, me, i64::from(n) * 2).await;
+        commit(&store, 1, change(me, &job, wait_for("go", None))).await;
+        send(&store, 2, &[signal(id(n), "go", "1", "x")]).await;
+        let number = store.inspect().inbox(id(n), 9).await.expect("inbox")[0].number;
+        let ask = ask(me, i64::from(n) * 2 + 1, 1);
+        let taker = async move |store: Handle| store.claim(at(3), &ask).await.expect("claim").jobs;
+        let dropper = async move |store: Handle| {
+            let by = crate::By::new("someone");
+            store.control().act(at(3), &[id(n)], Act::DropSignal(number), &by).await.expect("act").remove(0)
+        };
+        let (taken, did) = both(&store, taker, dropper).await;
+        let handed = taken.iter().any(|job| job.inbox.iter().any(|signal| signal.number == number));
+        assert!(!handed || did != Did::Done, "round {n}: {taken:?}, {did:?}");
+        // Whoever comes later finds the job where it belongs.
+        if taken.is_empty() {
+            claim_one(&store, 4, me, i64::from(n) * 2 + 1).await;
+        }
+    }
 }

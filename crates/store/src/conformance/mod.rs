@@ -263,6 +263,8 @@ macro_rules! conformance {
                 a_signal_is_dropped_by_hand
                 a_signal_is_restored_by_hand
                 signals_of_ended_jobs_are_restored_for_their_next_attempt
+                the_number_of_a_signal_is_given_once
+                a_signal_that_is_dropped_is_handed_to_nobody
             }
             wait {
                 a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes
