@@ -174,10 +174,8 @@ impl Sqlite {
         mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.hold(size, |writer| {
-            set_sync(writer, false)?;
-            let answer = self.transaction(writer, true, &mut verb);
-            set_sync(writer, true)?;
-            answer
+            let writer = Unsynced::new(writer)?;
+            self.transaction(writer.0, true, &mut verb)
         })
         .await
     }
@@ -227,16 +225,11 @@ impl Sqlite {
                 return verb(tx);
             }
             tx.run("begin immediate", [])?;
-            let answer = verb(tx).and_then(|answer| {
-                tx.finish()?;
-                tx.run("commit", [])?;
-                Ok(answer)
-            });
-            if answer.is_err() && !writer.is_autocommit() {
-                // What made the verb fail is the answer; a rollback can only fail if there is nothing to undo.
-                let _ = tx.run("rollback", []);
-            }
-            answer
+            let _undone = Undone(tx);
+            let answer = verb(tx)?;
+            tx.finish()?;
+            tx.run("commit", [])?;
+            Ok(answer)
         };
         let answer = run(&tx, verb);
         self.count(tx.statements.get());
@@ -244,10 +237,34 @@ impl Sqlite {
     }
 }
 
-/// Whether what is committed from now on is on disk when that returns.
-fn set_sync(writer: &Connection, full: bool) -> Result<(), Error> {
-    let sql = if full { "pragma synchronous = full" } else { "pragma synchronous = normal" };
-    writer.execute_batch(sql).map_err(|error| Error::Fault(format!("{sql}: {error}")))
+/// Undoes what is not committed when it is dropped: a verb has failed, or has panicked.
+struct Undone<'a, 'b>(&'a Tx<'b>);
+
+impl Drop for Undone<'_, '_> {
+    fn drop(&mut self) {
+        if !self.0.conn.is_autocommit() {
+            // What made the verb fail is the answer; a rollback can only fail if there is nothing to undo.
+            let _ = self.0.run("rollback", []);
+        }
+    }
+}
+
+/// The write connection while its commits return before they are on disk.
+struct Unsynced<'a>(&'a Connection);
+
+impl Unsynced<'_> {
+    fn new(writer: &Connection) -> Result<Unsynced<'_>, Error> {
+        let sql = "pragma synchronous = normal";
+        writer.execute_batch(sql).map_err(|error| Error::Fault(format!("{sql}: {error}")))?;
+        Ok(Unsynced(writer))
+    }
+}
+
+impl Drop for Unsynced<'_> {
+    fn drop(&mut self) {
+        // It fails only within a transaction, and none is open any more.
+        let _ = self.0.execute_batch("pragma synchronous = full");
+    }
 }
 
 /// Runs `work`, telling the async runtime to move its other tasks away first if it may take long.
