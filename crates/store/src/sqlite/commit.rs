@@ -178,6 +178,9 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     }
     if !ties && !bears && write(tx, now, change, false)? {
         change.counted.map_or(Ok(()), |counted| tx.twig_wrote(now, change, counted))?;
+        if change.outcome != Outcome::Next {
+            tx.leaves((change.worker, change.claim));
+        }
         return Ok(Verdict::Committed);
     }
     let Some(found) = find(tx, change)? else { return Ok(Verdict::Fenced) };
@@ -214,6 +217,9 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         if bears {
             step::bear(tx, now, change, buckets)?;
         }
+    }
+    if halts || change.outcome != Outcome::Next {
+        tx.leaves((change.worker, change.claim));
     }
     Ok(if halts { Verdict::Halted } else { Verdict::Committed })
 }

@@ -6,7 +6,7 @@ use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 use super::{
     claim::read_claim,
     flow::Spot,
-    tx::{Tx, id_of, unpack},
+    tx::{PAIR, Tx, id_of, unpack},
 };
 use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
 
@@ -37,6 +37,11 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &Beat) -> Result<Renewal, Error
 /// it does not know it: the outcomes of these jobs were lost.
 pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Result<(), Error> {
     for number in numbers {
+        let gone = tx.store.left().remove(&(worker, *number)).unwrap_or(0);
+        let gone = i64::try_from(gone * PAIR).unwrap_or(0);
+        if tx.run(include_str!("sql/claim_gone.sql"), [worker.0, number.0, gone])? == 1 {
+            continue;
+        }
         let mut left = false;
         for (id, epoch) in read_claim(tx, worker, *number)?.unwrap_or_default() {
             let sql = include_str!("sql/claim_left.sql");

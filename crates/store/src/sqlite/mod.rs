@@ -45,6 +45,7 @@ pub use arrive::submit_in;
 pub use options::Options;
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard,
@@ -77,10 +78,15 @@ struct Shared {
     /// For reads that may take long; opened when the first of them comes.
     walker: Mutex<Option<Connection>>,
     lanes: Lanes,
+    /// How many jobs have left each claim by commits of this handle.
+    left: Mutex<HashMap<(WorkerId, ClaimNo), usize>>,
     /// This handle's row in each gate.
     gate_writer: i64,
     statements: Arc<AtomicU64>,
 }
+
+/// For how many claims it is counted; beyond, and of others, it is looked up.
+const COUNTED: usize = 10_000;
 
 /// A batch with more writes than this is run with its thread marked as blocking: some 100 µs of work.
 const SMALL: usize = 16;
@@ -102,6 +108,7 @@ impl Sqlite {
                 reader: Mutex::new(reader),
                 walker: Mutex::default(),
                 lanes: Lanes::default(),
+                left: Mutex::default(),
                 // There is one writer at a time, so one row will do.
                 gate_writer: 0,
                 statements,
@@ -233,7 +240,19 @@ impl Sqlite {
         };
         let answer = run(&tx, verb);
         self.count(tx.statements.get());
+        let left = tx.left.take();
+        if answer.is_ok() && !left.is_empty() {
+            let mut counts = self.left();
+            if counts.len() > COUNTED {
+                counts.clear();
+            }
+            left.into_iter().for_each(|(claim, count)| *counts.entry(claim).or_default() += count);
+        }
         answer
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<(WorkerId, ClaimNo), usize>> {
+        self.shared.left.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 

@@ -34,13 +34,15 @@ pub(super) struct Tx<'a> {
     pub(super) claims: RefCell<BTreeMap<(WorkerId, ClaimNo), bool>>,
     /// The last of them.
     pub(super) last_claim: Cell<Option<((WorkerId, ClaimNo), bool)>>,
+    /// Of which claims jobs were written that left them, and how many.
+    pub(super) left: RefCell<Vec<((WorkerId, ClaimNo), usize)>>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(conn: &'a Connection, store: &'a Sqlite) -> Tx<'a> {
         let (gates, unsettled, counts) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (claims, last_claim) = (RefCell::default(), Cell::default());
-        Tx { conn, store, statements: Cell::default(), gates, unsettled, counts, claims, last_claim }
+        let (claims, last_claim, left) = (RefCell::default(), Cell::default(), RefCell::default());
+        Tx { conn, store, statements: Cell::default(), gates, unsettled, counts, claims, last_claim, left }
     }
 
     pub(super) fn now(&self, now: Now) -> Time {
@@ -86,6 +88,16 @@ impl<'a> Tx<'a> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Notes that a job has left its claim.
+    pub(super) fn leaves(&self, claim: (WorkerId, ClaimNo)) {
+        let mut left = self.left.borrow_mut();
+        match left.last_mut() {
+            // Jobs of one claim mostly come together.
+            Some((last, count)) if *last == claim => *count += 1,
+            _ => left.push((claim, 1)),
+        }
+    }
+
     /// Notes that a gate moves when the transaction commits.
     pub(super) fn move_gate(&self, queue: i32) {
         self.gates.borrow_mut().insert(queue);
@@ -127,9 +139,12 @@ pub(super) fn id_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<
     Ok(JobId::from_bytes(row.get(column)?))
 }
 
-/// A claim's jobs as they are kept: 20 bytes each.
+/// How many bytes a job of a claim takes: its id and its epoch.
+pub(super) const PAIR: usize = 20;
+
+/// A claim's jobs as they are kept.
 pub(super) fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pairs.len() * 20);
+    let mut bytes = Vec::with_capacity(pairs.len() * PAIR);
     for (id, epoch) in pairs {
         bytes.extend_from_slice(id.as_bytes());
         bytes.extend_from_slice(&epoch.0.to_be_bytes());
@@ -138,14 +153,14 @@ pub(super) fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
 }
 
 pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<(JobId, Epoch)>, Error> {
-    if !bytes.len().is_multiple_of(20) {
+    if !bytes.len().is_multiple_of(PAIR) {
         return Err(Error::Fault(format!("a claim of {} bytes", bytes.len())));
     }
     let pair = |chunk: &[u8]| {
         let epoch = i32::from_be_bytes(chunk[16..].try_into().expect("chunks are 20 bytes"));
         Ok((job_id(&chunk[..16])?, Epoch(epoch)))
     };
-    bytes.chunks_exact(20).map(pair).collect()
+    bytes.chunks_exact(PAIR).map(pair).collect()
 }
 
 impl From<rusqlite::Error> for Error {
