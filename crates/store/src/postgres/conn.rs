@@ -21,6 +21,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 use uuid::Uuid;
+use windlass_model::{ClaimNo, JobId, WorkerId};
 
 use super::{
     branch::Counts,
@@ -70,6 +71,8 @@ pub(super) struct Conn {
     pending: AtomicU32,
     /// Set when an error says that the session is of no more use: see [`ends_session`].
     lost: AtomicBool,
+    /// The job whose step was last written by itself, and under which claim.
+    wrote: Mutex<Option<(JobId, WorkerId, ClaimNo)>>,
     /// Whether the names that are known were compared with those of the database since it was opened.
     known: AtomicBool,
     /// Until when it is used; `None` is for ever.
@@ -98,6 +101,7 @@ impl Conn {
             is_open: AtomicBool::new(false),
             pending: AtomicU32::new(0),
             lost: AtomicBool::new(false),
+            wrote: Mutex::default(),
             known: AtomicBool::new(false),
             until,
             statements,
@@ -105,6 +109,21 @@ impl Conn {
             openings,
             serves,
         }
+    }
+
+    /// Whether a transaction is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Whether the step that was last written by itself over this connection was one of this claim.
+    pub(super) fn wrote_last(&self, claim: (JobId, WorkerId, ClaimNo)) -> bool {
+        *self.wrote.lock().unwrap_or_else(|e| e.into_inner()) == Some(claim)
+    }
+
+    /// Notes which step was written by itself.
+    pub(super) fn set_wrote(&self, claim: Option<(JobId, WorkerId, ClaimNo)>) {
+        *self.wrote.lock().unwrap_or_else(|e| e.into_inner()) = claim;
     }
 
     /// Whether nobody has compared the names that are known with those of the database yet.
@@ -189,7 +208,7 @@ impl Conn {
         opening: &str,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
-        if self.is_open.load(Ordering::Relaxed) {
+        if self.is_open() {
             return self.wait(request).await;
         }
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -234,7 +253,7 @@ impl Conn {
     ) -> Result<Vec<Row>, Error> {
         match self.send(&self.openings.by_key, sql, params).await {
             // A timeout of the role's own, which the full settings lift.
-            Err(Error::Unavailable(why)) if is_timeout(&why) && !self.is_open.load(Ordering::Relaxed) => {
+            Err(Error::Unavailable(why)) if is_timeout(&why) && !self.is_open() => {
                 self.query(sql, params).await
             }
             answer => answer,

@@ -1,6 +1,6 @@
 //! The statements that write changes, one for each sort of them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use futures_util::future::join_all;
 use tokio_postgres::Row;
@@ -129,7 +129,12 @@ impl Sort {
     ) -> Result<Vec<Row>, Error> {
         let sql = self.sql(changes, tallies);
         if let (Sort::Next, Some(lone)) = (self, Lone::of(changes)) {
-            return lone.write(conn, now, sql).await;
+            let claim = (changes[0].job, changes[0].worker, changes[0].claim);
+            // Within a transaction it is not known yet what will have been written.
+            let further = !conn.is_open() && conn.wrote_last(claim);
+            let rows = lone.write(conn, now, if further { lone.further() } else { sql }).await?;
+            conn.set_wrote((!conn.is_open() && !rows.is_empty()).then_some(claim));
+            return Ok(rows);
         }
         let (now, base, lane) = (micros(now), Base::new(changes), conn.lane());
         let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
@@ -216,6 +221,19 @@ impl<'a> Lone<'a> {
         change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
     }
 
+    /// The statement for a step after one of the same claim. That one found the claim recorded, and a claim is not forgotten
+    /// without its jobs' epochs being raised: what the row says of its last writer is enough, and is there already.
+    fn further(&self) -> &'static str {
+        static STEP: LazyLock<String> =
+            LazyLock::new(|| further(include_str!("sql/commit_next_one.sql"), "$12"));
+        static ENTRY: LazyLock<String> =
+            LazyLock::new(|| further(include_str!("sql/commit_next_entry.sql"), "$18"));
+        match self {
+            Lone::Step(_) => &STEP,
+            Lone::Entry(..) => &ENTRY,
+        }
+    }
+
     async fn write(&self, conn: &Guard<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
         match self {
             Lone::Step(change) => Lone::write_step(conn, now, sql, change).await,
@@ -280,6 +298,13 @@ impl<'a> Lone<'a> {
     }
 }
 
+/// A statement that asks for the claim, as one that asks for the last writer.
+fn further(sql: &str, claim: &str) -> String {
+    let recorded = format!("exists (select from claims k where k.worker = $5 and k.number = {claim})");
+    let last = format!("j.rev_claim = {claim} and j.worker = $5 and j.rev_epoch = j.epoch");
+    sql.replacen(&recorded, &last, 1)
+}
+
 /// The latest moment that anything is due at.
 const LAST: i64 = Time::MAX.micros();
 
@@ -342,5 +367,22 @@ impl<'a> Sorts<'a> {
             wrote.extend(rows?.iter().map(Wrote::new));
         }
         Ok(wrote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_steps_ask_for_the_last_writer_alone() {
+        for (sql, claim) in [
+            (include_str!("sql/commit_next_one.sql"), "$12"),
+            (include_str!("sql/commit_next_entry.sql"), "$18"),
+        ] {
+            let further = further(sql, claim);
+            assert!(sql.contains("from claims") && !further.contains("from claims"), "{further}");
+            assert_eq!(further.matches("j.rev_claim = ").count(), 1, "{further}");
+        }
     }
 }
