@@ -21,6 +21,7 @@ mod repeat;
 mod select;
 mod state;
 mod step;
+mod step_id;
 mod transaction;
 mod undo;
 mod undo_record;

@@ -15,6 +15,7 @@ use super::{
     driver::Driver,
     journal::{Ending, Ident, Tried},
     state::Undo,
+    step_id::undo_id,
     undo_record::undo_of,
 };
 
@@ -41,7 +42,7 @@ impl UndoCx {
     /// The name of this undo, the same for all tries and different from all steps and other undos of all jobs: an
     /// idempotency key for whatever it does to the outside world once.
     pub fn undo_id(&self) -> String {
-        format!("undo:{}", self.step_id)
+        undo_id(&self.step_id)
     }
 
     /// Which try at this undo it is, from 1. Tries that a death of the worker cut off do not count.

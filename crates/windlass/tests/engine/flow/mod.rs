@@ -7,6 +7,7 @@ mod children;
 mod crashes;
 mod decided;
 mod dropped;
+mod ids;
 mod kept;
 mod limits;
 mod mended;
