@@ -43,6 +43,7 @@ pub(crate) use handler::WorkflowHandler;
 pub use journal::failure_of;
 pub(crate) use journal::voids_of;
 pub use merge::{MergeCall, Reducing};
+pub(crate) use parts::PartError;
 pub(crate) use reader::Reader;
 pub use repeat::{OnError, Repeat};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
