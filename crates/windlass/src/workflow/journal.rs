@@ -115,15 +115,15 @@ pub(super) struct Known {
     pub(super) begun: Option<(i32, Payload)>,
     pub(super) tried: Option<Tried>,
     pub(super) end: Option<(i32, Ending)>,
-    /// Whether it ended well and was recorded with an undo.
-    pub(super) undo: bool,
+    /// Where it ended well, if it was recorded with an undo.
+    pub(super) undo: Option<i32>,
     /// Whether the code has come to its end, or made it.
     pub(super) fresh: bool,
 }
 
 impl Known {
     fn new(op: Op) -> Known {
-        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: false, fresh: false }
+        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: None, fresh: false }
     }
 }
 
@@ -339,11 +339,12 @@ impl Journal {
             Mark::Begun => known.begun = Some((seq, payload)),
             Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
             Mark::Done | Mark::DoneWithUndo => {
-                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), mark == Mark::DoneWithUndo);
+                let undo = (mark == Mark::DoneWithUndo).then_some(seq);
+                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), undo);
             }
             Mark::Failed => {
                 let (failure, reason) = read_failed(&payload);
-                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), false);
+                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), None);
             }
             Mark::Undone | Mark::NotUndone => {}
         }
@@ -354,23 +355,6 @@ impl Journal {
         if self.undo.redone(ident) {
             self.known.remove(&undo_of(ident));
         }
-    }
-
-    /// Steps that were recorded with an undo and that this run has not come to, by place: what they did cannot be undone,
-    /// since the code of the undo is not known.
-    pub(super) fn unreached_undos(&self) -> Vec<(i32, Ident)> {
-        if self.undelivered == 0 {
-            return Vec::new();
-        }
-        let unreached = self.known.all().filter(|(_, _, known)| known.undo && !known.fresh);
-        let place = |(name, key, known): (&str, Option<&str>, &Known)| {
-            let seq = known.end.as_ref()?.0;
-            Some((seq, (name.into(), key.map(Into::into))))
-        };
-        let mut places: Vec<(i32, Ident)> =
-            unreached.filter_map(place).filter(|(_, ident)| !self.undo.is_settled(ident)).collect();
-        places.sort();
-        places
     }
 
     /// The code has come to the end of a call that is not delivered like others.
