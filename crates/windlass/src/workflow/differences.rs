@@ -5,6 +5,7 @@ use windlass_model::{Awaited, journal::Op};
 use super::{
     journal::Known,
     state::{Call, Phase, Start, State, place_of},
+    undo_record::is_undo_try,
 };
 
 /// How code differs from a journal.
@@ -99,6 +100,5 @@ impl Differences {
 /// by their repeat, and what is kept of undoing a step belongs to the step.
 fn is_call(name: &str, key: Option<&str>, known: &Known) -> bool {
     let is_tick = known.op == Op::Repeat && key.is_some();
-    let is_undo = name.starts_with("undo ");
-    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo
+    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
 }

@@ -96,7 +96,7 @@ impl Driver {
             Err(failure) => {
                 let unwind = self.end_of(failure);
                 if !self.has_undos() {
-                    return self.end(unwind);
+                    return self.end(unwind, false);
                 }
                 self.unwind(unwind, true).await
             }
@@ -120,8 +120,9 @@ impl Driver {
         }
     }
 
-    /// Ends the job badly. What made it fail is void if it is retried.
-    pub(super) fn end(&self, Unwind { reason, failure }: Unwind) -> Result<Turn, Failure> {
+    /// Ends the job badly. What made it fail is void if it is retried, and an unwinding ends with it: what that could not
+    /// undo is for the next one.
+    pub(super) fn end(&self, Unwind { reason, failure }: Unwind, unwound: bool) -> Result<Turn, Failure> {
         let now = self.core.now();
         let voids: Vec<i32> = {
             let state = self.core.lock();
@@ -131,7 +132,7 @@ impl Driver {
             });
             voids.map(|(seq, ..)| *seq).collect()
         };
-        if !voids.is_empty() {
+        if unwound || !voids.is_empty() {
             let payload = Payload::json(serde_json::to_vec(&EndedText { voids }).unwrap_or_default());
             let state = &mut *self.core.lock();
             let entry = state.entry_of(&(ENDED.into(), None), Op::Life, Mark::Failed, None, payload, now);
@@ -195,7 +196,7 @@ impl Driver {
         if !left.is_empty() {
             unwind.failure.message += &format!("; not undone: {}", left.join(", "));
         }
-        self.end(unwind)
+        self.end(unwind, true)
     }
 
     /// The code did something wrong: the job fails, and nothing is undone, since it may go on once the code is mended.

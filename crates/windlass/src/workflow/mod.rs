@@ -47,7 +47,7 @@ pub(crate) use parts::PartError;
 pub(crate) use reader::Reader;
 pub use repeat::{OnError, Repeat};
 pub use select::{First2, First3, First4, First5, First6, Race, Select};
-pub(crate) use state::RESUMED;
+pub(crate) use state::{ENDED, RESUMED};
 pub(crate) use step::panic_text;
 pub use step::{Step, TryCx};
 pub use transaction::{Transacted, Transaction};

@@ -23,8 +23,9 @@ use crate::signal::Reads;
 
 /// The names of what the engine itself keeps in a journal.
 pub(super) const NOW: &str = "windlass.now";
-pub(super) const ENDED: &str = "windlass.ended";
-/// That the job goes on after it was unwound.
+/// That the job ended badly.
+pub(crate) const ENDED: &str = "windlass.ended";
+/// That the job goes on after it had ended or was unwound.
 pub(crate) const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct State {
@@ -422,7 +423,6 @@ impl State {
     pub(super) fn end(&mut self, id: usize, seq: i32, ending: Ending) {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op) = (call.ident.clone(), call.op);
-        self.journal.redone(&ident);
         let known = self.journal.known_mut(&ident);
         (known.op, known.fresh) = (op, true);
         known.end = Some((seq, ending));

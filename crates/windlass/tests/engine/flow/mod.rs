@@ -15,6 +15,7 @@ mod missing;
 mod misuse;
 mod packed;
 mod repeated;
+mod retried;
 mod sealed;
 mod sourced;
 mod spawned;
