@@ -288,7 +288,11 @@ impl Journal {
                     .filter(|(_, known)| known.op == Op::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
-                self.known.retain_named(|name, known| known.op != Op::Branch || merged.contains(name));
+                let is_taken = |name: &str, known: &Known| known.op != Op::Branch || merged.contains(name);
+                let left = self.known.all().filter(|(name, _, known)| !is_taken(name, known));
+                let first = left.filter_map(|(_, _, known)| known.place()).min();
+                self.known.retain_named(is_taken);
+                self.void_selects(first);
                 return;
             }
             (Op::Life, _) if name == ENDED => {
@@ -359,13 +363,22 @@ impl Journal {
         let (voids, undone) = (std::mem::take(&mut self.voids), self.undo.reopen());
         self.forget_undo_tries();
         let is_void = |known: &Known| known.place().is_some_and(|seq| voids.contains(&seq));
+        let ends = undone.iter().filter_map(|ident| self.known.of(ident)?.place());
+        let first = ends.chain(voids.iter().copied()).min();
         undone.iter().for_each(|ident| self.known.remove(ident));
         // A branch goes on where it was: its children are there.
         for known in self.known.all_mut().filter(|known| known.op == Op::Branch && is_void(known)) {
             (known.end, known.tried) = (None, None);
         }
         self.known.retain(|known| !is_void(known));
+        self.void_selects(first);
         true
+    }
+
+    /// Which of several calls came first was judged by the ends before it: if one of these is void, that is void too.
+    fn void_selects(&mut self, first: Option<i32>) {
+        let Some(first) = first else { return };
+        self.known.retain(|known| known.op != Op::Select || known.place().is_none_or(|seq| seq < first));
     }
 
     /// What was tried at undoing steps counts for nothing if they are undone later.
@@ -414,14 +427,15 @@ mod tests {
 
     const HOTEL: (Op, Mark, &str, &str) = (Op::Step, Mark::DoneWithUndo, "hotel", "1");
     const ASK: (Op, Mark, &str, &str) = (Op::Step, Mark::Failed, "ask", "{}");
+    const FIRST: (Op, Mark, &str, &str) = (Op::Select, Mark::Done, "first", "0");
     const UNDONE: (Op, Mark, &str, &str) = (Op::Step, Mark::Undone, "hotel", "null");
     const GOES_ON: (Op, Mark, &str, &str) = (Op::Life, Mark::Done, RESUMED, "null");
 
     #[test]
     fn what_made_a_job_fail_is_void_once_it_goes_on() {
         let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [1]}"#);
-        let entries = [HOTEL, ASK, UNDONE, ended];
-        let all = ["ask", "hotel"].map(str::to_owned).to_vec();
+        let entries = [HOTEL, ASK, FIRST, UNDONE, ended];
+        let all = ["ask", "first", "hotel"].map(str::to_owned).to_vec();
         assert_eq!(known(&entries, true), (all, false), "nothing has run since it ended");
         assert_eq!(known(&entries, false), (vec![], true));
         for unwinding in [true, false] {
@@ -430,5 +444,18 @@ mod tests {
             let next = (Op::Step, Mark::Done, "next", "1");
             assert_eq!(known(&[&entries[..], &[next]].concat(), unwinding), (vec!["next".to_owned()], false));
         }
+    }
+
+    #[test]
+    fn a_select_is_void_with_any_end_before_it() {
+        let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [2]}"#);
+        let second = (Op::Select, Mark::Done, "second", "0");
+        let kept = ["first", "hotel"].map(str::to_owned).to_vec();
+        assert_eq!(known(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
+        let branch = |mark| (Op::Branch, mark, "items", "1");
+        let entries = [HOTEL, FIRST, branch(Mark::Begun), branch(Mark::Done), second];
+        let fork = (Op::Life, Mark::Done, Fork::ENTRY, "null");
+        let kept = ["first", "hotel"].map(str::to_owned).to_vec();
+        assert_eq!(known(&[&entries[..], &[fork]].concat(), false), (kept, false));
     }
 }

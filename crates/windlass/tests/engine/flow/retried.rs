@@ -1,9 +1,9 @@
-//! What a retried job does again: undos that failed.
+//! What a retried job does again: undos that failed, and what was decided by calls that are void.
 
 use std::time::Duration;
 
 use windlass::{
-    JobError,
+    JobError, State,
     prelude::*,
     store::{Act, Did},
     testing::Lab,
@@ -11,7 +11,11 @@ use windlass::{
 
 use super::{On, on_every_store, ran, times};
 
-on_every_store!(what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before,);
+on_every_store!(
+    what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before,
+    a_select_is_judged_anew_when_a_call_of_it_is_void,
+    a_select_is_judged_anew_when_its_winner_was_undone,
+);
 
 /// Books, and cannot undo the second booking at first. Whether it asks something in between is up to the test.
 #[derive(Serialize, Deserialize)]
@@ -77,4 +81,93 @@ async fn what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before(
         let why = engine.why(id).await.expect("asked").expect("there");
         assert!(!why.because.contains("not undone"), "{why:?}");
     }
+}
+
+/// Pays within an hour, or not. The first payment fails; the next one takes a moment.
+#[derive(Serialize, Deserialize)]
+struct Paid;
+
+impl Workflow for Paid {
+    const KIND: &'static str = "retried_paid";
+    type Output = String;
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<String, Failure> {
+        let id = flow.id();
+        let pay = flow.step("pay", move || async move {
+            if ran(format!("{id}/pay")) == 1 {
+                return Err(Failure::stop("no such account"));
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok("paid".to_owned())
+        });
+        match flow.select("paid_or_late", (pay, flow.sleep(hours(1)))).await {
+            First2::A(paid) => paid,
+            First2::B(()) => Ok("late".into()),
+        }
+    }
+}
+
+async fn a_select_is_judged_anew_when_a_call_of_it_is_void(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Paid>()).await;
+    let job = lab.submit(Paid).await;
+    lab.run().await;
+    let failed = lab.result(job).await.expect_err("it fails").to_string();
+    assert_eq!(failed, "the job failed (stopped): no such account");
+    lab.advance(days(1)).await;
+    lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+    lab.run().await;
+    assert_eq!(lab.result(job).await.expect("it was paid for too late"), "late");
+    assert_eq!(times(format!("{}/pay", job.id())), 2);
+}
+
+/// Two services are asked, of which the other one answers after the job was retried. Undoing takes a second try.
+#[derive(Serialize, Deserialize)]
+struct Asks;
+
+impl Workflow for Asks {
+    const KIND: &'static str = "retried_asks";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let id = flow.id();
+        let ask = |name: &'static str, answers: u32| {
+            let step = flow.step(name, move || async move {
+                if ran(format!("{id}/{name}")) != answers {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Failure>(())
+            });
+            let undo = move |()| async move {
+                match ran(format!("{id}/undo {name}")) {
+                    1 => Err(Failure::retry("not now")),
+                    _ => Ok(()),
+                }
+            };
+            step.retry(Retry::times(2).backoff(hours(1), hours(1))).undo(undo)
+        };
+        match flow.select("answered", (ask("left", 1), ask("right", 2))).await {
+            First2::A(answer) | First2::B(answer) => answer?,
+        }
+        Err(Failure::stop("not good enough"))
+    }
+}
+
+async fn a_select_is_judged_anew_when_its_winner_was_undone(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Asks>()).await;
+    let job = lab.submit(Asks).await;
+    for name in ["left", "right"] {
+        lab.run().await;
+        assert_eq!(lab.state(job).await, State::Failed);
+        let failed = lab.result(job).await.expect_err("it fails").to_string();
+        assert_eq!(failed, "the job failed (stopped): not good enough");
+        assert_eq!(times(format!("{}/undo {name}", job.id())), 2, "{name} is undone, at the second try");
+        if name == "left" {
+            lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        }
+    }
+    assert_eq!(times(format!("{}/undo left", job.id())), 2, "once");
 }
