@@ -125,13 +125,18 @@ fn page(checked: &Checked) -> String {
         page += "recorded, and not reached by this build (removed, renamed, or behind a new call); it is passed over:\n";
         list(CallChange::NotReached).for_each(|call| page += &line(call));
     }
+    if list(CallChange::UndoRemoved).next().is_some() {
+        page += "recorded with an undo, and without one in this build; it would not be undone:\n";
+        list(CallChange::UndoRemoved).for_each(|call| page += &line(call));
+    }
     if list(CallChange::New).next().is_some() {
         page += "not recorded, and reached before calls that are (added or renamed); it would be run:\n";
         list(CallChange::New).for_each(|call| page += &line(call));
     }
     if checked.losing_undo > 0 {
-        page += "A step that is not reached cannot be undone: if such a job fails or is cancelled, its end says so. Keep the \
-                 step's name, or put what is new behind it or in `flow.version` (docs/changing-workflows.md).\n";
+        page += "A step that is not reached, or has no undo, cannot be undone: if such a job fails or is cancelled, its end \
+                 says so. Keep the step's name and its undo, or put what is new behind it or in `flow.version` \
+                 (docs/changing-workflows.md).\n";
     }
     if checked.unserved > 0 {
         page += &format!(
@@ -187,6 +192,7 @@ mod tests {
         let changed = vec![
             call(CallChange::NotReached, Op::Step, "charge", "a.rs:7", true, 1_100),
             call(CallChange::NotReached, Op::Sleep, "rest", "a.rs:8", false, 1),
+            call(CallChange::UndoRemoved, Op::Step, "book", "a.rs:6", true, 1),
             call(CallChange::New, Op::Step, "pay", "a.rs:9", false, 1_100),
         ];
         let broken = vec![Broken { job, kind: kind.clone(), key: Some("o-7".into()), why }];
@@ -207,10 +213,13 @@ mod tests {
             recorded, and not reached by this build (removed, renamed, or behind a new call); it is passed over:\n  \
             step \"charge\" at a.rs:7, WITH AN UNDO: order version 2, 1,100 jobs, e.g. 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n  \
             sleep \"rest\" at a.rs:8: order version 2, job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
+            recorded with an undo, and without one in this build; it would not be undone:\n  \
+            step \"book\" at a.rs:6, WITH AN UNDO: order version 2, job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
             not recorded, and reached before calls that are (added or renamed); it would be run:\n  \
             step \"pay\" at a.rs:9: order version 2, 1,100 jobs, e.g. 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
-            A step that is not reached cannot be undone: if such a job fails or is cancelled, its end says so. Keep the \
-            step's name, or put what is new behind it or in `flow.version` (docs/changing-workflows.md).\n\
+            A step that is not reached, or has no undo, cannot be undone: if such a job fails or is cancelled, its end \
+            says so. Keep the step's name and its undo, or put what is new behind it or in `flow.version` \
+            (docs/changing-workflows.md).\n\
             2 are of a version that this build does not serve: not replayed\n";
         assert_eq!(page(&checked), expected);
     }

@@ -35,12 +35,13 @@ const BYTES: usize = 256 << 10;
 const WAITING: usize = 64;
 /// How long an item may take before it becomes a job of its own.
 const SLOW: Duration = Duration::from_secs(5);
-/// How often what was done of a block is committed.
+/// How often what was done of a block is committed: that much is done again after a crash, beside what is under way.
 const OFTEN: Duration = Duration::from_secs(2);
 /// How long an item without a time limit may hold its thread.
 const BLOCKED: Duration = Duration::from_secs(3_600);
-/// How many items are run before others get their turn.
+/// How many items are run, and for how long, before others get their turn.
 const TURN: usize = 64;
+const HELD: Duration = Duration::from_millis(10);
 /// Into how many parts a block is taken apart.
 const PARTS: usize = 10;
 
@@ -409,6 +410,8 @@ struct Running<'a> {
     /// How many bytes the results have, and how many they should have at most.
     bytes: usize,
     limit: usize,
+    /// When what was done is committed next.
+    commit_at: Instant,
 }
 
 /// Runs the items of a block.
@@ -447,6 +450,7 @@ pub(crate) async fn run<T: Task>(
         first_attempts,
         bytes,
         limit: limit_bytes,
+        commit_at: Instant::now() + OFTEN,
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
@@ -472,7 +476,7 @@ impl Running<'_> {
             None => Came::Slow,
         };
         let mut waiting = FuturesUnordered::new();
-        let mut committed = Instant::now();
+        let mut yielded = Instant::now();
         for (count, place) in left.iter().copied().enumerate() {
             let item = AssertUnwindSafe(one::<T>(self.cx(place), self.items.items[place]));
             let mut item = Box::pin(item.catch_unwind());
@@ -492,39 +496,35 @@ impl Running<'_> {
                     })
                 }
             }
-            while waiting.len() >= WAITING
-                && let Some((place, started_at, came)) = waiting.next().await
-            {
-                self.came(place, started_at, came);
+            while waiting.len() >= WAITING {
+                if let Some(turn) = self.next_of(&mut waiting).await? {
+                    return Ok(turn);
+                }
             }
             if self.bytes > self.limit {
                 // What it returns would be too long for one row: the rest is another block.
-                while let Some((place, started_at, came)) = waiting.next().await {
-                    self.came(place, started_at, came);
+                while !waiting.is_empty() {
+                    if let Some(turn) = self.next_of(&mut waiting).await? {
+                        return Ok(turn);
+                    }
                 }
                 self.promote(&left[count + 1..]);
                 return self.end();
             }
-            if count % TURN == TURN - 1 {
+            if count % TURN == TURN - 1 || yielded.elapsed() > HELD {
                 tokio::task::yield_now().await;
-                if self.attempt.is_cancelled() {
-                    break;
-                }
-                if committed.elapsed() > OFTEN {
-                    if let Some(turn) = self.commit().await? {
-                        return Ok(turn);
-                    }
-                    committed = Instant::now();
-                }
+                yielded = Instant::now();
+            }
+            if self.attempt.is_cancelled() {
+                break;
+            }
+            if let Some(turn) = self.commit_if_due().await? {
+                return Ok(turn);
             }
         }
-        while let Some((place, started_at, came)) = waiting.next().await {
-            self.came(place, started_at, came);
-            if committed.elapsed() > OFTEN {
-                if let Some(turn) = self.commit().await? {
-                    return Ok(turn);
-                }
-                committed = Instant::now();
+        while !waiting.is_empty() {
+            if let Some(turn) = self.next_of(&mut waiting).await? {
+                return Ok(turn);
             }
         }
         if self.left().is_empty() {
@@ -537,6 +537,18 @@ impl Running<'_> {
             (None, Some(by)) => Turn::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) },
             (None, None) => Turn::Over,
         })
+    }
+
+    /// Waits for the next item that ends, or until a commit is due, which is made. Answers how the attempt ends, if it does.
+    async fn next_of<F>(&mut self, waiting: &mut FuturesUnordered<F>) -> Result<Option<Turn>, Failure>
+    where
+        F: Future<Output = (usize, Option<Time>, Came)>,
+    {
+        let left = self.commit_at.saturating_duration_since(Instant::now());
+        if let Ok(Some((place, started_at, came))) = tokio::time::timeout(left, waiting.next()).await {
+            self.came(place, started_at, came);
+        }
+        self.commit_if_due().await
     }
 
     fn cx(&self, place: usize) -> TaskCx {
@@ -620,8 +632,14 @@ impl Running<'_> {
         }
     }
 
+    /// Commits what was done so far, if the last commit was long enough ago.
+    async fn commit_if_due(&mut self) -> Result<Option<Turn>, Failure> {
+        if self.commit_at <= Instant::now() { self.commit().await } else { Ok(None) }
+    }
+
     /// Commits what was done so far. Answers how the attempt ends, if it does.
     async fn commit(&mut self) -> Result<Option<Turn>, Failure> {
+        self.commit_at = Instant::now() + OFTEN;
         if self.fresh == 0 && self.promoted.is_empty() {
             return Ok(None);
         }

@@ -19,7 +19,11 @@ use super::{
     block,
     source::{From, Last, One, Read, STORE, Source},
 };
-use crate::{Child, Kind, machine::Bound, workflow::patiently};
+use crate::{
+    Child, Kind,
+    machine::Bound,
+    workflow::{PartError, patiently},
+};
 
 /// How many children go in one commit, unless the branch says otherwise.
 const CHUNK: usize = 1_000;
@@ -254,7 +258,7 @@ impl Feed for Single {
 
 /// Sources that are being read.
 pub(crate) struct Producing {
-    chunks: mpsc::Receiver<Result<Produced, Failure>>,
+    chunks: mpsc::Receiver<Result<Produced, PartError>>,
     task: tokio::task::JoinHandle<()>,
     skipped: Arc<OnceLock<Duration>>,
 }
@@ -266,16 +270,16 @@ impl Producing {
     }
 
     /// What is to be committed next.
-    pub(crate) async fn next(&mut self) -> Result<Produced, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Produced, PartError> {
         match self.chunks.recv().await {
             Some(produced) => produced,
-            None => Err(match (&mut self.task).await {
+            None => Err(PartError::Failed(match (&mut self.task).await {
                 Err(error) if error.is_panic() => {
                     let text = crate::workflow::panic_text(&*error.into_panic());
                     Failure::stop(format!("a source of the branch panicked: {text}")).class(class::PANIC)
                 }
                 _ => Failure::retry("the sources of the branch were given up").class("store"),
-            }),
+            })),
         }
     }
 }
@@ -291,12 +295,12 @@ struct Producer {
     bound: Arc<Bound>,
     job: JobId,
     number: Option<BranchNo>,
-    sender: mpsc::Sender<Result<Produced, Failure>>,
+    sender: mpsc::Sender<Result<Produced, PartError>>,
     skipped: Arc<OnceLock<Duration>>,
 }
 
 impl Producer {
-    async fn run(mut self) -> Result<(), Failure> {
+    async fn run(mut self) -> Result<(), PartError> {
         let (store, bound) = (Arc::clone(&self.bound.store), Arc::clone(&self.bound));
         let branch = self.plan.name.clone();
         let mut before = Vec::new();
@@ -329,7 +333,7 @@ impl Producer {
                 before.join(", "),
                 names.join(", ")
             );
-            return Err(Failure::stop(text).class(class::DIVERGED));
+            return Err(diverged(text));
         }
         let mut announced = Some(names);
         let started = match cursor.started.or(opened_at) {
@@ -457,15 +461,14 @@ async fn resume(
     feed: &mut dyn Feed,
     cursor: &Cursor,
     spawn: &str,
-) -> Result<(), Failure> {
+) -> Result<(), PartError> {
     let changed = |what: String| {
-        Failure::stop(format!(
+        diverged(format!(
             "the source of {spawn:?} in the branch {:?} does not enumerate alike: {what}. {} of its items were spawned \
              before; a source must yield the same items in the same order until its branch is sealed: make it in a step, \
              or read rows by their key",
             branch, cursor.n
         ))
-        .class(class::DIVERGED)
     };
     match feed.last().await? {
         Last::Keyed => Ok(()),
@@ -488,6 +491,11 @@ pub(crate) fn items_of(job: &NewJob) -> u32 {
 
 fn hex(digest: &[u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// That the code does not fit what was spawned before.
+fn diverged(text: String) -> PartError {
+    PartError::Diverged(Failure::stop(text).class(class::DIVERGED))
 }
 
 fn refused(why: impl std::fmt::Display) -> Failure {

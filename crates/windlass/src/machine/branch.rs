@@ -22,7 +22,7 @@ use crate::{
         Goal, IntoChild, Merged, Plan, Produced, Results, Source, Verdict as Judgement, bad_children,
         items_of, missing_children, room,
     },
-    workflow::patiently,
+    workflow::{PartError, patiently},
 };
 
 /// How long a step waits for room in a branch that it fills, at least, before it is given up.
@@ -129,7 +129,12 @@ impl MachineBranch<'_> {
         let mut producing = plan.start(Arc::clone(&cx.bound), cx.id(), before.map(|branch| branch.number));
         loop {
             let mut grow = Grow { open: open.take(), ..Grow::to(number) };
-            let children = match producing.next().await? {
+            let produced = match producing.next().await {
+                Ok(produced) => produced,
+                Err(PartError::Failed(failure)) => return Err(failure),
+                Err(PartError::Diverged(failure)) => return cx.diverge(failure).await,
+            };
+            let children = match produced {
                 Produced::Chunk { mut children, spawns, cursor } => {
                     let more = children.iter().map(|child| u64::from(items_of(child))).sum();
                     wait_for_room(cx, number, limit, more, producing.skipped()).await?;

@@ -1,6 +1,6 @@
 //! What a running step knows of itself.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -18,6 +18,8 @@ pub struct StepCx {
     pub(super) paused: Notify,
     /// Signals that the step was shown and could not read.
     pub(super) aside: Mutex<Vec<SetAside>>,
+    /// How the code does not fit what a branch of it has spawned.
+    pub(super) diverged: OnceLock<Failure>,
     pub(super) attempt: Arc<Attempt>,
     pub(super) bound: Arc<Bound>,
 }
@@ -181,6 +183,13 @@ impl StepCx {
             aside.push(signal::set_aside(self.id(), shown, why.to_owned()));
         }
         self.paused.notify_one();
+    }
+
+    /// Has the step given up, and the job failed, since its code does not fit what was spawned before.
+    pub(super) async fn diverge<T>(&self, failure: Failure) -> T {
+        let _ = self.diverged.set(failure);
+        self.paused.notify_one();
+        std::future::pending().await
     }
 
     /// How the children ended that the step waited for, in the order in which they were given. Read from the store now,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{Failure, Retry, failure::class};
+use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
 use windlass_store::{IdSource, Store};
 
@@ -40,8 +40,9 @@ impl<M: Machine> MachineHandler<M> {
 
     fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
         let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        let (branches, paused, aside) = (Arc::clone(&self.branches), Notify::new(), Mutex::default());
-        StepCx { branches, paused, aside, attempt, bound }
+        let (branches, paused) = (Arc::clone(&self.branches), Notify::new());
+        let (aside, diverged) = (Mutex::default(), OnceLock::new());
+        StepCx { branches, paused, aside, diverged, attempt, bound }
     }
 }
 
@@ -108,6 +109,10 @@ async fn run<M: Machine>(
         () = cx.paused.notified() => None,
     };
     let aside = std::mem::take(&mut *cx.aside.lock().unwrap_or_else(|e| e.into_inner()));
+    if let Some(failure) = cx.diverged.get() {
+        let outcome = Outcome::Failed { reason: Reason::Diverged, failure: failure.clone() };
+        return Ok(Turn::Commit { step: None, outcome });
+    }
     match next {
         _ if !aside.is_empty() => Ok(Turn::SetAside(aside)),
         Some(next) => next.map_err(Into::into)?.turn(cx).await,

@@ -7,7 +7,7 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use crate::workflow::{RESUMED, voids_of};
+use crate::workflow::{ENDED, RESUMED, voids_of};
 
 /// What the journal of a workflow that failed, or cancelled itself, says of its end.
 #[derive(Default)]
@@ -32,13 +32,18 @@ struct Call<'a> {
 pub(super) fn ending(journal: &[Entry]) -> Ending<'_> {
     let mut calls: HashMap<(&str, Option<&str>), Call<'_>> = HashMap::new();
     let mut not_undone = Vec::new();
-    let mut retried = false;
+    let (mut retried, mut ended) = (false, false);
     for entry in journal {
         retried = false;
+        // What follows is of another unwinding.
+        if std::mem::take(&mut ended) {
+            not_undone.clear();
+        }
         if entry.op == Op::Life {
             if entry.name == RESUMED {
                 not_undone.clear();
             }
+            ended = entry.name == ENDED;
             // A retry runs the calls that are void now again.
             let voids = voids_of(entry);
             retried = !voids.is_empty();

@@ -16,7 +16,7 @@ use super::{
     core::Core,
     journal::Ending,
     merge::{MergeCall, Reduce, Reducing},
-    parts::{Part, Parts, RawParts, number_of},
+    parts::{Part, PartError, Parts, RawParts, number_of},
     state::{Opened, misuse, place_of},
 };
 use crate::branch::{IntoChild, Merged, Plan, Produced, Source, items_of, room};
@@ -114,7 +114,7 @@ impl IntoFuture for Branch {
             }
             let Some(plan) = plan.take() else {
                 let failure = misuse("a branch was begun twice");
-                return Box::pin(futures_util::stream::once(std::future::ready(Err(failure))));
+                return Box::pin(futures_util::stream::once(std::future::ready(Err(failure.into()))));
             };
             let producing = plan.start(Arc::clone(&bound), job, before);
             let filling = Filling {
@@ -147,7 +147,7 @@ struct Filling {
 }
 
 impl Filling {
-    async fn next(&mut self) -> Option<Result<Part, Failure>> {
+    async fn next(&mut self) -> Option<Result<Part, PartError>> {
         if self.over {
             return None;
         }
@@ -156,7 +156,7 @@ impl Filling {
         Some(part)
     }
 
-    async fn part(&mut self) -> Result<Part, Failure> {
+    async fn part(&mut self) -> Result<Part, PartError> {
         let produced = match self.held.take() {
             Some(held) => held,
             None => self.producing.next().await?,

@@ -40,7 +40,7 @@ pub struct Checked {
     pub broken: Vec<Broken>,
     /// How many have recorded calls that this build does not come to.
     pub skipping: usize,
-    /// How many of those would not be undone as they recorded it: steps with an undo are among these calls.
+    /// How many would not be undone as they recorded it: this build does not come to a step with an undo, or has none for it.
     pub losing_undo: usize,
     /// The calls in which this build differs from what was recorded, summed over all jobs: by kind, how and name.
     pub changed: Vec<ChangedCall>,
@@ -77,7 +77,7 @@ pub struct ChangedCall {
     pub name: String,
     /// Where in the source it is called, or was when it was recorded.
     pub line: Option<String>,
-    /// Whether it was recorded with an undo, which cannot run unless the code comes to the call.
+    /// Whether it was recorded with an undo, which cannot run unless the code comes to the call and gives it one.
     pub undo: bool,
     /// How many jobs differ by it.
     pub jobs: usize,
@@ -91,6 +91,8 @@ pub struct ChangedCall {
 pub enum CallChange {
     /// It is recorded, and this build does not come to it: it was removed or renamed, or something new comes before it.
     NotReached,
+    /// It was recorded with an undo, and this build has none for it.
+    UndoRemoved,
     /// It is not recorded, and this build comes to it before it comes to what is: it was added or renamed, and would be run.
     New,
 }
@@ -98,13 +100,14 @@ pub enum CallChange {
 impl Checked {
     /// Takes the difference of one job in.
     fn differs(&mut self, kind: &KindVersion, job: JobId, differences: Differences) {
-        let Differences { not_reached, new } = differences;
+        let Differences { not_reached, undo_removed, new } = differences;
         self.skipping += usize::from(!not_reached.is_empty());
-        self.losing_undo += usize::from(not_reached.iter().any(|call| call.undo));
+        self.losing_undo += usize::from(not_reached.iter().chain(&undo_removed).any(|call| call.undo));
         let of = |how| move |call: Differing| (how, call);
         let all = not_reached
             .into_iter()
             .map(of(CallChange::NotReached))
+            .chain(undo_removed.into_iter().map(of(CallChange::UndoRemoved)))
             .chain(new.into_iter().map(of(CallChange::New)));
         // Calls that only their keys tell apart are one.
         let mut named: Vec<(CallChange, Differing)> = Vec::new();

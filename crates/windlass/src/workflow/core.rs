@@ -74,12 +74,11 @@ impl Core {
         core
     }
 
-    /// Has written that the job goes on, if an unwinding before could not undo everything.
+    /// Has written that the job goes on, if it had ended.
     fn resume(&self) {
         let now = self.now();
         let state = &mut *self.lock();
-        if self.job.unwind.is_none() && state.journal.undo.resumes() {
-            state.journal.undo.resume();
+        if std::mem::take(&mut state.journal.resumes) {
             let payload = Payload::json(b"null".to_vec());
             let entry = state.entry_of(&(RESUMED.into(), None), Op::Life, Mark::Done, None, payload, now);
             state.out.entries.push(entry);

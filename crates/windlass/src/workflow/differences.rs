@@ -5,6 +5,7 @@ use windlass_model::{Awaited, journal::Op};
 use super::{
     journal::Known,
     state::{Call, Phase, Start, State, place_of},
+    undo_record::is_undo_try,
 };
 
 /// How code differs from a journal.
@@ -12,6 +13,8 @@ use super::{
 pub(crate) struct Differences {
     /// Recorded calls that it did not come to.
     pub(super) not_reached: Vec<Differing>,
+    /// Steps that it came to, and that were recorded with an undo and have none now.
+    pub(super) undo_removed: Vec<Differing>,
     /// Calls that are not recorded, and that it came to before it came to some that are.
     pub(super) new: Vec<Differing>,
 }
@@ -44,7 +47,7 @@ impl Differences {
                 op: known.op,
                 name: name.into(),
                 line: known.line.clone(),
-                undo: known.undo,
+                undo: known.undo.is_some(),
                 ahead: false,
             };
             places.push((seq, call));
@@ -66,7 +69,18 @@ impl Differences {
                 };
                 Differing { op: call.op, name, line: Some(place_of(call.line)), undo: false, ahead }
             });
-        Differences { not_reached, new: new.collect() }
+        Differences { not_reached, undo_removed: Vec::new(), new: new.collect() }
+    }
+
+    /// Adds the steps that have no undo any more. The code must be dropped by now: steps that it did not wait for have told
+    /// by then what undoes them.
+    pub(super) fn add_undo_removed(&mut self, state: &State) {
+        for lost in state.lost_undos().into_iter().filter(|lost| lost.reached) {
+            let made = state.journal.known.of(&lost.ident).and_then(|known| known.made);
+            let Some((op, line)) = made else { continue };
+            let (name, line) = (lost.ident.0.to_string(), Some(place_of(line)));
+            self.undo_removed.push(Differing { op, name, line, undo: true, ahead: false });
+        }
     }
 
     /// Leaves out what is not recorded because the job stands there, with the old code as with the new: what it waits for, if
@@ -86,6 +100,5 @@ impl Differences {
 /// by their repeat, and what is kept of undoing a step belongs to the step.
 fn is_call(name: &str, key: Option<&str>, known: &Known) -> bool {
     let is_tick = known.op == Op::Repeat && key.is_some();
-    let is_undo = name.starts_with("undo ");
-    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo
+    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
 }

@@ -110,7 +110,9 @@ impl Driver {
     pub(super) async fn replay(mut self) -> Result<Differences, Failure> {
         self.code(true).await?;
         // Before the code is dropped: what it came to last is under way.
-        let differences = Differences::of(&self.core.lock());
+        let mut differences = Differences::of(&self.core.lock());
+        self.drop_root();
+        differences.add_undo_removed(&self.core.lock());
         Ok(differences)
     }
 

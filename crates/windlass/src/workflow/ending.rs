@@ -10,8 +10,8 @@ use windlass_runtime::Turn;
 use super::{
     context::Value,
     driver::{Driver, run_name, run_of},
-    journal::{EndedText, Ident},
-    state::{ENDED, Opened, Undo, misuse, shown},
+    journal::EndedText,
+    state::{ENDED, LostUndo, Opened, Undo, misuse, shown},
     undo::Undone,
 };
 
@@ -80,10 +80,11 @@ impl Driver {
         match result {
             Ok(output) => {
                 self.unmerged("the workflow has returned")?;
-                let unreached = self.core.lock().journal.unreached_undos();
-                if !unreached.is_empty() {
+                let mut lost = self.core.lock().lost_undos();
+                lost.retain(|lost| !lost.reached);
+                if !lost.is_empty() {
                     // Nothing is to be undone; but what this code did in their place may have been done twice.
-                    let steps: Vec<String> = unreached.iter().map(|(_, ident)| shown(ident)).collect();
+                    let steps: Vec<String> = lost.iter().map(|lost| shown(&lost.ident)).collect();
                     let steps = steps.join(", ");
                     tracing::warn!(job = %self.core.job.id, steps, "the workflow ended well and did not come to recorded steps");
                 }
@@ -95,7 +96,7 @@ impl Driver {
             Err(failure) => {
                 let unwind = self.end_of(failure);
                 if !self.has_undos() {
-                    return self.end(unwind);
+                    return self.end(unwind, false);
                 }
                 self.unwind(unwind, true).await
             }
@@ -105,7 +106,7 @@ impl Driver {
     /// Whether there is something to undo, or something that cannot be and has to be named.
     pub(super) fn has_undos(&self) -> bool {
         let state = self.core.lock();
-        !state.undos.is_empty() || !state.journal.unreached_undos().is_empty()
+        !state.undos.is_empty() || !state.lost_undos().is_empty()
     }
 
     /// How a workflow ends that returned an error.
@@ -119,8 +120,9 @@ impl Driver {
         }
     }
 
-    /// Ends the job badly. What made it fail is void if it is retried.
-    pub(super) fn end(&self, Unwind { reason, failure }: Unwind) -> Result<Turn, Failure> {
+    /// Ends the job badly. What made it fail is void if it is retried, and an unwinding ends with it: what that could not
+    /// undo is for the next one.
+    pub(super) fn end(&self, Unwind { reason, failure }: Unwind, unwound: bool) -> Result<Turn, Failure> {
         let now = self.core.now();
         let voids: Vec<i32> = {
             let state = self.core.lock();
@@ -130,7 +132,7 @@ impl Driver {
             });
             voids.map(|(seq, ..)| *seq).collect()
         };
-        if !voids.is_empty() {
+        if unwound || !voids.is_empty() {
             let payload = Payload::json(serde_json::to_vec(&EndedText { voids }).unwrap_or_default());
             let state = &mut *self.core.lock();
             let entry = state.entry_of(&(ENDED.into(), None), Op::Life, Mark::Failed, None, payload, now);
@@ -167,12 +169,12 @@ impl Driver {
         if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
             return Ok(turn);
         }
-        // All that is to be undone, by place; without an undo, if the code did not come to the step.
-        let mut undos: Vec<(i32, Result<Undo, Ident>)> = {
+        // All that is to be undone, by place, be there an undo or not.
+        let mut undos: Vec<(i32, Result<Undo, LostUndo>)> = {
             let state = &mut *self.core.lock();
-            let unreached = state.journal.unreached_undos().into_iter().map(|(seq, ident)| (seq, Err(ident)));
+            let lost = state.lost_undos().into_iter().map(|lost| (lost.seq, Err(lost)));
             let undos = std::mem::take(&mut state.undos).into_iter().map(|undo| (undo.seq, Ok(undo)));
-            undos.chain(unreached).collect()
+            undos.chain(lost).collect()
         };
         undos.sort_by_key(|(seq, _)| *seq);
         while let Some((_, undo)) = undos.pop() {
@@ -182,7 +184,7 @@ impl Driver {
                     Undone::Settled => {}
                     Undone::Turn(turn) => return Ok(turn),
                 },
-                Err(ident) => self.not_undone(ident, unreachable_undo()),
+                Err(LostUndo { ident, reached, .. }) => self.not_undone(ident, lost_undo(reached)),
             }
         }
         // However many attempts the unwinding took: the journal knows what all of them could not undo.
@@ -194,7 +196,7 @@ impl Driver {
         if !left.is_empty() {
             unwind.failure.message += &format!("; not undone: {}", left.join(", "));
         }
-        self.end(unwind)
+        self.end(unwind, true)
     }
 
     /// The code did something wrong: the job fails, and nothing is undone, since it may go on once the code is mended.
@@ -207,9 +209,17 @@ impl Driver {
     }
 }
 
-/// Why a step is not undone that the code has not come to.
-fn unreachable_undo() -> Failure {
-    let text = "the code does not come to this step any more, so its undo could not run; undo it by hand, or serve code \
-                that calls it, then retry the job and cancel it";
+/// Why a step is not undone for which the code has no undo.
+fn lost_undo(reached: bool) -> Failure {
+    let text = match reached {
+        true => {
+            "the code has no undo for this step any more; undo it by hand, or serve code that has one, then retry the job \
+             and cancel it"
+        }
+        false => {
+            "the code does not come to this step any more, so its undo could not run; undo it by hand, or serve code that \
+             calls it, then retry the job and cancel it"
+        }
+    };
     Failure::stop(text).class(class::DIVERGED)
 }

@@ -16,7 +16,7 @@ use super::{
     context::Value,
     merge::{MERGE, names_of},
     state::{ENDED, RESUMED},
-    undo_record::{UndoRecord, undo_of},
+    undo_record::{UndoRecord, is_undo_try},
 };
 use crate::codec::Codecs;
 
@@ -115,15 +115,20 @@ pub(super) struct Known {
     pub(super) begun: Option<(i32, Payload)>,
     pub(super) tried: Option<Tried>,
     pub(super) end: Option<(i32, Ending)>,
-    /// Whether it ended well and was recorded with an undo.
-    pub(super) undo: bool,
+    /// Where it ended well, if it was recorded with an undo.
+    pub(super) undo: Option<i32>,
     /// Whether the code has come to its end, or made it.
     pub(super) fresh: bool,
 }
 
 impl Known {
+    /// Where it ended.
+    fn place(&self) -> Option<i32> {
+        self.end.as_ref().map(|(seq, _)| *seq)
+    }
+
     fn new(op: Op) -> Known {
-        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: false, fresh: false }
+        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: None, fresh: false }
     }
 }
 
@@ -235,6 +240,10 @@ pub(super) struct Journal {
     pub(super) repeat_sets: HashMap<Box<str>, Vec<Set>>,
     /// What was undone, and what could not be.
     pub(super) undo: UndoRecord,
+    /// Places of ends that made the job fail: they are void once it goes on.
+    voids: Vec<i32>,
+    /// Whether the job goes on after it had ended, and nothing says so yet.
+    pub(super) resumes: bool,
     /// Whether it was forked from another: what the context holds is to be written.
     pub(super) forked: bool,
     /// Places of ticks of repeats that ended, by name, oldest first.
@@ -242,7 +251,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Reads the entries of a job. If it is being unwound, what was undone stays known, so that nothing is done again.
+    /// Reads the entries of a job. If it is being unwound, what was undone since it last went on stays known, so that the code
+    /// comes to what is not, and nothing is done again.
     pub(super) fn read(entries: Vec<Entry>, codecs: &Codecs, unwinding: bool) -> Journal {
         let mut journal = Journal::default();
         let mut step = -1;
@@ -251,7 +261,10 @@ impl Journal {
             if entry.op != Op::Context {
                 step = entry.seq;
             }
-            journal.add(entry, step, codecs, unwinding);
+            journal.add(entry, step, codecs);
+        }
+        if !unwinding {
+            journal.resumes = journal.go_on();
         }
         for known in journal.known.all_mut().filter(|known| known.end.is_some()) {
             // Ticks that are over stay for people to see, and are not come to again.
@@ -261,11 +274,12 @@ impl Journal {
         journal
     }
 
-    fn add(&mut self, entry: Entry, step: i32, codecs: &Codecs, unwinding: bool) {
+    fn add(&mut self, entry: Entry, step: i32, codecs: &Codecs) {
         let Entry { seq, op, mark, name, key, line, payload, .. } = entry;
         match (op, mark) {
             (Op::Life, _) if name == Fork::ENTRY => {
                 self.forked = true;
+                self.go_on();
                 // Children that were under way are another job's, and so are those of branches that were not merged.
                 self.known.retain(|known| !matches!(known.op, Op::Child | Op::Merge) || known.end.is_some());
                 let merged: HashSet<String> = self
@@ -274,23 +288,22 @@ impl Journal {
                     .filter(|(_, known)| known.op == Op::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
-                self.known.retain_named(|name, known| known.op != Op::Branch || merged.contains(name));
+                let is_taken = |name: &str, known: &Known| known.op != Op::Branch || merged.contains(name);
+                let left = self.known.all().filter(|(name, _, known)| !is_taken(name, known));
+                let first = left.filter_map(|(_, _, known)| known.place()).min();
+                self.known.retain_named(is_taken);
+                self.void_selects(first);
                 return;
             }
             (Op::Life, _) if name == ENDED => {
                 let text: EndedText = serde_json::from_slice(&payload.bytes).unwrap_or_default();
-                let voids =
-                    |known: &Known| known.end.as_ref().is_some_and(|(seq, _)| text.voids.contains(seq));
-                // A branch goes on where it was: its children are there.
-                for known in self.known.all_mut().filter(|known| known.op == Op::Branch && voids(known)) {
-                    (known.end, known.tried) = (None, None);
-                }
-                self.known.retain(|known| !voids(known));
+                self.voids.extend(text.voids);
+                self.undo.close();
+                self.forget_undo_tries();
                 return;
             }
             (Op::Life, _) if name == RESUMED => {
-                let tried = self.undo.resume();
-                tried.iter().for_each(|ident| self.known.remove(&undo_of(ident)));
+                self.go_on();
                 return;
             }
             (Op::Life, _) => return,
@@ -312,23 +325,14 @@ impl Journal {
         if matches!(mark, Mark::Undone | Mark::NotUndone) {
             let ident: Ident = (name.into(), key.map(Into::into));
             match mark {
-                Mark::Undone => {
-                    if !unwinding {
-                        self.known.remove(&ident);
-                    }
-                    self.undo.undone(ident);
-                }
-                // The job goes on: what was tried at undoing it counts for nothing if it is undone later.
-                _ if !unwinding => {
-                    self.known.remove(&undo_of(&ident));
-                    self.undo.left(ident);
-                }
+                Mark::Undone => self.undo.undone(ident),
                 _ => self.undo.not_undone(ident, read_failed(&payload).0),
             }
             return;
         }
-        if mark.is_done() && !self.undo.is_empty() {
-            self.redone(&(name.as_str().into(), key.as_deref().map(Into::into)));
+        // Journals of before `RESUMED` was always written do not say that the job went on; but only then are calls made.
+        if !matches!(op, Op::Now | Op::Version | Op::Select) && !is_undo_try(&name) {
+            self.go_on();
         }
         let known = self.known.known_owned(name, key, op);
         known.op = op;
@@ -339,38 +343,47 @@ impl Journal {
             Mark::Begun => known.begun = Some((seq, payload)),
             Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
             Mark::Done | Mark::DoneWithUndo => {
-                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), mark == Mark::DoneWithUndo);
+                let undo = (mark == Mark::DoneWithUndo).then_some(seq);
+                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), undo);
             }
             Mark::Failed => {
                 let (failure, reason) = read_failed(&payload);
-                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), false);
+                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), None);
             }
             Mark::Undone | Mark::NotUndone => {}
         }
     }
 
-    /// A step that was undone has been done again: there is something to undo again.
-    pub(super) fn redone(&mut self, ident: &Ident) {
-        if self.undo.redone(ident) {
-            self.known.remove(&undo_of(ident));
+    /// The job goes on after it had ended: what made it fail is void, and so is what was undone. What could not be undone is
+    /// for the next unwinding. Answers whether there was any of this.
+    fn go_on(&mut self) -> bool {
+        if self.voids.is_empty() && self.undo.is_empty() {
+            return false;
         }
+        let (voids, undone) = (std::mem::take(&mut self.voids), self.undo.reopen());
+        self.forget_undo_tries();
+        let is_void = |known: &Known| known.place().is_some_and(|seq| voids.contains(&seq));
+        let ends = undone.iter().filter_map(|ident| self.known.of(ident)?.place());
+        let first = ends.chain(voids.iter().copied()).min();
+        undone.iter().for_each(|ident| self.known.remove(ident));
+        // A branch goes on where it was: its children are there.
+        for known in self.known.all_mut().filter(|known| known.op == Op::Branch && is_void(known)) {
+            (known.end, known.tried) = (None, None);
+        }
+        self.known.retain(|known| !is_void(known));
+        self.void_selects(first);
+        true
     }
 
-    /// Steps that were recorded with an undo and that this run has not come to, by place: what they did cannot be undone,
-    /// since the code of the undo is not known.
-    pub(super) fn unreached_undos(&self) -> Vec<(i32, Ident)> {
-        if self.undelivered == 0 {
-            return Vec::new();
-        }
-        let unreached = self.known.all().filter(|(_, _, known)| known.undo && !known.fresh);
-        let place = |(name, key, known): (&str, Option<&str>, &Known)| {
-            let seq = known.end.as_ref()?.0;
-            Some((seq, (name.into(), key.map(Into::into))))
-        };
-        let mut places: Vec<(i32, Ident)> =
-            unreached.filter_map(place).filter(|(_, ident)| !self.undo.is_settled(ident)).collect();
-        places.sort();
-        places
+    /// Which of several calls came first was judged by the ends before it: if one of these is void, that is void too.
+    fn void_selects(&mut self, first: Option<i32>) {
+        let Some(first) = first else { return };
+        self.known.retain(|known| known.op != Op::Select || known.place().is_none_or(|seq| seq < first));
+    }
+
+    /// What was tried at undoing steps counts for nothing if they are undone later.
+    fn forget_undo_tries(&mut self) {
+        self.known.retain_named(|name, _| !is_undo_try(name));
     }
 
     /// The code has come to the end of a call that is not delivered like others.
@@ -385,5 +398,64 @@ impl Journal {
     /// What is known of a call, which is known from now on.
     pub(super) fn known_mut(&mut self, ident: &Ident) -> &mut Known {
         self.known.known(&ident.0, ident.1.as_deref(), Op::Step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is known after these entries: the names of calls that have ended.
+    fn known(entries: &[(Op, Mark, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
+        let entry = |(seq, (op, mark, name, payload)): (i32, &(Op, Mark, &str, &str))| Entry {
+            seq,
+            op: *op,
+            mark: *mark,
+            name: (*name).to_owned(),
+            key: None,
+            line: None,
+            at: Time(0),
+            payload: Payload::json(payload.as_bytes().to_vec()),
+        };
+        let entries = (0..).zip(entries).map(entry).collect();
+        let journal = Journal::read(entries, &Codecs::default(), unwinding);
+        let ended = journal.known.all().filter(|(_, _, known)| known.end.is_some());
+        let mut names: Vec<String> = ended.map(|(name, ..)| name.to_owned()).collect();
+        names.sort();
+        (names, journal.resumes)
+    }
+
+    const HOTEL: (Op, Mark, &str, &str) = (Op::Step, Mark::DoneWithUndo, "hotel", "1");
+    const ASK: (Op, Mark, &str, &str) = (Op::Step, Mark::Failed, "ask", "{}");
+    const FIRST: (Op, Mark, &str, &str) = (Op::Select, Mark::Done, "first", "0");
+    const UNDONE: (Op, Mark, &str, &str) = (Op::Step, Mark::Undone, "hotel", "null");
+    const GOES_ON: (Op, Mark, &str, &str) = (Op::Life, Mark::Done, RESUMED, "null");
+
+    #[test]
+    fn what_made_a_job_fail_is_void_once_it_goes_on() {
+        let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [1]}"#);
+        let entries = [HOTEL, ASK, FIRST, UNDONE, ended];
+        let all = ["ask", "first", "hotel"].map(str::to_owned).to_vec();
+        assert_eq!(known(&entries, true), (all, false), "nothing has run since it ended");
+        assert_eq!(known(&entries, false), (vec![], true));
+        for unwinding in [true, false] {
+            assert_eq!(known(&[&entries[..], &[GOES_ON]].concat(), unwinding), (vec![], false));
+            // Older journals do not say it.
+            let next = (Op::Step, Mark::Done, "next", "1");
+            assert_eq!(known(&[&entries[..], &[next]].concat(), unwinding), (vec!["next".to_owned()], false));
+        }
+    }
+
+    #[test]
+    fn a_select_is_void_with_any_end_before_it() {
+        let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [2]}"#);
+        let second = (Op::Select, Mark::Done, "second", "0");
+        let kept = ["first", "hotel"].map(str::to_owned).to_vec();
+        assert_eq!(known(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
+        let branch = |mark| (Op::Branch, mark, "items", "1");
+        let entries = [HOTEL, FIRST, branch(Mark::Begun), branch(Mark::Done), second];
+        let fork = (Op::Life, Mark::Done, Fork::ENTRY, "null");
+        let kept = ["first", "hotel"].map(str::to_owned).to_vec();
+        assert_eq!(known(&[&entries[..], &[fork]].concat(), false), (kept, false));
     }
 }

@@ -376,7 +376,7 @@ impl Reduce {
                     let part = reduced::<A, T, F>(&mut pages, value?, &add).await;
                     match part {
                         Ok((part, value)) => Some((Ok(part), (pages, value, add))),
-                        Err(failure) => Some((Err(failure), (pages, None, add))),
+                        Err(failure) => Some((Err(failure.into()), (pages, None, add))),
                     }
                 }))
             });

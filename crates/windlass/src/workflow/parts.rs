@@ -35,7 +35,21 @@ pub(super) enum Part {
     End(Vec<u8>),
 }
 
-pub(super) type Parts<'f> = Pin<Box<dyn Stream<Item = Result<Part, Failure>> + Send + 'f>>;
+/// Why a call has no next part.
+pub(crate) enum PartError {
+    /// It has failed, which is its end.
+    Failed(Failure),
+    /// The code does not fit what was committed before: the job fails, and no code is told.
+    Diverged(Failure),
+}
+
+impl From<Failure> for PartError {
+    fn from(failure: Failure) -> PartError {
+        PartError::Failed(failure)
+    }
+}
+
+pub(super) type Parts<'f> = Pin<Box<dyn Stream<Item = Result<Part, PartError>> + Send + 'f>>;
 
 /// Makes the parts of a call, from what was kept of it.
 pub(super) type Make<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Send + 'f>;
@@ -79,7 +93,7 @@ impl<'f> RawParts<'f> {
             Ok(parts) => parts,
             Err(panic) => {
                 let failure = Failure::stop(panic_text(&*panic)).class(class::PANIC);
-                Box::pin(futures_util::stream::once(std::future::ready(Err(failure))))
+                Box::pin(futures_util::stream::once(std::future::ready(Err(failure.into()))))
             }
         });
     }
@@ -94,8 +108,8 @@ impl<'f> RawParts<'f> {
         let Poll::Ready(part) = polled else { return Poll::Pending };
         let part = match part {
             Ok(Some(part)) => part,
-            Ok(None) => Err(Failure::stop("the call ended without an end").class(class::REFUSED)),
-            Err(panic) => Err(Failure::stop(panic_text(&*panic)).class(class::PANIC)),
+            Ok(None) => Err(Failure::stop("the call ended without an end").class(class::REFUSED).into()),
+            Err(panic) => Err(Failure::stop(panic_text(&*panic)).class(class::PANIC).into()),
         };
         match part {
             Ok(part) => {
@@ -103,12 +117,16 @@ impl<'f> RawParts<'f> {
                     self.core.finish_badly(id, failure, &Retry::never());
                 }
             }
-            // A store that is away is nothing that the call has done wrong: the job goes on from here when it is back.
-            Err(failure) if &*failure.class == "store" => {
+            Err(PartError::Diverged(failure)) => {
                 self.core.fault(failure);
                 return Poll::Pending;
             }
-            Err(failure) => self.core.finish_badly(id, failure, &Retry::never()),
+            // A store that is away is nothing that the call has done wrong: the job goes on from here when it is back.
+            Err(PartError::Failed(failure)) if &*failure.class == "store" => {
+                self.core.fault(failure);
+                return Poll::Pending;
+            }
+            Err(PartError::Failed(failure)) => self.core.finish_badly(id, failure, &Retry::never()),
         }
         Poll::Ready(())
     }

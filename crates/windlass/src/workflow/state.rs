@@ -1,6 +1,11 @@
 //! The calls of a workflow that are under way, and what is to be written of them.
 
-use std::{collections::BTreeMap, panic::Location, task::Waker, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    panic::Location,
+    task::Waker,
+    time::Duration,
+};
 
 use windlass_model::{
     BranchNo, Entry, Failure, Grow, JobId, NewJob, Payload, Reason, Retry, SetAside, Signal, Time,
@@ -11,15 +16,16 @@ use windlass_model::{
 
 use super::{
     context::Value,
-    journal::{Ending, Ident, Journal, Set},
+    journal::{Ending, Ident, Journal, Known, Set},
     undo::UndoCx,
 };
 use crate::signal::Reads;
 
 /// The names of what the engine itself keeps in a journal.
 pub(super) const NOW: &str = "windlass.now";
-pub(super) const ENDED: &str = "windlass.ended";
-/// That the job goes on after it was unwound.
+/// That the job ended badly.
+pub(crate) const ENDED: &str = "windlass.ended";
+/// That the job goes on after it had ended or was unwound.
 pub(crate) const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct State {
@@ -208,6 +214,14 @@ pub(super) struct Undo {
     pub(super) run: UndoFn,
 }
 
+/// A step that was recorded with an undo and for which this run has none.
+pub(super) struct LostUndo {
+    pub(super) seq: i32,
+    pub(super) ident: Ident,
+    /// Whether the code has come to the step, which gives it no undo.
+    pub(super) reached: bool,
+}
+
 pub(super) type UndoFn = Box<dyn FnMut(UndoCx) -> super::Boxed<'static, Result<(), Failure>> + Send>;
 
 /// What a call's future is told.
@@ -384,9 +398,12 @@ impl State {
         self.take_given(id);
         let ending = Ending::Done(payload.clone());
         let entry = self.entry(id, mark, payload, at);
-        let seq = entry.seq;
+        let (seq, ident) = (entry.seq, self.calls[id].as_ref().map(|call| call.ident.clone()));
         self.out.entries.push(entry);
         self.end(id, seq, ending);
+        if mark == Mark::DoneWithUndo {
+            ident.iter().for_each(|ident| self.journal.known_mut(ident).undo = Some(seq));
+        }
         seq
     }
 
@@ -406,7 +423,6 @@ impl State {
     pub(super) fn end(&mut self, id: usize, seq: i32, ending: Ending) {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op) = (call.ident.clone(), call.op);
-        self.journal.redone(&ident);
         let known = self.journal.known_mut(&ident);
         (known.op, known.fresh) = (op, true);
         known.end = Some((seq, ending));
@@ -455,6 +471,19 @@ impl State {
     /// Whether the code has come to all that its journal says, or has begun something new.
     pub(super) fn is_live(&self) -> bool {
         self.journal.undelivered == 0 || self.live
+    }
+
+    /// The steps that were recorded with an undo, are not undone, and cannot be by this run, whatever the cause, by place.
+    pub(super) fn lost_undos(&self) -> Vec<LostUndo> {
+        let has: HashSet<&Ident> = self.undos.iter().map(|undo| &undo.ident).collect();
+        let lost = |(name, key, known): (&str, Option<&str>, &Known)| {
+            let (seq, ident) = (known.undo?, (name.into(), key.map(Into::into)));
+            let is_lost = !has.contains(&ident) && !self.journal.undo.is_settled(&ident);
+            is_lost.then_some(LostUndo { seq, ident, reached: known.fresh })
+        };
+        let mut all: Vec<LostUndo> = self.journal.known.all().filter_map(lost).collect();
+        all.sort_by_key(|lost| lost.seq);
+        all
     }
 
     /// All calls that are under way, in the order in which they were made.

@@ -22,6 +22,7 @@ use super::{
     core::Core,
     journal::{Ending, Ident},
     state::{For, Listen, Look, Register, Start, Undo, diverged, place_of},
+    step_id::step_id,
     undo::UndoCx,
 };
 use crate::{
@@ -183,17 +184,10 @@ impl<'f> RawStep<'f> {
         (self.name.as_str().into(), self.key.as_deref().map(Into::into))
     }
 
-    /// The id of this step: the same however often it is tried or replayed, and another one after it was undone, since what
-    /// it does then is to be done once more. How often that was directly follows the job's id, which has a fixed length, so
-    /// that no name or key can look like it.
     fn step_id(&self, ident: &Ident) -> String {
-        let undone = match self.core.lock().journal.undo.count(ident) {
-            0 => String::new(),
-            count => format!("~{count}"),
-        };
-        let run = self.core.job.stage.as_deref().map(|run| format!("/{run}")).unwrap_or_default();
-        let key = self.key.as_deref().map(|key| format!("/{key}")).unwrap_or_default();
-        format!("{}{undone}{run}/{}{key}", self.core.job.id, self.name)
+        let undone = self.core.lock().journal.undo.count(ident);
+        let job = &self.core.job;
+        step_id(job.id, undone, job.stage.as_deref(), &self.name, self.key.as_deref())
     }
 
     fn start(&mut self, id: usize) {

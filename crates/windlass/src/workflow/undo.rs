@@ -1,6 +1,11 @@
 //! Undoing what steps did, the last one first, when the workflow does not end well.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use windlass_model::{
@@ -12,9 +17,10 @@ use windlass_model::{
 use windlass_runtime::{Policy, Turn};
 
 use super::{
-    driver::Driver,
+    driver::{Driver, POLL},
     journal::{Ending, Ident, Tried},
     state::Undo,
+    step_id::undo_id,
     undo_record::undo_of,
 };
 
@@ -41,7 +47,7 @@ impl UndoCx {
     /// The name of this undo, the same for all tries and different from all steps and other undos of all jobs: an
     /// idempotency key for whatever it does to the outside world once.
     pub fn undo_id(&self) -> String {
-        format!("undo:{}", self.step_id)
+        undo_id(&self.step_id)
     }
 
     /// Which try at this undo it is, from 1. Tries that a death of the worker cut off do not count.
@@ -81,8 +87,11 @@ impl Driver {
             tries: tried.as_ref().map_or(0, |tried| tried.tries),
             fence: self.core.job.epoch.0,
         };
-        let run = AssertUnwindSafe(async { (undo.run)(cx).await }).catch_unwind();
+        let run = pin!(AssertUnwindSafe(async { (undo.run)(cx).await }).catch_unwind());
         let limit = Policy::default().timeout.unwrap_or(Duration::MAX);
+        // One that blocks its thread for longer than it may run is given up like a step that does.
+        let held = limit.saturating_add(POLL);
+        let run = pulsed(run, |polls| self.core.pulse(polls.then_some(held)));
         let result = match tokio::time::timeout(limit, run).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(Failure::retry(super::step::panic_text(&*panic)).class(class::PANIC)),
@@ -136,5 +145,36 @@ impl Driver {
         let timeout = Some(span.max(Duration::from_micros(1)));
         let wait = Wait { what: Awaited::Signals { names: Vec::new(), needs: 1 }, timeout };
         Ok(Turn::Commit { step: Some(Box::new(self.step()?)), outcome: Outcome::Wait(wait) })
+    }
+}
+
+/// Polls a future, and says before and after each poll whether it has the thread.
+async fn pulsed<F: Future>(mut run: Pin<&mut F>, mut polls: impl FnMut(bool)) -> F::Output {
+    poll_fn(|cx| {
+        polls(true);
+        let polled = run.as_mut().poll(cx);
+        polls(false);
+        polled
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_undo_is_watched_while_it_has_the_thread() {
+        let seen = RefCell::new(Vec::new());
+        let run = pin!(async {
+            seen.borrow_mut().push("runs");
+            tokio::task::yield_now().await;
+            seen.borrow_mut().push("runs");
+        });
+        pulsed(run, |polls| seen.borrow_mut().push(if polls { "watched" } else { "not watched" })).await;
+        let once = ["watched", "runs", "not watched"];
+        assert_eq!(*seen.borrow(), [once, once].concat());
     }
 }

@@ -6,9 +6,17 @@ use windlass_model::Failure;
 
 use super::journal::Ident;
 
-/// Under what the tries at undoing a step are kept: no step has such a name, since it has a blank in it.
+/// How names begin under which tries at undoing steps are kept: no step has such a name, since it has a blank in it.
+const UNDO: &str = "undo ";
+
+/// Under what the tries at undoing a step are kept.
 pub(super) fn undo_of(ident: &Ident) -> Ident {
-    (format!("undo {}", ident.0).into(), ident.1.clone())
+    (format!("{UNDO}{}", ident.0).into(), ident.1.clone())
+}
+
+/// Whether something is kept under this name of tries at undoing a step.
+pub(super) fn is_undo_try(name: &str) -> bool {
+    name.starts_with(UNDO)
 }
 
 /// What a journal says of undoing steps.
@@ -20,8 +28,6 @@ pub(super) struct UndoRecord {
     failed: Vec<(Ident, Failure)>,
     /// How often each step was undone.
     counts: HashMap<Ident, u32>,
-    /// Whether an earlier unwinding has left something, and nothing says yet that the job goes on after it.
-    resumes: bool,
 }
 
 impl UndoRecord {
@@ -41,30 +47,17 @@ impl UndoRecord {
         self.failed.push((ident, why));
     }
 
-    /// An unwinding that is over could not undo a step, and the job goes on: the step is done, and the next unwinding
-    /// undoes it.
-    pub(super) fn left(&mut self, ident: Ident) {
-        self.settled.remove(&ident);
-        self.resumes = true;
+    /// The unwinding has ended: what it could not undo is for the next one, whether the job goes on before that or not.
+    pub(super) fn close(&mut self) {
+        for (ident, _) in self.failed.drain(..) {
+            self.settled.remove(&ident);
+        }
     }
 
-    /// The job went on after an unwinding: what that could not undo is undone by the next one. Answers what that was.
-    pub(super) fn resume(&mut self) -> Vec<Ident> {
-        self.resumes = false;
-        let failed: Vec<Ident> =
-            std::mem::take(&mut self.failed).into_iter().map(|(ident, _)| ident).collect();
-        failed.iter().for_each(|ident| _ = self.settled.remove(ident));
-        failed
-    }
-
-    /// Whether it is to be written that the job goes on after an unwinding.
-    pub(super) fn resumes(&self) -> bool {
-        self.resumes
-    }
-
-    /// A step was done again. Whether it had been undone.
-    pub(super) fn redone(&mut self, ident: &Ident) -> bool {
-        self.settled.remove(ident)
+    /// The job goes on: whatever is done from now on is to be undone. Answers what was undone.
+    pub(super) fn reopen(&mut self) -> Vec<Ident> {
+        self.close();
+        self.settled.drain().collect()
     }
 
     /// Whether the current unwinding has nothing more to do with a step.
@@ -95,10 +88,11 @@ mod tests {
         record.not_undone(ident("flight"), Failure::stop("nobody answers"));
         assert!(record.is_settled(&ident("hotel")) && record.is_settled(&ident("flight")));
         assert_eq!(record.failed().len(), 1);
-        assert_eq!(record.resume(), [ident("flight")]);
+        record.close();
         assert!(record.is_settled(&ident("hotel")) && !record.is_settled(&ident("flight")));
         assert!(record.failed().is_empty());
-        assert!(record.redone(&ident("hotel")) && !record.redone(&ident("hotel")));
+        assert_eq!(record.reopen(), [ident("hotel")]);
+        assert!(record.is_empty() && !record.is_settled(&ident("hotel")));
         record.undone(ident("hotel"));
         assert_eq!((record.count(&ident("hotel")), record.count(&ident("flight"))), (2, 0));
     }

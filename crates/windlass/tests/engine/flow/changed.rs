@@ -9,6 +9,7 @@ on_every_store!(
     what_does_not_fit_is_reported_with_both_sides,
     a_check_finds_the_one_that_would_break,
     a_check_lists_the_calls_in_which_a_build_differs,
+    a_check_lists_the_steps_that_lost_their_undo,
     old_jobs_keep_to_the_old_version_of_a_place,
     a_fork_goes_on_from_a_step,
     a_retried_job_runs_what_made_it_fail_again,
@@ -87,6 +88,12 @@ edition!(Paying, flow, {
     Ok(all)
 });
 
+edition!(Keeping, flow, {
+    let all = vec![note(&flow, "a").await?, note(&flow, "charge").await?];
+    flow.signal::<()>("go").await?;
+    Ok(all)
+});
+
 /// The calls in which a build differs, as lines.
 fn differing(checked: &Checked) -> Vec<String> {
     let line = |call: &windlass::ChangedCall| {
@@ -124,6 +131,17 @@ async fn a_check_lists_the_calls_in_which_a_build_differs(on: On) {
     assert_eq!(renamed.await.expect("it goes on"), ["a", "pay"]);
 }
 
+async fn a_check_lists_the_steps_that_lost_their_undo(on: On) {
+    let place = on.fresh().await;
+    let kept = from_to::<Charging, Keeping>(&place.url, async |engine, id| {
+        let checked = engine.check().run(|_| true).await.expect("checked");
+        assert_eq!(differing(&checked), ["UndoRemoved charge with an undo"]);
+        assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 0, 1));
+        assert_eq!((checked.changed[0].jobs, checked.changed[0].example), (1, id));
+    });
+    assert_eq!(kept.await.expect("it goes on"), ["a", "charge"]);
+}
+
 /// Starts a job with one edition, stops in the middle, and goes on with another.
 async fn from_to<A, B>(url: &str, between: impl AsyncFnOnce(&Engine, JobId)) -> Result<Vec<String>, JobError>
 where
@@ -149,7 +167,7 @@ where
 macro_rules! default {
     ($($name:ident),*) => { $(impl Default for $name { fn default() -> Self { $name } })* };
 }
-default!(First, Second, Other, Retyped, Placed, Versioned, Removed, Charging, Paying);
+default!(First, Second, Other, Retyped, Placed, Versioned, Removed, Charging, Paying, Keeping);
 
 async fn waits(engine: &Engine, id: JobId) {
     for _ in 0..2_000 {

@@ -133,7 +133,8 @@ async fn a_fork_says_that_the_children_it_reads_were_pruned(on: On) {
     assert_eq!(engine.result::<(u64, u64)>(anew).await.expect("done"), (15, 15), "as it was told to");
 }
 
-/// Items of which the first takes its time, and those after the first commit hold their thread until they are told not to.
+/// Items of which the 64th takes its time, so that it is followed by a commit, and the next holds its thread until it is told
+/// not to.
 #[derive(Serialize, Deserialize)]
 struct Slow {
     n: u64,
@@ -147,9 +148,9 @@ impl Task for Slow {
 
     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
         let started = std::time::Instant::now();
-        // What was done is committed after each 64th item, if two seconds have passed.
+        // What was done is committed after an item, if two seconds have passed.
         let holds = |passed: Duration| match self.n {
-            0 => passed < Duration::from_millis(2_100),
+            63 => passed < Duration::from_millis(2_100),
             64 => passed < Duration::from_secs(60) && !OPEN.lock().expect("open").contains(&self.run),
             _ => false,
         };

@@ -20,6 +20,9 @@ on_every_store! {
     an_item_that_holds_its_thread_harms_only_itself,
     nothing_of_a_block_is_kept_in_plain_under_a_codec,
     a_block_that_kills_its_worker_is_split_at_once,
+    a_block_commits_between_items_that_hold_its_thread,
+    a_block_commits_while_it_waits_for_an_item,
+    a_block_looks_at_its_cancel_after_every_item,
 }
 
 /// Items that take a moment of their thread; one of them holds it for long, once.
@@ -132,6 +135,139 @@ async fn an_item_that_holds_its_thread_harms_only_itself(on: On) {
     let job = engine.submit(packs).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), (ITEMS, 0, ITEMS));
     assert_eq!(times(format!("{run} 7")), 2, "given up once, and run again");
+    engine.stop().await;
+}
+
+/// Items of which some are slow.
+#[derive(Clone, Serialize, Deserialize)]
+struct Slow {
+    n: u64,
+    run: String,
+    how: How,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum How {
+    /// The first holds its thread for longer than a block may go on without a commit; the second waits until it is let go.
+    Holds,
+    /// The last waits until it is let go.
+    Waits,
+    /// All hold their thread for a moment.
+    All,
+}
+
+/// The runs whose items were let go.
+static LET_GO: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+impl Slow {
+    /// Fewer than are run before others get their turn.
+    const ITEMS: u64 = 60;
+
+    fn is_let_go(&self) -> bool {
+        LET_GO.lock().unwrap_or_else(|e| e.into_inner()).contains(&self.run)
+    }
+}
+
+impl Task for Slow {
+    const KIND: &'static str = "packed_slow";
+    type Output = u64;
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
+        ran(format!("{} any", self.run));
+        let waits = match (self.how, self.n) {
+            (How::Holds, 0) => {
+                std::thread::sleep(Duration::from_millis(2_100));
+                false
+            }
+            (How::All, _) => {
+                std::thread::sleep(Duration::from_millis(100));
+                false
+            }
+            (How::Holds, n) => n == 1,
+            (How::Waits, n) => n == Slow::ITEMS - 1,
+        };
+        while waits && !self.is_let_go() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(self.n)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Slows {
+    run: String,
+    how: How,
+}
+
+impl Workflow for Slows {
+    const KIND: &'static str = "packed_slows";
+    type Output = (u64, u64);
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(u64, u64), Failure> {
+        let Slows { run, how } = self;
+        let branch = flow.branch("slow").packed();
+        let branch = branch.spawn_each("n", 0..Slow::ITEMS, move |n| Slow { n, run: run.clone(), how });
+        let merged = branch.merge(Merge::settled()).await?;
+        Ok((merged.done, merged.cancelled))
+    }
+}
+
+/// An engine with a job of slow items, and the name of its run.
+async fn slow(url: &str, on: On, how: How) -> (Engine, windlass::Handle<(u64, u64)>, String) {
+    let engine = Engine::open(url).await.expect("opened").task::<Slow>().workflow::<Slows>();
+    let engine = engine.start().await.expect("started");
+    let run = format!("slow {} {on:?}", how as u8);
+    let job = engine.submit(Slows { run: run.clone(), how }).await.expect("submitted");
+    (engine, job, run)
+}
+
+/// Waits until so many items of a job's branch are committed, and lets the others go, or gives up.
+async fn let_go_after(engine: &Engine, job: JobId, run: &str, done: i64) {
+    let mut tally = 0;
+    for _ in 0..1_000 {
+        let branches = engine.inspect().branches(job).await.expect("branches");
+        tally = branches.first().map_or(0, |branch| branch.tally.done);
+        if tally > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    LET_GO.lock().unwrap_or_else(|e| e.into_inner()).insert(run.to_owned());
+    assert_eq!(tally, done, "committed before the others are let go");
+}
+
+async fn a_block_commits_between_items_that_hold_its_thread(on: On) {
+    let place = on.fresh().await;
+    let (engine, job, run) = slow(&place.url, on, How::Holds).await;
+    let_go_after(&engine, job.id(), &run, 1).await;
+    assert_eq!(job.result().await.expect("done"), (Slow::ITEMS, 0));
+    assert_eq!(u64::from(times(format!("{run} any"))), Slow::ITEMS, "each once");
+    engine.stop().await;
+}
+
+async fn a_block_commits_while_it_waits_for_an_item(on: On) {
+    let place = on.fresh().await;
+    let (engine, job, run) = slow(&place.url, on, How::Waits).await;
+    let_go_after(&engine, job.id(), &run, Slow::ITEMS as i64 - 1).await;
+    assert_eq!(job.result().await.expect("done"), (Slow::ITEMS, 0));
+    assert_eq!(u64::from(times(format!("{run} any"))), Slow::ITEMS, "the slow one was not moved out before");
+    engine.stop().await;
+}
+
+async fn a_block_looks_at_its_cancel_after_every_item(on: On) {
+    let place = on.fresh().await;
+    let (engine, job, run) = slow(&place.url, on, How::All).await;
+    while times(format!("{run} any")) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
+    let control = engine.control("test");
+    control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
+    let (done, cancelled) = job.result().await.expect("settled");
+    assert!(done > 0 && cancelled > 0 && done + cancelled == Slow::ITEMS, "{done} and {cancelled}");
+    assert_eq!(u64::from(times(format!("{run} any"))), done, "what ran is counted");
     engine.stop().await;
 }
 

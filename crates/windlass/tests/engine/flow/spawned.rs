@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use windlass::{State, prelude::*, testing::Lab};
+use windlass::{JobError, Reason, State, model::journal::Mark, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
 
@@ -12,6 +12,7 @@ on_every_store!(
     streams_and_results_of_closures,
     what_cannot_be_is_explained,
     a_source_must_enumerate_alike,
+    a_source_of_a_machine_must_enumerate_alike,
     a_cancelled_parent_takes_its_children_along,
     a_failed_parent_goes_on_when_it_is_retried,
     the_rest_is_cancelled_when_enough_are_done,
@@ -326,11 +327,20 @@ impl Workflow for Changing {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(), Failure> {
+        let id = flow.id();
+        let pay = flow.step("pay", || async { Ok::<_, Failure>(()) }).undo(move |()| async move {
+            ran(format!("{id}/refund"));
+            Ok::<_, Failure>(())
+        });
+        pay.await?;
         let length = u64::from(LENGTH.load(Ordering::SeqCst));
         let shift = if self.shift { length } else { 0 };
         let branch = flow.branch("changing").in_flight(5);
-        branch.spawn_each("n", 0..length, move |n| Obeys(n + shift)).automerge().await?;
-        Ok(())
+        let merged = branch.spawn_each("n", 0..length, move |n| Obeys(n + shift)).automerge().await;
+        if merged.is_err() {
+            flow.step("handle", || async { Ok::<_, Failure>(()) }).await?;
+        }
+        merged.map(drop)
     }
 }
 
@@ -355,9 +365,66 @@ async fn a_source_must_enumerate_alike(on: On) {
             lab.signal(lab.job::<()>(child.id), "end", ()).await;
         }
         lab.run().await;
-        let error = lab.result(job).await.expect_err("diverged").to_string();
-        assert!(error.contains(text) && error.contains("does not enumerate alike"), "{error}");
+        match lab.result(job).await.expect_err("diverged") {
+            JobError::Failed { reason: Reason::Diverged, failure } => {
+                let error = failure.to_string();
+                assert!(error.contains(text) && error.contains("does not enumerate alike"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let journal = lab.journal(job).await;
+        let recorded: Vec<(Mark, &str)> =
+            journal.iter().map(|entry| (entry.mark, entry.name.as_str())).collect();
+        assert_eq!(recorded, [(Mark::DoneWithUndo, "pay"), (Mark::Begun, "changing")], "nothing changed");
+        assert_eq!(times(format!("{}/refund", job.id())), 0, "nothing is undone");
+        // Once the source is as it was, the job goes on from its journal.
+        LENGTH.store(100, Ordering::SeqCst);
+        lab.engine().await.control("test").retry(job.id()).await.expect("retried");
+        lab.run().await;
+        assert_eq!(lab.state(job).await, State::Waiting);
     }
+}
+
+/// Opens a branch, whatever becomes of it.
+#[derive(Serialize, Deserialize)]
+enum Opens {
+    Begin,
+}
+
+impl Machine for Opens {
+    const KIND: &'static str = "spawned_opens";
+    type Output = ();
+    type Error = Failure;
+
+    async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
+        let length = if times(format!("{}/deployed", cx.id())) == 0 { 100 } else { 2 };
+        let branch = cx.branch("changing").in_flight(5);
+        let opened = branch.spawn_each("n", 0..length, Obeys).open().await;
+        ran(format!("{}/opened", cx.id()));
+        Err(opened.err().unwrap_or_else(|| Failure::stop("it is open")))
+    }
+
+    async fn on_error(self, failure: Failure, cx: &StepCx) -> Result<Next<Self>, Failure> {
+        ran(format!("{}/handled", cx.id()));
+        Err(failure)
+    }
+}
+
+async fn a_source_of_a_machine_must_enumerate_alike(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Obeys>().machine::<Opens>()).await;
+    let job = lab.submit(Opens::Begin).await;
+    until_branch(&lab, job.id(), |branch| branch.spawned == 3).await;
+    ran(format!("{}/deployed", job.id()));
+    lab.run().await;
+    match lab.result(job).await.expect_err("diverged") {
+        JobError::Failed { reason: Reason::Diverged, failure } => {
+            assert!(failure.message.contains("now it ends after 2 items"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let told = (times(format!("{}/opened", job.id())), times(format!("{}/handled", job.id())));
+    assert_eq!(told, (0, 0), "no code is told of it");
 }
 
 /// A child that never ends by itself.

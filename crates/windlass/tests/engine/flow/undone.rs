@@ -26,6 +26,7 @@ on_every_store!(
     a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled,
     a_renamed_step_is_named_as_not_undone_when_the_job_fails,
     a_call_put_before_a_step_does_not_hide_that_it_is_not_undone,
+    a_step_that_lost_its_undo_is_named_as_not_undone,
     what_was_not_undone_is_named_however_many_attempts_the_undoing_takes,
     what_was_not_undone_is_tried_again_by_the_next_unwinding,
     a_step_that_was_undone_runs_again_under_another_id,
@@ -317,7 +318,8 @@ fn edition(job: JobId) -> u32 {
     times(format!("{job}/deployed"))
 }
 
-/// Books a hotel and takes money; later editions of the code take it under another name, or ask something first.
+/// Books a hotel and takes money; later editions of the code take it under another name, ask something first, or do not
+/// know how to give it back.
 #[derive(Serialize, Deserialize)]
 struct Trip {
     changed: String,
@@ -340,7 +342,8 @@ impl Workflow for Trip {
                 ran(format!("{id}/undo {name}"));
                 Ok::<_, Failure>(())
             };
-            step.undo(undo).await
+            let keeps = changed && self.changed == "kept" && name == "charge";
+            if keeps { step.await } else { step.undo(undo).await }
         };
         let hotel = paid("hotel").await?;
         if changed && self.changed == "before" {
@@ -425,6 +428,30 @@ async fn a_call_put_before_a_step_does_not_hide_that_it_is_not_undone(on: On) {
     let failed = lab.result(job).await.expect_err("it fails").to_string();
     assert_eq!(failed, "the job failed (stopped): no seats for hotel and charge");
     assert_eq!(times(format!("{}/undo charge", job.id())), 1);
+}
+
+async fn a_step_that_lost_its_undo_is_named_as_not_undone(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let job = redeployed(&lab, "kept").await;
+    lab.cancel(job).await;
+    lab.run().await;
+    match lab.result(job).await {
+        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(times(format!("{}/undo hotel", job.id())), 1, "the others are undone all the same");
+    let job = redeployed(&lab, "kept").await;
+    lab.signal(job, "go", ()).await;
+    lab.run().await;
+    match lab.result(job).await {
+        Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
+            assert!(failure.message.starts_with("no seats for hotel and charge; "), "{failure}");
+            is_said_to_be_not_undone(&lab, job, &failure.message).await;
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(times(format!("{}/undo hotel", job.id())), 1);
 }
 
 /// Two steps, of which the second cannot be undone at first, and the first one only at the second try.
