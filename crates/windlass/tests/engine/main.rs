@@ -15,6 +15,7 @@ mod restored;
 mod set_aside;
 mod spans;
 mod telemetry;
+mod together;
 mod transactions;
 mod versions;
 mod work;
