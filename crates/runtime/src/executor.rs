@@ -227,6 +227,7 @@ impl Core {
     ) -> Option<Ended> {
         let mut aborted = self.aborted();
         watch.set(attempt, claim, limit);
+        self.orders.tell(attempt);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
         let run = within(limit, running);
         let ended = tokio::select! {

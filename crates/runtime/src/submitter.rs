@@ -94,7 +94,7 @@ impl Submitter {
         if let Some(core) = core {
             core.pools.iter().for_each(|pool| pool.wake());
             core.timekeeper.look();
-            core.orders.notify_one();
+            core.orders.look();
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     gatekeeper::{self, Gatekeeper},
     ledger::Ledger,
     metrics::{Metrics, Verb},
-    orders,
+    orders::{self, Orders},
     pool::QueuePool,
     pruner,
     releaser::{self, Releaser},
@@ -53,8 +53,7 @@ pub(crate) struct Core {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
     pub(crate) suspects: Notify,
-    /// Told when there may be orders for attempts that run here.
-    pub(crate) orders: Notify,
+    pub(crate) orders: Orders,
     /// Told when branches are to be looked at.
     pub(crate) branches: Notify,
     /// How many suspects are being run.
@@ -340,7 +339,7 @@ impl Worker {
             metrics,
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
-            orders: Notify::new(),
+            orders: Orders::default(),
             branches: Notify::new(),
             alone: AtomicUsize::new(0),
             renew: Notify::new(),

@@ -16,6 +16,7 @@ mod set_aside;
 mod spans;
 mod telemetry;
 mod together;
+mod told;
 mod transactions;
 mod versions;
 mod work;
