@@ -14,6 +14,7 @@ mod outage;
 mod restored;
 mod set_aside;
 mod spans;
+mod suspects;
 mod telemetry;
 mod together;
 mod told;
