@@ -27,6 +27,10 @@ const TURN: u32 = 100;
 /// How long after its timeout an attempt that has not ended is taken to block its thread.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a job is set down whose attempt could not read from the store: those that can be run get the slot meanwhile, and
+/// after an outage the job is not late by much.
+const UNREAD: Duration = Duration::from_secs(10);
+
 /// How often it is looked whether the lease is known to hold, by who waits for that.
 const LEASE: Duration = Duration::from_millis(50);
 
@@ -200,7 +204,13 @@ impl Core {
             }
             return None;
         }
+        let unread = |ended: &Ended| match ended {
+            Ended::Turn(Turn::Over) => attempt.pen.is_unread(),
+            Ended::Timeout => attempt.pen.is_unread() && !expiring,
+            _ => false,
+        };
         match first {
+            first if unread(&first) => return self.set_down(&attempt, &job.claim),
             Ended::Turn(Turn::Over) => return None,
             Ended::Turn(Turn::Halted) => {
                 self.end_told(job.claimed.id).await;
@@ -228,10 +238,29 @@ impl Core {
                     }
                     return None;
                 }
-                judge.after_rescue(failure, second)
+                match second {
+                    second if unread(&second) => return self.set_down(&attempt, &job.claim),
+                    Ended::Turn(Turn::Over) => return None,
+                    second => judge.after_rescue(failure, second),
+                }
             }
             Err(panic) => judge.after_rescue(failure, Ended::Panic(panic_text(&*panic))),
         })
+    }
+
+    /// Nothing follows from an attempt that could not read from the store: its job is handed back after a while. Until then it
+    /// stays claimed, without a slot, so that others pass.
+    fn set_down(self: &Arc<Core>, attempt: &Attempt, claim: &Arc<Claim>) -> Option<Change> {
+        attempt.pen.close();
+        let (core, claim) = (Arc::clone(self), Arc::clone(claim));
+        self.runtime.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(UNREAD) => {}
+                () = core.stopping() => {}
+            }
+            drop(claim);
+        });
+        None
     }
 
     /// Runs a future within its limit, until it has ended, is told to, or is given up (`None`).

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use windlass_model::{BranchNo, Change, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
@@ -38,6 +38,10 @@ pub struct Pen {
     branches: AtomicU32,
     /// Whether the answer to a transaction has not come.
     doubt: AtomicBool,
+    /// Whether the code waits for something that the store could not be asked when it was last tried.
+    unread: AtomicBool,
+    /// Told when the job is to be handed back.
+    back: Notify,
     /// The store's clock, less the worker's.
     offset: i64,
     /// When code that is being polled is taken to block its thread, in microseconds after `since`; 0 if none is.
@@ -65,6 +69,8 @@ impl Pen {
             writing: watch::channel(0).0,
             branches: AtomicU32::new(0),
             doubt: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
+            back: Notify::new(),
             offset,
             pulse: AtomicU64::new(0),
             since: Instant::now(),
@@ -190,6 +196,26 @@ impl Pen {
     /// Whether the claim is over: nothing is written any more.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Says whether the code waits for a store that cannot be read. If its time is over meanwhile that is not its fault, and
+    /// the job is handed back.
+    pub fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Release);
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire)
+    }
+
+    /// Asks whoever runs the code to end it with [`crate::Turn::Over`].
+    pub fn give_back(&self) {
+        self.back.notify_one();
+    }
+
+    /// Returns when somebody has asked for that.
+    pub async fn given_back(&self) {
+        self.back.notified().await;
     }
 
     /// The attempt was given up: whatever it still does, nothing is written.

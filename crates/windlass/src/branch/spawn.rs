@@ -19,7 +19,11 @@ use super::{
     block,
     source::{From, Last, One, Read, STORE, Source},
 };
-use crate::{Child, Kind, machine::Bound, workflow::patiently};
+use crate::{
+    Child, Kind,
+    machine::Bound,
+    patience::{self, patiently},
+};
 
 /// How many children go in one commit, unless the branch says otherwise.
 const CHUNK: usize = 1_000;
@@ -226,7 +230,7 @@ impl Plan {
                 let _ = sender.send(Err(failure)).await;
             }
         });
-        Producing { chunks, task: tokio::spawn(work), skipped }
+        Producing { chunks, task: tokio::spawn(patience::inherited(work)), skipped }
     }
 }
 

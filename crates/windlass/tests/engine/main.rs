@@ -19,5 +19,6 @@ mod telemetry;
 mod together;
 mod told;
 mod transactions;
+mod unread;
 mod versions;
 mod work;
