@@ -27,6 +27,13 @@ const TURN: u32 = 100;
 /// How long after its timeout an attempt that has not ended is taken to block its thread.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a job is set down whose attempt could not read from the store: those that can be run get the slot meanwhile, and
+/// after an outage the job is not late by much.
+const UNREAD: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the lease is known to hold, by who waits for that.
+const LEASE: Duration = Duration::from_millis(50);
+
 /// What a slot is running, for the watchdog on the renewer's thread. Whoever changes the state first, the attempt that
 /// ends or the watchdog that gives it up, decides what is committed; there is never a second outcome.
 #[derive(Default)]
@@ -117,20 +124,36 @@ impl Core {
         }
     }
 
-    /// Waits for a seat in company and until the lease is known to hold; `None` if the job's worker was declared dead
-    /// meanwhile, or is stopping: then the job is not run here.
-    async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
+    /// Waits for a seat in company and until the job may start; `None` if it may not, and is not run here.
+    pub(crate) async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
         loop {
             let seat = self.company.join().await;
-            if self.worker() != job.claim.worker || self.is_stopping() {
-                return None;
+            match self.permits(job) {
+                Some(true) => return Some(seat),
+                Some(false) => return None,
+                None => drop(seat),
             }
-            if self.lease_holds() {
-                return Some(seat);
-            }
-            drop(seat);
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(LEASE).await;
         }
+    }
+
+    /// Waits until it is known whether a job may start that has its seat.
+    pub(crate) async fn may_start(&self, job: &Job) -> bool {
+        loop {
+            if let Some(may) = self.permits(job) {
+                return may;
+            }
+            tokio::time::sleep(LEASE).await;
+        }
+    }
+
+    /// Whether a job may start: not if its worker was declared dead since it was claimed, or is stopping. `None` while the
+    /// lease is not known to hold.
+    fn permits(&self, job: &Job) -> Option<bool> {
+        if self.worker() != job.claim.worker || self.is_stopping() {
+            return Some(false);
+        }
+        self.lease_holds().then_some(true)
     }
 
     /// Runs one attempt to its end. `None` if it was given up.
@@ -181,7 +204,13 @@ impl Core {
             }
             return None;
         }
+        let unread = |ended: &Ended| match ended {
+            Ended::Turn(Turn::Over) => attempt.pen.is_unread(),
+            Ended::Timeout => attempt.pen.is_unread() && !expiring,
+            _ => false,
+        };
         match first {
+            first if unread(&first) => return self.set_down(&attempt, &job.claim),
             Ended::Turn(Turn::Over) => return None,
             Ended::Turn(Turn::Halted) => {
                 self.end_told(job.claimed.id).await;
@@ -209,10 +238,29 @@ impl Core {
                     }
                     return None;
                 }
-                judge.after_rescue(failure, second)
+                match second {
+                    second if unread(&second) => return self.set_down(&attempt, &job.claim),
+                    Ended::Turn(Turn::Over) => return None,
+                    second => judge.after_rescue(failure, second),
+                }
             }
             Err(panic) => judge.after_rescue(failure, Ended::Panic(panic_text(&*panic))),
         })
+    }
+
+    /// Nothing follows from an attempt that could not read from the store: its job is handed back after a while. Until then it
+    /// stays claimed, without a slot, so that others pass.
+    fn set_down(self: &Arc<Core>, attempt: &Attempt, claim: &Arc<Claim>) -> Option<Change> {
+        attempt.pen.close();
+        let (core, claim) = (Arc::clone(self), Arc::clone(claim));
+        self.runtime.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(UNREAD) => {}
+                () = core.stopping() => {}
+            }
+            drop(claim);
+        });
+        None
     }
 
     /// Runs a future within its limit, until it has ended, is told to, or is given up (`None`).
@@ -226,13 +274,17 @@ impl Core {
         whole: bool,
     ) -> Option<Ended> {
         let mut aborted = self.aborted();
+        if self.is_given_up(claim) {
+            return None;
+        }
         watch.set(attempt, claim, limit);
+        self.orders.tell(attempt);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
         let run = within(limit, running);
         let ended = tokio::select! {
             biased;
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
-            () = aborted.of(claim.number) => None,
+            () = aborted.of(claim) => None,
             // Ended from outside: what it would have returned is not waited for.
             () = attempt.told.over(), if !whole => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
         };

@@ -47,7 +47,8 @@ pub(crate) async fn run(core: Arc<Core>) {
                 wait = shortest;
                 continue;
             }
-            () = core.stopping() => return,
+            // Attempts that are waited for are told to end all the same.
+            () = core.stopped() => return,
         }
         let changed = tick(&core, &queues, &mut last).await;
         let active = core.gatekeeper.active.swap(false, Ordering::Relaxed);
@@ -79,7 +80,7 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
         core.branches.notify_one();
     }
     if moved(core.pools.len() + 1) {
-        core.orders.notify_one();
+        core.orders.look();
     }
     // What cannot be read is not read more often for it.
     let changed = now.is_some() && *last != now;

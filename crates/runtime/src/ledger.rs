@@ -41,6 +41,17 @@ impl Ledger {
         number
     }
 
+    /// The last number that was given out.
+    pub(crate) fn last(&self) -> ClaimNo {
+        ClaimNo(self.lock().last)
+    }
+
+    /// The oldest claim that has jobs with this worker, or may yet.
+    pub(crate) fn oldest(&self) -> Option<ClaimNo> {
+        let inner = self.lock();
+        inner.asked.iter().chain(inner.open.keys()).min().copied()
+    }
+
     /// A claim was answered, with so many jobs.
     pub(crate) fn open(&self, number: ClaimNo, jobs: usize) {
         let mut inner = self.lock();

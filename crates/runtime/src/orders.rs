@@ -1,15 +1,81 @@
 //! Telling attempts to end: what people asked for reaches the attempt, and is enforced if it does not listen.
+//!
+//! An order may be read before its attempt has started: the claim's answer is on its way, or the job waits for a slot or
+//! for its seat. It is kept then, and every attempt looks for one as it starts.
 
 use std::{
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
-use windlass_model::JobId;
+use windlass_model::{ClaimNo, Epoch, JobId};
 use windlass_store::{Act, By, Error, Order};
 
-use crate::{retrying::Backoff, worker::Core};
+use crate::{Attempt, ledger::Ledger, retrying::Backoff, worker::Core};
+
+/// Orders for attempts of this worker.
+#[derive(Default)]
+pub(crate) struct Orders {
+    /// Told when there may be some.
+    look: Notify,
+    /// Those whose attempts have not started, or are over.
+    kept: Mutex<HashMap<(JobId, Epoch), Kept>>,
+    /// How many are kept: none, nearly always.
+    count: AtomicUsize,
+}
+
+/// An order that waits for its attempt.
+struct Kept {
+    deadline: Instant,
+    by: By,
+    /// The last claim that was asked for when the order was read: its attempt's is not younger.
+    claim: ClaimNo,
+}
+
+impl Orders {
+    /// Says that there may be some.
+    pub(crate) fn look(&self) {
+        self.look.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(JobId, Epoch), Kept>> {
+        self.kept.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Keeps these, and forgets those before them whose claims are settled: their attempts are over.
+    fn keep(&self, ledger: &Ledger, orders: impl Iterator<Item = ((JobId, Epoch), Kept)>) {
+        let mut kept = self.lock();
+        let oldest = ledger.oldest();
+        kept.retain(|_, order| oldest.is_some_and(|oldest| oldest <= order.claim));
+        kept.extend(orders);
+        self.count.store(kept.len(), Ordering::Release);
+    }
+
+    /// Tells an attempt to end if there is an order for it. The attempt must be watched before: then whoever reads an order
+    /// afterwards finds it.
+    pub(crate) fn tell(&self, attempt: &Attempt) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let order = {
+            let mut kept = self.lock();
+            let order = kept.remove(&(attempt.job.id, attempt.job.epoch));
+            self.count.store(kept.len(), Ordering::Release);
+            order
+        };
+        if let Some(Kept { deadline, by, .. }) = order
+            && !attempt.told.is_told()
+        {
+            tracing::info!(job = %attempt.job.id, by = by.author, "the attempt is told to end");
+            attempt.told.tell(deadline, by);
+        }
+    }
+}
 
 /// What one attempt was told.
 #[derive(Default)]
@@ -74,49 +140,62 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut backoff = Backoff::new("reading orders");
     loop {
         tokio::select! {
-            () = core.orders.notified() => {}
+            () = core.orders.look.notified() => {}
             () = core.stopped() => return,
         }
         tick(&core, &mut backoff).await;
     }
 }
 
-/// One look; tells the attempts that run here.
+/// One look; tells the attempts that run here, and keeps what is for others.
 async fn tick(core: &Core, backoff: &mut Backoff) {
     let orders = match core.store.orders(core.worker()).await {
         Ok(orders) => orders,
         Err(error) => {
             backoff.wait(&error).await;
-            core.orders.notify_one();
+            core.orders.look();
             return;
         }
     };
     backoff.reset();
     if orders.is_empty() {
-        return;
+        return core.orders.keep(&core.ledger, std::iter::empty());
     }
+    let claim = core.ledger.last();
     let now = match core.store.inspect().clock().await {
         Ok(now) => now,
         Err(_) => core.config.env.now(),
     };
-    let mut missing = false;
-    for Order { job, epoch, deadline_at, by } in orders {
-        let left = deadline_at.since(now);
-        let attempt =
-            core.attempts().into_iter().find(|attempt| attempt.job.id == job && attempt.job.epoch == epoch);
-        match attempt {
-            Some(attempt) => {
-                if !attempt.told.is_told() {
-                    tracing::info!(%job, by = by.author, "the attempt is told to end");
-                    attempt.told.tell(Instant::now() + left.min(Duration::from_secs(86_400 * 365)), by);
-                }
-            }
-            // It waits for a slot here, and is told when it starts; otherwise it is over, and its timer sees to the rest.
-            None => missing |= !left.is_zero() && core.pools.iter().any(|pool| pool.holds(job, epoch)),
-        }
-    }
-    if missing {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        core.orders.notify_one();
+    let kept = orders.into_iter().map(|Order { job, epoch, deadline_at, by }| {
+        let left = deadline_at.since(now).min(Duration::from_secs(86_400 * 365));
+        ((job, epoch), Kept { deadline: Instant::now() + left, by, claim })
+    });
+    core.orders.keep(&core.ledger, kept);
+    core.attempts().iter().for_each(|attempt| core.orders.tell(attempt));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_kept_until_the_claims_of_its_time_are_settled() {
+        let (orders, ledger) = (Orders::default(), Ledger::default());
+        let (first, second) = (ledger.number(), ledger.number());
+        ledger.open(second, 1);
+        let by = By { author: "ada".into(), note: None };
+        let kept = Kept { deadline: Instant::now(), by, claim: ledger.last() };
+        orders.keep(&ledger, std::iter::once(((JobId::from_bytes([0; 16]), Epoch(0)), kept)));
+        let later = ledger.number();
+        ledger.open(later, 1);
+        let left = |orders: &Orders| {
+            orders.keep(&ledger, std::iter::empty());
+            orders.count.load(Ordering::Acquire)
+        };
+        assert_eq!(left(&orders), 1, "one claim is not answered, one has not ended");
+        ledger.settle([second].into_iter());
+        assert_eq!(left(&orders), 1, "one is not answered");
+        ledger.open(first, 0);
+        assert_eq!(left(&orders), 0, "what was claimed later is not meant");
     }
 }

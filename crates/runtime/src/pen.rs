@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use windlass_model::{BranchNo, Change, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
@@ -38,11 +38,31 @@ pub struct Pen {
     branches: AtomicU32,
     /// Whether the answer to a transaction has not come.
     doubt: AtomicBool,
+    /// Whether the code waits for something that the store could not be asked when it was last tried.
+    unread: AtomicBool,
+    /// Told when the job is to be handed back.
+    back: Notify,
     /// The store's clock, less the worker's.
     offset: i64,
     /// When code that is being polled is taken to block its thread, in microseconds after `since`; 0 if none is.
     pulse: AtomicU64,
     since: Instant,
+}
+
+/// Something that is committed whatever becomes of who asked for it.
+struct Writing(watch::Sender<u32>);
+
+impl Writing {
+    fn of(count: &watch::Sender<u32>) -> Writing {
+        count.send_modify(|count| *count += 1);
+        Writing(count.clone())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Pen {
@@ -65,6 +85,8 @@ impl Pen {
             writing: watch::channel(0).0,
             branches: AtomicU32::new(0),
             doubt: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
+            back: Notify::new(),
             offset,
             pulse: AtomicU64::new(0),
             since: Instant::now(),
@@ -106,12 +128,17 @@ impl Pen {
     /// The same for an attempt that may be cut off in the middle: the step is committed all the same, and nothing else of the
     /// attempt before it.
     pub async fn commit_through(attempt: &Arc<Attempt>, step: Step) -> Verdict {
-        attempt.pen.writing.send_modify(|writing| *writing += 1);
-        let attempt = Arc::clone(attempt);
-        let write = attempt.pen.core.runtime.clone().spawn(async move {
-            let verdict = attempt.pen.commit(&attempt, step).await;
-            attempt.pen.writing.send_modify(|writing| *writing -= 1);
-            verdict
+        let writer = Arc::clone(attempt);
+        attempt.pen.through(async move { writer.pen.commit(&writer, step).await }).await
+    }
+
+    /// Writes in a task of its own: whoever brings a change may have to commit those of others with it, and must not share its
+    /// task with code that blocks.
+    async fn through(&self, write: impl Future<Output = Verdict> + Send + 'static) -> Verdict {
+        let writing = Writing::of(&self.writing);
+        let write = self.core.runtime.spawn(async move {
+            let _writing = writing;
+            write.await
         });
         write.await.unwrap_or(Verdict::Fenced)
     }
@@ -129,9 +156,16 @@ impl Pen {
         self.doubt.load(Ordering::Acquire)
     }
 
+    /// Settles whether it was, for an attempt that may be cut off in the middle or goes on with other code meanwhile; see
+    /// [`Pen::settle`].
+    pub async fn settle_through(attempt: &Arc<Attempt>) -> Verdict {
+        let writer = Arc::clone(attempt);
+        attempt.pen.through(async move { writer.pen.settle(&writer).await }).await
+    }
+
     /// Settles whether it was: another change under the same revision is applied only if the transaction was not, which can
     /// then never be.
-    pub async fn settle(&self, attempt: &Attempt) -> Verdict {
+    pub(crate) async fn settle(&self, attempt: &Attempt) -> Verdict {
         let verdict = self.write(attempt, Step::default()).await;
         self.doubt.store(false, Ordering::Release);
         verdict
@@ -156,7 +190,7 @@ impl Pen {
     }
 
     /// Runs writes of the user's own and commits a step with them; see [`windlass_store::Store::transact`]. The error is
-    /// to be settled by [`Pen::settle`].
+    /// to be settled by [`Pen::settle_through`].
     pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
         if self.is_over() {
             return Ok(Some(Verdict::Fenced));
@@ -190,6 +224,26 @@ impl Pen {
     /// Whether the claim is over: nothing is written any more.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Says whether the code waits for a store that cannot be read. If its time is over meanwhile that is not its fault, and
+    /// the job is handed back.
+    pub fn set_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::Release);
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire)
+    }
+
+    /// Asks whoever runs the code to end it with [`crate::Turn::Over`].
+    pub fn give_back(&self) {
+        self.back.notify_one();
+    }
+
+    /// Returns when somebody has asked for that.
+    pub async fn given_back(&self) {
+        self.back.notified().await;
     }
 
     /// The attempt was given up: whatever it still does, nothing is written.

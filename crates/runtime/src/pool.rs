@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, Epoch, JobId, KindVersion, Time};
+use windlass_model::{ClaimNo, Claimed, KindVersion, Time};
 
 use crate::{
     Pool,
@@ -238,11 +238,6 @@ impl QueuePool {
         let before = state.buffer.len();
         state.buffer.retain(|job| !claims.contains(&job.claim.number));
         before - state.buffer.len()
-    }
-
-    /// Whether a claimed job waits for a slot here.
-    pub(crate) fn holds(&self, id: JobId, epoch: Epoch) -> bool {
-        self.lock().buffer.iter().any(|job| job.claimed.id == id && job.claimed.epoch == epoch)
     }
 
     /// Whether others wait, as far as is known: then a machine that has had its turn lets them pass.

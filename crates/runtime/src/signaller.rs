@@ -128,20 +128,23 @@ impl Signaller {
         if group.is_empty() {
             return;
         }
-        let (signals, replies): (Vec<_>, Vec<_>) =
-            group.into_iter().map(|item| ((item.signals.len(), item.signals), item.reply)).unzip();
-        let (counts, signals): (Vec<usize>, Vec<Vec<NewSignal>>) = signals.into_iter().unzip();
-        let mut answers = match self.deliver(&signals.concat()).await {
-            Ok(answers) => answers.into_iter(),
-            Err(error) => {
-                for reply in replies {
-                    let _ = reply.send(Err(error.again()));
+        let mut groups = vec![group];
+        while let Some(mut group) = groups.pop() {
+            let signals: Vec<NewSignal> = group.iter().flat_map(|item| &item.signals).cloned().collect();
+            match self.deliver(&signals).await {
+                Ok(answers) => {
+                    let mut answers = answers.into_iter();
+                    for Item { signals, reply } in group {
+                        let _ = reply.send(Ok(answers.by_ref().take(signals.len()).collect()));
+                    }
                 }
-                return;
+                // Halves, and theirs, until what is wrong with a signal is said to the caller whose signal it is.
+                Err(error) if !error.is_retryable() && group.len() > 1 => {
+                    let rest = group.split_off(group.len() / 2);
+                    groups.extend([rest, group]);
+                }
+                Err(error) => group.into_iter().for_each(|item| _ = item.reply.send(Err(error.again()))),
             }
-        };
-        for (count, reply) in counts.into_iter().zip(replies) {
-            let _ = reply.send(Ok(answers.by_ref().take(count).collect()));
         }
     }
 

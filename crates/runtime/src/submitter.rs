@@ -4,7 +4,8 @@
 //! nothing more urgent known to wait, is inserted already claimed by this worker: one write less, and no wait.
 //!
 //! A group is sent by a task of its own, so a caller that gives up harms nobody else. It is repeated blindly until
-//! the store answers; who has waited long enough is told so, and may repeat it too: the ids are the same.
+//! the store answers; who has waited long enough is told so, and may repeat it too: the ids are the same. A group that the
+//! store refuses is sent in ever smaller parts: a bad job fails the call it came with, and no other.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, Weak},
@@ -54,6 +55,22 @@ struct Item {
     reply: oneshot::Sender<Answer>,
 }
 
+/// Jobs that are sent together, and who waits for them.
+struct Group {
+    jobs: Vec<NewJob>,
+    callers: Vec<Caller>,
+    /// Whether they were sent before and no answer came: they may be in.
+    again: bool,
+}
+
+/// Who has put so many jobs of a group in.
+struct Caller {
+    jobs: usize,
+    since: Instant,
+    /// `None` once an answer was given.
+    reply: Option<oneshot::Sender<Answer>>,
+}
+
 impl Submitter {
     /// A submitter on the current runtime that keeps up to `flights` transactions in flight and tells callers after `patience` that the
     /// store is away.
@@ -77,7 +94,7 @@ impl Submitter {
         if let Some(core) = core {
             core.pools.iter().for_each(|pool| pool.wake());
             core.timekeeper.look();
-            core.orders.notify_one();
+            core.orders.look();
         }
     }
 
@@ -146,73 +163,121 @@ impl Submitter {
         }
     }
 
-    async fn send(&self, group: Vec<Item>) {
+    async fn send(&self, items: Vec<Item>) {
         let core = self.core();
         let (born, plain): (Vec<Item>, Vec<Item>) = match &core {
-            Some(core) => group.into_iter().partition(|item| reserve(core, item)),
-            None => (Vec::new(), group),
+            Some(core) => items.into_iter().partition(|item| reserve(core, item)),
+            None => (Vec::new(), items),
         };
-        if let (Some(core), false) = (&core, born.is_empty()) {
-            let number = core.ledger.number();
-            let asked = Born { worker: core.worker(), number };
-            self.settle(born, Some(asked), |jobs, answers| take_up(core, asked, jobs, answers)).await;
+        if !born.is_empty() {
+            self.settle(core.as_ref(), Group::of(born), true).await;
         }
         if !plain.is_empty() {
-            let core = core.as_deref();
-            self.settle(plain, None, |jobs, answers| wake(core, jobs, answers)).await;
+            self.settle(core.as_ref(), Group::of(plain), false).await;
         }
     }
 
-    /// Sends jobs until the store answers; callers who have waited long enough are told before.
-    async fn settle(&self, group: Vec<Item>, born: Option<Born>, then: impl FnOnce(&[NewJob], &[Submitted])) {
-        let mut replies = Vec::with_capacity(group.len());
-        let mut jobs = Vec::with_capacity(group.len());
-        for item in group {
-            replies.push((item.jobs.len(), item.since, Some(item.reply)));
-            jobs.extend(item.jobs);
+    /// Sends a group, to be born claimed if slots are reserved for it. If the store refuses it, its halves are sent by
+    /// themselves, and theirs, until what is wrong with a job is said to the caller whose job it is.
+    async fn settle(&self, core: Option<&Arc<Core>>, group: Group, reserved: bool) {
+        let mut groups = vec![group];
+        while let Some(mut group) = groups.pop() {
+            // Numbers are not used again: nothing was claimed under that of a group which was refused.
+            let number = |core: &Arc<Core>| Born { worker: core.worker(), number: core.ledger.number() };
+            let born = core.filter(|_| reserved).map(|core| (core, number(core)));
+            let answers = self.answer(&mut group, born.map(|(_, born)| born)).await;
+            if let Err(error) = &answers
+                && !error.is_retryable()
+                && group.callers.len() > 1
+            {
+                if let Some((core, born)) = born {
+                    core.ledger.open(born.number, 0);
+                }
+                let rest = group.split();
+                groups.extend([rest, group]);
+                continue;
+            }
+            let known = answers.as_deref().unwrap_or_default();
+            match born {
+                Some((core, born)) => take_up(core, born, &group.jobs, known),
+                None => wake(core.map(|core| &**core), &group.jobs, known),
+            }
+            group.reply(answers);
         }
+    }
+
+    /// Sends a group until the store answers; callers who have waited long enough are told before. An error that may pass is
+    /// answered if nobody waits any more.
+    async fn answer(&self, group: &mut Group, born: Option<Born>) -> Answer {
         let mut backoff = Backoff::new("submitting");
-        let mut again = false;
-        let mut answers = loop {
-            match self.store.submit(None, &jobs, born).await {
-                Ok(answers) => break answers,
+        loop {
+            match self.store.submit(None, &group.jobs, born).await {
+                Ok(mut answers) => {
+                    backoff.reset();
+                    if group.again {
+                        // What is there now was put in by an earlier send of this call, whose answer was lost.
+                        for answer in answers.iter_mut().filter(|answer| **answer == Submitted::Repeated) {
+                            *answer = Submitted::New { claimed: None };
+                        }
+                    }
+                    return Ok(answers);
+                }
                 Err(error) => {
                     if let Some(core) = self.core() {
                         core.metrics.failed(Verb::Submit);
                     }
-                    let final_error = !error.is_retryable();
-                    let mut waiting = false;
-                    for (_, since, reply) in &mut replies {
-                        if (final_error || since.elapsed() > self.patience)
-                            && let Some(reply) = reply.take()
-                        {
-                            let _ = reply.send(Err(error.again()));
-                        }
-                        waiting |= reply.is_some();
+                    if !error.is_retryable() {
+                        return Err(error);
                     }
+                    group.again = true;
                     // A born-claimed group may be in and claimed: it must be known before it is forgotten.
-                    if final_error || (!waiting && born.is_none()) {
-                        then(&jobs, &[]);
-                        return;
+                    if !group.is_waited_for(&error, self.patience) && born.is_none() {
+                        return Err(error);
                     }
-                    again = true;
                     backoff.wait(&error).await;
                 }
             }
-        };
-        if again {
-            // What is there now was put in by an earlier send of this call, whose answer was lost.
-            for answer in answers.iter_mut().filter(|answer| **answer == Submitted::Repeated) {
-                *answer = Submitted::New { claimed: None };
+        }
+    }
+}
+
+impl Group {
+    fn of(items: Vec<Item>) -> Group {
+        let (mut jobs, mut callers) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+        for Item { jobs: own, since, reply } in items {
+            callers.push(Caller { jobs: own.len(), since, reply: Some(reply) });
+            jobs.extend(own);
+        }
+        Group { jobs, callers, again: false }
+    }
+
+    /// Takes the second half of the callers, with their jobs, away.
+    fn split(&mut self) -> Group {
+        let callers = self.callers.split_off(self.callers.len() / 2);
+        let first = self.callers.iter().map(|caller| caller.jobs).sum();
+        Group { jobs: self.jobs.split_off(first), callers, again: self.again }
+    }
+
+    /// Tells those who have waited long enough; whether others still wait.
+    fn is_waited_for(&mut self, error: &Error, patience: Duration) -> bool {
+        for caller in self.callers.iter_mut().filter(|caller| caller.since.elapsed() > patience) {
+            if let Some(reply) = caller.reply.take() {
+                let _ = reply.send(Err(error.again()));
             }
         }
-        backoff.reset();
-        then(&jobs, &answers);
-        let mut answers = answers.into_iter();
-        for (count, _, reply) in replies {
-            let mine = answers.by_ref().take(count).collect();
+        self.callers.iter().any(|caller| caller.reply.is_some())
+    }
+
+    /// Tells everybody who waits.
+    fn reply(self, answers: Answer) {
+        let mut answers = answers.map(Vec::into_iter);
+        for Caller { jobs, reply, .. } in self.callers {
+            let mine = match &mut answers {
+                Ok(answers) => Ok(answers.by_ref().take(jobs).collect()),
+                Err(error) => Err(error.again()),
+            };
             if let Some(reply) = reply {
-                let _ = reply.send(Ok(mine));
+                let _ = reply.send(mine);
             }
         }
     }

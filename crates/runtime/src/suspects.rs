@@ -59,20 +59,50 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
+/// A suspect that is run, or about to be: a worker that stops waits for it.
+struct Alone(Arc<Core>);
+
+impl Alone {
+    fn of(core: &Arc<Core>) -> Alone {
+        core.alone.fetch_add(1, Ordering::AcqRel);
+        Alone(Arc::clone(core))
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.alone.fetch_sub(1, Ordering::AcqRel);
+        // There may be more who waited for room.
+        self.0.suspects.notify_one();
+    }
+}
+
 /// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
 /// has company: then the next one may have its turn.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
     let (span, number) = (time_alone(job.claimed.deaths), job.claim.number);
     let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
-    let alone = core.company.alone(patience).await;
+    let alone = tokio::select! {
+        alone = core.company.alone(patience) => alone,
+        () = core.stopping() => return,
+    };
     if alone.is_none() {
         if !patience.is_zero() {
             *no_wait_until = Instant::now() + span * RESPITE;
         }
         core.joined(number).await;
     }
+    // Before it is looked whether the worker stops: either that is seen here, or this is seen by it.
+    let place = Alone::of(core);
+    if alone.is_some() && !core.may_start(&job).await {
+        return;
+    }
     // In a task of its own: if it blocks its thread, the others must still be let in when its time is over.
-    let mut run = core.runtime.spawn(attempt(Arc::clone(core), Arc::clone(pool), job, alone.is_none()));
+    let attempt = attempt(Arc::clone(core), Arc::clone(pool), job, alone.is_none());
+    let mut run = core.runtime.spawn(async move {
+        let _place = place;
+        attempt.await;
+    });
     if let Some(alone) = alone {
         tokio::select! {
             _ = &mut run => {}
@@ -91,10 +121,15 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
 
 /// One attempt of a suspect, to the commit of its outcome.
 async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bool) {
-    core.alone.fetch_add(1, Ordering::AcqRel);
+    let seat = match in_company {
+        true => match core.seat(&job).await {
+            Some(seat) => Some(seat),
+            None => return,
+        },
+        false => None,
+    };
     let watch = Arc::new(Watch::default());
     pool.watch(Arc::clone(&watch));
-    let seat = if in_company { Some(core.company.join().await) } else { None };
     let ended = AssertUnwindSafe(core.attempt(&job, &pool, &watch)).catch_unwind().await;
     drop(seat);
     pool.unwatch(&watch);
@@ -111,7 +146,4 @@ async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bo
         let change = Change { outcome, ..change };
         core.committer.push(&core, change, &job.claim, &pool).await;
     }
-    core.alone.fetch_sub(1, Ordering::AcqRel);
-    // There may be more who waited for room.
-    core.suspects.notify_one();
 }

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -23,10 +23,10 @@ use crate::{
     gatekeeper::{self, Gatekeeper},
     ledger::Ledger,
     metrics::{Metrics, Verb},
-    orders,
+    orders::{self, Orders},
     pool::QueuePool,
     pruner,
-    releaser::{self, Releaser},
+    releaser::{self, Claim, Releaser},
     renewer,
     retrying::Backoff,
     stats::add,
@@ -53,8 +53,7 @@ pub(crate) struct Core {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
     pub(crate) suspects: Notify,
-    /// Told when there may be orders for attempts that run here.
-    pub(crate) orders: Notify,
+    pub(crate) orders: Orders,
     /// Told when branches are to be looked at.
     pub(crate) branches: Notify,
     /// How many suspects are being run.
@@ -75,7 +74,6 @@ pub(crate) struct Core {
     /// Told to attempts that are given up: their worker was declared dead, its patience is over, or the store has lost their
     /// claim.
     abort: watch::Sender<Abort>,
-    reviving: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -87,28 +85,31 @@ enum Stop {
     Stopped,
 }
 
-/// Which attempts are given up.
+/// Which attempts are given up: those of claims of another worker than the living one, of lost claims, or all.
 #[derive(Default)]
 struct Abort {
-    /// How often all of them were.
-    times: u64,
-    /// Claims whose attempts are. Numbers are not used again, and few claims are ever lost.
-    claims: HashSet<ClaimNo>,
+    /// This worker's name; `None` from when it was declared dead until it has another.
+    living: Option<WorkerId>,
+    /// Claims that the store has lost. Numbers are not used again, and few claims are ever lost.
+    lost: HashSet<ClaimNo>,
+    /// Whether the worker has stopped.
+    all: bool,
+}
+
+impl Abort {
+    fn has(&self, claim: &Claim) -> bool {
+        self.all || self.living != Some(claim.worker) || self.lost.contains(&claim.number)
+    }
 }
 
 /// Waits for the end of attempts from outside; see [`Core::aborted`].
-pub(crate) struct Aborted {
-    abort: watch::Receiver<Abort>,
-    times: u64,
-}
+pub(crate) struct Aborted(watch::Receiver<Abort>);
 
 impl Aborted {
-    /// Returns when the attempts under a claim are given up.
-    pub(crate) async fn of(&mut self, claim: ClaimNo) {
-        let times = self.times;
-        let given_up = self.abort.wait_for(|abort| abort.times != times || abort.claims.contains(&claim));
+    /// Returns when the attempts under a claim are given up, or at once if they were before.
+    pub(crate) async fn of(&mut self, claim: &Claim) {
         // Nobody is left to say so when the worker is gone.
-        let _ = given_up.await;
+        let _ = self.0.wait_for(|abort| abort.has(claim)).await;
     }
 }
 
@@ -150,11 +151,14 @@ impl Core {
         self.cancel.subscribe()
     }
 
-    /// What is told when attempts that run now are given up; ask for it before they run.
+    /// What is told when attempts are given up.
     pub(crate) fn aborted(&self) -> Aborted {
-        let abort = self.abort.subscribe();
-        let times = abort.borrow().times;
-        Aborted { abort, times }
+        Aborted(self.abort.subscribe())
+    }
+
+    /// Whether attempts under a claim are given up.
+    pub(crate) fn is_given_up(&self, claim: &Claim) -> bool {
+        self.abort.borrow().has(claim)
     }
 
     /// Tells the store that a claim no longer runs alone, and returns when it has heard.
@@ -219,7 +223,9 @@ impl Core {
 
     /// This worker was declared dead: what it holds is void. It drops all of it and goes on under a new name.
     pub(crate) async fn declared_dead(&self, worker: WorkerId, store: &dyn Store) {
-        if self.worker() != worker || self.reviving.swap(true, Ordering::AcqRel) {
+        // One of those who find that out sees to it, and nobody does so late, under the next name.
+        let is_living = |abort: &mut Abort| abort.living.take_if(|living| *living == worker).is_some();
+        if !self.abort.send_if_modified(is_living) {
             return;
         }
         tracing::error!(%worker, "this worker was declared dead for not renewing in time: all it held is fenced");
@@ -229,7 +235,6 @@ impl Core {
         for pool in &self.pools {
             add(&self.stats.fenced, pool.empty(false).len());
         }
-        self.abort.send_modify(|abort| abort.times += 1);
         let mut backoff = Backoff::new("enlisting");
         while !self.is_stopping() {
             match self.enlist(store).await {
@@ -240,7 +245,6 @@ impl Core {
                 }
             }
         }
-        self.reviving.store(false, Ordering::Release);
         self.pools.iter().for_each(|pool| pool.wake());
     }
 
@@ -252,7 +256,7 @@ impl Core {
             "the store has lost claims of this worker; the attempts under them are dropped"
         );
         // First of all, so that what is dropped is not handed back: the jobs may be another worker's by now.
-        self.abort.send_modify(|abort| abort.claims.extend(claims));
+        self.abort.send_modify(|abort| abort.lost.extend(claims));
         for pool in &self.pools {
             add(&self.stats.fenced, pool.remove(claims));
         }
@@ -260,7 +264,7 @@ impl Core {
 
     /// Whether the store has lost a claim of this worker.
     pub(crate) fn is_lost(&self, claim: ClaimNo) -> bool {
-        self.abort.borrow().claims.contains(&claim)
+        self.abort.borrow().lost.contains(&claim)
     }
 
     /// Takes a new name, lights its beacon and enlists.
@@ -290,6 +294,8 @@ impl Core {
             };
             if store.enlist(None, &new).await? {
                 *self.beacon.lock().unwrap_or_else(|e| e.into_inner()) = beacon;
+                // First, so that nothing is claimed under a name that does not live.
+                self.abort.send_modify(|abort| abort.living = Some(id));
                 self.id.store(id.0, Ordering::Release);
                 self.set_lease(started + self.config.lease);
                 return Ok(());
@@ -340,7 +346,7 @@ impl Worker {
             metrics,
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
-            orders: Notify::new(),
+            orders: Orders::default(),
             branches: Notify::new(),
             alone: AtomicUsize::new(0),
             renew: Notify::new(),
@@ -353,7 +359,6 @@ impl Worker {
             stop: watch::channel(Stop::No).0,
             cancel: watch::channel(false).0,
             abort: watch::channel(Abort::default()).0,
-            reviving: AtomicBool::new(false),
         });
         core.enlist(&*core.store).await?;
         // What a predecessor on this machine left when it died is returned before anything else.
@@ -409,7 +414,7 @@ impl Worker {
             core.cancel.send_replace(true);
             let left = self.drain(Instant::now() + Duration::from_millis(500)).await;
             if left > 0 {
-                core.abort.send_modify(|abort| abort.times += 1);
+                core.abort.send_modify(|abort| abort.all = true);
                 self.drain(Instant::now() + Duration::from_millis(500)).await;
             }
         }
@@ -477,7 +482,7 @@ impl Drop for Worker {
             if let Some(beacon) = self.core.beacon.lock().unwrap_or_else(|e| e.into_inner()).take() {
                 beacon.abandon();
             }
-            self.core.abort.send_modify(|abort| abort.times += 1);
+            self.core.abort.send_modify(|abort| abort.all = true);
         }
     }
 }

@@ -52,6 +52,7 @@ pub mod graph;
 mod handle;
 mod machine;
 mod migrate;
+mod patience;
 mod redrive;
 mod schedule;
 mod signal;

@@ -7,7 +7,7 @@ use windlass_model::{BranchNo, Failure, JobId, Merge, failure::class, merge::Sta
 use windlass_store::{Branch, Ended, Error, Leaf, Leaves, Only, Store};
 
 use super::block;
-use crate::{JobError, codec::Codecs, handle::output, machine::Bound, workflow::patiently};
+use crate::{JobError, codec::Codecs, handle::output, machine::Bound, patience::patiently};
 
 /// How the children of merged branches ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use windlass_model::{BranchNo, Failure, JobId, branch::Pace, branch::Watch};
 use windlass_store::Store;
 
-use crate::workflow::patiently;
+use crate::patience::patiently;
 
 /// The least time between two looks at a branch that is full.
 const LOOK: Duration = Duration::from_millis(10);

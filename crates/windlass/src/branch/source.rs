@@ -232,7 +232,7 @@ impl<T: DeserializeOwned + Send + 'static> Read for Reading<T> {
         let store = STORE.with(std::sync::Arc::clone);
         let after = self.after.clone();
         let inspect = store.inspect();
-        let picked = crate::workflow::patiently!(async {
+        let picked = crate::patience::patiently!(async {
             match inspect.rows(&self.rows, after.as_deref(), most).await {
                 Err(error @ Error::Unavailable(_)) => Err(error),
                 answer => Ok(answer),

@@ -22,7 +22,8 @@ use super::{
 use crate::{
     Child, Kind,
     machine::Bound,
-    workflow::{PartError, patiently},
+    patience::{self, patiently},
+    workflow::PartError,
 };
 
 /// How many children go in one commit, unless the branch says otherwise.
@@ -230,7 +231,7 @@ impl Plan {
                 let _ = sender.send(Err(failure)).await;
             }
         });
-        Producing { chunks, task: tokio::spawn(work), skipped }
+        Producing { chunks, task: tokio::spawn(patience::inherited(work)), skipped }
     }
 }
 

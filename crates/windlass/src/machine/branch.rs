@@ -22,7 +22,8 @@ use crate::{
         Goal, IntoChild, Merged, Plan, Produced, Results, Source, Verdict as Judgement, bad_children,
         items_of, missing_children, room,
     },
-    workflow::{PartError, patiently},
+    patience::patiently,
+    workflow::PartError,
 };
 
 /// How long a step waits for room in a branch that it fills, at least, before it is given up.
@@ -308,13 +309,12 @@ pub(super) async fn look(bound: &Arc<Bound>, attempt: &Arc<Attempt>) -> Result<O
         let names = wanted.iter().map(|branch| (branch.name.clone(), branch.number));
         Merged::new(attempt.job.id, names, all)
     };
-    let missing = missing_children(&*bound.store, &wanted).await.map_err(Failure::retry)?;
+    let missing = patiently!(missing_children(&*bound.store, &wanted))?;
     let verdict = match goal.merge.judge(&stands) {
         Judged::Met => Judgement::Met(merged()),
         Judged::Failed(why) => {
             let numbers: Vec<BranchNo> = wanted.iter().map(|branch| branch.number).collect();
-            let first =
-                bad_children(&*bound.store, attempt.job.id, &numbers, 3).await.map_err(Failure::retry)?;
+            let first = patiently!(bad_children(&*bound.store, attempt.job.id, &numbers, 3))?;
             let first = if first.is_empty() { first } else { format!("; {first}") };
             Judgement::Failed(format!("the merge of {} failed: {why}{first}", goal.of.join(", ")))
         }

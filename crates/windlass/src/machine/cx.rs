@@ -8,7 +8,7 @@ use windlass_model::{Awaited, Failure, JobId, SetAside, Time, failure::class};
 use windlass_runtime::Attempt;
 
 use super::Bound;
-use crate::{JobError, handle::output, signal};
+use crate::{JobError, handle::output, patience, signal};
 
 /// What a running step knows of itself.
 pub struct StepCx {
@@ -202,7 +202,7 @@ impl StepCx {
         let mut all = Vec::new();
         let mut after = None;
         loop {
-            let page = inspect.joined(self.id(), round, after, 500).await?;
+            let page = patience::read!(inspect.joined(self.id(), round, after, 500))?;
             let Some(last) = page.last() else { return Ok(all) };
             after = Some(last.id);
             all.extend(page.into_iter().map(|child| ChildResult {

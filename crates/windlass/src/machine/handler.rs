@@ -14,7 +14,7 @@ use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
 use windlass_store::{IdSource, Store};
 
 use super::{Machine, Next, StepCx, branch, stage};
-use crate::{codec::Codecs, workflow::Reader};
+use crate::{codec::Codecs, patience::attempted, workflow::Reader};
 
 /// What a machine's steps need of their engine.
 pub(crate) struct Bound {
@@ -68,14 +68,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
             Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
         } else {
             let cx = self.cx(attempt);
-            Box::pin(async move {
-                if branch::is_merging(&cx.attempt)
-                    && let Some(turn) = branch::look(&cx.bound, &cx.attempt).await?
-                {
-                    return Ok(turn);
-                }
-                run(&cx, state.step(&cx)).await
-            })
+            Box::pin(async move { attempted(&cx.attempt, step(&cx, state)).await })
         };
         Started {
             running,
@@ -94,8 +87,18 @@ impl<M: Machine> Handler for MachineHandler<M> {
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());
-        Some(Box::pin(async move { run(&cx, state.on_error(failure, &cx)).await }))
+        Some(Box::pin(async move { attempted(&cx.attempt, run(&cx, state.on_error(failure, &cx))).await }))
     }
+}
+
+/// Runs a step, unless the machine is to wait on for its branches.
+async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<Turn, Failure> {
+    if branch::is_merging(&cx.attempt)
+        && let Some(turn) = branch::look(&cx.bound, &cx.attempt).await?
+    {
+        return Ok(turn);
+    }
+    run(cx, state.step(cx)).await
 }
 
 /// Runs the code of a machine, unless it is given up for now.

@@ -16,9 +16,11 @@ use super::{
     driver::{Driver, Root, run_of},
     journal::Journal,
     step::encoded,
-    waiting::patiently,
 };
-use crate::machine::Bound;
+use crate::{
+    machine::Bound,
+    patience::{attempted, patiently},
+};
 
 /// Runs a workflow's jobs.
 pub(crate) struct WorkflowHandler<W> {
@@ -41,7 +43,9 @@ impl<W: Workflow> Handler for WorkflowHandler<W> {
             Ok(workflow) => workflow,
             Err(failure) => return started(Box::pin(ready(Err(failure)))),
         };
-        started(Box::pin(run(workflow, attempt, bound)))
+        started(Box::pin(
+            async move { attempted(&attempt, run(workflow, Arc::clone(&attempt), bound)).await },
+        ))
     }
 
     fn retry(&self, attempt: &Attempt) -> Retry {

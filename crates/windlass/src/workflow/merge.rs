@@ -25,9 +25,11 @@ use super::{
     parts::{Part, Parts, RawParts},
     state::{For, Opened, Then, misuse, place_of},
     step::{RawStep, encoded, opened},
-    waiting::patiently,
 };
-use crate::branch::{Goal, Merged, Pages, Read, bad_children, missing_children};
+use crate::{
+    branch::{Goal, Merged, Pages, Read, bad_children, missing_children},
+    patience::patiently,
+};
 
 /// The name of every merge; its key is the names of the branches.
 pub(super) const MERGE: &str = "merge";
@@ -264,7 +266,7 @@ impl Looking {
                 }
             }
             Judged::Failed(why) => {
-                let first = bad_children(&*store, job, &numbers, 3).await.map_err(Failure::retry)?;
+                let first = patiently!(bad_children(&*store, job, &numbers, 3))?;
                 let first = if first.is_empty() { String::new() } else { format!("; {first}") };
                 Follows::Failed(format!("the merge of {} failed: {why}{first}", self.names.join(", ")))
             }

@@ -53,7 +53,6 @@ pub use step::{Step, TryCx};
 pub use transaction::{Transacted, Transaction};
 pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
-pub(crate) use waiting::{PATIENCE, patiently};
 
 use crate::Kind;
 

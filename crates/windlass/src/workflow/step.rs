@@ -28,6 +28,7 @@ use super::{
 use crate::{
     branch::{Merged, Results},
     codec::Codecs,
+    patience::patiently,
 };
 
 /// What a running step knows of itself. There is nothing durable to be called here: a step is run again as a whole.
@@ -91,7 +92,7 @@ impl TryCx {
     /// The context of another workflow, e.g. of a child ([`crate::Flow::child_id`]): its values by name.
     pub async fn context_of(&self, job: JobId) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
         let bound = &self.core.bound;
-        let kept = bound.store.inspect().context(job).await.map_err(Failure::retry)?;
+        let kept = patiently!(bound.store.inspect().context(job))?;
         let value = |(name, value): (String, Payload)| {
             let plain = bound.codecs.decode(&value).map_err(Failure::stop)?;
             Ok((name, serde_json::from_slice(&plain).map_err(Failure::stop)?))

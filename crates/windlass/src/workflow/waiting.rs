@@ -23,7 +23,7 @@ use super::{
     journal::Ending,
     state::{Call, For, Listen, Moment, Phase, Start, State, misuse},
 };
-use crate::signal::set_aside;
+use crate::{patience::patiently, signal::set_aside};
 
 /// How often signals are looked for while steps are under way.
 const LOOK: Duration = Duration::from_millis(500);
@@ -402,22 +402,3 @@ impl Driver {
         Ok(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
     }
 }
-
-/// How long a store that is away is waited for before the attempt is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Reads something; a store that is away is waited for.
-macro_rules! patiently {
-    ($read:expr) => {{
-        let deadline = std::time::Instant::now() + $crate::workflow::PATIENCE;
-        loop {
-            match $read.await {
-                Err(windlass_store::Error::Unavailable(_)) if std::time::Instant::now() < deadline => {
-                    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-                }
-                answer => break answer.map_err(|error| windlass_model::Failure::retry(error).class("store")),
-            }
-        }
-    }};
-}
-pub(crate) use patiently;

@@ -14,6 +14,8 @@ use windlass::{
     store::{Filter, Job},
 };
 
+use crate::common::lose;
+
 crate::on_both_stores!(
     a_result_is_typed_and_reaches_every_process,
     errors_are_retried_and_kept,
@@ -567,30 +569,6 @@ async fn a_caller_whose_runtime_ends_harms_nobody(url: &str) {
     let next = engine.submit(Do(Act::Return(1))).await.expect("submitted");
     assert_eq!(next.result().await.expect("done"), 1);
     engine.stop().await;
-}
-
-/// Claims jobs of a kind for a worker that then dies: they become suspects.
-async fn lose(engine: &Engine, kind: &str, jobs: usize) {
-    use windlass::{
-        model::{ClaimNo, KindVersion},
-        store::{Ask, IdSource, NewWorker, Sweep},
-    };
-    let store = engine.store();
-    let id = IdSource::new().worker();
-    let new = NewWorker {
-        id,
-        name: "dies".into(),
-        beacon: None,
-        lease: Duration::from_secs(60),
-        serves: Vec::new(),
-    };
-    assert!(store.enlist(None, &new).await.expect("enlisted"));
-    let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
-    let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = Ask { worker: id, number, queue, kinds, limit: jobs, alone: false, settled: vec![] };
-    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
-    let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
-    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
 }
 
 async fn a_suspect_that_blocks_does_not_hold_up_the_others(url: &str) {
