@@ -49,6 +49,22 @@ pub struct Pen {
     since: Instant,
 }
 
+/// Something that is committed whatever becomes of who asked for it.
+struct Writing(watch::Sender<u32>);
+
+impl Writing {
+    fn of(count: &watch::Sender<u32>) -> Writing {
+        count.send_modify(|count| *count += 1);
+        Writing(count.clone())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 impl Pen {
     pub(crate) fn new(
         core: &Arc<Core>,
@@ -112,12 +128,17 @@ impl Pen {
     /// The same for an attempt that may be cut off in the middle: the step is committed all the same, and nothing else of the
     /// attempt before it.
     pub async fn commit_through(attempt: &Arc<Attempt>, step: Step) -> Verdict {
-        attempt.pen.writing.send_modify(|writing| *writing += 1);
-        let attempt = Arc::clone(attempt);
-        let write = attempt.pen.core.runtime.clone().spawn(async move {
-            let verdict = attempt.pen.commit(&attempt, step).await;
-            attempt.pen.writing.send_modify(|writing| *writing -= 1);
-            verdict
+        let writer = Arc::clone(attempt);
+        attempt.pen.through(async move { writer.pen.commit(&writer, step).await }).await
+    }
+
+    /// Writes in a task of its own: whoever brings a change may have to commit those of others with it, and must not share its
+    /// task with code that blocks.
+    async fn through(&self, write: impl Future<Output = Verdict> + Send + 'static) -> Verdict {
+        let writing = Writing::of(&self.writing);
+        let write = self.core.runtime.spawn(async move {
+            let _writing = writing;
+            write.await
         });
         write.await.unwrap_or(Verdict::Fenced)
     }
@@ -135,9 +156,16 @@ impl Pen {
         self.doubt.load(Ordering::Acquire)
     }
 
+    /// Settles whether it was, for an attempt that may be cut off in the middle or goes on with other code meanwhile; see
+    /// [`Pen::settle`].
+    pub async fn settle_through(attempt: &Arc<Attempt>) -> Verdict {
+        let writer = Arc::clone(attempt);
+        attempt.pen.through(async move { writer.pen.settle(&writer).await }).await
+    }
+
     /// Settles whether it was: another change under the same revision is applied only if the transaction was not, which can
     /// then never be.
-    pub async fn settle(&self, attempt: &Attempt) -> Verdict {
+    pub(crate) async fn settle(&self, attempt: &Attempt) -> Verdict {
         let verdict = self.write(attempt, Step::default()).await;
         self.doubt.store(false, Ordering::Release);
         verdict
@@ -162,7 +190,7 @@ impl Pen {
     }
 
     /// Runs writes of the user's own and commits a step with them; see [`windlass_store::Store::transact`]. The error is
-    /// to be settled by [`Pen::settle`].
+    /// to be settled by [`Pen::settle_through`].
     pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
         if self.is_over() {
             return Ok(Some(Verdict::Fenced));

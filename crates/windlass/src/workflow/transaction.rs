@@ -17,7 +17,7 @@ use windlass_model::{
     failure::class,
     journal::{Mark, Op},
 };
-use windlass_runtime::Turn;
+use windlass_runtime::{Pen, Turn};
 use windlass_store::{Error, Work, rusqlite, tokio_postgres};
 
 use super::{
@@ -237,7 +237,7 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
         Some(Err(failure)) => failure,
         _ => doubt,
     };
-    match attempt.pen.settle(attempt).await {
+    match Pen::settle_through(attempt).await {
         Verdict::Committed => {}
         Verdict::Halted => return Ended::Over(Turn::Halted),
         _ => return Ended::Over(Turn::Over),

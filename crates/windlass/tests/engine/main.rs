@@ -1,5 +1,6 @@
 //! The engine on real stores: as its users meet it, and while the database goes away.
 
+mod blocked;
 mod codec;
 mod common;
 mod control;
