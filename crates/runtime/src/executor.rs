@@ -188,7 +188,7 @@ impl Core {
         }
         add(&self.stats.started, 1);
         let first = self.perform(&attempt, &job.claim, watch, limit, running, whole).await?;
-        if !whole && let Some(halted) = attempt.pen.settled().await {
+        if let Some(halted) = attempt.pen.settled().await {
             if halted {
                 self.end_told(job.claimed.id).await;
             }

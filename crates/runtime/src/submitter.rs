@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{NewJob, Submitted, When};
+use windlass_model::{NewJob, Submitted, When, limits::BATCH_BYTES};
 use windlass_store::{Born, Error, Store};
 
 use crate::{
@@ -146,10 +146,11 @@ impl Submitter {
         loop {
             let group = {
                 let mut state = self.lock();
-                let mut size = 0;
+                let (mut size, mut bytes) = (0, 0);
                 let fits = |item: &Item| {
                     size += item.jobs.len();
-                    size <= CHUNK
+                    bytes += item.jobs.iter().map(NewJob::bytes).sum::<usize>();
+                    size <= CHUNK && bytes <= BATCH_BYTES
                 };
                 let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
                 let count = count.min(state.waiting.len());
