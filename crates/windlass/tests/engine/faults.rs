@@ -12,9 +12,9 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{Change, Verdict},
+    model::{Change, NewJob, Submitted, Verdict},
     prelude::*,
-    store::{Ask, Beat, Error, Fut, Haul, Now, Reaped, Renewal, Store, Sweep, delegate_store},
+    store::{Ask, Beat, Born, Error, Fut, Haul, Now, Reaped, Renewal, Store, Sweep, delegate_store},
 };
 
 use crate::on_both_stores;
@@ -23,6 +23,7 @@ on_both_stores!(
     an_unreadable_gate_stops_nothing,
     slots_start_nothing_while_too_many_outcomes_wait,
     outcomes_of_a_long_outage_are_committed_afterwards,
+    large_jobs_are_not_submitted_all_at_once,
 );
 
 /// What is wrong with a store, and what it was asked for meanwhile.
@@ -251,4 +252,46 @@ async fn outcomes_of_a_long_outage_are_committed_afterwards(url: &str) {
     assert_eq!(started().await, 4, "each ran once");
     one.stop().await;
     two.stop().await;
+}
+
+/// A store that notes how many bytes were submitted at once.
+struct Weighing {
+    store: Arc<dyn Store>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Store for Weighing {
+    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+        self.most.fetch_max(jobs.iter().map(NewJob::bytes).sum(), Ordering::SeqCst);
+        self.store.submit(now, jobs, born)
+    }
+
+    delegate_store!(
+        enlist claim commit transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+    );
+}
+
+#[derive(Serialize, Deserialize)]
+struct Large(String);
+
+impl Task for Large {
+    const KIND: &'static str = "large";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+async fn large_jobs_are_not_submitted_all_at_once(url: &str) {
+    let store = Engine::open(url).await.expect("opened").store().clone();
+    let most = Arc::new(AtomicUsize::new(0));
+    let engine = Engine::on(url, Arc::new(Weighing { store, most: Arc::clone(&most) }));
+    let large = || Large("x".repeat(1_000_000));
+    engine.submit_all((0..40).map(|_| large())).await.expect("submitted");
+    let lone = (0..40).map(|_| async { engine.submit(large()).await.map(drop) });
+    futures_util::future::try_join_all(lone).await.expect("submitted");
+    let most = most.load(Ordering::SeqCst);
+    assert!((2_000_000..=17_100_000).contains(&most), "{most} bytes at once");
 }
