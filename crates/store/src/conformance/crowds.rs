@@ -102,7 +102,7 @@ pub async fn eight_users_of_a_key_with_three_slots_run_three_at_most(store: Hand
                 running.fetch_sub(taken.len(), SeqCst);
                 for (n, job) in taken.iter().enumerate() {
                     if (n + number as usize).is_multiple_of(5) {
-                        store.release(at(1), &[held(me, &job)]).await.expect("release");
+                        store.release(at(1), &[held(me, job)]).await.expect("release");
                     } else {
                         commit(&store, 1, change(me, job, done("x"))).await;
                         finished.fetch_add(1, SeqCst);
