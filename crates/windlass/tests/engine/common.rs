@@ -1,18 +1,10 @@
 //! Fresh stores for tests of the engine: a SQLite file and a schema in a private PostgreSQL server.
 
-use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use windlass::{
-    Engine,
-    model::{ClaimNo, KindVersion},
-    store::{Ask, IdSource, NewWorker, Sweep},
-};
 use windlass_cluster::Cluster;
 
 /// A store that is gone after the test.
@@ -40,26 +32,6 @@ pub(crate) fn postgres() -> Place {
 pub(crate) fn on(cluster: &Cluster) -> Place {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     Place { url: format!("{}?schema=t{}_{number}", cluster.url(), std::process::id()), _dir: None }
-}
-
-/// Claims jobs of a kind for a worker that then dies: they become suspects.
-pub(crate) async fn lose(engine: &Engine, kind: &str, jobs: usize) {
-    let store = engine.store();
-    let id = IdSource::new().worker();
-    let new = NewWorker {
-        id,
-        name: "dies".into(),
-        beacon: None,
-        lease: Duration::from_secs(60),
-        serves: Vec::new(),
-    };
-    assert!(store.enlist(None, &new).await.expect("enlisted"));
-    let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
-    let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = Ask { worker: id, number, queue, kinds, limit: jobs, alone: false, settled: vec![] };
-    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
-    let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
-    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
 }
 
 /// Runs a test body on both stores.

@@ -12,17 +12,38 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
+    model::{ClaimNo, KindVersion},
     prelude::*,
-    store::{Ask, Beat, Error, Fut, Haul, Now, Renewal, Store, Sweep, delegate_store},
+    store::{Ask, Beat, Error, Fut, Haul, IdSource, NewWorker, Now, Renewal, Store, Sweep, delegate_store},
 };
 
-use crate::{common::lose, on_both_stores};
+use crate::on_both_stores;
 
 on_both_stores!(
     a_suspect_does_not_start_once_its_worker_was_declared_dead,
     a_suspect_does_not_start_once_its_worker_stops,
     a_suspect_does_not_start_while_the_lease_is_not_known_to_hold,
 );
+
+/// Claims jobs of a kind for a worker that then dies: they become suspects.
+pub(crate) async fn lose(engine: &Engine, kind: &str, jobs: usize) {
+    let store = engine.store();
+    let id = IdSource::new().worker();
+    let new = NewWorker {
+        id,
+        name: "dies".into(),
+        beacon: None,
+        lease: Duration::from_secs(60),
+        serves: Vec::new(),
+    };
+    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
+    let (number, queue) = (ClaimNo(1), "default".into());
+    let ask = Ask { worker: id, number, queue, kinds, limit: jobs, alone: false, settled: vec![] };
+    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
+    let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
+    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
+}
 
 /// What happens to claims and renewals, and what a worker has done.
 struct Seen {

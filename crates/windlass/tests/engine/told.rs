@@ -16,7 +16,7 @@ use windlass::{
     store::{Ask, Fut, Haul, Now, Order, Store, delegate_store},
 };
 
-use crate::{common::lose, on_both_stores};
+use crate::{on_both_stores, suspects::lose};
 
 on_both_stores!(
     an_attempt_whose_claim_is_answered_late_is_told,

@@ -14,7 +14,7 @@ use windlass::{
     store::{Filter, Job},
 };
 
-use crate::common::lose;
+use crate::suspects::lose;
 
 crate::on_both_stores!(
     a_result_is_typed_and_reaches_every_process,
