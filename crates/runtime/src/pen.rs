@@ -157,7 +157,7 @@ impl Pen {
     }
 
     /// Settles whether it was, for an attempt that may be cut off in the middle or goes on with other code meanwhile; see
-    /// [`Pen::settle`].
+    /// `settle`.
     pub async fn settle_through(attempt: &Arc<Attempt>) -> Verdict {
         let writer = Arc::clone(attempt);
         attempt.pen.through(async move { writer.pen.settle(&writer).await }).await
