@@ -36,6 +36,12 @@ struct Maps {
     newest: i32,
 }
 
+/// What was known at one moment.
+pub(crate) struct Known {
+    lanes: Vec<Lane>,
+    queues: HashMap<String, i32>,
+}
+
 impl Lanes {
     /// The lane of jobs without a rate limit.
     pub(crate) fn get(&self, queue: &str, kind: &KindVersion) -> Option<Lane> {
@@ -107,19 +113,54 @@ impl Lanes {
         maps.newest = maps.newest.max(newest);
     }
 
-    /// Forgets everything unless all that is known is among these. Answers whether it is.
-    pub(crate) fn keep_if_among(&self, lanes: &[Lane], queues: &HashMap<String, i32>) -> bool {
+    /// What is known by now.
+    pub(crate) fn snapshot(&self) -> Known {
+        let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
+        Known { lanes: maps.by_id.values().cloned().collect(), queues: maps.queues.clone() }
+    }
+
+    /// Forgets everything unless all that was known before these were read is among them. Answers whether it is.
+    pub(crate) fn keep_if_among(
+        &self,
+        before: &Known,
+        lanes: &[Lane],
+        queues: &HashMap<String, i32>,
+    ) -> bool {
         let there: HashMap<i32, &Lane> = lanes.iter().map(|lane| (lane.id, lane)).collect();
-        let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
-        let among = maps.by_id.iter().all(|(id, lane)| there.get(id) == Some(&lane))
-            && maps.queues.iter().all(|(name, id)| queues.get(name) == Some(id));
+        let among = before.lanes.iter().all(|lane| there.get(&lane.id) == Some(&lane))
+            && before.queues.iter().all(|(name, id)| queues.get(name) == Some(id));
         if !among {
-            *maps = Maps::default();
+            *self.maps.write().unwrap_or_else(|e| e.into_inner()) = Maps::default();
         }
         among
     }
 
     pub(crate) fn add_queue(&self, name: &str, id: i32) {
         self.maps.write().unwrap_or_else(|e| e.into_inner()).queues.insert(name.to_owned(), id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(id: i32) -> Lane {
+        let kind = KindVersion { kind: format!("kind-{id}"), version: 1 };
+        Lane { id, queue_id: 1, kind_id: id, bucket: 0, queue: "default".into(), kind }
+    }
+
+    #[test]
+    fn only_what_was_known_before_a_read_must_be_among_what_was_read() {
+        let (known, queues) = (Lanes::default(), HashMap::from([("default".to_owned(), 1)]));
+        known.add(lane(1));
+        let before = known.snapshot();
+        // Another connection makes a lane after the read of this one.
+        known.add(lane(2));
+        assert!(known.keep_if_among(&before, &[lane(1)], &queues));
+        assert_eq!(known.count(), 2);
+        // A database that was set back has something else under a number, or nothing.
+        let before = known.snapshot();
+        assert!(!known.keep_if_among(&before, &[lane(1)], &queues));
+        assert_eq!(known.count(), 0);
     }
 }

@@ -116,7 +116,7 @@ async fn put(store: &Postgres, now: Now, waiting: &[Waiting], names: &Names) -> 
                 None => return Err(Error::Unavailable("jobs with these keys are being pruned".into())),
             };
             let failure = pick::failure_text(&duplicate(there));
-            end(conn, now, batch.lane(job), job, (CANCELLED, None), &failure).await?;
+            end(conn, now, batch.lane(job)?, job, (CANCELLED, None), &failure).await?;
         }
         Ok(taken.len())
     })

@@ -44,9 +44,13 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let mut params: Vec<&(dyn ToSql + Sync)> =
         vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.alone, &floors, &queue];
     let conn = store.conn().await?;
+    // While there is nothing to do, a claim is sent often, and costs the least without settings; one of several lanes needs them
+    // for its plan.
     let mut rows = if limited {
         params.push(&buckets);
         charged(&conn, &buckets, sql, &params).await?
+    } else if lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
+        conn.query_autocommit(sql, &params).await?
     } else {
         conn.query(sql, &params).await?
     };
@@ -65,6 +69,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
     let full = limit > 0 && rows.len() as i64 >= limit;
+    store.shared.floors.set_idle(lanes, rows.is_empty());
     if !repeat {
         let last = rows.iter().map(|row| (row.get(5), row.get(16)));
         store.shared.floors.reached(lanes, raised, full && !ask.alone, last);

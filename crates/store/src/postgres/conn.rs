@@ -24,8 +24,9 @@ use uuid::Uuid;
 use windlass_model::{ClaimNo, JobId, WorkerId};
 
 use super::{
+    autocommit::{self, Prepared},
     branch::Counts,
-    errors::{ends_session, is_timeout, read_only, sorted},
+    errors::{ends_session, read_only, sorted},
     settings::Openings,
 };
 use crate::Error;
@@ -58,6 +59,10 @@ const GATE_WRITERS: i64 = 64;
 pub(super) struct Conn {
     pub(super) client: Client,
     prepared: Mutex<HashMap<&'static str, Statement>>,
+    /// Statements that are sent without a transaction of their own.
+    autocommitted: Prepared,
+    /// Whether they may be: not once one had to be sent again with all settings.
+    autocommits: AtomicBool,
     /// This connection's row in each gate: two commits in flight must not wait for each other's.
     pub(super) gate_writer: i64,
     /// What the transaction that is open counts for branches.
@@ -80,6 +85,8 @@ pub(super) struct Conn {
     statements: Arc<AtomicU64>,
     pub(super) patience: Duration,
     openings: Arc<Openings>,
+    /// Whether a transaction that may write was begun in this session.
+    is_primary: AtomicBool,
     /// Whether a worker goes by what is read: see [`Conn::read`].
     serves: Arc<AtomicBool>,
 }
@@ -95,6 +102,9 @@ impl Conn {
         Conn {
             client,
             prepared: Mutex::default(),
+            autocommitted: Prepared::default(),
+            autocommits: AtomicBool::new(true),
+            is_primary: AtomicBool::new(false),
             gate_writer: fastrand::i64(..GATE_WRITERS),
             counts: Mutex::default(),
             unsettled: Mutex::default(),
@@ -220,6 +230,9 @@ impl Conn {
             self.ended();
         }
         begun.map_err(|error| self.not_begun(error))?;
+        if std::ptr::eq(opening, self.openings.write.as_str()) {
+            self.is_primary.store(true, Ordering::Relaxed);
+        }
         let answer = answer.map_err(|error| self.failed(error))?;
         committed.map_err(|error| self.failed(error))?;
         Ok(answer)
@@ -245,19 +258,49 @@ impl Conn {
         self.send(&self.openings.write, sql, params).await
     }
 
-    /// The same for one that finds its rows by whole keys alone: there is less to be set for it.
-    pub(super) async fn query_by_key(
+    /// Sends a statement without a transaction of its own, unless one is open: see [`autocommit`].
+    pub(super) async fn query_autocommit(
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        match self.send(&self.openings.by_key, sql, params).await {
-            // A timeout of the role's own, which the full settings lift.
-            Err(Error::Unavailable(why)) if is_timeout(&why) && !self.is_open() => {
-                self.query(sql, params).await
-            }
-            answer => answer,
+        if self.is_open() || !self.autocommits.load(Ordering::Relaxed) {
+            return self.query(sql, params).await;
         }
+        let sent = async {
+            let statement = match self.autocommitted.get(sql) {
+                Some(statement) => statement,
+                None => {
+                    let full = autocommit::qualified(sql, self.openings.schema());
+                    let statement = self.client.prepare(&full).await?;
+                    self.autocommitted.put(sql, statement.clone());
+                    statement
+                }
+            };
+            self.statements.fetch_add(1, Ordering::Relaxed);
+            self.client.query(&statement, params).await
+        };
+        match self.within_patience(Box::pin(sent)).await? {
+            Err(error) if autocommit::needs_settings(error.code()) => {
+                let rows = self.query(sql, params).await?;
+                self.autocommits.store(false, Ordering::Relaxed);
+                Ok(rows)
+            }
+            answer => answer.map_err(|error| self.failed(error)),
+        }
+    }
+
+    /// The same for one that only reads, by which a worker goes: see [`Conn::read`].
+    pub(super) async fn read_autocommit(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        // A session of a primary never becomes one of a standby.
+        if self.is_primary.load(Ordering::Relaxed) && self.serves.load(Ordering::Relaxed) {
+            return self.query_autocommit(sql, params).await;
+        }
+        self.read(sql, params).await
     }
 
     /// The same for one that only reads. A standby answers it, unless a worker is enlisted by this handle: what a worker goes by

@@ -39,11 +39,6 @@ pub(super) fn sorted(error: tokio_postgres::Error) -> Error {
     }
 }
 
-/// Whether this is the text of a statement that took too long, or waited for a lock for too long.
-pub(super) fn is_timeout(text: &str) -> bool {
-    text.ends_with("(57014)") || text.ends_with("(55P03)")
-}
-
 /// What is said of a server that only reads.
 pub(super) fn read_only(text: &str) -> Error {
     Error::Unavailable(format!("the database is read-only: {text}; connect to the primary"))

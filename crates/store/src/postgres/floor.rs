@@ -6,7 +6,7 @@
 //! claim after a short one, and one every [`FRESH`], begins at the beginning.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -17,6 +17,8 @@ const FRESH: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Floors {
     lanes: Mutex<HashMap<i32, Floor>>,
+    /// Lanes whose last claim found nothing.
+    idle: Mutex<HashSet<i32>>,
 }
 
 #[derive(Clone, Copy)]
@@ -36,6 +38,23 @@ impl Floors {
         let floors: Vec<Option<i64>> = lanes.iter().map(floor).collect();
         let raised = floors.iter().any(Option::is_some);
         (floors.into_iter().map(|floor| floor.unwrap_or(i64::MIN)).collect(), raised)
+    }
+
+    /// Whether the last claims of these lanes found nothing.
+    pub(super) fn are_idle(&self, lanes: &[i32]) -> bool {
+        let idle = self.idle.lock().unwrap_or_else(|e| e.into_inner());
+        lanes.iter().all(|lane| idle.contains(lane))
+    }
+
+    /// Notes whether a claim found nothing.
+    pub(super) fn set_idle(&self, lanes: &[i32], found_nothing: bool) {
+        let mut idle = self.idle.lock().unwrap_or_else(|e| e.into_inner());
+        for lane in lanes {
+            match found_nothing {
+                true => idle.insert(*lane),
+                false => idle.remove(lane),
+            };
+        }
     }
 
     /// Notes that something was put into the ready set at `rank`, in some lane: floors above it are void.
@@ -86,5 +105,16 @@ mod tests {
         let begun = Instant::now().checked_sub(FRESH).expect("the clock is older than that");
         floors.lanes.lock().expect("not poisoned").get_mut(&1).expect("noted").since = begun;
         assert_eq!(floors.of(&[1]), (vec![i64::MIN], false));
+    }
+
+    #[test]
+    fn a_lane_is_idle_once_a_claim_found_nothing() {
+        let floors = Floors::default();
+        assert!(!floors.are_idle(&[1]));
+        floors.set_idle(&[1, 2], true);
+        assert!(floors.are_idle(&[1, 2]));
+        assert!(!floors.are_idle(&[1, 3]));
+        floors.set_idle(&[2], false);
+        assert!(floors.are_idle(&[1]) && !floors.are_idle(&[2]));
     }
 }

@@ -305,7 +305,7 @@ async fn insert(
     children.sort_by_key(|(_, child)| child.id);
     let (parents, jobs): (Vec<Uuid>, Vec<&NewJob>) = children.into_iter().unzip();
     lower_floors(store, now, &jobs);
-    let rows = Rows::plain(store, &jobs);
+    let rows = Rows::plain(store, &jobs)?;
     let twigs = Twigs::of(&jobs);
     let (now, end) = (micros(now), Time::MAX.micros());
     let (spawned, placed) = (how == Put::Spawned, how != Put::Attempted);

@@ -23,7 +23,7 @@ pub(super) async fn renew(store: &Postgres, now: Now, beat: &Beat) -> Result<Ren
     let joined: Vec<i64> = beat.joined.iter().map(|number| number.0).collect();
     let conn = store.conn().await?;
     let rows = conn
-        .query(
+        .query_autocommit(
             include_str!("sql/renew.sql"),
             &[&micros(now), &beat.worker.0, &span(beat.lease), &settled, &joined],
         )

@@ -8,6 +8,7 @@
 //! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
 
 mod arrive;
+mod autocommit;
 mod branch;
 mod claim;
 mod columns;
@@ -221,9 +222,7 @@ impl Postgres {
     async fn conn(&self) -> Result<Guard<'_>, Error> {
         let conn = self.shared.pool.get().await?;
         if conn.is_new() && !self.read_lanes(&conn).await? {
-            // Whoever asks has numbers already that may stand for something else by now.
-            let why = "the database has gone back to an earlier state; names are read anew";
-            return Err(Error::Unavailable(why.into()));
+            return Err(names::gone_back());
         }
         Ok(conn)
     }
@@ -257,13 +256,14 @@ impl Postgres {
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
             Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind }
         };
-        // What is made known while this is read may be missing here, and is then read once more.
+        // What others make while this is read may be missing in it.
+        let before = self.shared.lanes.snapshot();
         let lanes = conn.read(include_str!("sql/intern_read.sql"), &[]).await?;
         let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
         let queues = conn.read(include_str!("sql/intern_queues.sql"), &[]).await?;
         let queues: HashMap<String, i32> = queues.iter().map(|row| (row.get(1), row.get(0))).collect();
         let known = &self.shared.lanes;
-        let kept = known.keep_if_among(&lanes, &queues);
+        let kept = known.keep_if_among(&before, &lanes, &queues);
         lanes.into_iter().for_each(|lane| known.add(lane));
         queues.iter().for_each(|(name, id)| known.add_queue(name, *id));
         conn.set_known();

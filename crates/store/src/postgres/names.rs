@@ -7,6 +7,11 @@ use windlass_model::NewJob;
 use super::{Postgres, rules::bucket, serial};
 use crate::{Error, intern::Lane, pick};
 
+/// What is said to whoever has numbers of names that may stand for something else by now.
+pub(super) fn gone_back() -> Error {
+    Error::Unavailable("the database has gone back to an earlier state; names are read anew".into())
+}
+
 /// Numbers for the names in a batch, committed before they are used. They are made over a connection of their own: never
 /// while a transaction is open that may hold what they wait for.
 #[derive(Default)]
@@ -71,8 +76,9 @@ impl Names {
     }
 
     /// The lane of a job whose names are known.
-    pub(super) fn lane(&self, store: &Postgres, job: &NewJob) -> Lane {
-        store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job)).expect("interned before")
+    pub(super) fn lane(&self, store: &Postgres, job: &NewJob) -> Result<Lane, Error> {
+        let lane = store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job));
+        lane.ok_or_else(gone_back)
     }
 
     pub(super) fn bucket(&self, job: &NewJob) -> i32 {

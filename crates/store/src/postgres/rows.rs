@@ -6,8 +6,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
 
-use super::{Postgres, span, submit::Batch};
-use crate::pick;
+use super::{Postgres, names::gone_back, span, submit::Batch};
+use crate::{Error, pick};
 
 /// A payload out of two columns.
 pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
@@ -51,7 +51,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// The columns of those jobs of a batch that stand at the places of a wave.
-    pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Rows<'a> {
+    pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Result<Rows<'a>, Error> {
         let all = batch.jobs;
         let mut places: Vec<usize> = wave.to_vec();
         // Keys first: two batches with the same keys must meet them in the same order.
@@ -63,27 +63,32 @@ impl<'a> Rows<'a> {
             order(*a).cmp(&order(*b))
         });
         let jobs: Vec<&'a NewJob> = places.iter().map(|place| &all[*place]).collect();
-        let lanes = jobs.iter().map(|job| batch.lane(job)).map(|lane| (lane.id, lane.kind_id)).unzip();
+        let lane = |job| batch.lane(job).map(|lane| (lane.id, lane.kind_id));
+        let lanes = jobs.iter().copied().map(lane).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let place_of = places.iter().map(|place| (all[*place].id, *place)).collect();
-        Rows { places, place_of, ..Rows::columns(&jobs, lanes) }
+        Ok(Rows { places, place_of, ..Rows::columns(&jobs, lanes) })
     }
 
     /// The columns of jobs under no rate limit, in this order. Their lanes are known.
-    pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Rows<'a> {
+    pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Result<Rows<'a>, Error> {
         let lane = |job: &NewJob| {
-            let lane = store.shared.lanes.get(&job.queue, &job.kind).expect("interned before");
-            (lane.id, lane.kind_id)
+            let lane = store.shared.lanes.get(&job.queue, &job.kind).ok_or_else(gone_back)?;
+            Ok::<_, Error>((lane.id, lane.kind_id))
         };
         let mut lanes: (Vec<i32>, Vec<i32>) = Default::default();
         // Mostly all of one lane.
         let mut last: Option<(&NewJob, (i32, i32))> = None;
         for job in jobs {
             let same = last.filter(|(last, _)| last.queue == job.queue && last.kind == job.kind);
-            let (_, (lane, kind)) = *last.insert(same.unwrap_or_else(|| (job, lane(job))));
+            let known = match same {
+                Some(known) => known,
+                None => (*job, lane(job)?),
+            };
+            let (_, (lane, kind)) = *last.insert(known);
             lanes.0.push(lane);
             lanes.1.push(kind);
         }
-        Rows::columns(jobs, lanes)
+        Ok(Rows::columns(jobs, lanes))
     }
 
     fn columns(jobs: &[&'a NewJob], (lane, kind): (Vec<i32>, Vec<i32>)) -> Rows<'a> {

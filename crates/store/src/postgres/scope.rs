@@ -77,7 +77,7 @@ pub(super) async fn tell_parent(
         else {
             continue;
         };
-        let kind = names.lane(store, job).kind_id;
+        let kind = names.lane(store, job)?.kind_id;
         wake::lock(conn, &[change.job.0]).await?;
         conn.query(include_str!("sql/scope_lock.sql"), &[&kind, key]).await?;
         let params: [Param<'_>; 9] = [

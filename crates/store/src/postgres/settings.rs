@@ -23,10 +23,6 @@ const PLANNING: &[(&str, &str)] = &[
 const WAITING: &[(&str, &str)] =
     &[("statement_timeout", "0"), ("lock_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
 
-/// For a statement that finds its rows by whole keys and is sent with its commit: it has no joins to plan, no time in which
-/// the transaction is idle, and if a timeout of its role ends it, it is sent once more with all settings.
-const BY_KEY: &[(&str, &str)] = &[("enable_seqscan", "off")];
-
 /// For migrations, which are planned as usual, wait for others, and have text that is read as it is written.
 const MIGRATING: &[(&str, &str)] = &[
     ("statement_timeout", "0"),
@@ -39,10 +35,9 @@ const MIGRATING: &[(&str, &str)] = &[
 /// How transactions begin, for one schema.
 #[derive(Debug)]
 pub(super) struct Openings {
+    schema: String,
     /// One that may write, and sees what others have committed before each of its statements.
     pub(super) write: String,
-    /// The same for statements of [`BY_KEY`].
-    pub(super) by_key: String,
     /// One that only reads; a standby takes it.
     pub(super) read: String,
     /// One that sees the store as it is at one moment, and only reads.
@@ -67,13 +62,18 @@ impl Openings {
         };
         let all = local(&[PLANNING, WAITING]);
         Openings {
+            schema: schema.to_owned(),
             write: begin("read committed, read write", &all),
-            by_key: begin("read committed, read write", &local(&[BY_KEY])),
             read: begin("read committed, read only", &all),
             snapshot: begin("repeatable read, read only", &all),
             migrate: begin("read committed, read write", &local(&[MIGRATING])),
             takeover: all,
         }
+    }
+
+    /// Where the tables are.
+    pub(super) fn schema(&self) -> &str {
+        &self.schema
     }
 
     /// The same for a session of one's own, which no pooler shares.
@@ -89,10 +89,9 @@ mod tests {
     #[test]
     fn a_transaction_says_what_it_is_and_sets_everything_locally() {
         let openings = Openings::new("jobs");
-        let Openings { write, by_key, read, snapshot, migrate, takeover } = &openings;
+        let Openings { write, read, snapshot, migrate, takeover, .. } = &openings;
         for (sql, mode) in [
             (write, "read committed, read write"),
-            (by_key, "read committed, read write"),
             (read, "read committed, read only"),
             (snapshot, "repeatable read, read only"),
             (migrate, "read committed, read write"),
@@ -100,7 +99,7 @@ mod tests {
             let begin = format!("begin; set transaction isolation level {mode}, not deferrable; ");
             assert!(sql.starts_with(&begin), "{sql}");
         }
-        for sql in [write, by_key, read, snapshot, migrate, takeover] {
+        for sql in [write, read, snapshot, migrate, takeover] {
             assert!(sql.contains("set local search_path to \"jobs\", pg_temp"), "{sql}");
             let sets = sql.matches("set ").count() - sql.matches("set transaction ").count();
             assert_eq!(sets, sql.matches("set local ").count(), "{sql}");

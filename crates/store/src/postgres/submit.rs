@@ -130,7 +130,7 @@ impl Batch<'_> {
 
     /// Sends plain jobs, and notes which were written.
     async fn insert(&self, wave: &[usize], wrote: &mut [Option<Wrote>]) -> Result<(), Error> {
-        let rows = Rows::of(self, wave);
+        let rows = Rows::of(self, wave)?;
         let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
         let written = self
             .conn
@@ -178,7 +178,7 @@ impl Batch<'_> {
         told: &mut HashMap<usize, Submitted>,
         entering: &mut Vec<uuid::Uuid>,
     ) -> Result<(), Error> {
-        let rows = Rows::of(self, wave);
+        let rows = Rows::of(self, wave)?;
         let jobs: Vec<&NewJob> = rows.places.iter().map(|place| &self.jobs[*place]).collect();
         let parent: Vec<Option<uuid::Uuid>> = jobs.iter().map(|job| job.parent.map(|id| id.0)).collect();
         let serial = |job: &&NewJob| Some(self.names.serials[&job.settings.serial.as_ref()?.key]);
@@ -275,8 +275,9 @@ impl Batch<'_> {
         let ids: Vec<_> = missing.iter().map(|job| job.id.0).collect();
         let keyed: Vec<(i32, &NewJob, &str)> = missing
             .iter()
-            .filter_map(|job| Some((self.lane(job).kind_id, *job, job.key.as_deref()?)))
-            .collect();
+            .filter_map(|job| Some((*job, job.key.as_deref()?)))
+            .map(|(job, key)| Ok((self.lane(job)?.kind_id, job, key)))
+            .collect::<Result<_, Error>>()?;
         let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
         let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
@@ -303,7 +304,7 @@ impl Batch<'_> {
         Ok(found)
     }
 
-    pub(super) fn lane(&self, job: &NewJob) -> Lane {
+    pub(super) fn lane(&self, job: &NewJob) -> Result<Lane, Error> {
         self.names.lane(self.store, job)
     }
 }

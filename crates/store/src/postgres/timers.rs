@@ -326,7 +326,7 @@ pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>
     }
     let ids: Vec<Option<i32>> = queues.iter().map(number).collect();
     let asked: Vec<i32> = ids.iter().flatten().copied().collect();
-    let rows = conn.read(include_str!("sql/gate.sql"), &[&asked]).await?;
+    let rows = conn.read_autocommit(include_str!("sql/gate.sql"), &[&asked]).await?;
     let sum = |id: &Option<i32>| {
         let row = rows.iter().find(|row| Some(row.get::<_, i32>(0)) == *id);
         row.map_or(0, |row| row.get::<_, i64>(1) as u64)

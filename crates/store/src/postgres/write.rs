@@ -263,7 +263,7 @@ impl<'a> Lone<'a> {
             &step.is_some_and(|step| step.unchanged),
             &change.claim.0,
         ];
-        conn.query_by_key(sql, &params).await
+        conn.query_autocommit(sql, &params).await
     }
 
     async fn write_entry(
@@ -294,7 +294,7 @@ impl<'a> Lone<'a> {
             &entry.payload.bytes,
             &change.claim.0,
         ];
-        conn.query_by_key(sql, &params).await
+        conn.query_autocommit(sql, &params).await
     }
 }
 

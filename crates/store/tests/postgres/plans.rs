@@ -18,8 +18,7 @@ const FILL: &str = "
            case when n <= 400000 then 0 else 1 end
     from generate_series(1, 1000000) n;
     insert into ready (lane, rank, job) select lane, due_at, id from jobs where state = 0 and due_at <= 300000;
-    insert into timers (due_at, job, what) select due_at, id, 0 from jobs where state = 0 and due_at > 300000;
-    analyze";
+    insert into timers (due_at, job, what) select due_at, id, 0 from jobs where state = 0 and due_at > 300000";
 
 /// The nodes of a plan: type, relation, rows per loop, loops.
 fn nodes<'a>(plan: &'a serde_json::Value, into: &mut Vec<&'a serde_json::Value>) {
@@ -34,11 +33,36 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
+    // Known to be empty before they are filled.
+    client.batch_execute("vacuum analyze").await.expect("analysed");
     client.batch_execute(FILL).await.expect("filled");
+    // The first claim of an idle lane is planned with the server's defaults, and has just been prepared.
+    client
+        .batch_execute(&format!("reset all; set search_path to {}", schema(&client).await))
+        .await
+        .expect("reset");
+    claims_cost_their_batch(&client, "idle", 1).await;
+    client.batch_execute("analyze").await.expect("analysed");
+    claims_cost_their_batch(&client, "idle_analysed", 2).await;
+    let client = Postgres::client(&options).await.expect("connected");
+    claims_cost_their_batch(&client, "busy", 3).await;
+    a_look_at_the_backlog_costs_its_cap(&client).await;
+}
+
+async fn schema(client: &tokio_postgres::Client) -> String {
+    client.query_one("select current_schema()::text", &[]).await.expect("asked").get(0)
+}
+
+async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run: u32) {
     for (name, sql, lanes, floors) in [
         ("one", include_str!("../../src/postgres/sql/claim.sql"), "{1}", "{-9223372036854775808}"),
         ("lanes", include_str!("../../src/postgres/sql/claim_lanes.sql"), "{1,3,4}", "{0,0,0}"),
     ] {
+        // Claims of several lanes are never sent without settings.
+        if how != "busy" && name != "one" {
+            continue;
+        }
+        let name = format!("{name}_{how}");
         client
             .batch_execute(&format!(
                 "prepare {name} (int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[], int4) as {sql}"
@@ -48,7 +72,7 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
         // Once before: what a claim leaves behind must not make the next one dearer.
         for number in 1..=3 {
             let call = format!(
-                "{name} (null, 7, {number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1)",
+                "{name} (null, 7, {run}{number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1)",
                 lanes.len()
             );
             let row = client
@@ -65,7 +89,8 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
                     + node["Rows Removed by Filter"].as_f64().unwrap_or(0.0)
             };
             for node in &scans {
-                assert_ne!(node["Node Type"], "Seq Scan", "{name}: {node:#}");
+                // A table of a few rows may be read as a whole where nothing says otherwise.
+                assert!(how != "busy" || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
                 assert!(
                     read(node) <= 400.0,
                     "{name}: touches {} rows of {}",
@@ -81,7 +106,6 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
             assert!(pages < 2_500, "{name}: a claim of 100 touched {pages} pages");
         }
     }
-    a_look_at_the_backlog_costs_its_cap(&client).await;
 }
 
 /// 20,000 machines: the first half parked, with three signals, three transitions, three entries of a journal and a value in

@@ -250,16 +250,24 @@ async fn a_condition_is_looked_at_when_someone_says_so(on: On) {
         .crash(
             |engine| engine.workflow::<Gate>(),
             async |lab| {
-                let job = lab.submit(Gate).await;
+                // One has all its signals before it begins, the other gets them while it waits.
+                let engine = lab.engine().await;
+                let late = engine.submit(Gate).delay(minutes(1)).await.expect("submitted");
+                let late = lab.job::<u32>(late.id());
                 for n in 1..=4_u32 {
-                    lab.signal(job, "open", n).await;
+                    lab.signal(late, "open", n).await;
+                }
+                let early = lab.submit(Gate).await;
+                for n in 1..=3_u32 {
+                    lab.signal(early, "open", n).await;
+                    lab.advance(seconds(1)).await;
                 }
                 lab.run().await;
-                lab.result(job).await.map_err(|error| error.to_string())
+                (lab.result(late).await.ok(), lab.result(early).await.ok())
             },
         )
         .await;
-    assert_eq!(report.outcome, Ok(3));
+    assert_eq!(report.outcome, (Some(3), Some(3)));
 }
 
 #[derive(Serialize, Deserialize)]

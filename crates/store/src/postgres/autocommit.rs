@@ -1,0 +1,94 @@
+//! Statements that are sent without a transaction of their own: those that a step or an idle worker sends by itself.
+//!
+//! A transaction around a statement costs two more answers of the server, which a chain of steps waits for, and a server that
+//! counts statements counts each setting. Such a statement needs none: it names its tables in full, it is right at every
+//! isolation level, and if a default of its role ends it, it is sent once more with all settings. See decision 0009.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use tokio_postgres::{Statement, error::SqlState};
+
+/// How long a statement stays prepared. Its plan is chosen with what the session has for defaults: one that was made while a
+/// table was small, and scans it, must not be kept until the table is large.
+const PLAN_AGE: Duration = Duration::from_secs(5);
+
+/// The tables that these statements name.
+const TABLES: [&str; 10] =
+    ["arrivals", "claims", "gates", "jobs", "journal", "lanes", "queues", "ready", "steps", "workers"];
+
+/// Statements that are prepared in one session, and since when.
+#[derive(Default)]
+pub(super) struct Prepared {
+    statements: Mutex<HashMap<&'static str, (Statement, Instant)>>,
+}
+
+impl Prepared {
+    /// The statement, unless its plan may be too old.
+    pub(super) fn get(&self, sql: &'static str) -> Option<Statement> {
+        let statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
+        let (statement, since) = statements.get(sql)?;
+        (since.elapsed() < PLAN_AGE).then(|| statement.clone())
+    }
+
+    pub(super) fn put(&self, sql: &'static str, statement: Statement) {
+        let mut statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
+        statements.insert(sql, (statement, Instant::now()));
+    }
+}
+
+/// Whether a default of the role may have ended the statement: its isolation level, that it only reads, or a timeout. Nothing
+/// was written then.
+pub(super) fn needs_settings(code: Option<&SqlState>) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::QUERY_CANCELED,
+        SqlState::LOCK_NOT_AVAILABLE,
+    ]
+    .iter()
+    .any(|needs| code == Some(needs))
+}
+
+/// A statement with the names of its tables in full: what the search path is does not matter then.
+pub(super) fn qualified(sql: &str, schema: &str) -> String {
+    let mut text = String::with_capacity(sql.len() + 100);
+    let mut names_a_table = false;
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let end = match is_part(first) {
+            true => rest.find(|c| !is_part(c)),
+            false => rest.find(is_part),
+        };
+        let (token, tail) = rest.split_at(end.unwrap_or(rest.len()));
+        if is_part(first) {
+            if names_a_table && TABLES.contains(&token) {
+                text += &format!("\"{schema}\".");
+            }
+            names_a_table = matches!(token, "from" | "into" | "join" | "update");
+        } else if !token.trim().is_empty() {
+            names_a_table = false;
+        }
+        text += token;
+        rest = tail;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_named_in_full_and_nothing_else_is() {
+        let sql = "with jobs_of as (select claims.jobs from claims where ready = 1 for update skip locked)\n\
+                   insert into steps select extract(epoch from now()) from jobs_of\n    join jobs j using (id), (select 1) ready";
+        let full = "with jobs_of as (select claims.jobs from \"a\".claims where ready = 1 for update skip locked)\n\
+                   insert into \"a\".steps select extract(epoch from now()) from jobs_of\n    join \"a\".jobs j using (id), (select 1) ready";
+        assert_eq!(qualified(sql, "a"), full);
+    }
+}
