@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after a read that failed the next is tried.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// The class of failures that are the store's. Nothing may be decided by it where others' code is run: they may use it too.
+pub(crate) const STORE: &str = "store";
+
 tokio::task_local! {
     /// The attempt whose code reads.
     static ATTEMPT: Arc<Attempt>;
@@ -110,7 +113,8 @@ pub(crate) use read;
 /// The same, with a failure for whatever else goes wrong.
 macro_rules! patiently {
     ($read:expr) => {
-        $crate::patience::read!($read).map_err(|error| windlass_model::Failure::retry(error).class("store"))
+        $crate::patience::read!($read)
+            .map_err(|error| windlass_model::Failure::retry(error).class($crate::patience::STORE))
     };
 }
 pub(crate) use patiently;

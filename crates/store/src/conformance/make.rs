@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use windlass_model::{
     Awaited, BranchNo, Charge, Claimed, Conflict, Counted, Entry, Failure, Grow, JobId, Limit, NewJob,
-    NewSignal, Outcome, Payload, Reason, Rev, Serial, State, States, Step, Time, Twig, Unique, Unwind, Wait,
-    Watch, When,
+    NewSignal, Outcome, Payload, Reason, Rev, Serial, SetAside, State, States, Step, Time, Twig, Unique,
+    Unwind, Wait, Watch, When,
     branch::{BRANCH, Pace},
     journal::{Mark, Op},
     wait::{CHILD, Name},
@@ -186,10 +186,11 @@ pub(super) fn step(
     children: Vec<NewJob>,
     promoted: Vec<NewJob>,
 ) -> Step {
-    let shown = || {
-        let wait = job.wait.as_ref()?;
-        Some(wait.shown(&job.inbox).into_iter().map(|place| job.inbox[place].number).collect())
-    };
+    let wait = job.wait.as_ref().filter(|_| step.consumes || step.misread);
+    let shown = wait.map(|wait| wait.shown(&job.inbox)).unwrap_or_default();
+    let mut shown: Vec<i64> = shown.into_iter().map(|place| job.inbox[place].number).collect();
+    let misread = shown.drain(..usize::from(step.misread && !shown.is_empty()));
+    let aside = misread.map(|number| SetAside::new(number, "it cannot be read")).collect();
     let data = |data: u8| match data {
         0 => Payload { codec: 3, bytes: vec![b'd'; LARGE] },
         data => Payload::json(vec![data; usize::from(data)]),
@@ -203,7 +204,8 @@ pub(super) fn step(
         ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
         stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
         unchanged: step.unchanged,
-        consumed: step.consumes.then(shown).flatten().unwrap_or_default(),
+        consumed: if step.consumes { shown } else { Vec::new() },
+        aside,
         children,
         ..step.log.as_ref().map(|log| noted(log, job.rev)).unwrap_or_default()
     }

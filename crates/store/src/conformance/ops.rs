@@ -121,6 +121,8 @@ pub struct Move {
     pub unchanged: bool,
     /// Whether it consumes the signals it was shown.
     pub consumes: bool,
+    /// Whether it could not read the first of them.
+    pub misread: bool,
     /// Jobs to be submitted with it.
     pub children: Vec<Draft>,
     /// What the step of a workflow wants written too.
@@ -234,15 +236,23 @@ fn step() -> impl Strategy<Value = Move> {
     let data = prop_oneof![1 => Just(0u8), 24 => 1..4u8];
     let children = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..4)];
     let stage = option::weighted(0.8, (0..2u8, data));
-    let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.8));
+    let flags =
+        (any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.8), prop::bool::weighted(0.2));
     let promoted = prop_oneof![4 => Just(Vec::new()), 1 => vec(draft(), 1..3)];
     let branches = (vec(sprout(), 0..3), 0..3u8, promoted, prop::bool::weighted(0.04));
     (flags, stage, children, option::weighted(0.6, log()), branches).prop_map(
-        |((ran, unchanged, consumes), stage, children, log, (sprouts, items, promoted, careless))| Move {
+        |(
+            (ran, unchanged, consumes, misread),
+            stage,
+            children,
+            log,
+            (sprouts, items, promoted, careless),
+        )| Move {
             ran,
             stage,
             unchanged,
             consumes,
+            misread,
             children,
             log,
             sprouts,

@@ -21,22 +21,24 @@ const TABLES: [&str; 10] =
     ["arrivals", "claims", "gates", "jobs", "journal", "lanes", "queues", "ready", "steps", "workers"];
 
 /// Statements that are prepared in one session, and since when.
-#[derive(Default)]
-pub(super) struct Prepared {
-    statements: Mutex<HashMap<&'static str, (Statement, Instant)>>,
+pub(super) struct Prepared<S = Statement> {
+    statements: Mutex<HashMap<&'static str, (S, Instant)>>,
 }
 
-impl Prepared {
-    /// The statement, unless its plan may be too old.
-    pub(super) fn get(&self, sql: &'static str) -> Option<Statement> {
-        let statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
-        let (statement, since) = statements.get(sql)?;
-        (since.elapsed() < PLAN_AGE).then(|| statement.clone())
+impl<S: Clone> Prepared<S> {
+    pub(super) fn new() -> Prepared<S> {
+        Prepared { statements: Mutex::default() }
     }
 
-    pub(super) fn put(&self, sql: &'static str, statement: Statement) {
-        let mut statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
-        statements.insert(sql, (statement, Instant::now()));
+    /// The statement, unless its plan may be too old.
+    pub(super) fn get(&self, sql: &'static str, now: Instant) -> Option<S> {
+        let statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
+        let (statement, since) = statements.get(sql)?;
+        (now.saturating_duration_since(*since) < PLAN_AGE).then(|| statement.clone())
+    }
+
+    pub(super) fn put(&self, sql: &'static str, statement: S, now: Instant) {
+        self.statements.lock().unwrap_or_else(|e| e.into_inner()).insert(sql, (statement, now));
     }
 }
 
@@ -82,6 +84,17 @@ pub(super) fn qualified(sql: &str, schema: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statement_is_prepared_anew_before_its_plan_is_too_old() {
+        let (prepared, now) = (Prepared::new(), Instant::now());
+        assert_eq!(prepared.get("select", now), None);
+        prepared.put("select", 1, now);
+        assert_eq!(prepared.get("select", now + PLAN_AGE / 2), Some(1));
+        assert_eq!(prepared.get("select", now + PLAN_AGE), None);
+        prepared.put("select", 2, now + PLAN_AGE);
+        assert_eq!(prepared.get("select", now + PLAN_AGE), Some(2));
+    }
 
     #[test]
     fn tables_are_named_in_full_and_nothing_else_is() {

@@ -102,7 +102,7 @@ impl Conn {
         Conn {
             client,
             prepared: Mutex::default(),
-            autocommitted: Prepared::default(),
+            autocommitted: Prepared::new(),
             autocommits: AtomicBool::new(true),
             is_primary: AtomicBool::new(false),
             gate_writer: fastrand::i64(..GATE_WRITERS),
@@ -268,12 +268,13 @@ impl Conn {
             return self.query(sql, params).await;
         }
         let sent = async {
-            let statement = match self.autocommitted.get(sql) {
+            let now = Instant::now();
+            let statement = match self.autocommitted.get(sql, now) {
                 Some(statement) => statement,
                 None => {
                     let full = autocommit::qualified(sql, self.openings.schema());
                     let statement = self.client.prepare(&full).await?;
-                    self.autocommitted.put(sql, statement.clone());
+                    self.autocommitted.put(sql, statement.clone(), now);
                     statement
                 }
             };

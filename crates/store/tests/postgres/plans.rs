@@ -42,11 +42,20 @@ async fn a_claim_costs_its_batch_among_a_million_jobs() {
         .await
         .expect("reset");
     claims_cost_their_batch(&client, "idle", 1).await;
+    misjudge(&client).await;
+    claims_cost_their_batch(&client, "idle_misjudged", 4).await;
     client.batch_execute("analyze").await.expect("analysed");
     claims_cost_their_batch(&client, "idle_analysed", 2).await;
     let client = Postgres::client(&options).await.expect("connected");
     claims_cost_their_batch(&client, "busy", 3).await;
     a_look_at_the_backlog_costs_its_cap(&client).await;
+}
+
+/// As if vacuum had come by while all that is there was being written: tables are large, and seem to have no rows.
+async fn misjudge(client: &tokio_postgres::Client) {
+    let sql = "update pg_class set reltuples = 0, relpages = greatest(1, pg_relation_size(oid) / 8192)
+               where relnamespace = current_schema()::regnamespace and relkind in ('r', 'i')";
+    client.batch_execute(sql).await.expect("misjudged");
 }
 
 async fn schema(client: &tokio_postgres::Client) -> String {
@@ -270,6 +279,54 @@ async fn steps_waits_and_signals_cost_their_batch() {
     cost_their_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
 }
 
+/// What is sent without settings is planned with the server's defaults, and has just been prepared: before the server has found
+/// out about full tables, and after.
+#[tokio::test]
+async fn what_is_sent_without_settings_costs_its_batch() {
+    let options = super::fresh();
+    Postgres::migrate(&options, None).await.expect("migrated");
+    let client = Postgres::client(&options).await.expect("connected");
+    client.batch_execute("vacuum analyze").await.expect("analysed");
+    let holds = "update claims set jobs = array(select id from jobs order by id limit 100), epochs = array_fill(0, array[100])
+                 where worker = 7 and number <= 10";
+    let gates = "insert into gates (queue, writer, version) select q, w, 1 from generate_series(0, 99) q, generate_series(0, 63) w";
+    client.batch_execute(&format!("{MACHINES}; {CLAIMS}; {holds}; {gates}")).await.expect("filled");
+    client
+        .batch_execute(&format!("reset all; set search_path to {}", schema(&client).await))
+        .await
+        .expect("reset");
+    let job = format!("null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0", 11_500);
+    let last = |sql: &str, claim: &str| {
+        let asks = format!("exists (select from claims k where k.worker = $5 and k.number = {claim})");
+        assert!(sql.contains(&asks), "{sql}");
+        sql.replacen(&asks, &format!("j.rev_claim = {claim} and j.worker = $5 and j.rev_epoch = j.epoch"), 1)
+    };
+    let step = format!("{job}, 'a', 'b', 0::int2, 'x', false, 1");
+    let entry = format!("{job}, false, true, 17, 1::int2, 1::int2, 'call', null, null, 0, 0::int2, 'x', 1");
+    let (one, wrote) = (sql!("commit_next_one").1, sql!("commit_next_entry").1);
+    let calls = [
+        ("step", one.to_owned(), step.clone()),
+        ("further_step", last(one, "$12"), step),
+        ("entry", wrote.to_owned(), entry.clone()),
+        ("further_entry", last(wrote, "$18"), entry),
+        ("gate", sql!("gate").1.to_owned(), "'{0,1,2}'".into()),
+        ("renew", sql!("renew").1.to_owned(), "null, 7, 1000, '{1,2,3}', '{4}'".into()),
+    ];
+    for how in ["unknown", "misjudged", "analysed"] {
+        if how == "misjudged" {
+            misjudge(&client).await;
+        }
+        for (name, text, call) in &calls {
+            let name = format!("{name}_{how}");
+            client.batch_execute(&format!("prepare {name} as {text}")).await.expect(&name);
+            costs(&client, &name, &format!("execute {name} ({call})"), false).await;
+        }
+        if how == "misjudged" {
+            client.batch_execute("analyze").await.expect("analysed");
+        }
+    }
+}
+
 /// Sends statements to an empty store, fills it, and sends them again: they must walk indexes, and read no more than they are
 /// asked for.
 pub(super) async fn cost_their_batch(calls: &[((&str, &str), String)], fill: &str) {
@@ -296,6 +353,11 @@ pub(super) async fn cost_their_batch(calls: &[((&str, &str), String)], fill: &st
 }
 
 async fn costs_its_batch(client: &tokio_postgres::Client, name: &str, execute: &str) {
+    costs(client, name, execute, true).await;
+}
+
+/// What a statement reads; a table of a few rows may be read as a whole where indexes are not asked for.
+async fn costs(client: &tokio_postgres::Client, name: &str, execute: &str, by_index: bool) {
     // Nothing of it stays.
     client.batch_execute("begin").await.expect("begun");
     let explained = client.query_one(&format!("explain (analyze, format json) {execute}"), &[]).await;
@@ -309,8 +371,12 @@ async fn costs_its_batch(client: &tokio_postgres::Client, name: &str, execute: &
         let read = rows("Actual Rows") + rows("Rows Removed by Filter");
         // The claims are few, and are read as a whole.
         let whole = node["Relation Name"] == "claims";
-        assert!(whole || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
-        let most = if name == "sweep_waits" { 4_000.0 } else { 400.0 };
+        assert!(whole || !by_index || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
+        let most = match whole && !by_index {
+            true => 5_000.0,
+            false if name == "sweep_waits" => 4_000.0,
+            false => 400.0,
+        };
         assert!(read <= most, "{name}: reads {read} rows of {}: {node:#}", node["Relation Name"]);
     }
 }

@@ -274,13 +274,16 @@ impl Producing {
     pub(crate) async fn next(&mut self) -> Result<Produced, PartError> {
         match self.chunks.recv().await {
             Some(produced) => produced,
-            None => Err(PartError::Failed(match (&mut self.task).await {
+            None => Err(match (&mut self.task).await {
                 Err(error) if error.is_panic() => {
                     let text = crate::workflow::panic_text(&*error.into_panic());
-                    Failure::stop(format!("a source of the branch panicked: {text}")).class(class::PANIC)
+                    let text = format!("a source of the branch panicked: {text}");
+                    PartError::Failed(Failure::stop(text).class(class::PANIC))
                 }
-                _ => Failure::retry("the sources of the branch were given up").class("store"),
-            })),
+                _ => PartError::Unread(
+                    Failure::retry("the sources of the branch were given up").class(patience::STORE),
+                ),
+            }),
         }
     }
 }
@@ -307,7 +310,7 @@ impl Producer {
         let mut before = Vec::new();
         let (mut cursor, mut spawned, mut opened_at) = (Cursor::default(), 0, None);
         if let Some(number) = self.number {
-            let branches = patiently!(store.inspect().branches(self.job))?;
+            let branches = patiently!(store.inspect().branches(self.job)).map_err(PartError::of_engine)?;
             if let Some(branch) = branches.into_iter().find(|branch| branch.number == number) {
                 if branch.sealed {
                     // Merged after all, as far as it was filled.
@@ -339,7 +342,7 @@ impl Producer {
         let mut announced = Some(names);
         let started = match cursor.started.or(opened_at) {
             Some(at) => at,
-            None => patiently!(store.inspect().clock())?,
+            None => patiently!(store.inspect().clock()).map_err(PartError::of_engine)?,
         };
         cursor.started = self.plan.per_second.map(|_| started);
         let spawns = std::mem::take(&mut self.plan.spawns);

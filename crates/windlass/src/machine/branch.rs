@@ -132,7 +132,7 @@ impl MachineBranch<'_> {
             let mut grow = Grow { open: open.take(), ..Grow::to(number) };
             let produced = match producing.next().await {
                 Ok(produced) => produced,
-                Err(PartError::Failed(failure)) => return Err(failure),
+                Err(PartError::Failed(failure) | PartError::Unread(failure)) => return Err(failure),
                 Err(PartError::Diverged(failure)) => return cx.diverge(failure).await,
             };
             let children = match produced {

@@ -83,7 +83,7 @@ impl From<&ChildrenError> for Failure {
     fn from(error: &ChildrenError) -> Failure {
         match error {
             ChildrenError::NotWaited => Failure::stop(error).class(class::REFUSED),
-            ChildrenError::Store(error) => Failure::retry(error).class("store"),
+            ChildrenError::Store(error) => Failure::retry(error).class(patience::STORE),
         }
     }
 }

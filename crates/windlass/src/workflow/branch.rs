@@ -165,7 +165,7 @@ impl Filling {
             Produced::Sealed => Ok(Part::End(Vec::new())),
             Produced::Chunk { children, spawns, cursor } => {
                 let more = children.iter().map(|child| u64::from(items_of(child))).sum();
-                if let Some(watch) = self.full(more).await? {
+                if let Some(watch) = self.full(more).await.map_err(PartError::of_engine)? {
                     self.held = Some(Produced::Chunk { children, spawns, cursor });
                     return Ok(Part::Pause(watch));
                 }

@@ -22,7 +22,7 @@ use windlass_store::Branch;
 use super::{
     Boxed,
     core::Core,
-    parts::{Part, Parts, RawParts},
+    parts::{Part, PartError, Parts, RawParts},
     state::{For, Opened, Then, misuse, place_of},
     step::{RawStep, encoded, opened},
 };
@@ -378,7 +378,7 @@ impl Reduce {
                     let part = reduced::<A, T, F>(&mut pages, value?, &add).await;
                     match part {
                         Ok((part, value)) => Some((Ok(part), (pages, value, add))),
-                        Err(failure) => Some((Err(failure.into()), (pages, None, add))),
+                        Err(failure) => Some((Err(PartError::of_engine(failure)), (pages, None, add))),
                     }
                 }))
             });

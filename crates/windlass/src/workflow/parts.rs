@@ -22,6 +22,7 @@ use super::{
     state::{For, Look, Register, Start, State, Then},
     step::panic_text,
 };
+use crate::patience;
 
 /// What a call wants committed before it goes on.
 pub(super) enum Part {
@@ -41,6 +42,18 @@ pub(crate) enum PartError {
     Failed(Failure),
     /// The code does not fit what was committed before: the job fails, and no code is told.
     Diverged(Failure),
+    /// The store could not be read, which is nothing that the call has done wrong: the job goes on from here later.
+    Unread(Failure),
+}
+
+impl PartError {
+    /// What went wrong where nobody's code but the engine's was run.
+    pub(crate) fn of_engine(failure: Failure) -> PartError {
+        match &*failure.class {
+            patience::STORE => PartError::Unread(failure),
+            _ => PartError::Failed(failure),
+        }
+    }
 }
 
 impl From<Failure> for PartError {
@@ -117,12 +130,7 @@ impl<'f> RawParts<'f> {
                     self.core.finish_badly(id, failure, &Retry::never());
                 }
             }
-            Err(PartError::Diverged(failure)) => {
-                self.core.fault(failure);
-                return Poll::Pending;
-            }
-            // A store that is away is nothing that the call has done wrong: the job goes on from here when it is back.
-            Err(PartError::Failed(failure)) if &*failure.class == "store" => {
+            Err(PartError::Diverged(failure) | PartError::Unread(failure)) => {
                 self.core.fault(failure);
                 return Poll::Pending;
             }

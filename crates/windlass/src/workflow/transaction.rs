@@ -27,6 +27,7 @@ use super::{
     state::{Look, Register, Start},
     step::{encoded, opened, panic_text},
 };
+use crate::patience;
 
 /// How long a transaction may take, unless the user says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -222,11 +223,11 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
                 _ => Ended::Over(Turn::Over),
             };
         }
-        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class("store"),
+        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(patience::STORE),
         Ok(Err(error @ Error::Config(_))) => {
             return Ended::Failed(Failure::stop(error).class(class::REFUSED));
         }
-        Ok(Err(error)) => Failure::retry(error).class("store"),
+        Ok(Err(error)) => Failure::retry(error).class(patience::STORE),
         Err(_) => {
             Failure::retry(format!("the transaction ran longer than {timeout:?}")).class(class::TIMEOUT)
         }

@@ -12,7 +12,7 @@ with clock as materialized (
 ), settled as (
     delete from claims where worker = $2 and number = any($7::int8[]) and exists (select from me where holds)
       and not exists (select from unnest(claims.jobs, claims.epochs) as p (id, epoch)
-                      join jobs j on j.id = p.id and j.epoch = p.epoch and j.state = 0)
+                      where (select j.state from jobs j where j.id = p.id and j.epoch = p.epoch) = 0)
 ), before as materialized (
     select 1 from claims where worker = $2 and number = $3
 ), open as materialized (
@@ -36,11 +36,12 @@ with clock as materialized (
 ), taken as (
     delete from ready where ctid = any (array(select ctid from locked)) returning rank, job
 ), got as materialized (
+    -- `offset 0`: each job is looked up by its id, whatever the planner knows of the table.
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
            j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.until, j.pending, j.since, j.run,
            case when j.round is not null or j.branch is not null then j.parent end as parent, j.unwind, j.branch,
            coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
-    from taken t join jobs j on j.id = t.job
+    from taken t cross join lateral (select * from jobs where id = t.job offset 0) j
     order by t.rank, j.id
 ), recorded as (
     insert into claims (worker, number, alone, claimed_at, jobs, epochs)
@@ -51,7 +52,8 @@ select exists (select from me), exists (select from me where holds), exists (sel
        and exists (select 1 from unnest($5::int4[]) as l (lane)
                cross join lateral (
                    select 1 from ready r
-                   where r.lane = l.lane and r.ctid <> all (array(select ctid from locked)) limit 1
+                   where r.lane = l.lane and r.ctid <> all (array(select ctid from locked))
+                   order by r.rank, r.job limit 1
                ) s),
        got.id, got.lane, got.epoch, got.rev, got.attempts, got.deaths, got.key, got.deadline_at, got.spent,
        got.settings, got.codec, got.input, got.rank,

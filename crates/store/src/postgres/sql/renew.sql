@@ -7,7 +7,7 @@ with clock as materialized (
 ), settled as (
     delete from claims where worker = $2 and number = any($4::int8[])
       and not exists (select from unnest(claims.jobs, claims.epochs) as p (id, epoch)
-                      join jobs j on j.id = p.id and j.epoch = p.epoch and j.state = 0)
+                      where (select j.state from jobs j where j.id = p.id and j.epoch = p.epoch) = 0)
     returning number
 ), joined as (
     update claims set alone = false

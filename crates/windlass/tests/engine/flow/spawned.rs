@@ -184,10 +184,12 @@ impl Workflow for Streams {
         let bad = self.bad;
         let source = stream(|| futures_util::stream::iter(0..12_u64));
         let branch = flow.branch("streamed").chunk(5).spawn_each("n", source, move |n| match bad {
-            Some(bad) if n == bad => Err(Failure::stop(format!("item {n} is bad"))),
+            // A class that the engine has for failures of its store, too.
+            Some(bad) if n == bad => Err(Failure::stop(format!("item {n} is bad")).class("store")),
             _ => Ok(Square(n)),
         });
-        branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
+        let sum = branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await;
+        sum.map_err(|failure| Failure::stop(format!("the code hears: {}", failure.message)))
     }
 }
 
@@ -199,7 +201,7 @@ async fn streams_and_results_of_closures(on: On) {
     lab.run().await;
     assert_eq!(lab.result(good).await.expect("done"), 506);
     let error = lab.result(bad).await.expect_err("failed").to_string();
-    assert!(error.contains("item 7 is bad"), "{error}");
+    assert!(error.contains("the code hears: item 7 is bad"), "{error}");
     // What was spawned before is accounted for.
     let branches = lab.engine().await.inspect().branches(bad.id()).await.expect("branches");
     let [branch] = branches.as_slice() else { panic!("{branches:?}") };
