@@ -355,11 +355,18 @@ impl Pair {
     }
 
     async fn claim(&mut self, index: usize) -> Result<(), String> {
-        let ask = &self.asks[index];
+        let mut ask = self.asks[index].clone();
+        let mut over = Vec::new();
+        for number in std::mem::take(&mut ask.settled) {
+            if self.is_over(ask.worker, number).await? {
+                over.push(number);
+            }
+        }
+        ask.settled = over;
         let mut claimed: [Vec<Claimed>; 2] = Default::default();
         let mut answers = Vec::new();
         for (store, claimed) in self.stores.iter().zip(&mut claimed) {
-            let haul = store.claim(Some(self.now), ask).await;
+            let haul = store.claim(Some(self.now), &ask).await;
             // Whether there may be more is a hint, and one store may know less than the other.
             let mut haul = haul.map(|haul| Haul { more: false, ..haul });
             claimed.extend(haul.iter().flat_map(|haul| haul.jobs.clone()));
@@ -513,6 +520,17 @@ impl Pair {
         back.map(|back| ClaimNo(newest - i64::from(back))).filter(|number| number.0 > 0).into_iter().collect()
     }
 
+    /// Whether a worker may say that a claim is settled: none of its jobs is still with it.
+    async fn is_over(&self, worker: WorkerId, number: ClaimNo) -> Result<bool, String> {
+        for (_, [job, _]) in self.held.iter().filter(|(by, [job, _])| (*by, job.claim) == (worker, number)) {
+            let seen = self.stores[0].inspect().job(job.id).await.map_err(|error| error.to_string())?;
+            if seen.is_some_and(|seen| seen.summary.state == State::Running && seen.epoch == job.epoch) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Jobs of one call. Two with the same id are the same job, but for its input: nobody makes an id for two.
     fn jobs(&self, drafts: &[Draft]) -> Vec<NewJob> {
         let mut jobs = Vec::new();
@@ -599,6 +617,8 @@ async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
     if let Some(RateHold { enough_at, .. }) = holds.as_mut().and_then(|holds| holds.rate.as_mut()) {
         *enough_at = BEGIN;
     }
+    let waiting = holds.iter_mut().filter_map(|holds| holds.waiting.as_mut());
+    waiting.flat_map(|waiting| &mut waiting.aside).for_each(|signal| signal.number = 0);
     Ok(holds)
 }
 

@@ -155,7 +155,8 @@ pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
         let taken = claim(&store, at(0), &ask(me, number, 2)).await;
         commit(&store, 1, change(me, &taken[1], done("x"))).await;
     }
-    // The worker was told that all of them had ended.
+    // The worker was told that all of them had ended, by a server that is gone, and its sessions with it.
+    let store = store.sibling().await.expect("sibling");
     let settled = Ask { settled: vec![ClaimNo(1)], ..ask(me, 3, 1) };
     assert!(claim(&store, at(2), &settled).await.is_empty());
     let settled =

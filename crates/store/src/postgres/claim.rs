@@ -1,6 +1,9 @@
 //! Taking ready jobs.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
@@ -44,15 +47,19 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let mut params: Vec<&(dyn ToSql + Sync)> =
         vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.alone, &floors, &queue];
     let conn = store.conn().await?;
+    let is_same_server = store.shared.open_claims.are_since(conn.opened_at, ask.worker, &ask.settled);
+    let before = Instant::now();
     // While there is nothing to do, a claim is sent often, and costs the least without settings; one of several lanes needs them
     // for its plan.
     let mut rows = if limited {
-        params.push(&buckets);
+        params.extend::<[&(dyn ToSql + Sync); 2]>([&buckets, &is_same_server]);
         charged(&conn, &buckets, sql, &params).await?
-    } else if lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
-        conn.query_autocommit(sql, &params).await?
     } else {
-        conn.query(sql, &params).await?
+        params.push(&is_same_server);
+        match lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
+            true => conn.query_autocommit(sql, &params).await?,
+            false => conn.query(sql, &params).await?,
+        }
     };
     let first = rows.first().ok_or_else(|| Error::Fault("a claim answered nothing".into()))?;
     if !first.get::<_, bool>(0) {
@@ -64,6 +71,8 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));
     let (there, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
+    store.shared.open_claims.settled(ask.worker, &ask.settled);
+    store.shared.open_claims.made(ask.worker, ask.number, before);
     if repeat {
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
     }

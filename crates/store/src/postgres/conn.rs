@@ -80,6 +80,8 @@ pub(super) struct Conn {
     wrote: Mutex<Option<(JobId, WorkerId, ClaimNo)>>,
     /// Whether the names that are known were compared with those of the database since it was opened.
     known: AtomicBool,
+    /// When it was opened.
+    pub(super) opened_at: Instant,
     /// Until when it is used; `None` is for ever.
     until: Option<Instant>,
     statements: Arc<AtomicU64>,
@@ -94,7 +96,7 @@ pub(super) struct Conn {
 impl Conn {
     pub(super) fn new(
         client: Client,
-        until: Option<Instant>,
+        (opened_at, until): (Instant, Option<Instant>),
         patience: Duration,
         openings: Arc<Openings>,
         (statements, serves): (Arc<AtomicU64>, Arc<AtomicBool>),
@@ -113,6 +115,7 @@ impl Conn {
             lost: AtomicBool::new(false),
             wrote: Mutex::default(),
             known: AtomicBool::new(false),
+            opened_at,
             until,
             statements,
             patience,

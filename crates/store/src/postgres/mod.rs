@@ -26,6 +26,7 @@ mod lease;
 mod leaves;
 mod migrate;
 mod names;
+mod open_claims;
 mod poll;
 mod pool;
 mod prune;
@@ -69,6 +70,7 @@ use crate::{
 };
 pub use arrive::submit_in;
 use floor::Floors;
+use open_claims::OpenClaims;
 use pool::{Guard, Pool, Role};
 
 /// How to reach a database.
@@ -181,6 +183,7 @@ struct Shared {
     guests: Pool,
     lanes: Lanes,
     floors: Floors,
+    open_claims: OpenClaims,
     statements: Arc<AtomicU64>,
 }
 
@@ -200,8 +203,9 @@ impl Postgres {
     fn with(options: Options, statements: Arc<AtomicU64>) -> Postgres {
         let pool = |role| Pool::new(options.clone(), role, Arc::clone(&statements));
         let (pool, guests) = (pool(Role::Store), pool(Role::Guest));
-        let (lanes, floors) = (Lanes::default(), Floors::default());
-        Postgres { shared: Arc::new(Shared { options, pool, guests, lanes, floors, statements }) }
+        let (lanes, floors, open_claims) = Default::default();
+        let shared = Shared { options, pool, guests, lanes, floors, open_claims, statements };
+        Postgres { shared: Arc::new(shared) }
     }
 
     /// Takes the schema to `target` (`None` is the newest).

@@ -97,9 +97,10 @@ impl Pool {
 
     async fn connect(&self) -> Result<Conn, Error> {
         let client = connect(&self.options, &self.runtime).await?;
-        let until = Instant::now().checked_add(jittered(self.options.connection_life));
+        let opened_at = Instant::now();
+        let until = opened_at.checked_add(jittered(self.options.connection_life));
         let shared = (Arc::clone(&self.statements), Arc::clone(&self.serves));
-        Ok(Conn::new(client, until, self.options.patience, Arc::clone(&self.openings), shared))
+        Ok(Conn::new(client, (opened_at, until), self.options.patience, Arc::clone(&self.openings), shared))
     }
 }
 

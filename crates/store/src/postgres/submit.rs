@@ -3,7 +3,7 @@
 use std::{
     borrow::Borrow,
     collections::{HashMap, HashSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
@@ -36,9 +36,13 @@ pub(super) async fn submit(
     let names = Names::of(store, jobs).await?;
     for _ in 0..TRIES {
         let conn = store.conn().await?;
+        let before = Instant::now();
         let batch = Batch { store, conn: &conn, now, jobs, names: &names, born, runs: &[] };
         let answers: Option<Vec<Submitted>> = batch.put().await?.into_iter().collect();
         if let Some(answers) = answers {
+            if let Some(born) = born {
+                store.shared.open_claims.made(born.worker, born.number, before);
+            }
             return Ok(answers);
         }
     }

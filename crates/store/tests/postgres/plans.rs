@@ -74,14 +74,14 @@ async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run
         let name = format!("{name}_{how}");
         client
             .batch_execute(&format!(
-                "prepare {name} (int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[], int4) as {sql}"
+                "prepare {name} (int8, int8, int8, int4[], int4[], int8, int8[], bool, int8[], int4, bool) as {sql}"
             ))
             .await
             .expect("prepared");
         // Once before: what a claim leaves behind must not make the next one dearer.
         for number in 1..=3 {
             let call = format!(
-                "{name} (null, 7, {run}{number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1)",
+                "{name} (null, 7, {run}{number}{}, '{lanes}', '{{-1}}', 100, '{{}}', false, '{floors}', 1, false)",
                 lanes.len()
             );
             let row = client

@@ -11,8 +11,9 @@ with clock as materialized (
     select w.id, w.lease_until > clock.now as holds from workers w, clock where w.id = $2 and w.life = 0 for key share of w
 ), settled as (
     delete from claims where worker = $2 and number = any($7::int8[]) and exists (select from me where holds)
-      and not exists (select from unnest(claims.jobs, claims.epochs) as p (id, epoch)
-                      where (select j.state from jobs j where j.id = p.id and j.epoch = p.epoch) = 0)
+      and ($11::bool or not exists (
+          select from unnest(claims.jobs, claims.epochs) as p (id, epoch)
+          where (select j.state from jobs j where j.id = p.id and j.epoch = p.epoch) = 0))
 ), before as materialized (
     select 1 from claims where worker = $2 and number = $3
 ), open as materialized (
