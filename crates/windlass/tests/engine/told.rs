@@ -114,15 +114,23 @@ async fn start(url: &str, seen: &Arc<Seen>, slots: usize) -> Engine {
 }
 
 async fn an_attempt_whose_claim_is_answered_late_is_told(url: &str) {
-    let test = format!("late {url}");
+    let (first, test) = (format!("early {url}"), format!("late {url}"));
     let other = Engine::open(url).await.expect("opened");
-    let job = other.submit(Listens { test: test.clone(), runs: LONG }).await.expect("submitted").id();
+    let submit = async |test: &str| {
+        other.submit(Listens { test: test.to_owned(), runs: LONG }).await.expect("submitted").id()
+    };
     let seen = Arc::new(Seen::default());
+    let engine = start(url, &seen, 2).await;
+    let early = submit(&first).await;
+    until("one runs", async || !began(&first).is_empty()).await;
     seen.late.store(true, Ordering::SeqCst);
-    let engine = start(url, &seen, 1).await;
-    until("it is claimed", async || seen.claimed.load(Ordering::SeqCst) == 1).await;
+    let job = submit(&test).await;
+    until("the other is claimed", async || seen.claimed.load(Ordering::SeqCst) == 2).await;
     other.control("ada").cancel_within(job, LONG).await.expect("told to end");
     until("the worker has read that", async || seen.orders.load(Ordering::SeqCst) > 0).await;
+    // It keeps what it reads before it reads again.
+    other.control("ada").cancel_within(early, LONG).await.expect("told to end");
+    until("the first has ended", async || state(&other, early).await == State::Cancelled).await;
     seen.late.store(false, Ordering::SeqCst);
     until("it starts", async || !began(&test).is_empty()).await;
     assert_eq!(began(&test), [true], "it is told to end as it starts");
