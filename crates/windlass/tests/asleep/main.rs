@@ -33,6 +33,20 @@ impl Workflow for Nap {
     }
 }
 
+/// The same without the sleep.
+#[derive(Serialize, Deserialize)]
+struct Awake;
+
+impl Workflow for Awake {
+    const KIND: &'static str = "awake";
+    type Output = ();
+    type Error = Failure;
+
+    async fn run(self, flow: Flow) -> Result<(), Failure> {
+        flow.step("awake", || async { Ok::<_, Failure>(()) }).await
+    }
+}
+
 /// Not a test: the worker that is killed, in a process of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it is the other process of another test"]
@@ -61,8 +75,8 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// How late the sleepers woke, sorted.
-async fn round(url: &str) -> Vec<Duration> {
+/// How late the sleepers woke, sorted, and how long as many that do not sleep take on this machine.
+async fn round(url: &str) -> (Vec<Duration>, Duration) {
     let engine = Engine::open(url).await.expect("opened");
     let mut killed = worker(url);
     until("the first worker serves", async || {
@@ -74,7 +88,8 @@ async fn round(url: &str) -> Vec<Duration> {
     until("all sleep", async || engine.inspect().jobs(&asleep).await.expect("jobs").len() == SLEEPERS).await;
     killed.kill().expect("killed");
     killed.wait().expect("dead");
-    let second = engine.workflow::<Nap>().queue("default", Pool::slots(100)).start().await.expect("started");
+    let second = engine.workflow::<Nap>().workflow::<Awake>().queue("default", Pool::slots(100));
+    let second = second.start().await.expect("started");
     let mut late = Vec::new();
     for job in &put {
         second.result::<()>(job.id).await.expect("it wakes");
@@ -86,9 +101,15 @@ async fn round(url: &str) -> Vec<Duration> {
         assert!(woke >= due, "nobody wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }
-    second.stop().await;
     late.sort();
-    late
+    let begun = Instant::now();
+    let put = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
+    for job in &put {
+        second.result::<()>(job.id).await.expect("it runs");
+    }
+    let took = begun.elapsed();
+    second.stop().await;
+    (late, took)
 }
 
 /// One store after the other.
@@ -103,12 +124,13 @@ async fn wake_in_time(url: &str) {
     // A round in which something else kept the machine busy proves nothing.
     let mut worst = Vec::new();
     for _ in 0..4 {
-        let late = round(url).await;
+        let (late, awake) = round(url).await;
         let p99 = late[late.len() * 99 / 100];
-        if p99 < Duration::from_millis(250) {
+        // All wake at once: the last of them waits for the work of the others.
+        if p99 < awake.max(Duration::from_millis(250)) {
             return;
         }
-        worst.push(p99);
+        worst.push((p99, awake));
     }
-    panic!("sleepers woke too late in every round, at p99: {worst:?}");
+    panic!("sleepers woke too late in every round, at p99, and as many that do not sleep took: {worst:?}");
 }
