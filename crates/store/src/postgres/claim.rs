@@ -72,9 +72,11 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let now = Time(first.get(17));
     let (there, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
     store.shared.open_claims.settled(ask.worker, &ask.settled);
-    store.shared.open_claims.made(ask.worker, ask.number, before);
     if repeat {
+        // It may have been made before this session was opened.
         rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
+    } else {
+        store.shared.open_claims.made(ask.worker, ask.number, before);
     }
     rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
     let full = limit > 0 && rows.len() as i64 >= limit;

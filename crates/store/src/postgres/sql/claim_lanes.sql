@@ -5,6 +5,8 @@
 -- renewals, and whoever ends the worker waits for it), ready.
 -- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
 -- before (then nothing is taken: see claim_repeat; nor while the queue $10 is paused), whether suspects wait in the lanes $5, and the jobs.
+-- Forgets settled claims; one that still has a claimed job stays (its outcome was lost), which is asked unless $11 says that the
+-- server is the one that made them.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (

@@ -1,6 +1,8 @@
 -- The same as claim_lanes for lanes of which some have a bucket ($11, 0 for none), which claim_buckets has locked: reads
 -- the first places of each lane, passes over those that their bucket cannot pay for, merges the others by rank, locks
 -- them and charges the buckets. Answers in each row also the first job that each dry bucket could not pay for.
+-- Forgets settled claims; one that still has a claimed job stays (its outcome was lost), which is asked unless $12 says that the
+-- server is the one that made them.
 with clock as materialized (
     select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
 ), me as materialized (
