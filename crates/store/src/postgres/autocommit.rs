@@ -17,8 +17,10 @@ use tokio_postgres::{Statement, error::SqlState};
 const PLAN_AGE: Duration = Duration::from_secs(5);
 
 /// The tables that these statements name.
-const TABLES: [&str; 10] =
-    ["arrivals", "claims", "gates", "jobs", "journal", "lanes", "queues", "ready", "steps", "workers"];
+const TABLES: [&str; 11] = [
+    "arrivals", "claims", "gates", "jobs", "journal", "lanes", "queues", "ready", "signals", "steps",
+    "workers",
+];
 
 /// Statements that are prepared in one session, and since when.
 pub(super) struct Prepared<S = Statement> {

@@ -14,7 +14,7 @@ use windlass_model::{
 use super::{
     Postgres, micros,
     pool::Guard,
-    rows::{payload, signal},
+    rows::{Inbox, payload, signal},
 };
 use crate::{Ask, Error, Haul, Now, memory::lease_ran_out, pick};
 
@@ -87,7 +87,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
     let mut jobs = rows.iter().map(|row| claimed(store, ask.number, row)).collect::<Result<Vec<_>, _>>()?;
-    show_inboxes(&conn, &mut jobs).await?;
+    show_inboxes(&conn, &mut jobs, repeat).await?;
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
     // What stands behind the last job of a full claim was not asked for.
     let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
@@ -164,9 +164,13 @@ fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
     Ok(columns.into_iter().map(read).collect())
 }
 
-/// Hands those of some claimed jobs that waited for signals what came of them.
-async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed]) -> Result<(), Error> {
-    let waited = |job: &&mut Claimed| matches!(job.wait, Some(Awaited::Signals { .. }));
+/// Hands those of some claimed jobs that waited for signals what came of them: those that did not wait for one of each name, and
+/// all of a claim that is repeated. The others have it already.
+async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed], repeat: bool) -> Result<(), Error> {
+    let waited = |job: &&mut Claimed| match &job.wait {
+        Some(Awaited::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
+        _ => false,
+    };
     let mut waited: HashMap<Uuid, &mut Claimed> =
         jobs.iter_mut().filter(waited).map(|job| (job.id.0, job)).collect();
     if waited.is_empty() {
@@ -179,7 +183,8 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed]) -> Result<(), Erro
         }
     }
     let (ids, (names, every)): (Vec<Uuid>, (Vec<&str>, Vec<bool>)) = wanted.into_iter().unzip();
-    let rows = conn.query(include_str!("sql/claim_inbox.sql"), &[&ids, &every, &names]).await?;
+    let rows = conn.read_autocommit(include_str!("sql/claim_inbox.sql"), &[&ids, &every, &names]).await?;
+    waited.values_mut().for_each(|job| job.inbox.clear());
     for row in rows {
         let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("asked for");
         job.inbox.push(signal(&row, 1));
@@ -214,7 +219,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<Claimed, Error
         counted: parent.zip(branch).map(|(parent, branch)| Counted { parent, branch, items }),
         since: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
         run: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
-        inbox: Vec::new(),
+        inbox: row.get::<_, Option<Inbox>>(34).map_or_else(Vec::new, |inbox| inbox.0),
         unwind: pick::unwind(row.get(31)),
     })
 }

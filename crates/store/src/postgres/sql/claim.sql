@@ -2,7 +2,8 @@
 -- of ready from the rank in $9 on, then of jobs; skips places that another claim is taking. Locks: worker (key share: it does not hold up
 -- renewals, and whoever ends the worker waits for it), ready.
 -- Answers at least one row: whether the worker lives, whether its lease holds, whether this number was recorded
--- before (then nothing is taken: see claim_repeat; nor while the queue $10 is paused), whether suspects wait in the lanes $5, and the jobs.
+-- before (then nothing is taken: see claim_repeat; nor while the queue $10 is paused), whether suspects wait in the lanes $5, and the jobs,
+-- with the oldest signal of each name that they wait for.
 -- Forgets settled claims; one that still has a claimed job stays (its outcome was lost), which is asked unless $11 says that the
 -- server is the one that made them.
 with clock as materialized (
@@ -29,7 +30,7 @@ with clock as materialized (
 ), got as materialized (
     -- `offset 0`: each job is looked up by its id, whatever the planner knows of the table.
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
-           j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.until, j.pending, j.since, j.run,
+           j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.waits, j.until, j.pending, j.since, j.run,
            case when j.round is not null or j.branch is not null then j.parent end as parent, j.unwind, j.branch,
            coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
     from taken t cross join lateral (select * from jobs where id = t.job offset 0) j
@@ -50,5 +51,11 @@ select exists (select from me), exists (select from me where holds), exists (sel
        got.settings, got.codec, got.input, got.rank,
        (select now from clock), false, got.due_at, (select count(*)::int4 from lanes), null::text,
        got.stage, got.data_codec, got.data, got.wait, got.until, got.pending, got.parent, got.since, got.run, got.unwind,
-       got.branch, got.items
+       got.branch, got.items,
+       case when got.waits is not null then array(
+           select row(s.number, s.name, s.at, s.codec, s.payload) from unnest(got.waits) as w (name)
+           cross join lateral (
+               select * from signals where job = got.id and name = w.name and aside is null order by number limit 1
+           ) s
+           order by s.number) end
 from (select 1) as always left join got on true

@@ -1,5 +1,6 @@
 -- The signals that claimed jobs wait for, oldest first: of each name the oldest, or all of it ($2 says so for each job and
--- name in $1 and $3), but for those that were set aside. Walks the primary key of signals.
+-- name in $1 and $3), but for those that were set aside. For jobs of which a claim did not read them along. Walks the primary key
+-- of signals.
 select s.job, s.number, s.name, s.at, s.codec, s.payload
 from unnest($1::uuid[], $3::text[], $2::bool[]) as w (job, name, every)
 cross join lateral (

@@ -54,7 +54,7 @@ with clock as materialized (
 ), got as materialized (
     -- `offset 0`: each job is looked up by its id, whatever the planner knows of the table.
     select t.rank, j.id, j.lane, j.epoch, j.rev, j.attempts, j.deaths, j.key, j.deadline_at, j.spent, j.settings,
-           j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.until, j.pending, j.since, j.run,
+           j.codec, j.input, j.due_at, j.stage, j.data_codec, j.data, j.wait, j.waits, j.until, j.pending, j.since, j.run,
            case when j.round is not null or j.branch is not null then j.parent end as parent, j.unwind, j.branch,
            coalesce(j.items, 1) - coalesce(j.tallied, 0) as items
     from taken t cross join lateral (select * from jobs where id = t.job offset 0) j
@@ -81,5 +81,11 @@ select exists (select from me), exists (select from me where holds), exists (sel
                                          p.level - coalesce(bill.cost, 0), p.at))::text
         from dry d join pots p on p.id = d.bucket left join bill on bill.bucket = d.bucket),
        got.stage, got.data_codec, got.data, got.wait, got.until, got.pending, got.parent, got.since, got.run, got.unwind,
-       got.branch, got.items
+       got.branch, got.items,
+       case when got.waits is not null then array(
+           select row(s.number, s.name, s.at, s.codec, s.payload) from unnest(got.waits) as w (name)
+           cross join lateral (
+               select * from signals where job = got.id and name = w.name and aside is null order by number limit 1
+           ) s
+           order by s.number) end
 from (select 1) as always left join got on true
