@@ -47,6 +47,9 @@ limits! {
     inbox = 1_000,
     /// The longest value in the context of a workflow, in bytes: it is written whole, and shown in lists.
     context = 16 << 10,
+    /// The most bytes of payloads that one step may write together: they are written by one transaction, within ten
+    /// seconds, and PostgreSQL takes at most 1 GiB at once.
+    step = 64 << 20,
 }
 
 impl Limits {

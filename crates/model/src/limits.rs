@@ -26,9 +26,6 @@ pub const MESSAGE: usize = 16 << 10;
 pub const DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// The most children that one step may submit: they are put in by the transaction that commits the step.
 pub const CHILDREN: usize = 10_000;
-/// The most bytes of payload that one change may carry, or the limit of a single payload if that is larger: the change is written
-/// by one transaction, and a database has a longest message.
-pub const CHANGE_BYTES: usize = 64 << 20;
 /// The most bytes of payload that changes or jobs are batched to: a few large ones must not make a transaction as slow as
 /// thousands.
 pub const BATCH_BYTES: usize = 16 << 20;
@@ -213,10 +210,10 @@ impl Limits {
             _ => {}
         }
         let Some(step) = &change.step else { return Ok(()) };
-        let (bytes, most) = (change.bytes(), CHANGE_BYTES.max(self.payload));
+        let (bytes, most) = (change.bytes(), self.step);
         if bytes > most {
             let why = format!("have {bytes} bytes together, more than the {most} that one commit may write");
-            let hint = "spread them over several steps, or keep large data elsewhere";
+            let hint = format!("spread them over several steps, or {}", Limits::raise("step"));
             return Err(invalid("the payloads of one step", why, hint));
         }
         if let Some((stage, data)) = &step.stage {

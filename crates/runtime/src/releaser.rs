@@ -82,7 +82,7 @@ struct State {
     waiting: VecDeque<JobClaim>,
     /// How many are being handed back.
     sent: usize,
-    /// Since when something lies there that the task has not seen; `None` while it is at work.
+    /// Since when something lies there that nobody has taken on; `None` while somebody is at work.
     unseen: Option<Instant>,
     /// Whether nothing is handed back any more: the worker has stopped.
     closed: bool,
@@ -121,6 +121,9 @@ impl Releaser {
         state.sent -= count;
         if !state.closed {
             state.waiting.extend(back);
+        }
+        if !state.waiting.is_empty() {
+            state.unseen = Some(Instant::now());
         }
         let empty = state.waiting.is_empty() && state.sent == 0;
         drop(state);
@@ -207,5 +210,33 @@ pub(crate) async fn tick(core: &Core, store: &dyn Store, size: usize) -> Result<
             core.releaser.answered(count, batch.into_iter().filter(valid));
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_model::{ClaimNo, Epoch, JobId, WorkerId};
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_handed_back_is_late_again() {
+        let releaser = Releaser::default();
+        let is_seen = |releaser: &Releaser| releaser.lock().unseen.is_none();
+        let entry = JobClaim {
+            worker: WorkerId(1),
+            claim: ClaimNo(1),
+            job: JobId::from_bytes([0; 16]),
+            epoch: Epoch(0),
+        };
+        releaser.push(entry);
+        assert!(!is_seen(&releaser));
+        let batch = releaser.take(10).expect("there is one");
+        assert!(is_seen(&releaser), "somebody is at work");
+        releaser.answered(batch.len(), batch.into_iter());
+        assert!(!is_seen(&releaser), "should nobody come back to it, the renewer does");
+        let batch = releaser.take(10).expect("it is there still");
+        releaser.answered(batch.len(), std::iter::empty());
+        assert!(is_seen(&releaser), "there is nothing left");
     }
 }

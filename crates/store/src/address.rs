@@ -70,7 +70,7 @@ mod tests {
             }
         }
         let error = take_limits("sqlite://a.db?limit_patience=3").expect_err("no such limit").to_string();
-        assert!(error.contains("there are limit_payload, limit_inbox, limit_context"), "{error}");
+        assert!(error.contains("there are limit_payload, limit_inbox, limit_context, limit_step"), "{error}");
         let error = take_limits("memory:?limit_inbox=lots").expect_err("no number").to_string();
         assert!(error.contains("64KiB"), "{error}");
     }

@@ -119,7 +119,14 @@ fn ended(job: &Job, journal: &[Entry]) -> Cause {
                 _ => format!(": {failure}"),
             });
             let because = sentence(&format!("It was cancelled{at}{}", why.unwrap_or_default()));
-            Cause("cancelled", because, format!("If it is wanted after all: `windlass retry {id}`."))
+            let hint = match is_own_cancel(job) {
+                true => format!(
+                    "Nothing to do: its own code cancelled it, and a retry does the same unless what led to that has \
+                     changed; then `windlass retry {id}`."
+                ),
+                false => format!("If it is wanted after all: `windlass retry {id}`."),
+            };
+            Cause("cancelled", because, hint)
         }
         _ => failed(job, &at),
     };
@@ -134,14 +141,18 @@ fn ended(job: &Job, journal: &[Entry]) -> Cause {
     Cause(cause, because, hint)
 }
 
+/// Whether a cancelled job was cancelled by its own code, and not by somebody.
+fn is_own_cancel(job: &Job) -> bool {
+    job.failure.as_ref().is_some_and(|failure| failure.class != class::CANCELLED)
+}
+
 /// What to do about a workflow that ended by what it has recorded: a retry would read that again.
 fn again(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
     let by_itself = match job.summary.state {
         State::Failed => {
             matches!(job.summary.reason, None | Some(Reason::Stopped | Reason::Exhausted | Reason::Timeout))
         }
-        // By its own code, and not by somebody.
-        State::Cancelled => job.failure.as_ref().is_some_and(|failure| failure.class != class::CANCELLED),
+        State::Cancelled => is_own_cancel(job),
         _ => false,
     };
     let (decided, before) = (ending.decided.filter(|_| by_itself)?, ending.fork_before?);

@@ -33,7 +33,7 @@ pub async fn children_that_are_too_large_together_are_refused(store: Handle) {
     submit(&store, &jobs(1, 2)).await;
     let taken = claim(&store, at(0), &ask(me, 1, 2)).await;
     let large = || windlass_model::Payload::json(vec![b'1'; store.limits().payload]);
-    let many = windlass_model::limits::CHANGE_BYTES as u32 / store.limits().payload as u32 + 1;
+    let many = store.limits().step as u32 / store.limits().payload as u32 + 1;
     let children: Vec<_> = (10..10 + many).map(|n| NewJob { input: large(), ..job(n) }).collect();
     let batch = [
         with(change(me, &taken[0], Outcome::Next), bear(&children)),

@@ -69,6 +69,38 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     assert_eq!((job.since, job.run), (Rev(1), 2), "it stands in the stage that its first step led to");
 }
 
+pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: Handle) {
+    let me = worker(&store, 1).await;
+    submit(&store, &jobs(1, 2)).await;
+    let mut taken = claim(&store, at(0), &ask(me, 1, 9)).await;
+    // Alone and in a batch, with one entry and with two: stores write these in ways of their own.
+    for (round, entries) in [1, 2].into_iter().enumerate() {
+        for job in &taken {
+            let verdict = commit(&store, 1, change(me, job, retry(secs(0), &[1]))).await;
+            assert_eq!(verdict, Verdict::Committed);
+        }
+        taken = claim(&store, at(2), &ask(me, round as i64 + 2, 9)).await;
+        let before = taken.iter().map(|job| (job.attempts, job.spent.clone())).collect::<Vec<_>>();
+        assert!(before.iter().all(|(attempts, spent)| *attempts > 0 && *spent == [1]), "{before:?}");
+        for batch in [1, 2] {
+            let part = |job: &Claimed| {
+                let first = job.rev.0 * 10;
+                let entries = (first..first + entries).map(|seq| entry(seq, "part", "x")).collect();
+                with(change(me, job, Outcome::Next), Step { part: true, ..noted(entries) })
+            };
+            let changes: Vec<Change> = taken[..batch].iter().map(part).collect();
+            let verdicts = store.commit(at(3), &changes).await.expect("commit");
+            assert_eq!(verdicts, vec![Verdict::Committed; batch]);
+            taken[..batch].iter_mut().for_each(|job| *job = further(job));
+        }
+        let held: Vec<_> = taken.iter().map(|job| held(me, job)).collect();
+        assert_eq!(store.release(at(4), &held).await.expect("release"), 2);
+        taken = claim(&store, at(5), &ask(me, round as i64 + 10, 9)).await;
+        let after = taken.iter().map(|job| (job.attempts, job.spent.clone())).collect::<Vec<_>>();
+        assert_eq!(after, before, "{entries} entries");
+    }
+}
+
 pub async fn entries_are_read_by_place_and_in_pages(store: Handle) {
     let (me, job) = with_entries(&store, 0..10).await;
     submit(&store, &[job_in(2, KIND, "aside")]).await;

@@ -306,6 +306,7 @@ macro_rules! conformance {
             journal {
                 every_outcome_writes_its_entries
                 a_step_without_a_stage_leaves_the_stage_as_it_is
+                a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are
                 entries_are_read_by_place_and_in_pages
                 a_thousand_entries_go_in_and_come_out_at_once
                 all_of_an_entry_is_kept

@@ -20,8 +20,8 @@ pub(super) fn sorted(error: tokio_postgres::Error) -> Error {
     };
     let text = format!("{} ({})", db.message(), db.code().code());
     match db.code().code().get(..2).unwrap_or_default() {
-        // Data exceptions, constraint violations, and what triggers raise.
-        "22" | "23" | "P0" => Error::Refused(text),
+        // Data exceptions, constraint violations, limits of the server, and what triggers raise.
+        "22" | "23" | "54" | "P0" => Error::Refused(text),
         // Lost connections, rollbacks to be tried again, missing resources, shutdown, broken files.
         "08" | "40" | "53" | "57" | "58" => Error::Unavailable(text),
         _ if *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION => read_only(&text),

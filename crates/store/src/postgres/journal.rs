@@ -67,7 +67,7 @@ impl<'a> Entries<'a> {
 /// The only entry of a step that does nothing but add it.
 pub(super) fn lone_entry(change: &Change) -> Option<&Entry> {
     let step = change.step.as_deref()?;
-    let plain = step.ran.is_none() && step.stage.is_none() && step.consumed.is_empty();
+    let plain = step.ran.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.part;
     match step.entries.as_slice() {
         [entry] if plain => Some(entry),
         _ => None,

@@ -152,7 +152,12 @@ impl<'a> Firing<'a> {
         }
         let batch =
             Batch { store, conn, now: Some(now), jobs: &jobs, names: self.names, born: None, runs: &[] };
-        batch.put_within().await?;
+        if batch.put_within().await?.iter().any(Option::is_none) {
+            // Its row is being deleted: the tick is fired by the next call.
+            return Err(Error::Unavailable(
+                "the job of a tick is being deleted; it is submitted again".into(),
+            ));
+        }
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
         let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
         conn.execute(include_str!("sql/schedule_fired.sql"), &[&ids, &ticks, &made]).await?;

@@ -415,3 +415,34 @@ impl Store for Sqlite {
         self.shared.statements.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_verb_that_panics_leaves_no_transaction_open_and_its_connection_synced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new(folder.path().join("jobs.db"));
+        let store = Sqlite::open(options.clone()).expect("opened");
+        let other = Sqlite::open(options).expect("opened");
+        for soft in [false, true] {
+            let mine = store.clone();
+            let broken = tokio::spawn(async move {
+                let verb = |_: &Tx<'_>| -> Result<(), Error> { panic!("a bug") };
+                if soft { mine.write_soft(1, verb).await } else { mine.write(1, verb).await }
+            });
+            assert!(broken.await.expect_err("it panics").is_panic());
+            for store in [&store, &other] {
+                store
+                    .write(1, |tx| tx.run("delete from windlass_heard", []))
+                    .await
+                    .expect("nobody is in its way");
+            }
+        }
+        let synced = store.write_one(|tx| {
+            Ok(tx.conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0))?)
+        });
+        assert_eq!(synced.await.expect("read"), 2, "full");
+    }
+}

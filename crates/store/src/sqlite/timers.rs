@@ -27,41 +27,64 @@ struct Fired {
 
 /// Fires what is due and puts in what has arrived. Looks without the write lock first: most calls find nothing to do.
 pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<Due, Error> {
-    let (now, next) = store.read(|tx| {
-        // Looked at once: an arrival is due at this very moment, not a microsecond later.
-        let now = tx.now(now);
-        Ok((now, next(tx, now)?))
-    })?;
-    if next.is_none_or(|at| at > now) {
-        return Ok(Due { now, next_at: next, ..Due::default() });
+    // Looked at once: an arrival is due at this very moment, not a microsecond later.
+    let (now, next) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
+    let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+    if !is_due(next.at(now)) {
+        return Ok(Due { now, next_at: next.at(now), ..Due::default() });
     }
-    let (due, learned) = store
-        .write(limit, |tx| {
-            let mut due = fire(tx, now, limit)?;
-            let arrived = arrive::admit(tx, now, limit)?;
-            due.admitted = arrived.admitted;
-            let (fired, made) = schedule::fire(tx, now)?;
-            due.fired = fired;
-            due.next_at = self::next(tx, now)?;
-            Ok((due, arrived.learned || made))
-        })
-        .await?;
+    let mut due = Due { now, ..Due::default() };
+    // Three transactions: what is wrong with one must not hold up the others.
+    let (mut failed, mut learned) = (None, false);
+    if is_due(next.timer) {
+        match store.write(limit, |tx| fire(tx, now, limit)).await {
+            Ok(fired) => due = fired,
+            Err(error) => failed = Some(error),
+        }
+    }
+    if next.arrivals {
+        match store.write(limit, |tx| arrive::admit(tx, now, limit)).await {
+            Ok(arrived) => (due.admitted, learned) = (arrived.admitted, arrived.learned),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if is_due(next.tick) {
+        match store.write(limit, |tx| schedule::fire(tx, now)).await {
+            Ok((fired, made)) => (due.fired, learned) = (fired, learned || made),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Some(error) = failed.filter(|_| due == Due { now, ..Due::default() }) {
+        return Err(error);
+    }
     if learned {
         store.read_lanes()?;
     }
+    due.next_at = store.read(self::next)?.at(now);
     Ok(due)
 }
 
-/// When there is something to do next: now, if jobs wait to be put in.
-fn next(tx: &Tx<'_>, now: Time) -> Result<Option<Time>, Error> {
+/// When there is something to do.
+struct Next {
+    timer: Option<Time>,
+    tick: Option<Time>,
+    /// Whether jobs wait to be put in.
+    arrivals: bool,
+}
+
+impl Next {
+    /// When there is something to do next: now, if jobs wait to be put in.
+    fn at(&self, now: Time) -> Option<Time> {
+        self.arrivals.then_some(now).into_iter().chain(self.timer).chain(self.tick).min()
+    }
+}
+
+fn next(tx: &Tx<'_>) -> Result<Next, Error> {
     let next = tx.one(include_str!("sql/due_next.sql"), [], |row| {
-        Ok((row.get::<_, Option<i64>>(0)?.map(Time), row.get::<_, bool>(1)?))
+        let (timer, tick) = (row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?);
+        Ok(Next { timer: timer.map(Time), tick: tick.map(Time), arrivals: row.get(2)? })
     })?;
-    Ok(match next {
-        Some((at, true)) => Some(at.map_or(now, |at| at.min(now))),
-        Some((at, false)) => at,
-        None => None,
-    })
+    next.ok_or_else(|| Error::Fault("the timers answered nothing".into()))
 }
 
 fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {

@@ -560,6 +560,12 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
     let mut cancelled = job(State::Cancelled);
     cancelled.failure = Some(Failure::cancel("nothing to do"));
     assert_eq!(hint(&cancelled, &[check]), fork("check", "") + "check`.");
+    for entries in [&[sleep][..], &[]] {
+        assert!(
+            hint(&cancelled, entries).starts_with("Nothing to do: its own code cancelled it"),
+            "{entries:?}"
+        );
+    }
     cancelled.failure = Some(windlass_store::By::new("ada").failure());
     let wanted = "If it is wanted after all: `windlass retry JOB`.";
     assert_eq!(hint(&cancelled, &[check]), wanted);

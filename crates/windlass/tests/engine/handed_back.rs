@@ -231,7 +231,7 @@ async fn jobs_are_handed_back_once_another_process_has_let_go_of_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_are_handed_back_once_their_rows_are_unlocked() {
+async fn jobs_are_handed_back_once_their_rows_are_unlocked_on_postgres() {
     let place = tokio::task::spawn_blocking(crate::common::postgres).await.expect("a server");
     let (server, schema) = place.url.split_once("?schema=").expect("a schema");
     let opened = Engine::open(&place.url).await.expect("opened");

@@ -396,7 +396,7 @@ async fn a_blocked_program_is_still_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_does_not_hold_up_a_scrape() {
+async fn a_store_that_is_away_does_not_hold_up_a_scrape_on_postgres() {
     let cluster =
         tokio::task::spawn_blocking(Cluster::start).await.expect("ran").expect("PostgreSQL is needed");
     let place = crate::common::on(&cluster);

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use windlass::{prelude::*, store::rusqlite::Connection, testing::Lab};
 
-use super::{On, transacted::client};
+use super::{On, on_every_store, transacted::client};
+
+on_every_store!(a_fork_has_children_of_its_own);
 
 /// A row of the user's table.
 #[derive(Serialize, Deserialize, Clone)]
@@ -214,21 +216,18 @@ impl Workflow for Forked {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fork_has_children_of_its_own() {
-    for on in [On::Memory, On::Sqlite, On::Postgres] {
-        let place = on.fresh().await;
-        let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Forked>()).await;
-        let job = lab.submit(Forked).await;
-        lab.run().await;
-        let engine = lab.engine().await;
-        let control = engine.control("test");
-        let before = control.fork().before("between").run(job.id()).await.expect("forked");
-        let after = control.fork().before("after").run(job.id()).await.expect("forked");
-        lab.run().await;
-        for (fork, branches) in [(before, 1), (after, 0)] {
-            assert_eq!(engine.result::<i64>(fork).await.expect("done"), 6, "{on:?}");
-            assert_eq!(engine.inspect().branches(fork).await.expect("branches").len(), branches, "{on:?}");
-        }
+async fn a_fork_has_children_of_its_own(on: On) {
+    let place = on.fresh().await;
+    let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Forked>()).await;
+    let job = lab.submit(Forked).await;
+    lab.run().await;
+    let engine = lab.engine().await;
+    let control = engine.control("test");
+    let before = control.fork().before("between").run(job.id()).await.expect("forked");
+    let after = control.fork().before("after").run(job.id()).await.expect("forked");
+    lab.run().await;
+    for (fork, branches) in [(before, 1), (after, 0)] {
+        assert_eq!(engine.result::<i64>(fork).await.expect("done"), 6, "{on:?}");
+        assert_eq!(engine.inspect().branches(fork).await.expect("branches").len(), branches, "{on:?}");
     }
 }
