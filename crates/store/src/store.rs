@@ -84,7 +84,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Children with a [`windlass_model::Twig`] belong to a branch of the job, which the same or an earlier change opened.
     /// Their ends are counted there; whoever's commit brings the count to what the job watches for puts a signal
-    /// [`windlass_model::branch::BRANCH`] into its inbox, once for each watch.
+    /// [`windlass_model::branch::BRANCH`] into its inbox, once for each watch. Where it stands there among signals of the same
+    /// moment is not promised.
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
 
     /// Runs writes of the caller's own and one change in one transaction: both are there afterwards, or neither.

@@ -593,14 +593,13 @@ fn firsts(drafts: &[Draft]) -> impl Iterator<Item = &Draft> {
     drafts.iter().map(|draft| drafts.iter().find(|first| first.id == draft.id).expect("at least this one"))
 }
 
-/// Takes away what is each store's own: the numbers, and in which order branches are told of that one call brings to what is
-/// watched.
+/// Takes away what is each store's own: the numbers, and where signals of branches stand among those of the same moment (see
+/// decision 0008).
 fn unnumber(signals: &mut [Signal]) {
     signals.iter_mut().for_each(|signal| signal.number = 0);
-    let at_once =
-        |one: &Signal, next: &Signal| one.name == BRANCH && (&one.name, one.at) == (&next.name, next.at);
-    for run in signals.chunk_by_mut(at_once) {
-        run.sort_by(|one, other| one.payload.bytes.cmp(&other.payload.bytes));
+    for run in signals.chunk_by_mut(|one, next| one.at == next.at) {
+        // The others stay in their order.
+        run.sort_by_key(|signal| (signal.name == BRANCH).then(|| signal.payload.bytes.clone()));
     }
 }
 

@@ -4,8 +4,9 @@
 //! what happens in it. Fields that say nothing may be left to `..Default::default()`.
 
 use super::ops::{
-    Draft, Edit, Move,
+    Draft, Edit, Log, Move,
     Op::{self, *},
+    Sprout,
 };
 
 /// A sequence as source text.
@@ -34,6 +35,7 @@ fn found() -> Vec<(&'static str, Vec<Op>)> {
         ("an end is counted by what the row says, whatever the change does", counted_end()),
         ("a job replaces the one before it in its batch, which is its parent", parent_replaced()),
         ("a job that wakes and expires in one call moves its gate", woken_and_expired()),
+        ("a job hears of its branch and of its child by one call", branch_and_child()),
     ]
 }
 
@@ -91,6 +93,31 @@ fn woken_and_expired() -> Vec<Op> {
         Commit { changes: vec![Edit { outcome: 13, after: 1, ..Default::default() }] },
         Pass { seconds: 26 },
         Due { limit: 2 },
+    ]
+}
+
+fn branch_and_child() -> Vec<Op> {
+    let of = |id| Draft { id, ..Default::default() };
+    let again = |pick, child, told| {
+        let log = Some(Log { told, ..Default::default() });
+        let step = Some(Move { children: vec![of(child)], log, ..Default::default() });
+        Commit { changes: vec![Edit { pick, outcome: 5, step, ..Default::default() }] }
+    };
+    let sprout = Sprout { watch: Some((0, 0)), ..Default::default() };
+    let opens = Some(Move { sprouts: vec![sprout], ..Default::default() });
+    vec![
+        Submit { jobs: vec![of(10), of(8), of(6)], born: None },
+        take(3),
+        again(2, 7, true),
+        again(0, 0, false),
+        take(1),
+        take(3),
+        Commit {
+            changes: vec![
+                Edit { pick: 2, outcome: 8, step: opens, ..Default::default() },
+                Edit { pick: 1, ..Default::default() },
+            ],
+        },
     ]
 }
 
