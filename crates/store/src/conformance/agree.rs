@@ -35,19 +35,29 @@ const DETAIL: usize = 8;
 /// Long enough that most sequences have workers that serve.
 const LEASE: Duration = Duration::from_secs(90);
 
-/// Runs the kept sequences, then `cases` random ones and half as many in which branches grow, on fresh stores and on the
-/// memory store, and panics with the shortest sequence on which they disagree. PROPTEST_CASES overrides the number, and
-/// PROPTEST_RNG_SEED the seed, which is printed.
+/// Runs the kept sequences and then `cases` random ones, on fresh stores and on the memory store, and panics with the shortest
+/// sequence on which they disagree. PROPTEST_CASES overrides the number, and PROPTEST_RNG_SEED the seed, which is printed.
 pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = runtime();
     let kept = kept::sequences().into_iter();
     let failed = kept.filter_map(|(name, ops)| Some((name, runtime.block_on(once(&open, &ops)).err()?)));
     let failed: Vec<String> = failed.map(|(name, why)| format!("{name}: {why}")).collect();
     assert!(failed.is_empty(), "of the kept sequences:\n{}", failed.join("\n"));
+    run(config(cases), &sequence(MOST), &runtime, &open);
+}
+
+/// The same with random sequences in which branches grow, half as many as PROPTEST_CASES says: they are longer, and more comes
+/// of their calls.
+pub fn random_branches<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
+    let all = config(cases * 2);
+    run(Config { cases: all.cases.div_ceil(2), ..all }, &growing(MOST), &runtime(), &open);
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn config(cases: u32) -> Config {
     let mut config = Config { failure_persistence: None, max_shrink_iters: 1_000, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = cases;
@@ -55,10 +65,7 @@ pub fn random<K>(cases: u32, open: impl AsyncFn() -> (K, Handle)) {
     if let RngSeed::Random = config.rng_seed {
         config.rng_seed = RngSeed::Fixed(RandomState::new().build_hasher().finish());
     }
-    // Those in which branches grow are longer, and more comes of their calls.
-    let fewer = Config { cases: config.cases.div_ceil(2), ..config.clone() };
-    run(config, &sequence(MOST), &runtime, &open);
-    run(fewer, &growing(MOST), &runtime, &open);
+    config
 }
 
 fn run<K>(
@@ -68,7 +75,7 @@ fn run<K>(
     open: &impl AsyncFn() -> (K, Handle),
 ) {
     let again = match config.rng_seed {
-        RngSeed::Fixed(seed) => format!("PROPTEST_RNG_SEED={seed} PROPTEST_CASES={}", config.cases),
+        RngSeed::Fixed(seed) => format!("PROPTEST_RNG_SEED={seed}"),
         RngSeed::Random => unreachable!("a seed was drawn before"),
     };
     println!("{} random sequences; to run the same ones again, set {again}", config.cases);

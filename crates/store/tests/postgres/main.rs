@@ -85,3 +85,8 @@ async fn reopen() -> (Reused, Arc<dyn Store>) {
 fn random_sequences_agree_with_the_reference() {
     windlass_store::conformance::agree::random(64, reopen);
 }
+
+#[test]
+fn random_sequences_with_branches_agree_with_the_reference() {
+    windlass_store::conformance::agree::random_branches(32, reopen);
+}

@@ -45,3 +45,8 @@ windlass_store::conformance!(open);
 fn random_sequences_agree_with_the_reference() {
     windlass_store::conformance::agree::random(256, open);
 }
+
+#[test]
+fn random_sequences_with_branches_agree_with_the_reference() {
+    windlass_store::conformance::agree::random_branches(128, open);
+}
