@@ -123,7 +123,9 @@ impl Releaser {
             state.waiting.extend(back);
         }
         if !state.waiting.is_empty() {
-            state.unseen = Some(Instant::now());
+            // The task comes back to it after a pause at most. Only if it does not, the renewer does: a row that somebody
+            // has locked must not hold up the lease.
+            state.unseen = Some(Instant::now() + Backoff::LONGEST);
         }
         let empty = state.waiting.is_empty() && state.sent == 0;
         drop(state);

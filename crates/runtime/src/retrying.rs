@@ -13,6 +13,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// Nobody waits longer than this between two calls.
+    pub(crate) const LONGEST: Duration = Duration::from_millis(2_500);
+
     pub(crate) fn new(what: &'static str) -> Backoff {
         Backoff { next: Duration::from_millis(20), what, said: false }
     }
