@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     println!("what they did:");
-    for path in engine.inspect().paths("checkout", 100).await? {
+    for path in engine.inspect().transition_counts("checkout", 100).await? {
         let next = path.next.as_deref().unwrap_or("the end");
         println!("  {} → {next}, {} ({}x)", path.stage, path.how, path.times);
     }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass::{Act, AuditFilter, Filter, State, prelude::*, store::AuditEntry};
+use windlass::{AuditFilter, Filter, JobAction, State, prelude::*, store::AuditEntry};
 
 static DISK_IS_FULL: AtomicBool = AtomicBool::new(false);
 
@@ -85,10 +85,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         engine.submit(copy(files)).tag("tuesday").delay(Duration::from_secs(3_600)).await?;
     }
     let filter = Filter { tag: Some("tuesday".into()), state: Some(State::Scheduled), ..Filter::default() };
-    let bulk = control.clone().note("wrong folder").bulk(filter, Act::Cancel { grace: windlass::GRACE });
+    let bulk =
+        control.clone().note("wrong folder").bulk(filter, JobAction::Cancel { grace: windlass::GRACE });
     let preview = bulk.preview().await?;
     println!("  {} jobs match, the newest is {}", preview.matching, preview.sample[0].id);
-    let seen = |tally: &windlass::Tally| {
+    let seen = |tally: &windlass::BulkProgress| {
         println!("  {} done so far", tally.done);
         true
     };

@@ -119,7 +119,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  {}", job.result().await?);
 
     println!("what is kept of it:");
-    for step in engine.inspect().steps(job.id(), None, 100).await? {
+    for step in engine.inspect().transitions(job.id(), None, 100).await? {
         println!("  {} → {}, {}", step.stage, step.next.as_deref().unwrap_or("the end"), step.how);
     }
     for attempt in engine.inspect().history(job.id()).await? {

@@ -3,7 +3,7 @@
 //!
 //! Run it with `cargo run -p windlass --example schedule`.
 
-use windlass::{Did, Overlap, prelude::*};
+use windlass::{ControlOutcome, Overlap, prelude::*};
 
 /// Reports on the time up to the tick that it stands for.
 #[derive(Serialize, Deserialize)]
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("the nightly report out of turn:");
     let control = engine.control("operator").note("the numbers were mended");
-    if let Did::Made(job) = control.trigger("nightly").await? {
+    if let ControlOutcome::Created(job) = control.trigger("nightly").await? {
         engine.result::<()>(job).await?;
     }
     engine.stop().await;

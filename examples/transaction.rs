@@ -37,7 +37,7 @@ fn take(
         return Err(format!("the card for {goods} was declined").into());
     }
     tx.commit()?;
-    engine.look();
+    engine.poke();
     Ok(job)
 }
 
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Err(error) = take(&engine, &mut connection, "a chair", true) {
         println!("rolled back: {error}");
     }
-    engine.look();
+    engine.poke();
     tokio::time::sleep(Duration::from_millis(200)).await;
 
     let orders: i64 = connection.query_row("select count(*) from shop_orders", [], |row| row.get(0))?;

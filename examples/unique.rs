@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("debounce: five edits in a row, one run with the last of them");
     // Only while it waits: an edit that comes when the job runs already makes a new one.
-    let debounce = || Unique::new("document-3").scope(States::WAITING).or_replace();
+    let debounce = || Unique::new("document-3").scope(States::PENDING).or_replace();
     let wait = Duration::from_millis(400);
     let mut last = engine.submit(index(3, 1)).unique(debounce()).delay(wait).await?;
     for version in 2..=5 {

@@ -9,7 +9,7 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Act, Did, Engine, JobId, Preview, State, Tally,
+    BulkProgress, ControlOutcome, Engine, JobAction, JobId, Preview, State,
     store::{Inspect, Summary},
 };
 
@@ -82,7 +82,12 @@ impl Target {
 }
 
 /// Does it.
-pub(crate) async fn run(target: Target, act: Act, verb: Verb, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(
+    target: Target,
+    act: JobAction,
+    verb: Verb,
+    place: &Place,
+) -> anyhow::Result<ExitCode> {
     match (target.is_named(), target.is_filtered()) {
         (true, _) => named(&target, act, &verb, place).await,
         (false, true) => many(&target, act, &verb, place).await,
@@ -93,7 +98,7 @@ pub(crate) async fn run(target: Target, act: Act, verb: Verb, place: &Place) -> 
 }
 
 /// Does it to the jobs that are named.
-async fn named(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow::Result<ExitCode> {
+async fn named(target: &Target, act: JobAction, verb: &Verb, place: &Place) -> anyhow::Result<ExitCode> {
     let (engine, jobs) = target.named(place).await?;
     let dids = target.author.control(&engine).act_on(&jobs, act).await?;
     let mut all = true;
@@ -101,7 +106,7 @@ async fn named(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow:
     for (id, did) in jobs.iter().zip(&dids) {
         all &= came_true(engine.inspect(), *id, act, did).await?;
         let cut = match act {
-            Act::Cancel { .. } => cut(engine.inspect(), *id, did).await?,
+            JobAction::Cancel { .. } => cut(engine.inspect(), *id, did).await?,
             _ => None,
         };
         if target.json {
@@ -121,8 +126,8 @@ async fn named(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow:
 }
 
 /// How many children of a cancelled job's branches are cancelled with it, if it has branches that are not merged.
-async fn cut(inspect: &dyn Inspect, id: JobId, did: &Did) -> anyhow::Result<Option<u64>> {
-    if !matches!(did, Did::Done | Did::Told) {
+async fn cut(inspect: &dyn Inspect, id: JobId, did: &ControlOutcome) -> anyhow::Result<Option<u64>> {
+    if !matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested) {
         return Ok(None);
     }
     let branches = inspect.branches(id).await?;
@@ -132,14 +137,14 @@ async fn cut(inspect: &dyn Inspect, id: JobId, did: &Did) -> anyhow::Result<Opti
 }
 
 /// The same in words.
-fn cut_off(children: u64, did: &Did) -> String {
+fn cut_off(children: u64, did: &ControlOutcome) -> String {
     let what = match children {
         0 => "no child of theirs is left".to_owned(),
         1 => "1 child that has not ended is cancelled".to_owned(),
         many => format!("{} children that have not ended are cancelled", out::thousands(many)),
     };
     match did {
-        Did::Told => format!("; its branches are cut with it: {what}"),
+        ControlOutcome::CancelRequested => format!("; its branches are cut with it: {what}"),
         _ => format!(", and its branches are cut: {what}"),
     }
 }
@@ -158,7 +163,7 @@ pub(crate) async fn cancel_families(
         let did = control.cancel_within(id, grace).await?;
         // The parent is done already, so only the rest is counted.
         let children = control.cancel_with_children(id, grace).await?;
-        all &= came_true(engine.inspect(), id, Act::Cancel { grace }, &did).await?;
+        all &= came_true(engine.inspect(), id, JobAction::Cancel { grace }, &did).await?;
         if target.json {
             let mut answer = answer(id, &did);
             answer["children"] = json!(children);
@@ -174,42 +179,53 @@ pub(crate) async fn cancel_families(
 }
 
 /// Says what came of one job: an answer, or what stood in the way.
-fn say(id: JobId, did: &Did, verb: &Verb, place: &Place, more: &str) -> anyhow::Result<()> {
+fn say(id: JobId, did: &ControlOutcome, verb: &Verb, place: &Place, more: &str) -> anyhow::Result<()> {
     let text = format!("{id} {}{more}", said(did, verb, place));
-    if matches!(did, Did::Refused(_) | Did::Unknown) {
+    if matches!(did, ControlOutcome::Refused(_) | ControlOutcome::Unknown) {
         out::note(&format!("error: {text}"));
         return Ok(());
     }
     out::print(&(text + "\n"))
 }
 
-pub(crate) fn answer(id: JobId, did: &Did) -> Value {
+pub(crate) fn answer(id: JobId, did: &ControlOutcome) -> Value {
     let mut told = serde_json::to_value(did).unwrap_or_default();
     told["job"] = json!(id);
     told
 }
 
 /// Whether what was asked for is so now.
-async fn came_true(inspect: &dyn Inspect, id: JobId, act: Act, did: &Did) -> anyhow::Result<bool> {
+async fn came_true(
+    inspect: &dyn Inspect,
+    id: JobId,
+    act: JobAction,
+    did: &ControlOutcome,
+) -> anyhow::Result<bool> {
     Ok(match (did, act) {
         // A job that ended otherwise is not cancelled.
-        (Did::Already(_), Act::Cancel { .. }) => {
+        (ControlOutcome::Already(_), JobAction::Cancel { .. }) => {
             let state = inspect.job(id).await?.map(|job| job.summary.state);
             !matches!(state, Some(State::Done | State::Failed))
         }
-        (Did::Done | Did::Told | Did::Made(_) | Did::Already(_), _) => true,
-        (Did::Refused(_) | Did::Unknown, _) => false,
+        (
+            ControlOutcome::Done
+            | ControlOutcome::CancelRequested
+            | ControlOutcome::Created(_)
+            | ControlOutcome::Already(_),
+            _,
+        ) => true,
+        (ControlOutcome::Refused(_) | ControlOutcome::Unknown, _) => false,
     })
 }
 
 /// What came of it, as it is said of a job.
-fn said(did: &Did, verb: &Verb, place: &Place) -> String {
+fn said(did: &ControlOutcome, verb: &Verb, place: &Place) -> String {
     match did {
-        Did::Done | Did::Made(_) => verb.participle.to_owned(),
-        Did::Told => "runs and was told to end".to_owned(),
-        Did::Already(why) => format!("left as it is: {}", out::plain(why)),
-        Did::Refused(why) => format!("cannot be {}: {}", verb.participle, out::plain(why)),
-        Did::Unknown => format!(
+        ControlOutcome::Done | ControlOutcome::Created(_) => verb.participle.to_owned(),
+        ControlOutcome::CancelRequested => "runs and was told to end".to_owned(),
+        ControlOutcome::Already(why) => format!("left as it is: {}", out::plain(why)),
+        ControlOutcome::Refused(why) => format!("cannot be {}: {}", verb.participle, out::plain(why)),
+        ControlOutcome::Unknown => format!(
             "is not in {}; it was pruned, or is in another store (`{} jobs` lists this one's)",
             place.shown(),
             place.program
@@ -218,7 +234,7 @@ fn said(did: &Did, verb: &Verb, place: &Place) -> String {
 }
 
 /// Does it to all that match.
-async fn many(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow::Result<ExitCode> {
+async fn many(target: &Target, act: JobAction, verb: &Verb, place: &Place) -> anyhow::Result<ExitCode> {
     if target.all && !target.which.is_all() {
         bail!("--all is every job, and filters say which; leave one of them out");
     }
@@ -244,7 +260,7 @@ async fn many(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow::
         return Ok(ExitCode::SUCCESS);
     }
     out::note(text.trim_end());
-    let mut tally = Tally::default();
+    let mut tally = BulkProgress::default();
     if preview.matching > 0 {
         let question = format!("{} {}?", capital(verb.infinitive), count(&preview));
         if !ask::sure(target.yes, &question)? {
@@ -256,7 +272,7 @@ async fn many(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow::
         };
         let told = Stop::flag()?;
         let mut progress = Progress::new(Some(preview.matching as u64));
-        let seen = |tally: &Tally| {
+        let seen = |tally: &BulkProgress| {
             progress.at(tally.seen as u64, &detail(tally, verb));
             !told.load(Ordering::Relaxed)
         };
@@ -267,7 +283,7 @@ async fn many(target: &Target, act: Act, verb: &Verb, place: &Place) -> anyhow::
     account(target, &tally, verb, preview.matching)
 }
 
-fn applicable(act: Act) -> String {
+fn applicable(act: JobAction) -> String {
     let states = State::ALL.into_iter().filter(|state| act.applies_to(*state));
     states.map(|state| state.to_string()).collect::<Vec<String>>().join(", ")
 }
@@ -283,7 +299,7 @@ pub(crate) fn count(preview: &Preview) -> String {
 }
 
 /// How many there are, and some of them.
-async fn shown(engine: &Engine, preview: &Preview, act: Act, verb: &Verb) -> anyhow::Result<String> {
+async fn shown(engine: &Engine, preview: &Preview, act: JobAction, verb: &Verb) -> anyhow::Result<String> {
     if preview.matching == 0 {
         return Ok(format!("no job that is {} matches; nothing to {}\n", applicable(act), verb.infinitive));
     }
@@ -298,10 +314,10 @@ async fn shown(engine: &Engine, preview: &Preview, act: Act, verb: &Verb) -> any
     Ok(text)
 }
 
-fn detail(tally: &Tally, verb: &Verb) -> String {
+fn detail(tally: &BulkProgress, verb: &Verb) -> String {
     let parts = [
         (tally.done, verb.participle),
-        (tally.told, "told to end"),
+        (tally.cancel_requested, "told to end"),
         (tally.already, "left as they were"),
         (tally.refused, "refused"),
     ];
@@ -313,9 +329,9 @@ fn detail(tally: &Tally, verb: &Verb) -> String {
     if parts.is_empty() { format!("0 {}", verb.participle) } else { parts.join(", ") }
 }
 
-fn account(target: &Target, tally: &Tally, verb: &Verb, matching: usize) -> anyhow::Result<ExitCode> {
+fn account(target: &Target, tally: &BulkProgress, verb: &Verb, matching: usize) -> anyhow::Result<ExitCode> {
     if target.json {
-        let Tally { seen, done, told, already, refused, cut_short } = tally;
+        let BulkProgress { seen, done, cancel_requested: told, already, refused, cut_short } = tally;
         out::print_json(&json!({
             "matching": matching, "seen": seen, "done": done, "told": told, "already": already,
             "refused": refused, "cut_short": cut_short,
@@ -328,8 +344,8 @@ fn account(target: &Target, tally: &Tally, verb: &Verb, matching: usize) -> anyh
         }
     }
     Ok(match tally {
-        Tally { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
-        Tally { refused: 1.., .. } => ExitCode::FAILURE,
+        BulkProgress { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
+        BulkProgress { refused: 1.., .. } => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })
 }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
-use windlass::Act;
+use windlass::JobAction;
 
 use crate::{
     act::{self, Target, Verb},
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "cancel", participle: "cancelled" };
     if !args.children {
-        return act::run(args.target, Act::Cancel { grace: args.grace }, verb, place).await;
+        return act::run(args.target, JobAction::Cancel { grace: args.grace }, verb, place).await;
     }
     if !args.target.is_named() {
         bail!("--children goes with jobs that are named; cancel their parents by id");

@@ -24,7 +24,7 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn serial(&self) -> Option<Serial> {
         let key = self.serial.clone()?;
-        Some(Serial { key, slots: self.slots, hold: self.hold })
+        Some(Serial { key, slots: self.slots, keeps_slot: self.hold })
     }
 
     pub(crate) fn charge(&self) -> Option<Charge> {

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Engine, Fork, Forked, JobId, Preview,
+    Engine, Fork, ForkProgress, JobId, Preview,
     store::{Filter, Inspect},
 };
 
@@ -153,7 +153,7 @@ async fn many(args: &Args, fork: &Fork<'_>, engine: &Engine) -> anyhow::Result<E
     }
     let told = Stop::flag()?;
     let mut progress = Progress::new(Some(preview.matching as u64));
-    let seen = |forked: &Forked| {
+    let seen = |forked: &ForkProgress| {
         let (made, refused) = (forked.made.len() as u64, forked.refused.len() as u64);
         progress.at(made + refused, &format!("{} forked", out::thousands(made)));
         !told.load(Ordering::Relaxed)
@@ -179,8 +179,8 @@ async fn preview(inspect: &dyn Inspect, filter: Filter) -> anyhow::Result<Previe
     }
 }
 
-fn account(args: &Args, forked: &Forked, cut_short: bool) -> anyhow::Result<ExitCode> {
-    let Forked { made, refused } = forked;
+fn account(args: &Args, forked: &ForkProgress, cut_short: bool) -> anyhow::Result<ExitCode> {
+    let ForkProgress { made, refused } = forked;
     if args.json {
         let pair = |(from, job): &(JobId, JobId)| json!({ "from": from, "job": job });
         let why = |(job, why): &(JobId, String)| json!({ "job": job, "why": why });

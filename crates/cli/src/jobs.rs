@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::json;
 use windlass::{
     Engine, Error, JobId, State, Time,
-    store::{Census, Filter, Inspect, Leaves, Only, Summary},
+    store::{BranchChildFilter, ChildStates, Filter, Inspect, StateCount, Summary},
 };
 
 use crate::{named, out, place::Place, span, table, which::Which};
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         }
         None => {
             let filter = Filter { before: args.before, limit, ..args.which.filter() };
-            (inspect.jobs(&filter).await?, counts(&args, inspect.census(CAP).await?))
+            (inspect.jobs(&filter).await?, counts(&args, inspect.state_counts(CAP).await?))
         }
     };
     let more = jobs.len() > args.limit as usize;
@@ -134,10 +134,10 @@ async fn of_branch(
     }
     let mut found = Vec::new();
     for branch in branches.iter().filter(|branch| branch.name == name) {
-        let (only, after) = (Only::All, args.after);
-        let mut of = Leaves { job: parent, branch: branch.number, only, after, limit: ROWS };
+        let (only, after) = (ChildStates::All, args.after);
+        let mut of = BranchChildFilter { job: parent, branch: branch.number, only, after, limit: ROWS };
         while found.len() < limit {
-            let page = engine.inspect().leaves(&of).await?;
+            let page = engine.inspect().branch_children(&of).await?;
             of.after = page.last().map(|leaf| leaf.summary.id);
             let last = page.len() < ROWS;
             found.extend(page.into_iter().map(|leaf| leaf.summary).filter(|job| args.which.matches(job)));
@@ -167,8 +167,8 @@ fn stage(stage: &str) -> String {
 }
 
 /// How many jobs are in each state, among those of the kind and queue that were asked for.
-fn counts(args: &Args, census: Vec<Census>) -> BTreeMap<State, u64> {
-    let asked = |count: &Census| {
+fn counts(args: &Args, census: Vec<StateCount>) -> BTreeMap<State, u64> {
+    let asked = |count: &StateCount| {
         args.which.kind.as_ref().is_none_or(|kind| *kind == count.kind)
             && args.which.queue.as_ref().is_none_or(|queue| *queue == count.queue)
     };

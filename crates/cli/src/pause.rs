@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::Act;
+use windlass::JobAction;
 
 use crate::{
     act::{self, Target, Verb},
@@ -21,5 +21,5 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "pause", participle: "paused" };
-    act::run(args.target, Act::Pause, verb, place).await
+    act::run(args.target, JobAction::Pause, verb, place).await
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::Act;
+use windlass::JobAction;
 
 use crate::{
     act::{self, Target, Verb},
@@ -23,5 +23,5 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "reorder", participle: "reordered" };
-    act::run(args.target, Act::Priority(args.priority), verb, place).await
+    act::run(args.target, JobAction::Priority(args.priority), verb, place).await
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use serde_json::{Value, json};
 use windlass::{
     State, Time,
-    store::{Backlog, Census, QueueView},
+    store::{Backlog, QueueView, StateCount},
 };
 
 use crate::{author::Author, out, place::Place, rule, span, table};
@@ -62,7 +62,7 @@ async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
     let inspect = engine.inspect();
     let (queues, backlog, now) =
         (inspect.queues().await?, inspect.backlog(CAP).await?, inspect.clock().await?);
-    let parked = parked(&inspect.census(CAP).await?);
+    let parked = parked(&inspect.state_counts(CAP).await?);
     let backlog: BTreeMap<&str, &Backlog> =
         backlog.iter().map(|queue| (queue.queue.as_str(), queue)).collect();
     let none = Backlog::default();
@@ -92,7 +92,7 @@ struct Row<'a> {
 }
 
 /// How many jobs are parked in each queue.
-fn parked(census: &[Census]) -> BTreeMap<String, u64> {
+fn parked(census: &[StateCount]) -> BTreeMap<String, u64> {
     let mut parked = BTreeMap::new();
     for count in census.iter().filter(|count| count.state == State::Waiting) {
         *parked.entry(count.queue.clone()).or_default() += count.jobs;

@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 
 use anyhow::bail;
 use serde_json::{Value, json};
-use windlass::{Error, Passed, Redriven};
+use windlass::{Error, RedriveProgress, Skipped};
 
 use crate::{
     author::Author,
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     };
     let told = Stop::flag()?;
     let mut progress: Option<Progress> = None;
-    let seen = |so_far: &Redriven| {
+    let seen = |so_far: &RedriveProgress| {
         let progress = progress.get_or_insert_with(|| Progress::of(Some(so_far.bad), "children"));
         progress.at(so_far.seen(), &detail(so_far));
         !told.load(Ordering::Relaxed)
@@ -69,15 +69,17 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(match redriven {
-        Redriven { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
-        Redriven { refused: 1.., .. } => ExitCode::FAILURE,
-        Redriven { passed, .. } if passed.iter().any(|(_, why)| *why == Passed::Cut) => ExitCode::FAILURE,
+        RedriveProgress { cut_short: true, .. } => ExitCode::from(stop::INTERRUPTED),
+        RedriveProgress { refused: 1.., .. } => ExitCode::FAILURE,
+        RedriveProgress { passed, .. } if passed.iter().any(|(_, why)| *why == Skipped::Cut) => {
+            ExitCode::FAILURE
+        }
         _ => ExitCode::SUCCESS,
     })
 }
 
 /// What came of it, on a line.
-fn detail(redriven: &Redriven) -> String {
+fn detail(redriven: &RedriveProgress) -> String {
     let mut text = counted(redriven.retried, "retried", "retried");
     for (count, what) in
         [(redriven.already, "retried by others meanwhile"), (redriven.refused, "not retried")]
@@ -90,7 +92,7 @@ fn detail(redriven: &Redriven) -> String {
 }
 
 /// What else there is to say.
-fn notes(redriven: &Redriven, args: &Args, place: &Place) -> Vec<String> {
+fn notes(redriven: &RedriveProgress, args: &Args, place: &Place) -> Vec<String> {
     let (program, job) = (&place.program, &args.job);
     let mut notes = Vec::new();
     for (id, why) in &redriven.because {
@@ -99,11 +101,11 @@ fn notes(redriven: &Redriven, args: &Args, place: &Place) -> Vec<String> {
     for (branch, why) in &redriven.passed {
         let branch = out::plain(branch);
         notes.push(match why {
-            Passed::Merged => format!(
+            Skipped::Merged => format!(
                 "branch {branch} is merged, so nobody waits for its children that have not ended well; if they are wanted all \
                  the same: `{program} redrive {job} --branch {branch}`"
             ),
-            Passed::Cut => format!(
+            Skipped::Cut => format!(
                 "what is left of branch {branch} is being cancelled; wait until that is through (`{program} branches {job}` \
                  shows it), then try again"
             ),
@@ -117,13 +119,13 @@ fn notes(redriven: &Redriven, args: &Args, place: &Place) -> Vec<String> {
     notes
 }
 
-fn answer(redriven: &Redriven) -> Value {
-    let Redriven { bad, retried, already, refused, because, passed, cut_short } = redriven;
+fn answer(redriven: &RedriveProgress) -> Value {
+    let RedriveProgress { bad, retried, already, refused, because, passed, cut_short } = redriven;
     let because: Vec<Value> = because.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
     let passed = passed.iter().map(|(branch, why)| {
         let why = match why {
-            Passed::Merged => "merged",
-            Passed::Cut => "cut",
+            Skipped::Merged => "merged",
+            Skipped::Cut => "cut",
         };
         json!({ "branch": branch, "why": why })
     });
@@ -139,9 +141,9 @@ mod tests {
 
     #[test]
     fn what_came_of_it_is_one_line() {
-        let one = Redriven { retried: 1, ..Redriven::default() };
+        let one = RedriveProgress { retried: 1, ..RedriveProgress::default() };
         assert_eq!(detail(&one), "1 child retried");
-        let many = Redriven { retried: 12_000, already: 3, refused: 1, ..Redriven::default() };
+        let many = RedriveProgress { retried: 12_000, already: 3, refused: 1, ..RedriveProgress::default() };
         assert_eq!(detail(&many), "12,000 children retried, 3 retried by others meanwhile, 1 not retried");
     }
 }

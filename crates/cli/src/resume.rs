@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::Act;
+use windlass::JobAction;
 
 use crate::{
     act::{self, Target, Verb},
@@ -18,5 +18,5 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "resume", participle: "resumed" };
-    act::run(args.target, Act::Resume, verb, place).await
+    act::run(args.target, JobAction::Resume, verb, place).await
 }

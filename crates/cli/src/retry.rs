@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::Act;
+use windlass::JobAction;
 
 use crate::{
     act::{self, Target, Verb},
@@ -20,5 +20,5 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "retry", participle: "retried" };
-    act::run(args.target, Act::Retry, verb, place).await
+    act::run(args.target, JobAction::Retry, verb, place).await
 }

@@ -2,20 +2,28 @@
 
 use std::process::ExitCode;
 
-use windlass::{Did, Time, store::Pause};
+use windlass::{ControlOutcome, Time, store::Pause};
 
 use crate::{out, place::Place, span};
 
 /// Says what came of a change to `what` called `name`.
-pub(crate) fn said(place: &Place, what: &str, name: &str, did: &Did, done: &str) -> anyhow::Result<ExitCode> {
+pub(crate) fn said(
+    place: &Place,
+    what: &str,
+    name: &str,
+    did: &ControlOutcome,
+    done: &str,
+) -> anyhow::Result<ExitCode> {
     let subject = format!("{what} {}", out::plain(name));
     match did {
-        Did::Done => out::print(&format!("{subject}: {done}\n"))?,
-        Did::Made(job) => out::print(&format!("{job}\n"))?,
-        Did::Told => out::print(&format!("{subject}: told\n"))?,
-        Did::Already(why) => out::print(&format!("{subject}: left as it is, {}\n", out::plain(why)))?,
-        Did::Refused(why) => anyhow::bail!("{subject}: {}", out::plain(why)),
-        Did::Unknown => {
+        ControlOutcome::Done => out::print(&format!("{subject}: {done}\n"))?,
+        ControlOutcome::Created(job) => out::print(&format!("{job}\n"))?,
+        ControlOutcome::CancelRequested => out::print(&format!("{subject}: told\n"))?,
+        ControlOutcome::Already(why) => {
+            out::print(&format!("{subject}: left as it is, {}\n", out::plain(why)))?
+        }
+        ControlOutcome::Refused(why) => anyhow::bail!("{subject}: {}", out::plain(why)),
+        ControlOutcome::Unknown => {
             anyhow::bail!("there is no {subject}; `{} {}` lists them", place.program, lister(what))
         }
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    Delivery, Did, Engine, Error, JobId, State,
+    ControlOutcome, Delivery, Engine, Error, JobId, State,
     model::{Awaited, branch::BRANCH, wait::CHILD},
     store::{Filter, Job},
 };
@@ -153,10 +153,12 @@ async fn act_on(
         out::print_json(&told)?;
     }
     match did {
-        Did::Unknown => bail!(place.no_job(id)),
-        Did::Refused(why) => bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why)),
+        ControlOutcome::Unknown => bail!(place.no_job(id)),
+        ControlOutcome::Refused(why) => {
+            bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why))
+        }
         _ if args.json => {}
-        Did::Already(why) => out::print(&format!("{id} left as it is: {}\n", out::plain(&why)))?,
+        ControlOutcome::Already(why) => out::print(&format!("{id} left as it is: {}\n", out::plain(&why)))?,
         _ => out::print(&format!("{id} signal {number} {participle}\n"))?,
     }
     Ok(ExitCode::SUCCESS)

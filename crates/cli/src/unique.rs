@@ -49,7 +49,7 @@ fn conflict(text: &str) -> Result<Conflict, String> {
 fn states(text: &str) -> Result<States, String> {
     Ok(match text {
         "live" => States::LIVE,
-        "waiting" => States::WAITING,
+        "waiting" => States::PENDING,
         "kept" => States::KEPT,
         _ => return Err("use live, waiting or kept".to_owned()),
     })

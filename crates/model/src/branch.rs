@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, State,
-    limits::{KEY, check_name, check_text, invalid, shown},
+    limits::{KEY, check_name, check_text, invalid, quoted},
 };
 
 /// The name of the signals by which a job is told that a branch has come to what it wanted to be told of; their payload is
@@ -36,7 +36,7 @@ impl std::fmt::Display for BranchNo {
 
 /// What makes a job a child of a branch: with its parent, its identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Twig {
+pub struct BranchPosition {
     /// The branch, of its parent.
     pub branch: BranchNo,
     /// Which spawn made it: the place of its name in the branch.
@@ -49,7 +49,7 @@ pub struct Twig {
 
 /// The branch that a claimed job's end counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Counted {
+pub struct BranchMember {
     /// The job that opened it.
     pub parent: JobId,
     /// The branch.
@@ -60,11 +60,11 @@ pub struct Counted {
 
 /// What a change does to a branch of its job, beside the children it submits.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Grow {
+pub struct BranchUpdate {
     /// The branch.
     pub number: BranchNo,
     /// Opens it, under this name.
-    pub open: Option<String>,
+    pub opened_as: Option<String>,
     /// The names of its spawns, all of them, if there is a new one.
     pub spawns: Option<Vec<String>>,
     /// Where its sources stand now.
@@ -74,22 +74,22 @@ pub struct Grow {
     /// What the job wants to be told of, instead of what it wanted before.
     pub watch: Option<Watch>,
     /// How it is to be merged, as JSON: for people, and for whoever asked for it.
-    pub goal: Option<String>,
+    pub merge_record: Option<String>,
     /// Says that it was merged, well or badly: nobody waits for it any more.
-    pub merge: bool,
+    pub merged: bool,
     /// Has the children cancelled that have not ended.
-    pub cut: bool,
+    pub cancel_children: bool,
 }
 
-impl Grow {
+impl BranchUpdate {
     /// A change to a branch that does nothing yet.
-    pub fn to(number: BranchNo) -> Grow {
-        Grow { number, ..Grow::default() }
+    pub fn new(number: BranchNo) -> BranchUpdate {
+        BranchUpdate { number, ..BranchUpdate::default() }
     }
 
     /// Checks it before it reaches a store.
     pub fn check(&self) -> Result<(), Invalid> {
-        if let Some(name) = &self.open {
+        if let Some(name) = &self.opened_as {
             check_branch("branch", name)?;
         }
         let Some(spawns) = &self.spawns else { return Ok(()) };
@@ -102,7 +102,7 @@ impl Grow {
     }
 }
 
-impl Twig {
+impl BranchPosition {
     /// Checks it before it reaches a store.
     pub fn check(&self) -> Result<(), Invalid> {
         check_text("item of a branch", &self.item, KEY)?;
@@ -119,7 +119,7 @@ pub fn check_branch(what: &str, name: &str) -> Result<(), Invalid> {
     check_name(what, name)?;
     if let Some(bad) = name.chars().find(|character| matches!(character, ',' | '#')) {
         let hint = "use letters, digits and punctuation other than a comma and #, which separate the names of branches";
-        return Err(invalid(format!("the {what} {}", shown(name)), format!("contains {bad:?}"), hint));
+        return Err(invalid(format!("the {what} {}", quoted(name)), format!("contains {bad:?}"), hint));
     }
     Ok(())
 }
@@ -132,34 +132,36 @@ pub struct Watch {
     pub done: Option<u64>,
     /// That so many ended otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bad: Option<u64>,
+    pub unsuccessful: Option<u64>,
     /// That so many ended, however.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// How often it is looked at meanwhile.
-    pub pace: Pace,
+    pub poll_interval: PollInterval,
 }
 
 impl Watch {
     /// Whether there is something to be told.
     pub fn is_met(&self, tally: &Tally) -> bool {
         let reached = |goal: Option<u64>, count: i64| goal.is_some_and(|goal| count >= goal as i64);
-        reached(self.done, tally.done) || reached(self.bad, tally.bad()) || reached(self.ended, tally.ended())
+        reached(self.done, tally.done)
+            || reached(self.unsuccessful, tally.unsuccessful())
+            || reached(self.ended, tally.ended())
     }
 }
 
 /// How often a branch is looked at while its parent waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Pace {
+pub struct PollInterval {
     /// The shortest time between two looks.
     pub min: Duration,
     /// The longest.
     pub max: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { min: Duration::from_secs(5), max: Duration::from_secs(300) }
+impl Default for PollInterval {
+    fn default() -> PollInterval {
+        PollInterval { min: Duration::from_secs(5), max: Duration::from_secs(300) }
     }
 }
 
@@ -179,13 +181,13 @@ pub struct Tally {
 
 impl Tally {
     /// Those that ended otherwise than well.
-    pub fn bad(&self) -> i64 {
+    pub fn unsuccessful(&self) -> i64 {
         self.failed + self.cancelled
     }
 
     /// Those that ended.
     pub fn ended(&self) -> i64 {
-        self.done + self.bad()
+        self.done + self.unsuccessful()
     }
 
     /// What it means that so many children came to a state, or left it if they are negative.
@@ -221,7 +223,12 @@ mod tests {
     #[test]
     fn a_watch_is_met_by_the_first_that_comes_true() {
         let tally = Tally { started: 9, done: 4, failed: 1, cancelled: 1 };
-        let watch = |done, bad, ended| Watch { done, bad, ended, pace: Pace::default() };
+        let watch = |done, bad, ended| Watch {
+            done,
+            unsuccessful: bad,
+            ended,
+            poll_interval: PollInterval::default(),
+        };
         assert!(!watch(None, None, None).is_met(&tally), "nothing is never told");
         assert!(!watch(Some(5), Some(3), Some(7)).is_met(&tally));
         assert!(watch(Some(4), None, None).is_met(&tally));

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use crate::{
-    Awaited, ClaimNo, Claimed, Counted, Entry, Epoch, Event, Failure, Grow, JobId, NewJob, Payload, Reason,
-    Rev, State, Time, Unwind, Wait, WorkerId, wait::SetAside,
+    Awaited, BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Entry, Epoch, Event, Failure, JobId, NewJob,
+    Payload, Reason, Rev, State, Time, Unwind, Wait, WorkerId, wait::UnreadableSignal,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -26,11 +26,11 @@ pub struct Change {
     /// The job's deadline as it was claimed with it, so that its timer goes when the job ends.
     pub deadline_at: Option<Time>,
     /// Whether other rows hang on what becomes of the job (see [`crate::Settings::ties`]).
-    pub tied: bool,
+    pub is_serial: bool,
     /// The job whose wait for its children this job's end may be the end of.
     pub parent: Option<JobId>,
     /// The branch that its end counts for, and how many children it stands for before this change.
-    pub counted: Option<Counted>,
+    pub branch_member: Option<BranchMember>,
     /// What the step of a machine or workflow wants written beside its outcome.
     pub step: Option<Box<Step>>,
     /// How it ended.
@@ -55,7 +55,7 @@ impl Change {
     }
 
     /// What an attempt at a claimed job wants written, if it has no step.
-    pub fn new(job: &Claimed, worker: WorkerId, started_at: Time, outcome: Outcome) -> Change {
+    pub fn new(job: &ClaimedJob, worker: WorkerId, started_at: Time, outcome: Outcome) -> Change {
         Change {
             job: job.id,
             epoch: job.epoch,
@@ -64,9 +64,9 @@ impl Change {
             claim: job.claim,
             started_at,
             deadline_at: job.deadline_at,
-            tied: job.settings.ties(),
+            is_serial: job.settings.is_serial(),
             parent: job.parent,
-            counted: job.counted,
+            branch_member: job.branch_member,
             step: None,
             outcome,
         }
@@ -84,9 +84,9 @@ impl Change {
             claim: self.claim,
             started_at: attempt.started_at,
             deadline_at: None,
-            tied: false,
+            is_serial: false,
             parent: None,
-            counted: self.counted.map(|counted| Counted { items: 1, ..counted }),
+            branch_member: self.branch_member.map(|counted| BranchMember { items: 1, ..counted }),
             step: None,
             outcome: attempt.outcome.clone(),
         })
@@ -104,7 +104,7 @@ impl Step {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Step {
     /// The stage that ran, to be recorded as a transition with the stage it led to; `None` records nothing.
-    pub ran: Option<String>,
+    pub stage_ran: Option<String>,
     /// The stage the job is in from now on, with its data; `None` leaves both as they are.
     pub stage: Option<(String, Payload)>,
     /// Whether the stage and its data are what they were: then going on counts as an attempt instead of resetting
@@ -112,20 +112,20 @@ pub struct Step {
     pub unchanged: bool,
     /// Whether it is only a part of what its attempt does: what the job waited for, its attempts and its retry budget stay as
     /// they are. With `Next` alone.
-    pub part: bool,
+    pub partial: bool,
     /// The signals that the step was shown and that are consumed by its progress.
     pub consumed: Vec<i64>,
     /// The signals that the attempt could not read. They are set aside, whatever the outcome: a wait goes on as if they had
     /// not come.
-    pub aside: Vec<SetAside>,
+    pub unreadable: Vec<UnreadableSignal>,
     /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
     pub children: Vec<NewJob>,
     /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
     /// counted for its wait.
-    pub told: bool,
+    pub signal_child_ends: bool,
     /// What it does to branches of this job. Children with a [`crate::Twig`] are theirs: their ends are counted, and neither
     /// waited for nor told.
-    pub branches: Vec<Grow>,
+    pub branches: Vec<BranchUpdate>,
     /// How many items of this job, which is a block of a packed branch, have ended well with it.
     pub items: u32,
     /// Jobs that take the place of as many items of this block as they stand for: children of the same branch.
@@ -135,15 +135,15 @@ pub struct Step {
     /// What is added to the journal, by place.
     pub entries: Vec<Entry>,
     /// Places in the journal whose entries are needed no longer.
-    pub forget: Vec<i32>,
+    pub forget_entries: Vec<i32>,
     /// Values of the context that have changed.
     pub context: Vec<(String, Payload)>,
     /// Whether the journal starts anew: what was in it is deleted before `entries` are added. With `stage`, which has the
     /// new input as its data.
-    pub anew: bool,
+    pub continue_as_new: bool,
     /// Whether there is something to undo from now on, should the job not end well: then whoever ends it from outside has
     /// it unwound first.
-    pub undo: bool,
+    pub has_undo: bool,
     /// Says that the job is being unwound from now on, and how it ends after that. Nothing ends it or holds it back
     /// meanwhile: its deadline, a pause and an order to end are forgotten.
     pub unwind: Option<Box<Unwind>>,
@@ -198,7 +198,7 @@ impl Outcome {
             Outcome::Retry { .. } => Event::Retry,
             Outcome::Cancelled(_) => Event::Cancel,
             Outcome::Next => Event::Step,
-            Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => Event::Yield,
+            Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => Event::Yield,
             Outcome::Wait(_) => Event::Park,
         }
     }
@@ -248,9 +248,9 @@ impl Outcome {
             Outcome::Failed { .. } => "failed",
             Outcome::Retry { .. } => "retry",
             Outcome::Cancelled(_) => "cancelled",
-            Outcome::Next | Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => "next",
-            Outcome::Wait(Wait { what: Awaited::Signals { .. }, .. }) => "wait",
-            Outcome::Wait(Wait { what: Awaited::Children { .. }, .. }) => "children",
+            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => "next",
+            Outcome::Wait(Wait { awaited: Awaited::Signals { .. }, .. }) => "wait",
+            Outcome::Wait(Wait { awaited: Awaited::Children { .. }, .. }) => "children",
         }
     }
 }

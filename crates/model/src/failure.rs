@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// What is to follow from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Follow {
+pub enum OnFailure {
     /// Try again, as the retry policy says.
     #[default]
     Retry,
@@ -31,7 +31,7 @@ pub struct Failure {
     pub message: String,
     /// What is to follow.
     #[serde(default)]
-    pub follow: Follow,
+    pub then: OnFailure,
     /// The error as data, if it was kept; read back by [`Failure::detail`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
@@ -67,19 +67,19 @@ impl Failure {
         Failure {
             class: class::ERROR.into(),
             message: message.to_string(),
-            follow: Follow::Retry,
+            then: OnFailure::Retry,
             detail: None,
         }
     }
 
     /// An error that no further attempt can mend.
     pub fn stop(message: impl fmt::Display) -> Failure {
-        Failure { follow: Follow::Stop, ..Failure::retry(message) }
+        Failure { then: OnFailure::Stop, ..Failure::retry(message) }
     }
 
     /// Ends the job as cancelled, without a retry.
     pub fn cancel(message: impl fmt::Display) -> Failure {
-        Failure { follow: Follow::Cancel, ..Failure::retry(message) }
+        Failure { then: OnFailure::Cancel, ..Failure::retry(message) }
     }
 
     /// The same failure under another class.

@@ -117,7 +117,7 @@ pub struct Rev(pub i32);
 
 impl Rev {
     /// In place of a round: the end of the child is told to its parent by a signal.
-    pub const TOLD: Rev = Rev(-1);
+    pub const SIGNALLED: Rev = Rev(-1);
 }
 
 /// A worker's number for one of its claims; it counts up from 1. A claim repeated under the same number is

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaited, Charge, ClaimNo, Counted, Epoch, JobId, NewSignal, Retry, Rev, Serial, Signal, Time, Twig,
-    Unique, Unwind, WorkerId,
+    Awaited, BranchMember, BranchPosition, Charge, ClaimNo, Epoch, JobId, NewSignal, Retry, Rev, Serial,
+    Signal, Time, Unique, Unwind, WorkerId,
 };
 
 /// Bytes with the number of the codec that wrote them.
@@ -79,7 +79,7 @@ impl Settings {
     }
 
     /// Whether rows beside the job's own hang on what becomes of it.
-    pub fn ties(&self) -> bool {
+    pub fn is_serial(&self) -> bool {
         self.serial.is_some()
     }
 }
@@ -105,9 +105,9 @@ pub struct NewJob {
     pub parent: Option<JobId>,
     /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
     /// submits have one. [`Rev::TOLD`] if the parent is told by a signal instead.
-    pub round: Option<Rev>,
+    pub parent_rev: Option<Rev>,
     /// What makes it a child of a branch of its parent. Only jobs that a commit submits have one.
-    pub twig: Option<Box<Twig>>,
+    pub branch_position: Option<Box<BranchPosition>>,
     /// The stage it starts in, if it is a machine.
     pub stage: Option<String>,
     /// Signals that are in its inbox from the start.
@@ -143,8 +143,8 @@ impl NewJob {
             when: When::Now,
             deadline_at: None,
             parent: None,
-            round: None,
-            twig: None,
+            parent_rev: None,
+            branch_position: None,
             stage: None,
             signals: Vec::new(),
             tags: Vec::new(),
@@ -158,15 +158,15 @@ impl NewJob {
 
 impl NewJob {
     /// The job as the worker is handed it that has it claimed as it is submitted.
-    pub fn claimed(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> Claimed {
-        Claimed {
+    pub fn claimed(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> ClaimedJob {
+        ClaimedJob {
             id: self.id,
             kind: self.kind.clone(),
             claim,
             epoch,
             rev: Rev(0),
             attempts: 0,
-            spent: Vec::new(),
+            retry_counts: Vec::new(),
             deaths: 0,
             key: self.key.clone(),
             due_at: now,
@@ -174,14 +174,14 @@ impl NewJob {
             settings: self.settings.clone(),
             input: self.input.clone(),
             parent: None,
-            counted: None,
+            branch_member: None,
             stage: self.stage.clone(),
-            since: Rev(0),
-            run: 0,
+            stage_rev: Rev(0),
+            steps_since_wait: 0,
             data: None,
             wait: None,
-            until: None,
-            pending: 0,
+            wait_until: None,
+            pending_children: 0,
             inbox: Vec::new(),
             unwind: None,
         }
@@ -193,7 +193,7 @@ impl NewJob {
         settings.unique.is_some()
             || settings.serial.is_some()
             || settings.rate.is_some()
-            || (self.parent.is_some() && self.twig.is_none())
+            || (self.parent.is_some() && self.branch_position.is_none())
             || !self.signals.is_empty()
     }
 }
@@ -211,7 +211,7 @@ pub fn digest(kind: &str, input: &Payload) -> [u8; 16] {
 
 /// What became of one submitted job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Submitted {
+pub enum SubmitOutcome {
     /// It is in.
     New {
         /// The epoch under which the submitting worker has it claimed, if it was born claimed.
@@ -241,18 +241,18 @@ pub enum Submitted {
     IdTaken,
 }
 
-impl Claimed {
+impl ClaimedJob {
     /// The same job after a step that made this revision and went on to another stage, under the same claim. Its input is left out: the data
     /// of the stage has taken its place.
-    pub fn stepped(&self, rev: Rev, stage: String, data: Payload, unchanged: bool) -> Claimed {
-        Claimed {
+    pub fn after_step(&self, rev: Rev, stage: String, data: Payload, unchanged: bool) -> ClaimedJob {
+        ClaimedJob {
             id: self.id,
             kind: self.kind.clone(),
             claim: self.claim,
             epoch: self.epoch,
             rev,
             attempts: if unchanged { self.attempts + 1 } else { 0 },
-            spent: Vec::new(),
+            retry_counts: Vec::new(),
             deaths: 0,
             key: self.key.clone(),
             due_at: self.due_at,
@@ -260,29 +260,29 @@ impl Claimed {
             settings: self.settings.clone(),
             input: Payload::default(),
             parent: self.parent,
-            counted: self.counted,
+            branch_member: self.branch_member,
             stage: Some(stage),
-            since: rev,
-            run: self.run + 1,
+            stage_rev: rev,
+            steps_since_wait: self.steps_since_wait + 1,
             data: Some(data),
             wait: None,
-            until: None,
-            pending: 0,
+            wait_until: None,
+            pending_children: 0,
             inbox: Vec::new(),
             unwind: None,
         }
     }
 
     /// Whether what it waited for has come.
-    pub fn is_met(&self) -> bool {
-        let there = self.inbox.iter().filter(|signal| signal.aside.is_none());
+    pub fn wait_is_met(&self) -> bool {
+        let there = self.inbox.iter().filter(|signal| signal.unreadable.is_none());
         let names = there.map(|signal| signal.name.as_str());
-        self.wait.as_ref().is_none_or(|wait| wait.is_met(names, self.pending))
+        self.wait.as_ref().is_none_or(|wait| wait.is_met(names, self.pending_children))
     }
 
     /// The signals that a step is shown.
-    pub fn shown(&self) -> Vec<&Signal> {
-        let places = self.wait.as_ref().map(|wait| wait.shown(&self.inbox)).unwrap_or_default();
+    pub fn visible_signals(&self) -> Vec<&Signal> {
+        let places = self.wait.as_ref().map(|wait| wait.select_signals(&self.inbox)).unwrap_or_default();
         places.into_iter().map(|place| &self.inbox[place]).collect()
     }
 }
@@ -302,7 +302,7 @@ pub struct JobClaim {
 
 /// A job as a worker is handed it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Claimed {
+pub struct ClaimedJob {
     /// The job.
     pub id: JobId,
     /// Which code runs it.
@@ -316,7 +316,7 @@ pub struct Claimed {
     /// Attempts that have failed so far.
     pub attempts: u32,
     /// How much of each retry rule's budget is used.
-    pub spent: Vec<u32>,
+    pub retry_counts: Vec<u32>,
     /// Deaths of workers that had it claimed.
     pub deaths: u16,
     /// The caller's name for it.
@@ -332,21 +332,21 @@ pub struct Claimed {
     /// The job whose wait for its children this job's end counts for.
     pub parent: Option<JobId>,
     /// The branch that this job's end counts for.
-    pub counted: Option<Counted>,
+    pub branch_member: Option<BranchMember>,
     /// The stage it is in, if it is a machine.
     pub stage: Option<String>,
     /// The revision that led to that stage: it names the step, whichever attempt at it this is.
-    pub since: Rev,
+    pub stage_rev: Rev,
     /// How many steps it has made since it last waited.
-    pub run: u32,
+    pub steps_since_wait: u32,
     /// The data of that stage; `None` while it is in the stage it was submitted in, whose data is its input.
     pub data: Option<Payload>,
     /// What it was parked for when it last made progress.
     pub wait: Option<Awaited>,
     /// When that wait is over whatever has come.
-    pub until: Option<Time>,
+    pub wait_until: Option<Time>,
     /// How many children it waits for still.
-    pub pending: u32,
+    pub pending_children: u32,
     /// The signals in its inbox that it waits for, oldest first: of each name the oldest, or all of them if the wait says so.
     pub inbox: Vec<Signal>,
     /// How it ends once its undos have run, if it is being unwound.

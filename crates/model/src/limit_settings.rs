@@ -1,6 +1,6 @@
 //! The limits that can be set, and what each is called: in the store's URL, in the settings file and in the environment.
 
-use crate::limits::{Invalid, invalid, shown};
+use crate::limits::{Invalid, invalid, quoted};
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident = $default:expr,)*) => {
@@ -80,7 +80,7 @@ impl Limits {
         };
         let value = digits.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
         value.filter(|value| *value > 0).ok_or_else(|| {
-            let what = format!("the limit {name} of {}", shown(text));
+            let what = format!("the limit {name} of {}", quoted(text));
             invalid(what, "is no number above zero", "write it like 1000, 64KiB or 4MiB")
         })
     }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::{
-    Change, Entry, Grow, NewJob, NewSignal, Outcome, Step, Time, When, rank::MAX_PRIORITY, rate::MAX_TOKENS,
-    serial::MAX_SLOTS, trace,
+    BranchUpdate, Change, Entry, NewJob, NewSignal, Outcome, Step, Time, When, rank::MAX_PRIORITY,
+    rate::MAX_TOKENS, serial::MAX_SLOTS, trace,
 };
 
 pub use crate::limit_settings::Limits;
@@ -49,7 +49,7 @@ pub(crate) fn invalid(what: impl Into<String>, why: impl Into<String>, hint: imp
 }
 
 /// Shows a value in an error without flooding the terminal.
-pub(crate) fn shown(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     let mut short: String = value.chars().take(40).collect();
     if short.len() < value.len() {
         short.push('…');
@@ -64,16 +64,16 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
     }
     if name.len() > NAME {
         let why = format!("is {} bytes long, more than the {NAME} allowed", name.len());
-        return Err(invalid(format!("the {what} {}", shown(name)), why, "choose a shorter name"));
+        return Err(invalid(format!("the {what} {}", quoted(name)), why, "choose a shorter name"));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control() || c.is_whitespace() || *c == '$') {
         let why = format!("contains {bad:?}");
         let hint = "use letters, digits and punctuation other than $, which separates names of children";
-        return Err(invalid(format!("the {what} {}", shown(name)), why, hint));
+        return Err(invalid(format!("the {what} {}", quoted(name)), why, hint));
     }
     if name.starts_with(RESERVED) {
         let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
-        return Err(invalid(format!("the {what} {}", shown(name)), why, "choose another name"));
+        return Err(invalid(format!("the {what} {}", quoted(name)), why, "choose another name"));
     }
     Ok(())
 }
@@ -82,10 +82,10 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
 pub fn check_text(what: &str, text: &str, most: usize) -> Result<(), Invalid> {
     if text.len() > most {
         let why = format!("is {} bytes long, more than the {most} allowed", text.len());
-        return Err(invalid(format!("the {what} {}", shown(text)), why, "shorten it, or use a hash of it"));
+        return Err(invalid(format!("the {what} {}", quoted(text)), why, "shorten it, or use a hash of it"));
     }
     if text.contains('\0') {
-        return Err(invalid(format!("the {what} {}", shown(text)), "contains a NUL byte", "remove it"));
+        return Err(invalid(format!("the {what} {}", quoted(text)), "contains a NUL byte", "remove it"));
     }
     Ok(())
 }
@@ -108,12 +108,12 @@ impl Limits {
         }
         let why = format!("is {bytes} bytes long, more than the {} allowed", self.context);
         let hint = format!("keep it elsewhere and set a reference to it, or {}", Limits::raise("context"));
-        Err(invalid(format!("the value {} of the context", shown(name)), why, hint))
+        Err(invalid(format!("the value {} of the context", quoted(name)), why, hint))
     }
 
     /// Checks all of a job that is about to be submitted.
     pub fn check(&self, job: &NewJob) -> Result<(), Invalid> {
-        if job.twig.is_some() {
+        if job.branch_position.is_some() {
             let hint = "leave it out; children of a branch are submitted by the steps of its job";
             return Err(invalid("the place in a branch", "is given with a submit", hint));
         }
@@ -124,7 +124,7 @@ impl Limits {
         check_name("kind", &job.kind.kind)?;
         check_name("queue", &job.queue)?;
         if job.kind.version < 1 {
-            let what = format!("version {} of kind {}", job.kind.version, shown(&job.kind.kind));
+            let what = format!("version {} of kind {}", job.kind.version, quoted(&job.kind.kind));
             return Err(invalid(what, "is not positive", "count versions from 1"));
         }
         if let Some(key) = &job.key {
@@ -161,7 +161,7 @@ impl Limits {
             }
             if tag.starts_with(RESERVED) {
                 let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
-                return Err(invalid(format!("the tag {}", shown(tag)), why, "choose another tag"));
+                return Err(invalid(format!("the tag {}", quoted(tag)), why, "choose another tag"));
             }
         }
         if let Some(options) = &job.options {
@@ -177,10 +177,10 @@ impl Limits {
             && trace::parse(parent).is_none()
         {
             let hint = format!("pass the W3C header as it came, like {}", trace::EXAMPLE);
-            return Err(invalid(format!("the trace {}", shown(parent)), "is not a traceparent", hint));
+            return Err(invalid(format!("the trace {}", quoted(parent)), "is not a traceparent", hint));
         }
         check_flow(job)?;
-        if job.round.is_some() {
+        if job.parent_rev.is_some() {
             let hint = "leave it out; a step's children are counted by the commit that submits them";
             return Err(invalid("the round", "is the store's to set", hint));
         }
@@ -226,12 +226,13 @@ impl Limits {
         }
         step.entries.iter().try_for_each(|entry| self.check_entry(entry))?;
         for (name, value) in &step.context {
-            check_given("name in the context", name)?;
-            self.check_payload(&format!("value of {} in the context", shown(name)), &value.bytes)?;
+            check_key("name in the context", name)?;
+            self.check_payload(&format!("value of {} in the context", quoted(name)), &value.bytes)?;
         }
-        step.branches.iter().try_for_each(Grow::check)?;
-        let promoted: u32 = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
-        let left = change.counted.map_or(0, |counted| counted.items);
+        step.branches.iter().try_for_each(BranchUpdate::check)?;
+        let promoted: u32 =
+            step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum();
+        let left = change.branch_member.map_or(0, |counted| counted.items);
         if step.items.saturating_add(promoted) > left {
             let why = format!("are {}, more than the {left} left", step.items.saturating_add(promoted));
             return Err(invalid(
@@ -240,8 +241,12 @@ impl Limits {
                 "count each of them once",
             ));
         }
-        let branch = change.counted.map(|counted| counted.branch);
-        if step.promoted.iter().any(|job| job.twig.as_ref().is_none_or(|twig| Some(twig.branch) != branch)) {
+        let branch = change.branch_member.map(|counted| counted.branch);
+        if step
+            .promoted
+            .iter()
+            .any(|job| job.branch_position.as_ref().is_none_or(|twig| Some(twig.branch) != branch))
+        {
             return Err(invalid("a promoted item", "is not in the branch of its block", "leave it there"));
         }
         if step.promoted.iter().any(|job| job.settings.unique.is_some()) {
@@ -250,7 +255,7 @@ impl Limits {
         }
         self.check_first_attempts(step)?;
         step.children.iter().chain(&step.promoted).try_for_each(|child| {
-            child.twig.as_ref().map_or(Ok(()), |twig| twig.check())?;
+            child.branch_position.as_ref().map_or(Ok(()), |twig| twig.check())?;
             self.check_child(child)
         })
     }
@@ -267,8 +272,9 @@ impl Limits {
         if step.first_attempts.iter().any(|attempt| ends_well(&attempt.outcome)) {
             return Err(invalid(what, "did not fail", "count the item as done instead"));
         }
-        let is_one =
-            |job: &&NewJob| !job.is_special() && job.twig.as_ref().is_some_and(|twig| twig.items == 1);
+        let is_one = |job: &&NewJob| {
+            !job.is_special() && job.branch_position.as_ref().is_some_and(|twig| twig.items == 1)
+        };
         step.promoted.iter().filter(is_one).for_each(|job| _ = jobs.remove(&job.id));
         match jobs.is_empty() {
             true => Ok(()),
@@ -277,7 +283,7 @@ impl Limits {
     }
 
     fn check_child(&self, child: &NewJob) -> Result<(), Invalid> {
-        if child.twig.is_some() && child.key.is_some() {
+        if child.branch_position.is_some() && child.key.is_some() {
             let hint = "leave it out; such a child is known by its branch and its item";
             return Err(invalid("the key of a child of a branch", "is given", hint));
         }
@@ -290,7 +296,7 @@ impl Limits {
         if let Some(key) = &entry.key {
             check_text("key of the call", key, KEY)?;
         }
-        self.check_payload(&format!("result of {} {}", entry.op, shown(&entry.name)), &entry.payload.bytes)
+        self.check_payload(&format!("result of {} {}", entry.op, quoted(&entry.name)), &entry.payload.bytes)
     }
 }
 
@@ -298,7 +304,7 @@ impl Limits {
 /// not smaller than the weight is for the store to see.
 fn check_flow(job: &NewJob) -> Result<(), Invalid> {
     if let Some(unique) = &job.settings.unique {
-        check_given("unique key", &unique.key)?;
+        check_key("unique key", &unique.key)?;
         if unique.scope.is_empty() {
             let hint = "name the states in which the job is to have it, e.g. ready and running";
             return Err(invalid("the scope of the unique key", "has no states", hint));
@@ -308,13 +314,13 @@ fn check_flow(job: &NewJob) -> Result<(), Invalid> {
         }
     }
     if let Some(serial) = &job.settings.serial {
-        check_given("serial key", &serial.key)?;
+        check_key("serial key", &serial.key)?;
         check_slots(&serial.key, serial.slots)?;
     }
     if let Some(charge) = &job.settings.rate {
         check_name("rate limit", &charge.limit)?;
         if charge.weight == 0 || charge.weight > MAX_TOKENS {
-            let what = format!("the weight under limit {}", shown(&charge.limit));
+            let what = format!("the weight under limit {}", quoted(&charge.limit));
             let why = if charge.weight == 0 { "is zero".into() } else { format!("is {}", charge.weight) };
             return Err(invalid(what, why, "give it one from 1 to the limit's burst"));
         }
@@ -337,7 +343,7 @@ pub fn check_stage(stage: &str) -> Result<(), Invalid> {
 pub fn check_slots(key: &str, slots: Option<u32>) -> Result<(), Invalid> {
     match slots {
         Some(slots) if slots == 0 || slots > MAX_SLOTS => {
-            let what = format!("the slots of serial key {}", shown(key));
+            let what = format!("the slots of serial key {}", quoted(key));
             let hint = format!("use 1 to {MAX_SLOTS}; to stop its jobs, pause them");
             Err(invalid(what, format!("are {slots}"), hint))
         }
@@ -346,13 +352,13 @@ pub fn check_slots(key: &str, slots: Option<u32>) -> Result<(), Invalid> {
 }
 
 /// Checks a key that must be there if it is named.
-pub fn check_given(what: &str, key: &str) -> Result<(), Invalid> {
+pub fn check_key(what: &str, key: &str) -> Result<(), Invalid> {
     if key.is_empty() {
         return Err(invalid(format!("the {what}"), "is empty", "leave it out, or give it a value"));
     }
     if key.starts_with(RESERVED) {
         let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
-        return Err(invalid(format!("the {what} {}", shown(key)), why, "choose another key"));
+        return Err(invalid(format!("the {what} {}", quoted(key)), why, "choose another key"));
     }
     check_text(what, key, KEY)
 }

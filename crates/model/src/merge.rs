@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, Tally, Watch,
-    branch::Pace,
+    branch::PollInterval,
     limits::{DELAY, invalid},
 };
 
@@ -19,7 +19,7 @@ pub struct Merge {
     pub timeout: Option<Duration>,
     /// How often the branches are looked at meanwhile.
     #[serde(default)]
-    pub pace: Pace,
+    pub poll_interval: PollInterval,
     /// Whether children that have not ended when it is over go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rest_runs: bool,
@@ -57,7 +57,7 @@ pub fn percent(percent: f64) -> Share {
 
 impl Merge {
     fn new(rule: Rule) -> Merge {
-        Merge { rule, timeout: None, pace: Pace::default(), rest_runs: false }
+        Merge { rule, timeout: None, poll_interval: PollInterval::default(), rest_runs: false }
     }
 
     /// When all children have ended well. One that fails is waited for: the parent stays parked until it was retried and
@@ -94,8 +94,8 @@ impl Merge {
 
     /// Has the branches looked at no more often, and no less often, than this while they are waited for: every 5 seconds to 5
     /// minutes, unless you say otherwise. It is the backstop: a parent is woken by the end of its last child.
-    pub fn pace(mut self, min: Duration, max: Duration) -> Merge {
-        self.pace = Pace { min, max };
+    pub fn poll_interval(mut self, min: Duration, max: Duration) -> Merge {
+        self.poll_interval = PollInterval { min, max };
         self
     }
 
@@ -107,7 +107,7 @@ impl Merge {
 
     /// Checks what was asked for.
     pub fn check(&self) -> Result<(), Invalid> {
-        let pace = self.pace;
+        let pace = self.poll_interval;
         if pace.min > pace.max || pace.min.is_zero() {
             let why = format!("is from {:?} to {:?}", pace.min, pace.max);
             let hint = "give the shorter time first, and let it be longer than nothing";
@@ -131,37 +131,44 @@ impl Merge {
     }
 
     /// Whether children that failed or were cancelled are waited for, until somebody retries them.
-    pub fn waits_for_bad(&self) -> bool {
+    pub fn waits_for_unsuccessful(&self) -> bool {
         matches!(self.rule, Rule::All)
     }
 
     /// What follows from how branches stand that were sealed.
-    pub fn judge(&self, branches: &[Stand]) -> Judged {
-        let all = Stand::sum(branches);
-        let (done, bad, ended) = (all.tally.done, all.tally.bad(), all.tally.ended());
+    pub fn decide(&self, branches: &[BranchProgress]) -> MergeDecision {
+        let all = BranchProgress::sum(branches);
+        let (done, bad, ended) = (all.tally.done, all.tally.unsuccessful(), all.tally.ended());
         let open = branches.iter().filter(|stand| stand.tally.ended() < stand.spawned).count().max(1) as i64;
         // If a threshold is shared out, none is passed unnoticed: each branch tells of its share.
         let share = |count: i64, left: i64| Some((count + ((left + open - 1) / open).max(1)) as u64);
         // One whose children have all ended has nothing more to tell, unless those that did not end well are waited for.
-        let watches = |watch: &dyn Fn(&Stand) -> Watch| {
-            let ended = |stand: &Stand| match self.rule {
+        let watches = |watch: &dyn Fn(&BranchProgress) -> Watch| {
+            let ended = |stand: &BranchProgress| match self.rule {
                 Rule::All => stand.tally.done >= stand.spawned,
                 _ => stand.tally.ended() >= stand.spawned,
             };
-            let watch = |stand: &Stand| (!ended(stand)).then(|| watch(stand));
-            Judged::Wait(branches.iter().map(watch).collect())
+            let watch = |stand: &BranchProgress| (!ended(stand)).then(|| watch(stand));
+            MergeDecision::Wait(branches.iter().map(watch).collect())
         };
-        let pace = self.pace;
+        let pace = self.poll_interval;
         match &self.rule {
-            Rule::All if done >= all.spawned => Judged::Met,
-            Rule::All => {
-                watches(&|stand| Watch { done: Some(stand.spawned as u64), pace, ..Watch::default() })
-            }
-            Rule::FailFast if bad > 0 => Judged::Failed(bad_of(&all)),
-            Rule::FailFast if ended >= all.spawned => Judged::Met,
+            Rule::All if done >= all.spawned => MergeDecision::Met,
+            Rule::All => watches(&|stand| Watch {
+                done: Some(stand.spawned as u64),
+                poll_interval: pace,
+                ..Watch::default()
+            }),
+            Rule::FailFast if bad > 0 => MergeDecision::Failed(bad_of(&all)),
+            Rule::FailFast if ended >= all.spawned => MergeDecision::Met,
             Rule::FailFast => watches(&|stand| {
                 let done = Some(stand.spawned as u64);
-                Watch { done, bad: share(stand.tally.bad(), 1), ended: None, pace }
+                Watch {
+                    done,
+                    unsuccessful: share(stand.tally.unsuccessful(), 1),
+                    ended: None,
+                    poll_interval: pace,
+                }
             }),
             Rule::Tolerate(tolerated) => {
                 let allowed = match *tolerated {
@@ -169,29 +176,37 @@ impl Merge {
                     Share::Percent(percent) => (all.spawned as f64 * percent / 100.0).floor() as i64,
                 };
                 if bad > allowed {
-                    return Judged::Failed(format!("{}, and {allowed} are tolerated", bad_of(&all)));
+                    return MergeDecision::Failed(format!("{}, and {allowed} are tolerated", bad_of(&all)));
                 }
                 if ended >= all.spawned {
-                    return Judged::Met;
+                    return MergeDecision::Met;
                 }
                 watches(&|stand| {
                     let ended = Some(stand.spawned as u64);
-                    Watch { done: None, bad: share(stand.tally.bad(), allowed + 1 - bad), ended, pace }
+                    Watch {
+                        done: None,
+                        unsuccessful: share(stand.tally.unsuccessful(), allowed + 1 - bad),
+                        ended,
+                        poll_interval: pace,
+                    }
                 })
             }
             Rule::Quorum(quorum) => {
                 let quorum = *quorum as i64;
                 if done >= quorum {
-                    return Judged::Met;
+                    return MergeDecision::Met;
                 }
                 if all.spawned - bad < quorum {
-                    return Judged::Failed(format!("{}, so {quorum} cannot end well any more", bad_of(&all)));
+                    return MergeDecision::Failed(format!(
+                        "{}, so {quorum} cannot end well any more",
+                        bad_of(&all)
+                    ));
                 }
                 let hopeless = all.spawned - quorum + 1 - bad;
                 watches(&|stand| {
                     let (done, bad) =
-                        (share(stand.tally.done, quorum - done), share(stand.tally.bad(), hopeless));
-                    Watch { done, bad, ended: None, pace }
+                        (share(stand.tally.done, quorum - done), share(stand.tally.unsuccessful(), hopeless));
+                    Watch { done, unsuccessful: bad, ended: None, poll_interval: pace }
                 })
             }
         }
@@ -240,7 +255,7 @@ fn span(span: Duration) -> String {
     }
 }
 
-fn bad_of(all: &Stand) -> String {
+fn bad_of(all: &BranchProgress) -> String {
     let Tally { failed, cancelled, .. } = all.tally;
     let ended = match (failed, cancelled) {
         (failed, 0) => format!("{failed} failed"),
@@ -252,17 +267,17 @@ fn bad_of(all: &Stand) -> String {
 
 /// How a branch stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Stand {
+pub struct BranchProgress {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
     pub tally: Tally,
 }
 
-impl Stand {
+impl BranchProgress {
     /// How several stand together.
-    pub fn sum(branches: &[Stand]) -> Stand {
-        branches.iter().fold(Stand::default(), |mut sum, stand| {
+    pub fn sum(branches: &[BranchProgress]) -> BranchProgress {
+        branches.iter().fold(BranchProgress::default(), |mut sum, stand| {
             sum.spawned += stand.spawned;
             sum.tally.add(stand.tally);
             sum
@@ -272,7 +287,7 @@ impl Stand {
 
 /// What follows for a merge from how its branches stand.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Judged {
+pub enum MergeDecision {
     /// It is over, and well.
     Met,
     /// It is over, and why not well.
@@ -285,15 +300,17 @@ pub enum Judged {
 mod tests {
     use super::*;
 
-    fn stand(spawned: i64, done: i64, failed: i64, cancelled: i64) -> Stand {
-        Stand { spawned, tally: Tally { started: 0, done, failed, cancelled } }
+    fn stand(spawned: i64, done: i64, failed: i64, cancelled: i64) -> BranchProgress {
+        BranchProgress { spawned, tally: Tally { started: 0, done, failed, cancelled } }
     }
 
-    fn watched(merge: &Merge, branches: &[Stand]) -> Vec<(Option<u64>, Option<u64>, Option<u64>)> {
-        match merge.judge(branches) {
-            Judged::Wait(watches) => {
-                watches.into_iter().flatten().map(|watch| (watch.done, watch.bad, watch.ended)).collect()
-            }
+    fn watched(merge: &Merge, branches: &[BranchProgress]) -> Vec<(Option<u64>, Option<u64>, Option<u64>)> {
+        match merge.decide(branches) {
+            MergeDecision::Wait(watches) => watches
+                .into_iter()
+                .flatten()
+                .map(|watch| (watch.done, watch.unsuccessful, watch.ended))
+                .collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -301,8 +318,8 @@ mod tests {
     #[test]
     fn all_waits_for_what_failed() {
         let all = Merge::all();
-        assert_eq!(all.judge(&[stand(0, 0, 0, 0)]), Judged::Met, "an empty branch");
-        assert_eq!(all.judge(&[stand(3, 3, 0, 0), stand(1, 1, 0, 0)]), Judged::Met);
+        assert_eq!(all.decide(&[stand(0, 0, 0, 0)]), MergeDecision::Met, "an empty branch");
+        assert_eq!(all.decide(&[stand(3, 3, 0, 0), stand(1, 1, 0, 0)]), MergeDecision::Met);
         assert_eq!(watched(&all, &[stand(3, 2, 1, 0)]), [(Some(3), None, None)]);
         assert_eq!(watched(&all, &[stand(3, 3, 0, 0), stand(9, 1, 0, 0)]), [(Some(9), None, None)]);
     }
@@ -311,9 +328,12 @@ mod tests {
     fn one_is_enough_to_fail_fast() {
         let fast = Merge::fail_fast();
         assert_eq!(watched(&fast, &[stand(3, 2, 0, 0)]), [(Some(3), Some(1), None)]);
-        assert_eq!(fast.judge(&[stand(3, 0, 1, 0)]), Judged::Failed("of 3 children 1 failed".into()));
-        assert_eq!(fast.judge(&[stand(3, 0, 0, 1)]), Judged::Failed("of 3 children 1 were cancelled".into()));
-        assert_eq!(fast.judge(&[stand(3, 3, 0, 0)]), Judged::Met);
+        assert_eq!(fast.decide(&[stand(3, 0, 1, 0)]), MergeDecision::Failed("of 3 children 1 failed".into()));
+        assert_eq!(
+            fast.decide(&[stand(3, 0, 0, 1)]),
+            MergeDecision::Failed("of 3 children 1 were cancelled".into())
+        );
+        assert_eq!(fast.decide(&[stand(3, 3, 0, 0)]), MergeDecision::Met);
     }
 
     #[test]
@@ -329,22 +349,25 @@ mod tests {
             [(None, Some(4), Some(100)), (None, Some(3), Some(100))]
         );
         let why = "of 200 children 3 failed and 3 were cancelled, and 5 are tolerated";
-        assert_eq!(some.judge(&[stand(100, 0, 3, 0), stand(100, 0, 0, 3)]), Judged::Failed(why.into()));
-        assert_eq!(some.judge(&[stand(10, 5, 5, 0)]), Judged::Met);
+        assert_eq!(
+            some.decide(&[stand(100, 0, 3, 0), stand(100, 0, 0, 3)]),
+            MergeDecision::Failed(why.into())
+        );
+        assert_eq!(some.decide(&[stand(10, 5, 5, 0)]), MergeDecision::Met);
         let half = Merge::tolerate(percent(0.5));
-        assert_eq!(half.judge(&[stand(1_000, 995, 5, 0)]), Judged::Met);
-        assert!(matches!(half.judge(&[stand(1_000, 0, 6, 0)]), Judged::Failed(_)));
-        assert_eq!(Merge::settled().judge(&[stand(2, 0, 1, 1)]), Judged::Met);
+        assert_eq!(half.decide(&[stand(1_000, 995, 5, 0)]), MergeDecision::Met);
+        assert!(matches!(half.decide(&[stand(1_000, 0, 6, 0)]), MergeDecision::Failed(_)));
+        assert_eq!(Merge::settled().decide(&[stand(2, 0, 1, 1)]), MergeDecision::Met);
     }
 
     #[test]
     fn a_quorum_is_met_or_hopeless() {
         let three = Merge::quorum(3);
         assert_eq!(watched(&three, &[stand(5, 1, 1, 0)]), [(Some(3), Some(3), None)]);
-        assert_eq!(three.judge(&[stand(5, 3, 0, 0)]), Judged::Met);
+        assert_eq!(three.decide(&[stand(5, 3, 0, 0)]), MergeDecision::Met);
         let why = "of 5 children 3 failed, so 3 cannot end well any more";
-        assert_eq!(three.judge(&[stand(5, 0, 3, 0)]), Judged::Failed(why.into()));
-        assert!(matches!(Merge::quorum(1).judge(&[stand(0, 0, 0, 0)]), Judged::Failed(_)));
+        assert_eq!(three.decide(&[stand(5, 0, 3, 0)]), MergeDecision::Failed(why.into()));
+        assert!(matches!(Merge::quorum(1).decide(&[stand(0, 0, 0, 0)]), MergeDecision::Failed(_)));
     }
 
     /// Whatever branches do, nobody misses the moment at which a merge is over: as long as no watch is met, it is not.
@@ -359,11 +382,12 @@ mod tests {
         };
         for round in 0..2_000 {
             let merge = &merges[round % merges.len()];
-            let mut stands: Vec<Stand> = (0..1 + draw(3)).map(|_| stand(draw(6) as i64, 0, 0, 0)).collect();
-            let mut judged = merge.judge(&stands);
+            let mut stands: Vec<BranchProgress> =
+                (0..1 + draw(3)).map(|_| stand(draw(6) as i64, 0, 0, 0)).collect();
+            let mut judged = merge.decide(&stands);
             let mut fresh = true;
-            while let Judged::Wait(watches) = &judged {
-                let met = |(watch, stand): (&Option<Watch>, &Stand)| {
+            while let MergeDecision::Wait(watches) = &judged {
+                let met = |(watch, stand): (&Option<Watch>, &BranchProgress)| {
                     watch.as_ref().is_some_and(|watch| watch.is_met(&stand.tally))
                 };
                 let known = fresh && watches.iter().zip(&stands).any(met);
@@ -380,8 +404,11 @@ mod tests {
                     .iter()
                     .zip(&stands)
                     .any(|(watch, stand)| watch.as_ref().is_some_and(|watch| watch.is_met(&stand.tally)));
-                let now = merge.judge(&stands);
-                assert!(told || matches!(now, Judged::Wait(_)), "{merge:?} is over unnoticed: {stands:?}");
+                let now = merge.decide(&stands);
+                assert!(
+                    told || matches!(now, MergeDecision::Wait(_)),
+                    "{merge:?} is over unnoticed: {stands:?}"
+                );
                 if told {
                     (judged, fresh) = (now, true);
                 }
@@ -405,14 +432,14 @@ mod tests {
             ),
         ] {
             assert_eq!(merge.to_string(), words);
-            assert_eq!(merge.waits_for_bad(), merge == Merge::all());
+            assert_eq!(merge.waits_for_unsuccessful(), merge == Merge::all());
         }
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
         for (merge, text) in [
-            (Merge::all().pace(Duration::from_secs(9), Duration::from_secs(3)), "the pace"),
+            (Merge::all().poll_interval(Duration::from_secs(9), Duration::from_secs(3)), "the pace"),
             (Merge::all().timeout(Duration::ZERO), "the timeout"),
             (Merge::tolerate(percent(101.0)), "per cent"),
             (Merge::quorum(0), "the quorum"),

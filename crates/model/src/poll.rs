@@ -5,11 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Time, branch::Pace, branch::Tally};
+use crate::{Time, branch::PollInterval, branch::Tally};
 
 /// What was seen when a branch was last looked at, and what follows from it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Poll {
+pub struct BranchPoll {
     /// When that was.
     pub at: Option<Time>,
     /// When it is looked at next.
@@ -54,7 +54,7 @@ fn is_zero(count: &i64) -> bool {
 
 /// What the rows of a branch's children say when they are counted anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Rows {
+pub struct ChildCounts {
     /// How many children ended how; nothing is said of those that started.
     pub ends: Tally,
     /// How many children have not ended.
@@ -70,7 +70,7 @@ pub struct Recount {
     pub missing: i64,
 }
 
-impl Rows {
+impl ChildCounts {
     /// Compares rows with the counts of the same moment.
     ///
     /// As long as every child has its row, the rows are right. If rows are missing, nobody knows how those children ended, so no
@@ -90,7 +90,7 @@ impl Rows {
 
 /// What is seen of a branch.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct PollSample {
     /// When.
     pub now: Time,
     /// How many children were spawned.
@@ -106,9 +106,9 @@ pub struct Seen {
 /// How many lost children one look puts back.
 pub const REDELIVERED: usize = 200;
 
-impl Poll {
+impl BranchPoll {
     /// What follows from looking again.
-    pub fn next(&self, seen: &Seen, pace: Pace) -> Poll {
+    pub fn next(&self, seen: &PollSample, pace: PollInterval) -> BranchPoll {
         let ended = seen.tally.ended();
         let pending = (seen.spawned - ended).max(0);
         let never_started = (seen.spawned - seen.tally.started - seen.begun).clamp(0, pending);
@@ -134,7 +134,7 @@ impl Poll {
         let over = |last: Option<Time>| last.is_none_or(|last| seen.now.since(last) >= pace.max);
         // Children that end now and then say nothing of one that never starts.
         let stuck = self.at.is_some() && never_started > 0 && never_started >= self.never_started;
-        Poll {
+        BranchPoll {
             at: Some(seen.now),
             next_at: Some(seen.now.plus(std::time::Duration::from_secs_f64(interval))),
             interval,
@@ -155,7 +155,7 @@ impl Poll {
 
     /// Whether, by a look that followed this one, its children are to be counted anew: none has ended meanwhile, and that was
     /// not done lately.
-    pub fn is_still(&self, after: &Poll) -> bool {
+    pub fn is_still(&self, after: &BranchPoll) -> bool {
         after.counted_at.is_some() && after.counted_at == after.at && after.counted_at != self.counted_at
     }
 
@@ -179,7 +179,7 @@ impl Poll {
 
     /// Whether, by a look that followed this one, lost children are to be looked for: there are some that nobody has begun
     /// with, they have not become fewer, and that was not done lately.
-    pub fn is_stuck(&self, after: &Poll) -> bool {
+    pub fn is_stuck(&self, after: &BranchPoll) -> bool {
         after.searched_at.is_some() && after.searched_at == after.at && after.searched_at != self.searched_at
     }
 }
@@ -188,17 +188,17 @@ impl Poll {
 mod tests {
     use super::*;
 
-    const PACE: Pace =
-        Pace { min: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
+    const PACE: PollInterval =
+        PollInterval { min: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
 
-    fn seen(at: i64, done: i64, started: i64, claimed: i64) -> Seen {
+    fn seen(at: i64, done: i64, started: i64, claimed: i64) -> PollSample {
         let tally = Tally { started, done, ..Tally::default() };
-        Seen { now: Time(at * 1_000_000), spawned: 100_000, tally, claimed, begun: claimed }
+        PollSample { now: Time(at * 1_000_000), spawned: 100_000, tally, claimed, begun: claimed }
     }
 
     #[test]
     fn the_next_look_comes_when_half_of_the_rest_is_done() {
-        let first = Poll::default().next(&seen(0, 0, 0, 100), PACE);
+        let first = BranchPoll::default().next(&seen(0, 0, 0, 100), PACE);
         assert_eq!((first.interval, first.polls, first.never_started), (5.0, 1, 99_900));
         let second = first.next(&seen(5, 1_000, 1_000, 100), PACE);
         assert_eq!((second.rate, second.eta, second.interval), (200.0, Some(495.0), 247.5));
@@ -208,21 +208,22 @@ mod tests {
 
     #[test]
     fn what_does_not_move_is_looked_at_less_often() {
-        let looked =
-            |claimed| Poll::default().next(&seen(0, 10, 10, 0), PACE).next(&seen(5, 10, 10, claimed), PACE);
+        let looked = |claimed| {
+            BranchPoll::default().next(&seen(0, 10, 10, 0), PACE).next(&seen(5, 10, 10, claimed), PACE)
+        };
         assert_eq!(looked(3).interval, 5.0, "something runs");
         let once = looked(0);
         assert_eq!(once.interval, 10.0, "nobody begins");
         let often = (0..10).fold(once, |poll, n| poll.next(&seen(100 + n, 10, 10, 0), PACE));
         assert_eq!(often.interval, 300.0, "never above the ceiling");
-        let over = Seen { spawned: 10, ..seen(9, 10, 10, 0) };
+        let over = PollSample { spawned: 10, ..seen(9, 10, 10, 0) };
         assert_eq!(looked(0).next(&over, PACE).interval, 300.0, "all have ended, and that was not enough");
     }
 
     #[test]
     fn lost_children_are_searched_unless_fewer_have_never_started() {
-        let first = Poll::default().next(&seen(0, 10, 10, 0), PACE);
-        assert!(!Poll::default().is_stuck(&first), "nothing to compare with");
+        let first = BranchPoll::default().next(&seen(0, 10, 10, 0), PACE);
+        assert!(!BranchPoll::default().is_stuck(&first), "nothing to compare with");
         assert!(first.is_stuck(&first.next(&seen(5, 10, 10, 0), PACE)));
         assert!(!first.is_stuck(&first.next(&seen(5, 11, 11, 0), PACE)), "one that had not started ended");
         assert!(!first.is_stuck(&first.next(&seen(5, 10, 10, 7), PACE)), "some were begun with");
@@ -236,7 +237,7 @@ mod tests {
     /// Of 100,000 children 10 have not ended, of which one never starts; the others end one by one, between all polls.
     #[test]
     fn ends_of_others_do_not_hide_a_lost_child() {
-        let mut poll = Poll::default().next(&seen(0, 99_990, 99_999, 0), PACE);
+        let mut poll = BranchPoll::default().next(&seen(0, 99_990, 99_999, 0), PACE);
         let mut searched = Vec::new();
         for n in 1..=9 {
             let next = poll.next(&seen(n * 100, 99_990 + n, 99_999, 0), PACE);
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn what_is_parked_is_left_alone_and_what_never_started_is_not() {
         let interval = |started| {
-            let before = Poll::default().next(&seen(0, 10, started, 0), PACE);
+            let before = BranchPoll::default().next(&seen(0, 10, started, 0), PACE);
             before.next(&seen(5, 10, started, 0), PACE).interval
         };
         assert_eq!(interval(99_999), 10.0, "one has never started");
@@ -263,7 +264,7 @@ mod tests {
     fn counts_follow_the_rows_as_long_as_there_is_one_for_each_child() {
         let tally = |done, failed, cancelled| Tally { started: 0, done, failed, cancelled };
         let recount = |rows: Tally, live, counted: Tally| {
-            let Recount { difference, missing } = Rows { ends: rows, live }.recount(10, &counted);
+            let Recount { difference, missing } = ChildCounts { ends: rows, live }.recount(10, &counted);
             (difference.ends(), missing)
         };
         assert_eq!(recount(tally(4, 1, 0), 5, tally(4, 1, 0)), ((0, 0, 0), 0));

@@ -7,11 +7,11 @@ use std::{borrow::Cow, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Outcome, Reason, failure::Follow, failure::class};
+use crate::{Failure, Outcome, Reason, failure::OnFailure, failure::class};
 
 /// One line of a policy: errors of `class` may be met `attempts` times.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Rule {
+pub struct RetryRule {
     /// Which errors; `None` matches every class.
     #[serde(default)]
     pub class: Option<Cow<'static, str>>,
@@ -30,12 +30,12 @@ pub struct Rule {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Retry {
-    rules: Vec<Rule>,
+    rules: Vec<RetryRule>,
 }
 
 /// What follows from a failed attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Decision {
+pub enum RetryDecision {
     /// Try again after this long; the counts to keep are these.
     Again {
         /// The wait.
@@ -60,7 +60,7 @@ impl Default for Retry {
 impl Retry {
     /// `attempts` attempts in all, whatever the error.
     pub fn times(attempts: u32) -> Retry {
-        Retry { rules: vec![Rule::new(None, attempts)] }
+        Retry { rules: vec![RetryRule::new(None, attempts)] }
     }
 
     /// One attempt, no retry.
@@ -76,13 +76,13 @@ impl Retry {
 
     /// Adds a rule: errors of `class` may be met `attempts` times.
     pub fn on(mut self, class: impl Into<Cow<'static, str>>, attempts: u32) -> Retry {
-        self.rules.push(Rule::new(Some(class.into()), attempts));
+        self.rules.push(RetryRule::new(Some(class.into()), attempts));
         self
     }
 
     /// Adds a rule for every class that no rule before it matched.
     pub fn otherwise(mut self, attempts: u32) -> Retry {
-        self.rules.push(Rule::new(None, attempts));
+        self.rules.push(RetryRule::new(None, attempts));
         self
     }
 
@@ -104,30 +104,30 @@ impl Retry {
     }
 
     /// The policy's rules, in order.
-    pub fn as_rules(&self) -> &[Rule] {
+    pub fn as_rules(&self) -> &[RetryRule] {
         &self.rules
     }
 
     /// Decides what follows from `failure`. `spent` holds how often each rule was used before (missing
     /// entries are zero); `chance` is drawn from 0..1 by the caller.
-    pub fn decide(&self, failure: &Failure, spent: &[u32], chance: f64) -> Decision {
-        match failure.follow {
-            Follow::Stop => return Decision::Fail(Reason::Stopped),
-            Follow::Cancel => return Decision::Cancel,
-            Follow::Retry => {}
+    pub fn decide(&self, failure: &Failure, spent: &[u32], chance: f64) -> RetryDecision {
+        match failure.then {
+            OnFailure::Stop => return RetryDecision::Fail(Reason::Stopped),
+            OnFailure::Cancel => return RetryDecision::Cancel,
+            OnFailure::Retry => {}
         }
-        let matches = |rule: &Rule| rule.class.as_ref().is_none_or(|class| *class == failure.class);
+        let matches = |rule: &RetryRule| rule.class.as_ref().is_none_or(|class| *class == failure.class);
         let Some(index) = self.rules.iter().position(matches) else {
-            return Decision::Fail(Reason::Stopped);
+            return RetryDecision::Fail(Reason::Stopped);
         };
         let mut spent = spent.to_vec();
         spent.resize(self.rules.len(), 0);
         spent[index] = spent[index].saturating_add(1);
         if spent[index] >= self.rules[index].attempts {
             let timed_out = failure.class == class::TIMEOUT;
-            return Decision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
+            return RetryDecision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
         }
-        Decision::Again { after: self.rules[index].wait(spent[index], chance), spent }
+        RetryDecision::Again { after: self.rules[index].wait(spent[index], chance), spent }
     }
 }
 
@@ -140,16 +140,16 @@ impl Retry {
             _ => {}
         }
         match self.decide(&failure, spent, chance) {
-            Decision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
-            Decision::Fail(reason) => Outcome::Failed { reason, failure },
-            Decision::Cancel => Outcome::Cancelled(failure),
+            RetryDecision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
+            RetryDecision::Fail(reason) => Outcome::Failed { reason, failure },
+            RetryDecision::Cancel => Outcome::Cancelled(failure),
         }
     }
 }
 
-impl Rule {
-    fn new(class: Option<Cow<'static, str>>, attempts: u32) -> Rule {
-        Rule {
+impl RetryRule {
+    fn new(class: Option<Cow<'static, str>>, attempts: u32) -> RetryRule {
+        RetryRule {
             class,
             attempts: attempts.max(1),
             base: Duration::from_secs(1),
@@ -172,9 +172,9 @@ impl Rule {
 mod tests {
     use super::*;
 
-    fn again(decision: Decision) -> (Duration, Vec<u32>) {
+    fn again(decision: RetryDecision) -> (Duration, Vec<u32>) {
         match decision {
-            Decision::Again { after, spent } => (after, spent),
+            RetryDecision::Again { after, spent } => (after, spent),
             other => panic!("{other:?}"),
         }
     }
@@ -186,15 +186,15 @@ mod tests {
         let mut waits = Vec::new();
         loop {
             match policy.decide(&Failure::retry("x"), &spent, 0.5) {
-                Decision::Again { after, spent: now } => {
+                RetryDecision::Again { after, spent: now } => {
                     waits.push(after.as_secs());
                     spent = now;
                 }
-                Decision::Fail(reason) => {
+                RetryDecision::Fail(reason) => {
                     assert_eq!(reason, Reason::Exhausted);
                     break;
                 }
-                Decision::Cancel => panic!("not cancelled"),
+                RetryDecision::Cancel => panic!("not cancelled"),
             }
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]);
@@ -209,16 +209,16 @@ mod tests {
         let (_, spent) = again(policy.decide(&slow, &spent, 0.0));
         let (_, spent) = again(policy.decide(&busy, &spent, 0.0));
         assert_eq!(spent, [2, 1]);
-        assert_eq!(policy.decide(&busy, &spent, 0.0), Decision::Fail(Reason::Exhausted));
-        assert_eq!(policy.decide(&slow, &spent, 0.0), Decision::Fail(Reason::Timeout));
-        assert_eq!(policy.decide(&Failure::retry("x"), &spent, 0.0), Decision::Fail(Reason::Stopped));
+        assert_eq!(policy.decide(&busy, &spent, 0.0), RetryDecision::Fail(Reason::Exhausted));
+        assert_eq!(policy.decide(&slow, &spent, 0.0), RetryDecision::Fail(Reason::Timeout));
+        assert_eq!(policy.decide(&Failure::retry("x"), &spent, 0.0), RetryDecision::Fail(Reason::Stopped));
     }
 
     #[test]
     fn terminal_errors_and_cancels_do_not_ask_the_policy() {
         let policy = Retry::times(5);
-        assert_eq!(policy.decide(&Failure::stop("x"), &[], 0.0), Decision::Fail(Reason::Stopped));
-        assert_eq!(policy.decide(&Failure::cancel("x"), &[], 0.0), Decision::Cancel);
+        assert_eq!(policy.decide(&Failure::stop("x"), &[], 0.0), RetryDecision::Fail(Reason::Stopped));
+        assert_eq!(policy.decide(&Failure::cancel("x"), &[], 0.0), RetryDecision::Cancel);
     }
 
     #[test]

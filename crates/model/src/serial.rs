@@ -19,13 +19,13 @@ pub struct Serial {
     pub slots: Option<u32>,
     /// Whether the job keeps its slot while it waits for another attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hold: bool,
+    pub keeps_slot: bool,
 }
 
 impl Serial {
     /// One job of this key at a time.
     pub fn new(key: impl Into<String>) -> Serial {
-        Serial { key: key.into(), slots: None, hold: false }
+        Serial { key: key.into(), slots: None, keeps_slot: false }
     }
 
     /// So many at a time, from now on.
@@ -34,8 +34,8 @@ impl Serial {
     }
 
     /// The same, but the job keeps its slot while it waits for another attempt.
-    pub fn hold(self) -> Serial {
-        Serial { hold: true, ..self }
+    pub fn keep_slot(self) -> Serial {
+        Serial { keeps_slot: true, ..self }
     }
 }
 

@@ -14,7 +14,7 @@ impl States {
     /// Until the job has ended: scheduled, ready, running or waiting.
     pub const LIVE: States = States(0b1111);
     /// Until a worker takes it: scheduled or ready.
-    pub const WAITING: States = States(0b011);
+    pub const PENDING: States = States(0b011);
     /// For as long as the job is kept.
     pub const KEPT: States = States(0b111_1111);
 
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn scopes_are_kept_as_names_of_states() {
-        let text = serde_json::to_string(&States::WAITING).expect("plain data");
+        let text = serde_json::to_string(&States::PENDING).expect("plain data");
         assert_eq!(text, r#"["scheduled","ready"]"#);
-        assert_eq!(serde_json::from_str::<States>(&text).expect("as written"), States::WAITING);
+        assert_eq!(serde_json::from_str::<States>(&text).expect("as written"), States::PENDING);
         assert!(States::of(State::ALL) == States::KEPT);
     }
 }

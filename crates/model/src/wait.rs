@@ -32,7 +32,7 @@ pub enum Awaited {
     /// Signals. Without names, nothing but the time that the wait takes.
     Signals {
         /// Their names, each one once.
-        names: Vec<Name>,
+        names: Vec<SignalName>,
         /// Of how many of the names there must be one: 1 is any of them, as many as there are is all of them.
         needs: u32,
     },
@@ -45,7 +45,7 @@ pub enum Awaited {
 
 /// The name of a signal that is waited for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Name {
+pub struct SignalName {
     /// The name.
     pub name: String,
     /// Whether the step is shown all signals of the name that are there; else the oldest.
@@ -57,14 +57,14 @@ pub struct Name {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wait {
     /// What.
-    pub what: Awaited,
+    pub awaited: Awaited,
     /// How long at most, by the store's clock. Then the job is woken like by what it waits for.
     pub timeout: Option<Duration>,
 }
 
 impl Wait {
     /// Lets others pass.
-    pub const YIELD: Wait = Wait { what: Awaited::Nothing, timeout: None };
+    pub const YIELD: Wait = Wait { awaited: Awaited::Nothing, timeout: None };
 
     /// Checks it before it reaches a store.
     pub fn check(&self) -> Result<(), Invalid> {
@@ -79,7 +79,7 @@ impl Wait {
                 return Err(invalid("the timeout of the wait", "is longer than 100 years", hint));
             }
         }
-        let Awaited::Signals { names, needs } = &self.what else { return Ok(()) };
+        let Awaited::Signals { names, needs } = &self.awaited else { return Ok(()) };
         if names.is_empty() && *needs == 1 && self.timeout.is_some() {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Wait {
             let why = format!("names {} signals, more than the {NAMES} allowed", names.len());
             return Err(invalid("the wait", why, "use one name and tell them apart by their payload"));
         }
-        for (place, Name { name, .. }) in names.iter().enumerate() {
+        for (place, SignalName { name, .. }) in names.iter().enumerate() {
             if name != CHILD && name != crate::branch::BRANCH {
                 check_name("signal", name)?;
             }
@@ -139,10 +139,11 @@ impl Awaited {
     /// Which of the signals in the inbox a step is shown, by their places. If one name is enough, it is shown what has
     /// the name that came first, and the others stay for later waits; else what has any of the names. Of each name it
     /// is shown the oldest, or all if the wait says so.
-    pub fn shown(&self, inbox: &[Signal]) -> Vec<usize> {
+    pub fn select_signals(&self, inbox: &[Signal]) -> Vec<usize> {
         let Awaited::Signals { names, needs } = self else { return Vec::new() };
-        let wanted =
-            |signal: &Signal| names.iter().find(|name| signal.aside.is_none() && name.name == signal.name);
+        let wanted = |signal: &Signal| {
+            names.iter().find(|name| signal.unreadable.is_none() && name.name == signal.name)
+        };
         let first = inbox.iter().find_map(wanted);
         let mut seen = BTreeSet::new();
         let shown = |(_, signal): &(usize, &Signal)| {
@@ -197,12 +198,12 @@ pub struct Signal {
     pub payload: Payload,
     /// Why it was set aside, if it was: the job could not read it. Written by the commit of the attempt that found out;
     /// cleared by people who restore it.
-    pub aside: Option<String>,
+    pub unreadable: Option<String>,
 }
 
 /// A signal that an attempt could not read, and sets aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SetAside {
+pub struct UnreadableSignal {
     /// Its number in the inbox.
     pub number: i64,
     /// Why it could not be read.
@@ -212,16 +213,16 @@ pub struct SetAside {
 /// The longest text that is kept of why a signal was set aside, in bytes.
 pub const WHY: usize = 1_000;
 
-impl SetAside {
+impl UnreadableSignal {
     /// A signal with this number, with as much of the reason as is kept.
-    pub fn new(number: i64, why: impl Into<String>) -> SetAside {
+    pub fn new(number: i64, why: impl Into<String>) -> UnreadableSignal {
         let mut why = why.into().replace('\0', "\u{fffd}");
         if why.len() > WHY {
             let end = (0..=WHY - '…'.len_utf8()).rev().find(|end| why.is_char_boundary(*end)).unwrap_or(0);
             why.truncate(end);
             why.push('…');
         }
-        SetAside { number, why }
+        UnreadableSignal { number, why }
     }
 }
 
@@ -230,8 +231,10 @@ mod tests {
     use super::*;
 
     fn signals(needs: u32, names: &[&str]) -> Awaited {
-        let name =
-            |name: &&str| Name { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
+        let name = |name: &&str| SignalName {
+            name: name.trim_end_matches('*').to_owned(),
+            every: name.ends_with('*'),
+        };
         Awaited::Signals { names: names.iter().map(name).collect(), needs }
     }
 
@@ -241,7 +244,7 @@ mod tests {
             name: (*name).to_owned(),
             at: Time(0),
             payload: Payload::json(b"1".to_vec()),
-            aside: None,
+            unreadable: None,
         };
         names.iter().enumerate().map(signal).collect()
     }
@@ -259,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_is_not_shown() {
-        let shown = |wait: &Awaited, names: &[&str]| wait.shown(&inbox(names));
+        let shown = |wait: &Awaited, names: &[&str]| wait.select_signals(&inbox(names));
         assert_eq!(shown(&signals(1, &["a"]), &["b", "a", "a"]), [1], "the oldest of the name");
         assert_eq!(shown(&signals(1, &["a*"]), &["b", "a", "a"]), [1, 2], "all of the name");
         assert_eq!(shown(&signals(1, &["a", "b"]), &["b", "a", "b"]), [0], "the name that came first");
@@ -272,23 +275,23 @@ mod tests {
     #[test]
     fn what_was_set_aside_is_as_if_it_had_not_come() {
         let mut inbox = inbox(&["a", "b", "a", "b"]);
-        inbox[0].aside = Some("it is no number".into());
-        assert_eq!(signals(1, &["a"]).shown(&inbox), [2], "the next of the name");
-        assert_eq!(signals(1, &["a*"]).shown(&inbox), [2]);
-        assert_eq!(signals(1, &["a", "b"]).shown(&inbox), [1], "the name that came first after it");
-        assert_eq!(signals(2, &["a", "b"]).shown(&inbox), [1, 2]);
+        inbox[0].unreadable = Some("it is no number".into());
+        assert_eq!(signals(1, &["a"]).select_signals(&inbox), [2], "the next of the name");
+        assert_eq!(signals(1, &["a*"]).select_signals(&inbox), [2]);
+        assert_eq!(signals(1, &["a", "b"]).select_signals(&inbox), [1], "the name that came first after it");
+        assert_eq!(signals(2, &["a", "b"]).select_signals(&inbox), [1, 2]);
     }
 
     #[test]
     fn a_reason_is_kept_as_far_as_it_fits() {
-        assert_eq!(SetAside::new(1, "a\0b").why, "a\u{fffd}b");
-        let long = SetAside::new(1, "ü".repeat(WHY)).why;
+        assert_eq!(UnreadableSignal::new(1, "a\0b").why, "a\u{fffd}b");
+        let long = UnreadableSignal::new(1, "ü".repeat(WHY)).why;
         assert!(long.len() <= WHY && long.ends_with("ü…"), "{}", long.len());
     }
 
     #[test]
     fn waits_that_cannot_be_are_refused_with_what_to_do() {
-        let check = |what: Awaited, timeout: Option<Duration>| Wait { what, timeout }.check();
+        let check = |what: Awaited, timeout: Option<Duration>| Wait { awaited: what, timeout }.check();
         assert_eq!(check(signals(2, &["a", "b"]), Some(Duration::from_secs(1))), Ok(()));
         let century = Some(Duration::from_secs(101 * 365 * 86_400));
         let many: Vec<String> = (0..33).map(|n| format!("s{n}")).collect();

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{BranchNo, JobId};
-use windlass_store::{Act, By, Error, Leaves, Only, Polled};
+use windlass_store::{Actor, BranchChildFilter, ChildStates, Error, JobAction, PollReport};
 
 use crate::{metrics::Verb, retrying::Backoff, worker::Core};
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut backoff = Backoff::new("looking at branches");
     loop {
         let changed = core.branches.notified();
-        let wait = match core.store.poll(None, BATCH).await {
+        let wait = match core.store.poll_branches(None, BATCH).await {
             Ok(polled) => {
                 backoff.reset();
                 let wait = polled.next_at.map(|at| at.since(polled.now).max(PAUSE));
@@ -45,10 +45,10 @@ pub(crate) async fn run(core: Arc<Core>) {
 }
 
 /// What follows from a look.
-async fn follow(core: &Core, polled: Polled) {
-    if polled.told + polled.redelivered > 0 {
+async fn follow(core: &Core, polled: PollReport) {
+    if polled.notified + polled.redelivered > 0 {
         tracing::warn!(
-            told = polled.told,
+            told = polled.notified,
             redelivered = polled.redelivered,
             "branches had come to what was waited for, or children of theirs were lost; they go on"
         );
@@ -60,7 +60,7 @@ async fn follow(core: &Core, polled: Polled) {
             "children of branches were counted wrong, and are counted anew"
         );
     }
-    for (job, branch) in polled.cut {
+    for (job, branch) in polled.to_cancel {
         if let Err(error) = cut(core, job, branch).await {
             // It is asked for again.
             tracing::debug!(%error, %job, "a branch could not be cut");
@@ -70,12 +70,12 @@ async fn follow(core: &Core, polled: Polled) {
 
 /// Cancels the children of a branch that have not ended.
 async fn cut(core: &Core, job: JobId, branch: BranchNo) -> Result<(), Error> {
-    let by = By { author: "windlass".into(), note: Some(format!("its branch of job {job} is over")) };
-    let mut leaves = Leaves { job, branch, only: Only::Live, after: None, limit: CHILDREN };
+    let by = Actor { author: "windlass".into(), note: Some(format!("its branch of job {job} is over")) };
+    let mut leaves = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: CHILDREN };
     loop {
-        let page = core.store.inspect().leaves(&leaves).await?;
+        let page = core.store.inspect().branch_children(&leaves).await?;
         let ids: Vec<JobId> = page.iter().map(|leaf| leaf.summary.id).collect();
-        core.store.control().act(None, &ids, Act::Cancel { grace: GRACE }, &by).await?;
+        core.store.control().act_on_jobs(None, &ids, JobAction::Cancel { grace: GRACE }, &by).await?;
         if ids.len() < CHILDREN || core.is_stopping() {
             return Ok(());
         }

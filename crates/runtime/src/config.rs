@@ -17,7 +17,7 @@ pub struct Config {
     /// longer than this and one beat.
     pub lease: Duration,
     /// How often the lease is renewed and others' leases are looked at.
-    pub beat: Duration,
+    pub renew_every: Duration,
     /// How long a stopping worker waits for running attempts.
     pub drain: Duration,
     /// How many deaths of a worker that ran it alone make a job fail as poison.
@@ -73,7 +73,7 @@ impl Default for Config {
         Config {
             name: format!("{}:{}", host_name(), std::process::id()),
             lease: Duration::from_secs(15),
-            beat: Duration::from_secs(5),
+            renew_every: Duration::from_secs(5),
             drain: Duration::from_secs(30),
             crashes: crash::DEFAULT_CRASHES,
             safety: Duration::from_secs(120),
@@ -88,11 +88,11 @@ impl Config {
     /// Says what cannot work.
     pub(crate) fn check(&self) -> Result<(), String> {
         let long = Duration::from_secs(365 * 86_400);
-        if self.beat < Duration::from_millis(10) || self.beat * 2 > self.lease {
+        if self.renew_every < Duration::from_millis(10) || self.renew_every * 2 > self.lease {
             return Err(format!(
                 "a beat of {:?} does not keep a lease of {:?}; renew at least twice per lease, and not more than \
                  100 times a second",
-                self.beat, self.lease
+                self.renew_every, self.lease
             ));
         }
         if self.lease > long || self.drain > long {

@@ -26,7 +26,7 @@ impl Env {
     }
 
     /// A number from 0 to 1.
-    pub fn chance(&self) -> f64 {
+    pub fn random(&self) -> f64 {
         (self.chance)()
     }
 }

@@ -8,16 +8,16 @@ use std::{
 
 use futures_util::FutureExt;
 use tokio::sync::OwnedRwLockReadGuard;
-use windlass_model::{Change, Claimed, Failure, Outcome, Retry, Rev, Step, Verdict, Wait};
+use windlass_model::{Change, ClaimedJob, Failure, Outcome, Retry, Rev, Step, Verdict, Wait};
 use windlass_store::Store;
 
 use crate::{
-    Attempt, Handler, Pen, Running, Started, Turn,
+    Attempt, Handler, Running, Started, StepResult, StepWriter,
     metrics::Verb,
     pool::{Job, QueuePool},
     releaser::Claim,
     stats::add,
-    turn::{self, Ended, Judge},
+    step_result::{self, Ended, StepJudge},
     worker::Core,
 };
 
@@ -112,11 +112,11 @@ impl Core {
             let rev = Rev(change.rev.0 + 1);
             match self.committer.commit_step(self, change, &job.claim, pool).await {
                 Verdict::Committed => {
-                    job.standing = if unchanged { job.standing + 1 } else { 0 };
-                    job.claimed = Arc::new(job.claimed.stepped(rev, stage, data, unchanged));
+                    job.steps_before_yield = if unchanged { job.steps_before_yield + 1 } else { 0 };
+                    job.claimed = Arc::new(job.claimed.after_step(rev, stage, data, unchanged));
                 }
                 Verdict::Halted => {
-                    self.end_told(job.claimed.id).await;
+                    self.end_cancelled(job.claimed.id).await;
                     return true;
                 }
                 _ => return true,
@@ -127,7 +127,7 @@ impl Core {
     /// Waits for a seat in company and until the job may start; `None` if it may not, and is not run here.
     pub(crate) async fn seat(&self, job: &Job) -> Option<OwnedRwLockReadGuard<()>> {
         loop {
-            let seat = self.company.join().await;
+            let seat = self.solo_lock.shared().await;
             match self.permits(job) {
                 Some(true) => return Some(seat),
                 Some(false) => return None,
@@ -170,57 +170,67 @@ impl Core {
             job: Arc::clone(&job.claimed),
             worker: job.claim.worker,
             started_at: self.config.env.now(),
-            pen: Arc::new(Pen::new(self, pool, &job.claim, job.claimed.rev, job.offset)),
+            writer: Arc::new(StepWriter::new(self, pool, &job.claim, job.claimed.rev, job.offset)),
             cancelled: self.cancelled(),
-            told: Arc::clone(&job.told),
+            cancel: Arc::clone(&job.cancel),
         });
-        if let Some(wait) = turn::unmet(&attempt, job.now) {
-            return Some(turn::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
+        if let Some(wait) = step_result::unmet(&attempt, job.now) {
+            return Some(step_result::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
         }
-        let Started { running, timeout, stage, whole } = start(&**handler, &attempt);
+        let Started { running, timeout, stage, times_all_steps: whole } = start(&**handler, &attempt);
         let limit = job.claimed.settings.timeout.filter(|_| !whole).or(timeout);
         let left = job.expires.filter(|_| !whole).map(|at| at.saturating_duration_since(Instant::now()));
         // Whichever comes first ends the attempt: its time limit, or the job's deadline.
         let expiring = left.is_some_and(|left| limit.is_none_or(|limit| left <= limit));
         let limit = if expiring { left } else { limit };
         if expiring && limit.is_some_and(|left| left.is_zero()) {
-            return Some(turn::change(&attempt, turn::expired(&attempt), None));
+            return Some(step_result::change(&attempt, step_result::expired(&attempt), None));
         }
         add(&self.stats.started, 1);
         let first = self.perform(&attempt, &job.claim, watch, limit, running, whole).await?;
-        if let Some(halted) = attempt.pen.settled().await {
+        if let Some(halted) = attempt.writer.settled().await {
             if halted {
-                self.end_told(job.claimed.id).await;
+                self.end_cancelled(job.claimed.id).await;
             }
             return None;
         }
-        if whole && attempt.pen.is_in_doubt() && attempt.pen.settle(&attempt).await != Verdict::Committed {
+        if whole
+            && attempt.writer.is_in_doubt()
+            && attempt.writer.settle(&attempt).await != Verdict::Committed
+        {
             return None;
         }
-        if whole && attempt.told.is_told() && !matches!(first, Ended::Turn(_)) {
+        if whole && attempt.cancel.is_requested() && !matches!(first, Ended::Turn(_)) {
             // Whatever went wrong: the store ends it, and has it unwound first if there is something to undo.
-            if attempt.pen.commit(&attempt, Step::default()).await == Verdict::Halted {
-                self.end_told(job.claimed.id).await;
+            if attempt.writer.commit(&attempt, Step::default()).await == Verdict::Halted {
+                self.end_cancelled(job.claimed.id).await;
             }
             return None;
         }
         let unread = |ended: &Ended| match ended {
-            Ended::Turn(Turn::Over) => attempt.pen.is_unread(),
-            Ended::Timeout => attempt.pen.is_unread() && !expiring,
+            Ended::Turn(StepResult::Over) => attempt.writer.is_unread(),
+            Ended::Timeout => attempt.writer.is_unread() && !expiring,
             _ => false,
         };
         match first {
-            first if unread(&first) => return self.set_down(&attempt, &job.claim),
-            Ended::Turn(Turn::Over) => return None,
-            Ended::Turn(Turn::Halted) => {
-                self.end_told(job.claimed.id).await;
+            first if unread(&first) => return self.record_end(&attempt, &job.claim),
+            Ended::Turn(StepResult::Over) => return None,
+            Ended::Turn(StepResult::Halted) => {
+                self.end_cancelled(job.claimed.id).await;
                 return None;
             }
             _ => {}
         }
-        let standing = job.standing;
-        let judge =
-            Judge { core: self, handler: &**handler, attempt: &attempt, stage, standing, expiring, limit };
+        let standing = job.steps_before_yield;
+        let judge = StepJudge {
+            core: self,
+            handler: &**handler,
+            attempt: &attempt,
+            stage,
+            standing,
+            expiring,
+            limit,
+        };
         let failure = match judge.after(first) {
             Ok(change) => return Some(change),
             Err(failure) => failure,
@@ -232,15 +242,15 @@ impl Core {
             Ok(None) => judge.by_policy(failure),
             Ok(Some(running)) => {
                 let second = self.perform(&attempt, &job.claim, watch, limit, running, whole).await?;
-                if let Some(halted) = attempt.pen.settled().await {
+                if let Some(halted) = attempt.writer.settled().await {
                     if halted {
-                        self.end_told(job.claimed.id).await;
+                        self.end_cancelled(job.claimed.id).await;
                     }
                     return None;
                 }
                 match second {
-                    second if unread(&second) => return self.set_down(&attempt, &job.claim),
-                    Ended::Turn(Turn::Over) => return None,
+                    second if unread(&second) => return self.record_end(&attempt, &job.claim),
+                    Ended::Turn(StepResult::Over) => return None,
                     second => judge.after_rescue(failure, second),
                 }
             }
@@ -250,8 +260,8 @@ impl Core {
 
     /// Nothing follows from an attempt that could not read from the store: its job is handed back after a while. Until then it
     /// stays claimed, without a slot, so that others pass.
-    fn set_down(self: &Arc<Core>, attempt: &Attempt, claim: &Arc<Claim>) -> Option<Change> {
-        attempt.pen.close();
+    fn record_end(self: &Arc<Core>, attempt: &Attempt, claim: &Arc<Claim>) -> Option<Change> {
+        attempt.writer.close();
         let (core, claim) = (Arc::clone(self), Arc::clone(claim));
         self.runtime.spawn(async move {
             tokio::select! {
@@ -278,7 +288,7 @@ impl Core {
             return None;
         }
         watch.set(attempt, claim, limit);
-        self.orders.tell(attempt);
+        self.cancellations.apply_to(attempt);
         // The future is also dropped in there, so a destructor that panics is caught like the rest.
         let run = within(limit, running);
         let ended = tokio::select! {
@@ -286,7 +296,7 @@ impl Core {
             ended = AssertUnwindSafe(run).catch_unwind() => Some(ended),
             () = aborted.of(claim) => None,
             // Ended from outside: what it would have returned is not waited for.
-            () = attempt.told.over(), if !whole => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
+            () = attempt.cancel.deadline_passed(), if !whole => Some(Ok(Ok(Err(Failure::stop("it did not end when it was told to"))))),
         };
         if !watch.ended() {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
@@ -308,19 +318,19 @@ impl Core {
             self.stats.lost_slots.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let attempt = attempt.filter(|attempt| !attempt.pen.is_stopping(attempt.worker))?;
-        let failure = turn::panicked(&panic_text(panic));
-        let outcome = match attempt.told.by() {
+        let attempt = attempt.filter(|attempt| !attempt.writer.is_stopping(attempt.worker))?;
+        let failure = step_result::panicked(&panic_text(panic));
+        let outcome = match attempt.cancel.actor() {
             Some(by) => Outcome::Cancelled(by.failure()),
             None => self.decide(&attempt.job, &Retry::default(), failure),
         };
-        Some(turn::change(&attempt, outcome, None))
+        Some(step_result::change(&attempt, outcome, None))
     }
 
     /// What follows from a failed attempt.
-    pub(crate) fn decide(&self, job: &Claimed, retry: &Retry, failure: Failure) -> Outcome {
+    pub(crate) fn decide(&self, job: &ClaimedJob, retry: &Retry, failure: Failure) -> Outcome {
         let retry = job.settings.retry.as_ref().unwrap_or(retry);
-        retry.outcome(failure, &job.spent, self.config.env.chance())
+        retry.outcome(failure, &job.retry_counts, self.config.env.random())
     }
 
     /// The attempts that run here.
@@ -336,20 +346,20 @@ impl Core {
             self.pools.iter().flat_map(|pool| pool.watches().into_iter().map(move |watch| (pool, watch)));
         for (pool, watch) in all {
             let Some(Watched { attempt, claim, limit, .. }) = watch.give_up() else { continue };
-            attempt.pen.close();
+            attempt.writer.close();
             let job = &attempt.job;
             add(&self.stats.lost_slots, 1);
             tracing::error!(job = %job.id, kind = job.kind.kind, "an attempt blocks its thread past its timeout");
             let retry =
                 self.registry.get(&job.kind).map(|handler| handler.retry(&attempt)).unwrap_or_default();
-            let failure = match attempt.pen.is_stuck() {
-                true => turn::stuck(),
-                false => turn::timed_out(limit),
+            let failure = match attempt.writer.is_stuck() {
+                true => step_result::stuck(),
+                false => step_result::timed_out(limit),
             };
             let message =
                 format!("{}; it blocks its thread, so its slot is lost until it returns", failure.message);
             let failure = Failure { message, ..failure };
-            let change = turn::change(&attempt, self.decide(job, &retry, failure), None);
+            let change = step_result::change(&attempt, self.decide(job, &retry, failure), None);
             pending.push(GivenUp { change, claim, pool: Arc::clone(pool) });
         }
         if pending.is_empty() {
@@ -424,7 +434,7 @@ impl Watch {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::GivenUp) {
             State::Running(watched)
-                if watched.attempt.pen.is_stuck()
+                if watched.attempt.writer.is_stuck()
                     || watched.ends_by.is_some_and(|at| at < Instant::now()) =>
             {
                 Some(watched)
@@ -448,9 +458,9 @@ async fn within<F: Future>(limit: Option<Duration>, work: F) -> Result<F::Output
 fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
     let started = std::panic::catch_unwind(AssertUnwindSafe(|| handler.start(Arc::clone(attempt))));
     started.unwrap_or_else(|panic| {
-        let failure = turn::panicked(&panic_text(&*panic));
+        let failure = step_result::panicked(&panic_text(&*panic));
         let running = Box::pin(std::future::ready(Err(failure)));
-        Started { running, timeout: None, stage: attempt.job.stage.clone(), whole: false }
+        Started { running, timeout: None, stage: attempt.job.stage.clone(), times_all_steps: false }
     })
 }
 

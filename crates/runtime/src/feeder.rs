@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use windlass_model::Claimed;
-use windlass_store::{Ask, Error, Haul};
+use windlass_model::ClaimedJob;
+use windlass_store::{ClaimBatch, ClaimRequest, Error};
 
 use crate::{
-    Pen,
+    StepWriter,
     metrics::Verb,
-    pool::{HOARD, Job, QueuePool},
+    pool::{Job, MAX_BUFFER_AGE, QueuePool},
     releaser::Claim,
     retrying::Backoff,
     stats::add,
@@ -27,7 +27,7 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, place: usize) {
             Some(limit) => tick(&core, &pool, limit).await,
             None => tokio::select! {
                 () = feed => {}
-                () = tokio::time::sleep(HOARD), if pool.waits() => drop(pool.surplus()),
+                () = tokio::time::sleep(MAX_BUFFER_AGE), if pool.waits() => drop(pool.surplus()),
                 () = until(pool.refill()) => pool.refilled(),
                 _ = safety.tick() => pool.wake(),
                 () = core.stopping() => return,
@@ -71,17 +71,17 @@ pub(crate) async fn claim(
     pool: &Arc<QueuePool>,
     limit: usize,
     alone: bool,
-) -> Option<(Haul, Vec<Job>)> {
+) -> Option<(ClaimBatch, Vec<Job>)> {
     let number = core.ledger.number();
     let worker = core.worker();
-    let settled = core.ledger.tell();
-    let ask = Ask {
+    let settled = core.ledger.take_settled();
+    let ask = ClaimRequest {
         worker,
         number,
         queue: pool.queue.clone(),
         kinds: Arc::clone(&pool.kinds),
         limit,
-        alone,
+        solo: alone,
         settled,
     };
     let mut backoff = Backoff::new("claiming");
@@ -96,8 +96,8 @@ pub(crate) async fn claim(
                 add(&core.stats.claimed, haul.jobs.len());
                 core.ledger.open(number, haul.jobs.len());
                 let (claimed_at, now) = (Instant::now(), haul.now);
-                let offset = Pen::offset(now, core.config.env.now());
-                let job = |claimed: Claimed| {
+                let offset = StepWriter::offset(now, core.config.env.now());
+                let job = |claimed: ClaimedJob| {
                     let left = claimed.deadline_at.map(|at| at.since(now));
                     let expires = left.and_then(|left| claimed_at.checked_add(left));
                     Job {
@@ -106,8 +106,8 @@ pub(crate) async fn claim(
                         expires,
                         now,
                         offset,
-                        standing: 0,
-                        told: Arc::default(),
+                        steps_before_yield: 0,
+                        cancel: Arc::default(),
                     }
                 };
                 let jobs = std::mem::take(&mut haul.jobs).into_iter().map(job).collect();
@@ -124,7 +124,7 @@ pub(crate) async fn claim(
                 // the worker retires and hands back what it does not know of.
                 backoff.wait(&error).await;
                 if core.is_stopping() {
-                    core.ledger.untold(ask.settled);
+                    core.ledger.put_back_settled(ask.settled);
                     return None;
                 }
             }

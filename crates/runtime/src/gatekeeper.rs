@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_store::{ORDER_GATE, TIMER_GATE};
+use windlass_store::{CANCEL_GATE, TIMER_GATE};
 
 use crate::{metrics::Verb, worker::Core};
 
@@ -35,7 +35,7 @@ impl Gatekeeper {
 pub(crate) async fn run(core: Arc<Core>) {
     let mut queues: Vec<String> = core.pools.iter().map(|pool| pool.queue.clone()).collect();
     queues.push(TIMER_GATE.to_owned());
-    queues.push(ORDER_GATE.to_owned());
+    queues.push(CANCEL_GATE.to_owned());
     let shortest = core.pools.iter().map(|pool| pool.config.poll).min().unwrap_or(Duration::from_millis(100));
     let longest = core.pools.iter().map(|pool| pool.config.max_poll).min().unwrap_or(Duration::from_secs(2));
     let mut last: Option<Vec<u64>> = None;
@@ -58,7 +58,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 /// One look; wakes the pools whose gate moved.
 async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bool {
-    let now = match core.store.gate(queues).await {
+    let now = match core.store.gates(queues).await {
         Ok(now) => Some(now),
         Err(error) => {
             core.metrics.failed(Verb::Gate);
@@ -76,11 +76,11 @@ async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bo
         }
     }
     if moved(core.pools.len()) {
-        core.timekeeper.look();
+        core.timekeeper.poke();
         core.branches.notify_one();
     }
     if moved(core.pools.len() + 1) {
-        core.orders.look();
+        core.cancellations.poke();
     }
     // What cannot be read is not read more often for it.
     let changed = now.is_some() && *last != now;

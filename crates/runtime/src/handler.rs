@@ -4,32 +4,33 @@ use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Durat
 
 use tokio::sync::watch;
 use windlass_model::{
-    Claimed, Failure, KindVersion, NewJob, Outcome, Payload, Retry, SetAside, Step, Time, Wait, WorkerId,
+    ClaimedJob, Failure, KindVersion, NewJob, Outcome, Payload, Retry, Step, Time, UnreadableSignal, Wait,
+    WorkerId,
 };
-use windlass_store::By;
+use windlass_store::Actor;
 
-use crate::{Pen, orders::Told, trace};
+use crate::{StepWriter, cancellations::CancelFlag, trace};
 
 /// One try at a job, or at one step of it, as its handler sees it.
 #[derive(Clone)]
 pub struct Attempt {
     /// The job. The input of a machine that has gone on within this claim is left out.
-    pub job: Arc<Claimed>,
+    pub job: Arc<ClaimedJob>,
     /// The worker that runs it.
     pub worker: WorkerId,
     /// When it started, by the worker's clock.
     pub started_at: Time,
     /// What it writes with while it goes on.
-    pub pen: Arc<Pen>,
+    pub writer: Arc<StepWriter>,
     pub(crate) cancelled: watch::Receiver<bool>,
-    pub(crate) told: Arc<Told>,
+    pub(crate) cancel: Arc<CancelFlag>,
 }
 
 impl Attempt {
     /// Whether the attempt should end: someone cancelled the job, the worker is stopping and its patience is over, or
     /// it lost its lease.
     pub fn is_cancelled(&self) -> bool {
-        self.told.is_told() || *self.cancelled.borrow()
+        self.cancel.is_requested() || *self.cancelled.borrow()
     }
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be passed on.
@@ -38,18 +39,18 @@ impl Attempt {
     }
 
     /// Who told the attempt to end, if someone has.
-    pub fn told_by(&self) -> Option<&By> {
-        self.told.by()
+    pub fn cancel_requested_by(&self) -> Option<&Actor> {
+        self.cancel.actor()
     }
 
     /// Returns when someone has told the attempt to end.
-    pub async fn told(&self) {
-        self.told.told().await;
+    pub async fn cancel_requested(&self) {
+        self.cancel.requested().await;
     }
 
     /// Returns when someone has told the attempt to end and its time for it is over.
-    pub async fn told_and_over(&self) {
-        self.told.over().await;
+    pub async fn cancel_deadline(&self) {
+        self.cancel.deadline_passed().await;
     }
 
     /// Returns when the attempt should end.
@@ -58,14 +59,14 @@ impl Attempt {
         tokio::select! {
             // The sender lives as long as the worker; if it is gone, so is the reason to go on.
             _ = cancelled.wait_for(|cancelled| *cancelled) => {}
-            () = self.told.told() => {}
+            () = self.cancel.requested() => {}
         }
     }
 }
 
 /// What the code of a job made of one attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Turn {
+pub enum StepResult {
     /// The job is done.
     Done(Payload),
     /// A machine goes on in another stage.
@@ -93,7 +94,7 @@ pub enum Turn {
     /// The job has failed, whatever the retry policy says.
     Stop(Failure),
     /// A machine could not read signals that it was shown: they are set aside, and it waits on for what it waited for.
-    SetAside(Vec<SetAside>),
+    SetAside(Vec<UnreadableSignal>),
     /// A workflow ends, or is parked.
     Commit {
         /// What is written beside the outcome.
@@ -119,7 +120,7 @@ pub struct Stage {
 }
 
 /// The future of one attempt.
-pub type Running = Pin<Box<dyn Future<Output = Result<Turn, Failure>> + Send>>;
+pub type Running = Pin<Box<dyn Future<Output = Result<StepResult, Failure>> + Send>>;
 
 /// An attempt that was started.
 pub struct Started {
@@ -131,7 +132,7 @@ pub struct Started {
     pub stage: Option<String>,
     /// Whether it sees to its own end: it is not cut off when its deadline passes or the time is over in which it was
     /// told to end, but by the store, which has it unwound.
-    pub whole: bool,
+    pub times_all_steps: bool,
 }
 
 /// The code behind a kind.

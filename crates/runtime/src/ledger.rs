@@ -110,20 +110,20 @@ impl Ledger {
     }
 
     /// Settled claims that the store has not been told of. Give them back with [`Ledger::untold`] if telling failed.
-    pub(crate) fn tell(&self) -> Vec<ClaimNo> {
+    pub(crate) fn take_settled(&self) -> Vec<ClaimNo> {
         std::mem::take(&mut self.lock().settled)
     }
 
-    pub(crate) fn untold(&self, numbers: Vec<ClaimNo>) {
+    pub(crate) fn put_back_settled(&self, numbers: Vec<ClaimNo>) {
         self.lock().settled.extend(numbers);
     }
 
     /// Claims that have company now, until the store has heard of it.
-    pub(crate) fn tell_joined(&self) -> Vec<ClaimNo> {
+    pub(crate) fn unconfirmed(&self) -> Vec<ClaimNo> {
         self.lock().joined.clone()
     }
 
-    pub(crate) fn joined_told(&self, numbers: &[ClaimNo]) {
+    pub(crate) fn confirmed(&self, numbers: &[ClaimNo]) {
         self.lock().joined.retain(|number| !numbers.contains(number));
     }
 
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(ledger.lost(&opened, &[kept]), [lost], "neither one that is over nor one that came later");
         assert!(ledger.lost(&opened, &[kept]).is_empty(), "it is forgotten");
         ledger.settle([lost].into_iter());
-        assert_eq!(ledger.tell(), [over], "there is nothing to tell of it");
+        assert_eq!(ledger.take_settled(), [over], "there is nothing to tell of it");
     }
 
     #[test]
@@ -176,9 +176,9 @@ mod tests {
         ledger.open(a, 2);
         ledger.open(b, 1);
         ledger.settle([a].into_iter());
-        assert!(ledger.tell().is_empty());
+        assert!(ledger.take_settled().is_empty());
         ledger.settle([b, a].into_iter());
-        assert_eq!(ledger.tell(), [b, a]);
-        assert!(ledger.tell().is_empty());
+        assert_eq!(ledger.take_settled(), [b, a]);
+        assert!(ledger.take_settled().is_empty());
     }
 }

@@ -14,10 +14,9 @@
 //! - Every outcome goes through the committer, and so through `Store::commit`.
 //! - A failing database stops nothing here: loops back off and go on; running work keeps running.
 
-mod beacon;
 mod branches;
+mod cancellations;
 mod committer;
-mod company;
 mod config;
 mod env;
 mod executor;
@@ -27,36 +26,37 @@ mod gatekeeper;
 mod handler;
 mod histogram;
 mod ledger;
-mod lookout;
+mod liveness;
 mod metrics;
-mod orders;
 #[cfg(feature = "otel")]
 mod otel;
 mod page;
-mod pen;
 mod pool;
 mod pruner;
 mod releaser;
 mod renewer;
 mod retrying;
+mod sampler;
 mod scrape;
 mod signaller;
+mod solo_lock;
 mod stats;
+mod step_result;
+mod step_writer;
 mod submitter;
 mod suspects;
 mod telemetry;
 mod timekeeper;
 mod trace;
-mod turn;
 mod waiters;
 mod worker;
 
 pub use config::{Config, Pool, Retention};
 pub use env::Env;
-pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, Turn};
-pub use pen::Pen;
+pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, StepResult};
 pub use signaller::Signaller;
 pub use stats::{Counts, Stats};
+pub use step_writer::StepWriter;
 pub use submitter::Submitter;
 pub use telemetry::Telemetry;
 pub use waiters::Waiters;

@@ -142,7 +142,7 @@ impl From<&Outcome> for Ending {
             Outcome::Done(_) => Ending::Done,
             Outcome::Retry { .. } => Ending::Retry,
             Outcome::Failed { .. } => Ending::Failed,
-            Outcome::Next | Outcome::Wait(Wait { what: Awaited::Nothing, .. }) => Ending::Next,
+            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => Ending::Next,
             Outcome::Wait(_) => Ending::Wait,
             Outcome::Cancelled(_) => Ending::Cancelled,
         }

@@ -7,9 +7,9 @@ use windlass_store::Backlog;
 
 use crate::{
     exposition::Exposition,
-    lookout::View,
     metrics::{Ending, Metrics, Verb},
     pool::QueuePool,
+    sampler::StoreSample,
     telemetry::Watched,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 const QUEUES: usize = 100;
 
 /// Writes the page of a worker, if one has started, and of its store; no view means that the store did not answer.
-pub(crate) fn page(worker: Option<&Watched>, view: Option<&View>) -> String {
+pub(crate) fn page(worker: Option<&Watched>, view: Option<&StoreSample>) -> String {
     let mut page = Exposition::default();
     if let Some(worker) = worker {
         name(&mut page, worker);
@@ -88,7 +88,7 @@ fn pools(page: &mut Exposition, pools: &[Arc<QueuePool>]) {
     gauge("buffered", "Jobs claimed that wait for a slot.", |pool| pool.buffered());
 }
 
-fn store(page: &mut Exposition, pools: &[Arc<QueuePool>], view: Option<&View>) {
+fn store(page: &mut Exposition, pools: &[Arc<QueuePool>], view: Option<&StoreSample>) {
     let help = "Whether the store answered when it was last looked at; without it, what follows is left out.";
     page.single("store_up", "gauge", help, u8::from(view.is_some()));
     let Some(view) = view else { return };

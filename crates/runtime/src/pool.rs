@@ -10,20 +10,20 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, KindVersion, Time};
+use windlass_model::{ClaimNo, ClaimedJob, KindVersion, Time};
 
 use crate::{
     Pool,
+    cancellations::CancelFlag,
     executor::Watch,
     histogram::{Histogram, WORK},
-    orders::Told,
     releaser::Claim,
     worker::Core,
 };
 
 /// A claimed job on its way to a slot.
 pub(crate) struct Job {
-    pub(crate) claimed: Arc<Claimed>,
+    pub(crate) claimed: Arc<ClaimedJob>,
     /// Its part in the claim it came with: it is handed back if that is dropped before it is over.
     pub(crate) claim: Arc<Claim>,
     /// When its deadline passes, by the store's clock as it was at the claim.
@@ -33,9 +33,9 @@ pub(crate) struct Job {
     /// That clock less the worker's.
     pub(crate) offset: i64,
     /// How often in a row, within this claim, a step led to the very state it came from.
-    pub(crate) standing: u32,
+    pub(crate) steps_before_yield: u32,
     /// What its attempts were told; the same for all steps of one claim.
-    pub(crate) told: Arc<Told>,
+    pub(crate) cancel: Arc<CancelFlag>,
 }
 
 pub(crate) struct QueuePool {
@@ -83,7 +83,7 @@ struct Rate {
 const AHEAD: f64 = 0.05;
 
 /// How long jobs that were claimed ahead may wait before they are handed back.
-pub(crate) const HOARD: Duration = Duration::from_secs(1);
+pub(crate) const MAX_BUFFER_AGE: Duration = Duration::from_secs(1);
 
 impl QueuePool {
     pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>) -> QueuePool {
@@ -214,7 +214,7 @@ impl QueuePool {
     /// slow, and another worker may have a free slot.
     pub(crate) fn surplus(&self) -> Vec<Job> {
         let mut state = self.lock();
-        if state.buffer.is_empty() || state.accepted.elapsed() < HOARD {
+        if state.buffer.is_empty() || state.accepted.elapsed() < MAX_BUFFER_AGE {
             return Vec::new();
         }
         let ahead = state.ahead(&self.config);

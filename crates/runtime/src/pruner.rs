@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
     // Workers that start together do not prune together.
-    let mut wait = EVERY.mul_f64(0.05 + 0.2 * core.config.env.chance());
+    let mut wait = EVERY.mul_f64(0.05 + 0.2 * core.config.env.random());
     loop {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

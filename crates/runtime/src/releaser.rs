@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use windlass_model::{ClaimNo, Claimed, Epoch, JobClaim, JobId, WorkerId};
+use windlass_model::{ClaimNo, ClaimedJob, Epoch, JobClaim, JobId, WorkerId};
 use windlass_store::{Error, Store};
 
 use crate::{metrics::Verb, retrying::Backoff, stats::add, worker::Core};
@@ -38,7 +38,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    pub(crate) fn new(core: &Core, claimed: &Claimed, number: ClaimNo, worker: WorkerId) -> Arc<Claim> {
+    pub(crate) fn new(core: &Core, claimed: &ClaimedJob, number: ClaimNo, worker: WorkerId) -> Arc<Claim> {
         let (over, releaser) = (AtomicBool::new(false), Arc::clone(&core.releaser));
         Arc::new(Claim { job: claimed.id, epoch: claimed.epoch, number, worker, over, releaser })
     }

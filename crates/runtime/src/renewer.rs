@@ -10,9 +10,9 @@ use std::{
 };
 
 use windlass_model::{ClaimNo, WorkerId};
-use windlass_store::{Beat, Reaped, Renewal, Store, Sweep};
+use windlass_store::{ReapReport, ReapRequest, RenewRequest, Renewal, Store};
 
-use crate::{beacon, metrics::Verb, releaser, stats::add, timekeeper, worker::Core};
+use crate::{liveness, metrics::Verb, releaser, stats::add, timekeeper, worker::Core};
 
 /// How often beacons and blocked attempts are looked at; neither costs a statement.
 const TICK: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ async fn run(core: Arc<Core>) {
             && let Err(error) = timekeeper::fire(&core, &*store).await
         {
             tracing::debug!(%error, "late timers could not be fired");
-            core.timekeeper.look();
+            core.timekeeper.poke();
         }
     }
 }
@@ -102,8 +102,12 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
     let config = &core.config;
     let started = Instant::now();
     let worker = core.worker();
-    let beat =
-        Beat { worker, lease: config.lease, settled: core.ledger.tell(), joined: core.ledger.tell_joined() };
+    let beat = RenewRequest {
+        worker,
+        lease: config.lease,
+        settled: core.ledger.take_settled(),
+        to_confirm: core.ledger.unconfirmed(),
+    };
     let opened = core.ledger.opened();
     match store.renew(None, &beat).await {
         Ok(Renewal::Held { lapsed, claims }) => {
@@ -112,14 +116,14 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
                 core.claims_lost(&lost);
             }
             core.set_lease(started + config.lease);
-            core.ledger.joined_told(&beat.joined);
+            core.ledger.confirmed(&beat.to_confirm);
             core.renewed.notify_waiters();
-            pulse.beat(config.beat * 2);
+            pulse.beat(config.renew_every * 2);
             disown(core, store, worker, &claims).await;
             if lapsed && pulse.is_calm() {
                 reap(core, store, Vec::new(), true).await;
             }
-            started + config.beat
+            started + config.renew_every
         }
         Ok(Renewal::Lost) => {
             core.declared_dead(worker, store).await;
@@ -128,8 +132,8 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, pulse: &mut Pulse) -> Instant
         Err(error) => {
             core.metrics.failed(Verb::Renew);
             tracing::warn!(%error, "the lease could not be renewed");
-            core.ledger.untold(beat.settled);
-            Instant::now() + (config.beat / 5).max(Duration::from_millis(50))
+            core.ledger.put_back_settled(beat.settled);
+            Instant::now() + (config.renew_every / 5).max(Duration::from_millis(50))
         }
     }
 }
@@ -140,7 +144,7 @@ async fn disown(core: &Core, store: &dyn Store, worker: WorkerId, claims: &[Clai
     if orphans.is_empty() {
         return;
     }
-    match store.disown(None, worker, &orphans).await {
+    match store.release_claims(None, worker, &orphans).await {
         Ok(released) => {
             tracing::warn!(released, "claims whose answers were lost are handed back");
             add(&core.stats.released, released);
@@ -156,22 +160,22 @@ async fn disown(core: &Core, store: &dyn Store, worker: WorkerId, claims: &[Clai
 ///
 /// `seen` holds those that were reaped before: a file that cannot be removed is no reason to do so every second.
 pub(crate) async fn reap_local(core: &Core, store: &dyn Store, seen: &mut HashSet<WorkerId>) {
-    let Some(dir) = store.beacon_dir() else { return };
-    let mut dead = beacon::gone_out(&dir);
+    let Some(dir) = store.liveness_dir() else { return };
+    let mut dead = liveness::is_released(&dir);
     dead.retain(|worker| !seen.contains(worker));
     if !dead.is_empty() && reap(core, store, dead.clone(), false).await {
-        dead.iter().for_each(|worker| beacon::remove(&dir, *worker));
+        dead.iter().for_each(|worker| liveness::remove(&dir, *worker));
         seen.extend(dead);
     }
 }
 
 /// Reaps until nothing is left to walk; `false` if the store is away.
 async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool) -> bool {
-    let mut sweep = Sweep { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
+    let mut sweep = ReapRequest { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
     let started = Instant::now();
     loop {
         match store.reap(None, &sweep).await {
-            Ok(Reaped { workers, returned, poisoned, more }) => {
+            Ok(ReapReport { workers, returned, poisoned, more }) => {
                 for worker in &workers {
                     tracing::warn!(%worker, "a worker was lost; its jobs go back");
                 }

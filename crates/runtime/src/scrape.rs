@@ -17,7 +17,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::{Telemetry, lookout::Lookout};
+use crate::{Telemetry, sampler::StoreSampler};
 
 /// The longest request that is read: a line and some headers.
 const LONGEST: usize = 8 << 10;
@@ -55,7 +55,7 @@ impl Server {
 }
 
 async fn run(listener: std::net::TcpListener, telemetry: Weak<Telemetry>) {
-    let (Ok(listener), Some(lookout)) = (TcpListener::from_std(listener), lookout(&telemetry)) else {
+    let (Ok(listener), Some(lookout)) = (TcpListener::from_std(listener), sampler(&telemetry)) else {
         return;
     };
     let places = Arc::new(Semaphore::new(CLIENTS));
@@ -79,12 +79,12 @@ async fn run(listener: std::net::TcpListener, telemetry: Weak<Telemetry>) {
 }
 
 /// This thread's own look at the store: connections belong to the runtime that opened them.
-fn lookout(telemetry: &Weak<Telemetry>) -> Option<Arc<Lookout>> {
-    Some(Arc::new(telemetry.upgrade()?.lookout()))
+fn sampler(telemetry: &Weak<Telemetry>) -> Option<Arc<StoreSampler>> {
+    Some(Arc::new(telemetry.upgrade()?.sampler()))
 }
 
 /// One client: its request, its answer, its end.
-async fn tick(mut client: TcpStream, telemetry: &Weak<Telemetry>, lookout: &Lookout) {
+async fn tick(mut client: TcpStream, telemetry: &Weak<Telemetry>, lookout: &StoreSampler) {
     let request = match tokio::time::timeout(PATIENCE, read(&mut client)).await {
         Ok(Ok(request)) => request,
         // Gone, or slow: there is nobody to tell.
@@ -117,7 +117,7 @@ async fn read(client: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-async fn answer(request: Option<&[u8]>, telemetry: &Weak<Telemetry>, lookout: &Lookout) -> String {
+async fn answer(request: Option<&[u8]>, telemetry: &Weak<Telemetry>, lookout: &StoreSampler) -> String {
     let Some((method, path)) = request.and_then(target) else {
         return response("400 Bad Request", PLAIN, "This is not a request; GET /metrics is.\n");
     };

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::oneshot;
 use windlass_model::NewSignal;
-use windlass_store::{Error, Signalled, Store};
+use windlass_store::{Error, SignalOutcome, Store};
 
 use crate::{Submitter, retrying::Backoff};
 
@@ -35,7 +35,7 @@ struct State {
     flying: usize,
 }
 
-type Answer = Result<Vec<Signalled>, Error>;
+type Answer = Result<Vec<SignalOutcome>, Error>;
 
 struct Item {
     signals: Vec<NewSignal>,
@@ -159,11 +159,12 @@ impl Signaller {
                     if again {
                         // What is there now was delivered by an earlier send of this call, whose answer was lost; or by
                         // someone else before: either way it is there.
-                        for answer in answers.iter_mut().filter(|answer| **answer == Signalled::Duplicate) {
-                            *answer = Signalled::Delivered { woke: true };
+                        for answer in answers.iter_mut().filter(|answer| **answer == SignalOutcome::Duplicate)
+                        {
+                            *answer = SignalOutcome::Delivered { woke: true };
                         }
                     }
-                    if answers.contains(&Signalled::Delivered { woke: true }) {
+                    if answers.contains(&SignalOutcome::Delivered { woke: true }) {
                         self.submitter.wake();
                     }
                     return Ok(answers);

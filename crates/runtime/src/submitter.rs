@@ -13,8 +13,8 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{NewJob, Submitted, When, limits::BATCH_BYTES};
-use windlass_store::{Born, Error, Store};
+use windlass_model::{NewJob, SubmitOutcome, When, limits::BATCH_BYTES};
+use windlass_store::{ClaimOnSubmit, Error, Store};
 
 use crate::{
     metrics::Verb,
@@ -47,7 +47,7 @@ struct State {
     flying: usize,
 }
 
-type Answer = Result<Vec<Submitted>, Error>;
+type Answer = Result<Vec<SubmitOutcome>, Error>;
 
 struct Item {
     jobs: Vec<NewJob>,
@@ -89,12 +89,12 @@ impl Submitter {
     }
 
     /// Has this process's worker look whether there is something to do.
-    pub fn look(&self) {
+    pub fn poke(&self) {
         let core = self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
         if let Some(core) = core {
             core.pools.iter().for_each(|pool| pool.wake());
-            core.timekeeper.look();
-            core.orders.look();
+            core.timekeeper.poke();
+            core.cancellations.poke();
         }
     }
 
@@ -184,7 +184,8 @@ impl Submitter {
         let mut groups = vec![group];
         while let Some(mut group) = groups.pop() {
             // Numbers are not used again: nothing was claimed under that of a group which was refused.
-            let number = |core: &Arc<Core>| Born { worker: core.worker(), number: core.ledger.number() };
+            let number =
+                |core: &Arc<Core>| ClaimOnSubmit { worker: core.worker(), number: core.ledger.number() };
             let born = core.filter(|_| reserved).map(|core| (core, number(core)));
             let answers = self.answer(&mut group, born.map(|(_, born)| born)).await;
             if let Err(error) = &answers
@@ -209,7 +210,7 @@ impl Submitter {
 
     /// Sends a group until the store answers; callers who have waited long enough are told before. An error that may pass is
     /// answered if nobody waits any more.
-    async fn answer(&self, group: &mut Group, born: Option<Born>) -> Answer {
+    async fn answer(&self, group: &mut Group, born: Option<ClaimOnSubmit>) -> Answer {
         let mut backoff = Backoff::new("submitting");
         loop {
             match self.store.submit(None, &group.jobs, born).await {
@@ -217,8 +218,9 @@ impl Submitter {
                     backoff.reset();
                     if group.again {
                         // What is there now was put in by an earlier send of this call, whose answer was lost.
-                        for answer in answers.iter_mut().filter(|answer| **answer == Submitted::Repeated) {
-                            *answer = Submitted::New { claimed: None };
+                        for answer in answers.iter_mut().filter(|answer| **answer == SubmitOutcome::Repeated)
+                        {
+                            *answer = SubmitOutcome::New { claimed: None };
                         }
                     }
                     return Ok(answers);
@@ -302,11 +304,11 @@ fn reserve(core: &Core, item: &Item) -> bool {
 }
 
 /// Starts jobs that were born claimed. Without answers, only gives the reserved slots back.
-fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted]) {
+fn take_up(core: &Arc<Core>, born: ClaimOnSubmit, jobs: &[NewJob], answers: &[SubmitOutcome]) {
     let claimed: Vec<&NewJob> = jobs
         .iter()
         .zip(answers)
-        .filter(|(_, answer)| matches!(answer, Submitted::New { claimed: Some(_) }))
+        .filter(|(_, answer)| matches!(answer, SubmitOutcome::New { claimed: Some(_) }))
         .map(|(job, _)| job)
         .collect();
     core.ledger.open(born.number, claimed.len());
@@ -321,17 +323,21 @@ fn take_up(core: &Arc<Core>, born: Born, jobs: &[NewJob], answers: &[Submitted])
         let now = core.config.env.now();
         let claimed = Arc::new(job.claimed(born.number, windlass_model::Epoch(0), now));
         let claim = Claim::new(core, &claimed, born.number, born.worker);
-        let told = Arc::default();
-        pool.accept(core, vec![Job { claimed, claim, expires: None, now, offset: 0, standing: 0, told }]);
+        let cancel = Arc::default();
+        pool.accept(
+            core,
+            vec![Job { claimed, claim, expires: None, now, offset: 0, steps_before_yield: 0, cancel }],
+        );
     }
-    let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, Submitted::New { claimed: None }));
+    let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, SubmitOutcome::New { claimed: None }));
     ready.for_each(|(job, _)| wake_one(core, job));
 }
 
 /// Tells the loops here of jobs that were put in.
-fn wake(core: Option<&Core>, jobs: &[NewJob], answers: &[Submitted]) {
+fn wake(core: Option<&Core>, jobs: &[NewJob], answers: &[SubmitOutcome]) {
     let Some(core) = core else { return };
-    let is_new = |answer: &Submitted| matches!(answer, Submitted::New { .. } | Submitted::Replaced { .. });
+    let is_new =
+        |answer: &SubmitOutcome| matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. });
     let new = jobs.iter().zip(answers).filter(|(_, answer)| is_new(answer));
     new.for_each(|(job, _)| wake_one(core, job));
 }

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::FutureExt;
 
-use windlass_model::{Change, Outcome, Wait, crash::time_alone};
+use windlass_model::{Change, Outcome, Wait, crash::solo_time};
 
 use crate::{
     executor::Watch,
@@ -80,10 +80,10 @@ impl Drop for Alone {
 /// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
 /// has company: then the next one may have its turn.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
-    let (span, number) = (time_alone(job.claimed.deaths), job.claim.number);
+    let (span, number) = (solo_time(job.claimed.deaths), job.claim.number);
     let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
     let alone = tokio::select! {
-        alone = core.company.alone(patience) => alone,
+        alone = core.solo_lock.solo(patience) => alone,
         () = core.stopping() => return,
     };
     if alone.is_none() {

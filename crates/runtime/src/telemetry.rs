@@ -9,14 +9,14 @@ use std::{
 use windlass_store::Store;
 
 use crate::{
-    Counts, Stats, Worker, lookout::Lookout, metrics::Metrics, page::page, pool::QueuePool, scrape::Server,
-    worker::Core,
+    Counts, Stats, Worker, metrics::Metrics, page::page, pool::QueuePool, sampler::StoreSampler,
+    scrape::Server, worker::Core,
 };
 
 /// What is seen of an engine from outside: the numbers of the worker that started last, and the store.
 pub struct Telemetry {
     store: Arc<dyn Store>,
-    lookout: Lookout,
+    sampler: StoreSampler,
     /// The worker that started last.
     worker: Mutex<Option<Watched>>,
     /// They end with this.
@@ -43,8 +43,8 @@ impl Watched {
 impl Telemetry {
     /// No worker yet.
     pub fn new(store: Arc<dyn Store>) -> Arc<Telemetry> {
-        let lookout = Lookout::new(Arc::clone(&store));
-        Arc::new(Telemetry { store, lookout, worker: Mutex::default(), servers: Mutex::default() })
+        let lookout = StoreSampler::new(Arc::clone(&store));
+        Arc::new(Telemetry { store, sampler: lookout, worker: Mutex::default(), servers: Mutex::default() })
     }
 
     /// From now on, the numbers are those of this worker.
@@ -75,7 +75,7 @@ impl Telemetry {
     /// All metrics, in the text format of Prometheus. A store that does not answer is waited for two seconds, and
     /// what it would have told is left out.
     pub async fn metrics(&self) -> String {
-        self.page(&self.lookout).await
+        self.page(&self.sampler).await
     }
 
     /// Serves `/metrics` and `/healthz` at `addr` (`HOST:PORT`) for as long as anybody holds this. Answers where that
@@ -87,11 +87,11 @@ impl Telemetry {
     }
 
     /// One more way to look at the store.
-    pub(crate) fn lookout(&self) -> Lookout {
-        Lookout::new(Arc::clone(&self.store))
+    pub(crate) fn sampler(&self) -> StoreSampler {
+        StoreSampler::new(Arc::clone(&self.store))
     }
 
-    pub(crate) async fn page(&self, lookout: &Lookout) -> String {
+    pub(crate) async fn page(&self, lookout: &StoreSampler) -> String {
         let view = lookout.view().await;
         let worker = self.lock().clone();
         page(worker.as_ref(), view.as_deref())

@@ -36,7 +36,7 @@ impl Timekeeper {
     }
 
     /// Timers were set somewhere: look at the store.
-    pub(crate) fn look(&self) {
+    pub(crate) fn poke(&self) {
         self.set(Duration::ZERO);
     }
 
@@ -52,7 +52,7 @@ impl Timekeeper {
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
-    core.timekeeper.look();
+    core.timekeeper.poke();
     let mut backoff = Backoff::new("firing timers");
     let mut swept = Instant::now();
     loop {
@@ -80,7 +80,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 /// Sees to jobs that wait for what is there. There should be none.
 async fn sweep(core: &Core) {
-    match core.store.sweep(None).await {
+    match core.store.repair(None).await {
         Ok(0) => {}
         Ok(entered) => {
             tracing::warn!(
@@ -100,7 +100,7 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
         Err(error) => {
             core.metrics.failed(Verb::Due);
             backoff.wait(&error).await;
-            core.timekeeper.look();
+            core.timekeeper.poke();
         }
     }
 }
@@ -109,12 +109,12 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
 pub(crate) async fn fire(core: &Core, store: &dyn Store) -> Result<(), Error> {
     // What is set while the store is asked must not be forgotten.
     *core.timekeeper.next.lock().unwrap_or_else(|e| e.into_inner()) = None;
-    let due = store.due(None, BATCH).await?;
+    let due = store.fire_timers(None, BATCH).await?;
     if due.woken + due.admitted + due.fired > 0 {
         core.pools.iter().for_each(|pool| pool.wake());
     }
     if due.admitted == BATCH {
-        core.timekeeper.look();
+        core.timekeeper.poke();
     }
     if let Some(at) = due.next_at {
         // Nothing fired though something is due: another process is at it. Look again, but not at once.

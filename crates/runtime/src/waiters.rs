@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 use windlass_model::JobId;
-use windlass_store::{Ended, Error, Store};
+use windlass_store::{Error, JobEnd, Store};
 
 /// How soon, and at the longest how late, the store is asked about jobs that are waited for: one read for all of
 /// them, none when nobody waits.
@@ -18,7 +18,7 @@ const LATEST: Duration = Duration::from_millis(500);
 /// All who wait, in this process.
 pub struct Waiters {
     store: Arc<dyn Store>,
-    waiting: Mutex<HashMap<JobId, Vec<oneshot::Sender<Ended>>>>,
+    waiting: Mutex<HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>>,
     came: Arc<Notify>,
 }
 
@@ -29,11 +29,11 @@ impl Waiters {
     }
 
     /// Waits for a job to end.
-    pub async fn ended(&self, id: JobId) -> Result<Ended, Error> {
+    pub async fn ended(&self, id: JobId) -> Result<JobEnd, Error> {
         let (told, tell) = oneshot::channel();
         self.lock().entry(id).or_default().push(told);
         // Looked at after it is on the list: an end in between is told or seen.
-        if let Ok(mut ended) = self.store.ended(&[id]).await
+        if let Ok(mut ended) = self.store.job_ends(&[id]).await
             && let Some(Some(ended)) = ended.pop()
         {
             self.forget(id);
@@ -43,7 +43,7 @@ impl Waiters {
         tell.await.map_err(|_| Error::Unavailable("the engine has stopped".into()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Vec<oneshot::Sender<Ended>>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>> {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -64,7 +64,7 @@ impl Waiters {
     }
 
     /// Tells all who wait for a job how it ended.
-    pub(crate) fn tell(&self, id: JobId, ended: &Ended) {
+    pub(crate) fn notify(&self, id: JobId, ended: &JobEnd) {
         for told in self.lock().remove(&id).unwrap_or_default() {
             let _ = told.send(ended.clone());
         }
@@ -102,11 +102,11 @@ impl Waiters {
     /// One look; answers whether anything had ended.
     async fn tick(&self) -> bool {
         let ids: Vec<JobId> = self.lock().keys().copied().collect();
-        let Ok(answers) = self.store.ended(&ids).await else { return false };
+        let Ok(answers) = self.store.job_ends(&ids).await else { return false };
         let mut any = false;
         for (id, ended) in ids.into_iter().zip(answers) {
             if let Some(ended) = ended {
-                self.tell(id, &ended);
+                self.notify(id, &ended);
                 any = true;
             }
         }

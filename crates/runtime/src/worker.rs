@@ -11,24 +11,23 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 use windlass_model::{Change, ClaimNo, Outcome, Step, Wait, WorkerId};
-use windlass_store::{Ended, Error, IdSource, NewWorker, Serves, Store};
+use windlass_store::{Error, IdSource, JobEnd, NewWorker, Serves, Store};
 
 use crate::{
-    Config, Pool, Registry, Stats, Submitter, Waiters,
-    beacon::Beacon,
-    branches,
+    Config, Pool, Registry, Stats, Submitter, Waiters, branches,
+    cancellations::{self, Cancellations},
     committer::Committer,
-    company::Company,
     feeder,
     gatekeeper::{self, Gatekeeper},
     ledger::Ledger,
+    liveness::LivenessFile,
     metrics::{Metrics, Verb},
-    orders::{self, Orders},
     pool::QueuePool,
     pruner,
     releaser::{self, Claim, Releaser},
     renewer,
     retrying::Backoff,
+    solo_lock::SoloLock,
     stats::add,
     suspects,
     timekeeper::{self, Timekeeper},
@@ -43,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) committer: Committer,
     pub(crate) ledger: Ledger,
     pub(crate) releaser: Arc<Releaser>,
-    pub(crate) company: Company,
+    pub(crate) solo_lock: SoloLock,
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) timekeeper: Timekeeper,
     pub(crate) waiters: Arc<Waiters>,
@@ -53,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Told when suspects wait.
     pub(crate) suspects: Notify,
-    pub(crate) orders: Orders,
+    pub(crate) cancellations: Cancellations,
     /// Told when branches are to be looked at.
     pub(crate) branches: Notify,
     /// How many suspects are being run.
@@ -64,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) renewed: Notify,
     id: AtomicI64,
     ids: IdSource,
-    beacon: Mutex<Option<Beacon>>,
+    beacon: Mutex<Option<LivenessFile>>,
     started: Instant,
     /// Until when the lease is known to hold, in microseconds after `started`.
     lease_until: AtomicU64,
@@ -178,15 +177,15 @@ impl Core {
 
     /// What follows from a committed change: who waits is told, timers and feeders here are moved.
     pub(crate) fn committed(&self, change: Change, pool: &Arc<QueuePool>) {
-        let counts = change.parent.is_some() || change.counted.is_some();
-        if change.tied || (counts && change.outcome.ends()) {
+        let counts = change.parent.is_some() || change.branch_member.is_some();
+        if change.is_serial || (counts && change.outcome.ends()) {
             // A slot of its serial key may have been handed over, or its parent woken, in whichever queue.
             self.pools.iter().for_each(|pool| pool.wake());
         }
         match change.outcome {
             Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
             Outcome::Retry { after, .. } => self.timekeeper.set(after),
-            Outcome::Next => self.bore(change.step.as_deref()),
+            Outcome::Next => self.note_children(change.step.as_deref()),
             Outcome::Wait(Wait { timeout, .. }) => {
                 if let Some(timeout) = timeout {
                     self.timekeeper.set(timeout);
@@ -199,24 +198,24 @@ impl Core {
             }
             outcome if self.waiters.wants(change.job) => {
                 let ended = match outcome {
-                    Outcome::Done(output) => Ended::Done(output),
-                    Outcome::Failed { reason, failure } => Ended::Failed { reason, failure },
-                    Outcome::Cancelled(failure) => Ended::Cancelled(failure),
+                    Outcome::Done(output) => JobEnd::Done(output),
+                    Outcome::Failed { reason, failure } => JobEnd::Failed { reason, failure },
+                    Outcome::Cancelled(failure) => JobEnd::Cancelled(failure),
                     Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => unreachable!("handled above"),
                 };
-                self.waiters.tell(change.job, &ended);
+                self.waiters.notify(change.job, &ended);
             }
             _ => {}
         }
     }
 
     /// A step has put jobs in, perhaps, and done something to branches.
-    fn bore(&self, step: Option<&Step>) {
+    fn note_children(&self, step: Option<&Step>) {
         let Some(step) = step else { return };
         if !step.children.is_empty() || !step.promoted.is_empty() {
             self.pools.iter().for_each(|pool| pool.wake());
         }
-        if step.branches.iter().any(|grow| grow.cut) {
+        if step.branches.iter().any(|grow| grow.cancel_children) {
             self.branches.notify_one();
         }
     }
@@ -271,7 +270,7 @@ impl Core {
     async fn enlist(&self, store: &dyn Store) -> Result<(), Error> {
         loop {
             let id = self.ids.worker();
-            let beacon = store.beacon_dir().and_then(|dir| match Beacon::light(&dir, id) {
+            let beacon = store.liveness_dir().and_then(|dir| match LivenessFile::create(&dir, id) {
                 Ok(beacon) => Some(beacon),
                 Err(error) => {
                     tracing::debug!(%error, "no beacon: others will know of this worker's death by its lease alone");
@@ -288,11 +287,11 @@ impl Core {
             let new = NewWorker {
                 id,
                 name: self.config.name.clone(),
-                beacon: path,
+                liveness_file: path,
                 lease: self.config.lease,
                 serves: self.pools.iter().map(serves).collect(),
             };
-            if store.enlist(None, &new).await? {
+            if store.register_worker(None, &new).await? {
                 *self.beacon.lock().unwrap_or_else(|e| e.into_inner()) = beacon;
                 // First, so that nothing is claimed under a name that does not live.
                 self.abort.send_modify(|abort| abort.living = Some(id));
@@ -338,7 +337,7 @@ impl Worker {
             pools,
             ledger: Ledger::default(),
             releaser: Arc::default(),
-            company: Company::default(),
+            solo_lock: SoloLock::default(),
             gatekeeper: Gatekeeper::default(),
             timekeeper: Timekeeper::default(),
             waiters,
@@ -346,7 +345,7 @@ impl Worker {
             metrics,
             runtime: tokio::runtime::Handle::current(),
             suspects: Notify::new(),
-            orders: Orders::default(),
+            cancellations: Cancellations::default(),
             branches: Notify::new(),
             alone: AtomicUsize::new(0),
             renew: Notify::new(),
@@ -373,7 +372,7 @@ impl Worker {
         tasks.push(tokio::spawn(gatekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(orders::run(Arc::clone(&core))));
+        tasks.push(tokio::spawn(cancellations::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(branches::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(releaser::run(Arc::clone(&core))));
         tasks.push(tokio::spawn(pruner::run(Arc::clone(&core))));
@@ -431,7 +430,7 @@ impl Worker {
         self.tasks.drain(..).for_each(|task| task.abort());
         core.committer.close();
         let retired =
-            tokio::time::timeout(Duration::from_secs(5), core.store.retire(None, core.worker())).await;
+            tokio::time::timeout(Duration::from_secs(5), core.store.retire_worker(None, core.worker())).await;
         match retired {
             Ok(Ok(released)) => add(&core.stats.released, released),
             Ok(Err(error)) => {

@@ -16,20 +16,31 @@ use crate::{Fut, Now};
 pub trait Control: Send + Sync {
     /// Does one thing to each of some jobs, and says of each what came of it, in order. A job that is named twice is
     /// done once.
-    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>>;
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        act: JobAction,
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Changes a rule that holds for many jobs.
-    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did>;
+    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome>;
 
     /// Gives machines that do not run another version, stage and data, and says of each what came of it, in order.
-    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>>;
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Makes jobs that go on from somewhere in the journals of others, and says of each what came of it, in order:
     /// [`Did::Made`] of the new job. What is forked stays as it is.
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>>;
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Adds an entry of one's own to the audit log.
-    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()>;
+    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()>;
 
     /// Deletes ended jobs, with all that is kept of them; see [`Prune`]. Looks at a bounded number of jobs a call:
     /// call again with `after` as answered until it is `None`.
@@ -38,28 +49,28 @@ pub trait Control: Send + Sync {
 
 /// Who does something, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct By {
+pub struct Actor {
     /// Who.
     pub author: String,
     /// Why, or whatever is worth saying.
     pub note: Option<String>,
 }
 
-impl By {
+impl Actor {
     /// Someone.
-    pub fn new(author: impl Into<String>) -> By {
-        By { author: author.into(), note: None }
+    pub fn new(author: impl Into<String>) -> Actor {
+        Actor { author: author.into(), note: None }
     }
 
     /// The same with a reason.
-    pub fn note(self, note: impl Into<String>) -> By {
-        By { note: Some(note.into()), ..self }
+    pub fn note(self, note: impl Into<String>) -> Actor {
+        Actor { note: Some(note.into()), ..self }
     }
 }
 
 /// What is done to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
+pub enum JobAction {
     /// End it as cancelled. One that runs is told, and ended from outside if it has not ended after `grace`.
     Cancel {
         /// How long a running attempt is given.
@@ -80,26 +91,28 @@ pub enum Act {
     RestoreSignal(i64),
 }
 
-impl Act {
+impl JobAction {
     /// Its name in the audit log.
     pub fn name(self) -> &'static str {
         match self {
-            Act::Cancel { .. } => "cancel",
-            Act::Pause => "pause",
-            Act::Resume => "resume",
-            Act::Retry => "retry",
-            Act::Priority(_) => "priority",
-            Act::DropSignal(_) => "drop signal",
-            Act::RestoreSignal(_) => "restore signal",
+            JobAction::Cancel { .. } => "cancel",
+            JobAction::Pause => "pause",
+            JobAction::Resume => "resume",
+            JobAction::Retry => "retry",
+            JobAction::Priority(_) => "priority",
+            JobAction::DropSignal(_) => "drop signal",
+            JobAction::RestoreSignal(_) => "restore signal",
         }
     }
 
     /// Whether it can be done to a job in this state.
     pub fn applies_to(self, state: State) -> bool {
         match self {
-            Act::Retry => matches!(state, State::Failed | State::Cancelled),
-            Act::Cancel { .. } | Act::Pause | Act::Resume | Act::Priority(_) => !state.is_final(),
-            Act::DropSignal(_) | Act::RestoreSignal(_) => true,
+            JobAction::Retry => matches!(state, State::Failed | State::Cancelled),
+            JobAction::Cancel { .. } | JobAction::Pause | JobAction::Resume | JobAction::Priority(_) => {
+                !state.is_final()
+            }
+            JobAction::DropSignal(_) | JobAction::RestoreSignal(_) => true,
         }
     }
 }
@@ -107,7 +120,7 @@ impl Act {
 /// What a machine is to be from now on. Refused if it has moved since it was looked at, runs, or is done. What it waits
 /// for stays as it is.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Restate {
+pub struct StageUpdate {
     /// The job.
     pub job: JobId,
     /// Its epoch as it was looked at.
@@ -144,7 +157,7 @@ impl Fork {
     pub const ENTRY: &str = "windlass.fork";
 
     pub(crate) fn check(&self) -> Result<(), windlass_model::Invalid> {
-        self.key.as_ref().map_or(Ok(()), |key| windlass_model::limits::check_given("key", key))
+        self.key.as_ref().map_or(Ok(()), |key| windlass_model::limits::check_key("key", key))
     }
 
     /// Whether the fork begins after the last entry.
@@ -155,9 +168,9 @@ impl Fork {
     /// The job as it is submitted.
     pub(crate) fn job(&self, from: &NewJob) -> NewJob {
         let mut new = from.clone();
-        (new.id, new.key, new.parent, new.round) = (self.id, self.key.clone(), None, None);
+        (new.id, new.key, new.parent, new.parent_rev) = (self.id, self.key.clone(), None, None);
         (new.deadline_at, new.when) = (None, When::Now);
-        (new.signals, new.twig) = (Vec::new(), None);
+        (new.signals, new.branch_position) = (Vec::new(), None);
         new.settings.unique = None;
         new.settings.tick = None;
         new
@@ -180,7 +193,7 @@ impl Fork {
 
 /// A rule that holds for many jobs.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Rule {
+pub enum AdminAction {
     /// Claim nothing from a queue until it is resumed.
     PauseQueue(String),
     /// Take that back.
@@ -211,13 +224,13 @@ pub enum Rule {
 /// What came of an act.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "did", content = "why")]
-pub enum Did {
+pub enum ControlOutcome {
     /// It is done.
     Done,
     /// A running job was told; it ends soon.
-    Told,
+    CancelRequested,
     /// This job was submitted.
-    Made(JobId),
+    Created(JobId),
     /// It was so already; the text says how.
     Already(String),
     /// It cannot be done; the text says why and what to do instead.
@@ -252,7 +265,7 @@ pub struct Pruned {
     pub after: Option<JobId>,
 }
 
-impl By {
+impl Actor {
     /// What is kept as the error of a job that was cancelled.
     pub fn failure(&self) -> Failure {
         let note = self.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
@@ -261,21 +274,21 @@ impl By {
 }
 
 /// What is said of jobs in answers, by every backend alike.
-pub(crate) mod said {
+pub(crate) mod outcome {
     use windlass_model::{JobId, State};
 
-    use super::{By, Did};
+    use super::{Actor, ControlOutcome};
 
-    pub(crate) fn ended(state: State) -> Did {
-        Did::Already(format!("it is {state} already"))
+    pub(crate) fn ended(state: State) -> ControlOutcome {
+        ControlOutcome::Already(format!("it is {state} already"))
     }
 
-    pub(crate) fn told_before() -> Did {
-        Did::Already("it was told to end before, and has not ended yet".into())
+    pub(crate) fn cancel_requested_before() -> ControlOutcome {
+        ControlOutcome::Already("it was told to end before, and has not ended yet".into())
     }
 
-    pub(crate) fn still_runs(job: JobId) -> Did {
-        Did::Refused(format!(
+    pub(crate) fn still_runs(job: JobId) -> ControlOutcome {
+        ControlOutcome::Refused(format!(
             "its last job {job} has not ended, and its overlap policy is skip; cancel that one first"
         ))
     }
@@ -288,72 +301,74 @@ pub(crate) mod said {
         "nobody was there"
     }
 
-    pub(crate) fn cannot(verb: &str, state: State) -> Did {
-        Did::Refused(match state {
+    pub(crate) fn cannot(verb: &str, state: State) -> ControlOutcome {
+        ControlOutcome::Refused(match state {
             State::Failed | State::Cancelled => format!("it is {state}; retry it first to {verb} it"),
             _ => format!("it is {state}, which is for good; there is nothing to {verb}"),
         })
     }
 
-    pub(crate) fn being_cancelled() -> Did {
-        Did::Refused("it is being cancelled and ends soon".into())
+    pub(crate) fn being_cancelled() -> ControlOutcome {
+        ControlOutcome::Refused("it is being cancelled and ends soon".into())
     }
 
-    pub(crate) fn retry_done() -> Did {
-        Did::Refused("it is done; submit it anew to have it done again".into())
+    pub(crate) fn retry_done() -> ControlOutcome {
+        ControlOutcome::Refused("it is done; submit it anew to have it done again".into())
     }
 
-    pub(crate) fn retry_live(state: State) -> Did {
-        Did::Already(format!("it is {state} and has not ended"))
+    pub(crate) fn retry_live(state: State) -> ControlOutcome {
+        ControlOutcome::Already(format!("it is {state} and has not ended"))
     }
 
-    pub(crate) fn name_taken(id: JobId) -> Did {
-        Did::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
+    pub(crate) fn name_taken(id: JobId) -> ControlOutcome {
+        ControlOutcome::Refused(format!("its unique name now belongs to job {id}; cancel that one first"))
     }
 
-    pub(crate) fn no_signal(number: i64) -> Did {
-        Did::Refused(format!("there is no signal {number} in its inbox; look at it with `show`"))
+    pub(crate) fn no_signal(number: i64) -> ControlOutcome {
+        ControlOutcome::Refused(format!("there is no signal {number} in its inbox; look at it with `show`"))
     }
 
-    pub(crate) fn not_aside() -> Did {
-        Did::Already("the signal was not set aside".into())
+    pub(crate) fn not_aside() -> ControlOutcome {
+        ControlOutcome::Already("the signal was not set aside".into())
     }
 
-    pub(crate) fn signal_in_use() -> Did {
-        Did::Refused("it runs, and may have read the signal; wait until it waits, or cancel it".into())
+    pub(crate) fn signal_in_use() -> ControlOutcome {
+        ControlOutcome::Refused(
+            "it runs, and may have read the signal; wait until it waits, or cancel it".into(),
+        )
     }
 
-    pub(crate) fn restate_running() -> Did {
-        Did::Refused("it runs; pause its queue, or wait until it is parked, and try again".into())
+    pub(crate) fn restate_running() -> ControlOutcome {
+        ControlOutcome::Refused("it runs; pause its queue, or wait until it is parked, and try again".into())
     }
 
-    pub(crate) fn restate_done() -> Did {
-        Did::Refused("it is done, which is for good; there is no state left to change".into())
+    pub(crate) fn restate_done() -> ControlOutcome {
+        ControlOutcome::Refused("it is done, which is for good; there is no state left to change".into())
     }
 
-    pub(crate) fn restate_moved() -> Did {
-        Did::Refused("it has moved since it was looked at; look again".into())
+    pub(crate) fn restate_moved() -> ControlOutcome {
+        ControlOutcome::Refused("it has moved since it was looked at; look again".into())
     }
 
-    pub(crate) fn fork_nowhere(before: i32) -> Did {
-        Did::Refused(format!("there is no entry {before} in its journal; look at it with `show`"))
+    pub(crate) fn fork_nowhere(before: i32) -> ControlOutcome {
+        ControlOutcome::Refused(format!("there is no entry {before} in its journal; look at it with `show`"))
     }
 
-    pub(crate) fn fork_key_taken(key: &str, other: JobId) -> Did {
-        Did::Refused(format!("job {other} has the key {key:?}; choose another, or none"))
+    pub(crate) fn fork_key_taken(key: &str, other: JobId) -> ControlOutcome {
+        ControlOutcome::Refused(format!("job {other} has the key {key:?}; choose another, or none"))
     }
 
-    pub(crate) fn next_tick(name: &str) -> By {
-        By::new(format!("the next tick of schedule {name}"))
+    pub(crate) fn next_tick(name: &str) -> Actor {
+        Actor::new(format!("the next tick of schedule {name}"))
     }
 
-    pub(crate) fn replaced(by: JobId) -> By {
-        By::new(format!("the submit of job {by}, which takes its place"))
+    pub(crate) fn replaced(by: JobId) -> Actor {
+        Actor::new(format!("the submit of job {by}, which takes its place"))
     }
 }
 
 /// Checks who does something; whatever is wrong is refused before the store sees it.
-pub(crate) fn check_by(by: &By) -> Result<(), crate::Error> {
+pub(crate) fn check_actor(by: &Actor) -> Result<(), crate::Error> {
     for (what, text) in [("author", Some(&by.author)), ("note", by.note.as_ref())] {
         if let Some(text) = text {
             windlass_model::limits::check_text(what, text, 2_000)?;

@@ -4,9 +4,9 @@
 #[macro_export]
 macro_rules! delegate_store {
     ($($verb:ident)+) => { $($crate::delegate_store!(@$verb);)+ };
-    (@enlist) => {
-        fn enlist<'a>(&'a self, now: $crate::Now, worker: &'a $crate::NewWorker) -> $crate::Fut<'a, bool> {
-            self.store.enlist(now, worker)
+    (@register_worker) => {
+        fn register_worker<'a>(&'a self, now: $crate::Now, worker: &'a $crate::NewWorker) -> $crate::Fut<'a, bool> {
+            self.store.register_worker(now, worker)
         }
     };
     (@submit) => {
@@ -14,13 +14,13 @@ macro_rules! delegate_store {
             &'a self,
             now: $crate::Now,
             jobs: &'a [$crate::model::NewJob],
-            born: Option<$crate::Born>,
-        ) -> $crate::Fut<'a, Vec<$crate::model::Submitted>> {
+            born: Option<$crate::ClaimOnSubmit>,
+        ) -> $crate::Fut<'a, Vec<$crate::model::SubmitOutcome>> {
             self.store.submit(now, jobs, born)
         }
     };
     (@claim) => {
-        fn claim<'a>(&'a self, now: $crate::Now, ask: &'a $crate::Ask) -> $crate::Fut<'a, $crate::Haul> {
+        fn claim<'a>(&'a self, now: $crate::Now, ask: &'a $crate::ClaimRequest) -> $crate::Fut<'a, $crate::ClaimBatch> {
             self.store.claim(now, ask)
         }
     };
@@ -47,18 +47,18 @@ macro_rules! delegate_store {
             &'a self,
             now: $crate::Now,
             signals: &'a [$crate::model::NewSignal],
-        ) -> $crate::Fut<'a, Vec<$crate::Signalled>> {
+        ) -> $crate::Fut<'a, Vec<$crate::SignalOutcome>> {
             self.store.signal(now, signals)
         }
     };
     (@renew) => {
-        fn renew<'a>(&'a self, now: $crate::Now, beat: &'a $crate::Beat) -> $crate::Fut<'a, $crate::Renewal> {
+        fn renew<'a>(&'a self, now: $crate::Now, beat: &'a $crate::RenewRequest) -> $crate::Fut<'a, $crate::Renewal> {
             self.store.renew(now, beat)
         }
     };
     (@reap) => {
-        fn reap<'a>(&'a self, now: $crate::Now, sweep: &'a $crate::Sweep) -> $crate::Fut<'a, $crate::Reaped> {
-            self.store.reap(now, sweep)
+        fn reap<'a>(&'a self, now: $crate::Now, repair: &'a $crate::ReapRequest) -> $crate::Fut<'a, $crate::ReapReport> {
+            self.store.reap(now, repair)
         }
     };
     (@release) => {
@@ -70,52 +70,52 @@ macro_rules! delegate_store {
             self.store.release(now, jobs)
         }
     };
-    (@disown) => {
-        fn disown<'a>(
+    (@release_claims) => {
+        fn release_claims<'a>(
             &'a self,
             now: $crate::Now,
             worker: $crate::model::WorkerId,
             numbers: &'a [$crate::model::ClaimNo],
         ) -> $crate::Fut<'a, usize> {
-            self.store.disown(now, worker, numbers)
+            self.store.release_claims(now, worker, numbers)
         }
     };
-    (@retire) => {
-        fn retire<'a>(&'a self, now: $crate::Now, worker: $crate::model::WorkerId) -> $crate::Fut<'a, usize> {
-            self.store.retire(now, worker)
+    (@retire_worker) => {
+        fn retire_worker<'a>(&'a self, now: $crate::Now, worker: $crate::model::WorkerId) -> $crate::Fut<'a, usize> {
+            self.store.retire_worker(now, worker)
         }
     };
-    (@due) => {
-        fn due(&self, now: $crate::Now, limit: usize) -> $crate::Fut<'_, $crate::Due> {
-            self.store.due(now, limit)
+    (@fire_timers) => {
+        fn fire_timers(&self, now: $crate::Now, limit: usize) -> $crate::Fut<'_, $crate::TimerReport> {
+            self.store.fire_timers(now, limit)
         }
     };
-    (@orders) => {
-        fn orders(&self, worker: $crate::model::WorkerId) -> $crate::Fut<'_, Vec<$crate::Order>> {
-            self.store.orders(worker)
+    (@cancel_requests) => {
+        fn cancel_requests(&self, worker: $crate::model::WorkerId) -> $crate::Fut<'_, Vec<$crate::CancelRequest>> {
+            self.store.cancel_requests(worker)
         }
     };
-    (@sweep) => {
-        fn sweep(&self, now: $crate::Now) -> $crate::Fut<'_, usize> {
-            self.store.sweep(now)
+    (@repair) => {
+        fn repair(&self, now: $crate::Now) -> $crate::Fut<'_, usize> {
+            self.store.repair(now)
         }
     };
-    (@poll) => {
-        fn poll(&self, now: $crate::Now, limit: usize) -> $crate::Fut<'_, $crate::Polled> {
-            self.store.poll(now, limit)
+    (@poll_branches) => {
+        fn poll_branches(&self, now: $crate::Now, limit: usize) -> $crate::Fut<'_, $crate::PollReport> {
+            self.store.poll_branches(now, limit)
         }
     };
-    (@gate) => {
-        fn gate<'a>(&'a self, queues: &'a [String]) -> $crate::Fut<'a, Vec<u64>> {
-            self.store.gate(queues)
+    (@gates) => {
+        fn gates<'a>(&'a self, queues: &'a [String]) -> $crate::Fut<'a, Vec<u64>> {
+            self.store.gates(queues)
         }
     };
-    (@ended) => {
-        fn ended<'a>(
+    (@job_ends) => {
+        fn job_ends<'a>(
             &'a self,
             ids: &'a [$crate::model::JobId],
-        ) -> $crate::Fut<'a, Vec<Option<$crate::Ended>>> {
-            self.store.ended(ids)
+        ) -> $crate::Fut<'a, Vec<Option<$crate::JobEnd>>> {
+            self.store.job_ends(ids)
         }
     };
     (@sibling) => {
@@ -137,8 +137,8 @@ macro_rules! delegate_store {
             self.store.limits()
         }
 
-        fn beacon_dir(&self) -> Option<std::path::PathBuf> {
-            self.store.beacon_dir()
+        fn liveness_dir(&self) -> Option<std::path::PathBuf> {
+            self.store.liveness_dir()
         }
 
         fn statements(&self) -> u64 {

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use windlass_model::{
-    Awaited, BranchNo, Entry, Epoch, Failure, JobId, Limit, Payload, Poll, Reason, Rev, Schedule, Settings,
-    Signal, State, Tally, Time, Twig, Unwind, Watch, WorkerId, calendar::Missed,
+    Awaited, BranchNo, BranchPoll, BranchPosition, Entry, Epoch, Failure, JobId, Limit, Payload, Reason, Rev,
+    Schedule, Settings, Signal, State, Tally, Time, Unwind, Watch, WorkerId, calendar::Missed,
 };
 
-use crate::{Ended, Fut, SchemaState, Serves};
+use crate::{Fut, JobEnd, SchemaState, Serves};
 
 /// Reads for people: command line, dashboard, tests. They see committed state, take no locks and may be
 /// slightly behind each other.
@@ -21,7 +21,7 @@ pub trait Inspect: Send + Sync {
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;
 
     /// How many jobs are in each state, per queue and kind, each count capped at `cap`.
-    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>>;
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>>;
 
     /// What waits and runs in each queue that has anything, by queue. For watching: each backend looks at `cap` rows of
     /// a kind (ready set, timers, claims) at most, however many there are, and at none of jobs that have ended.
@@ -62,23 +62,34 @@ pub trait Inspect: Send + Sync {
 
     /// The children whose end one wait of a job counts (see [`windlass_model::NewJob::round`]), in the order of their
     /// ids: those after `after`, at most `limit`.
-    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>>;
+    fn child_ends(
+        &self,
+        parent: JobId,
+        round: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Fut<'_, Vec<ChildEnd>>;
 
     /// The branches of a job, by number.
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>>;
 
     /// Children of a branch, in the order of their ids: a page of them.
-    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>>;
+    fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>>;
 
     /// Rows of a table of the user's own in the same database, in the order of a key: those after `after` (a key as it was
     /// answered), at most `limit`.
-    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>>;
+    fn source_rows<'a>(
+        &'a self,
+        rows: &'a TableSource,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Fut<'a, Vec<SourceRow>>;
 
     /// The signals in a job's inbox, those that were set aside included, oldest first, at most `limit`.
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>>;
 
     /// A machine's transitions, oldest first: those after revision `after`, at most `limit`.
-    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>>;
+    fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>>;
 
     /// A workflow's journal, by place: entries after `after`, at most `limit`. One range is read, however long.
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>>;
@@ -98,7 +109,7 @@ pub trait Inspect: Send + Sync {
     fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>>;
 
     /// How often each transition was made by the machines of a kind: looks at the newest `limit` of them.
-    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>>;
+    fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>>;
 
     /// How many bytes the store takes.
     fn bytes(&self) -> Fut<'_, u64>;
@@ -199,7 +210,7 @@ pub struct Job {
     pub parent: Option<JobId>,
     /// Its place in a branch of that job.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<ChildPlace>,
     /// Words to search by.
     pub tags: Vec<String>,
     /// Free JSON kept with it.
@@ -249,7 +260,7 @@ fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Res
 
 /// A child whose end a job waits for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Joined {
+pub struct ChildEnd {
     /// The child.
     pub id: JobId,
     /// Its kind.
@@ -257,7 +268,7 @@ pub struct Joined {
     /// The parent's name for it.
     pub key: Option<String>,
     /// How it ended; `None` if it has not.
-    pub ended: Option<Ended>,
+    pub ended: Option<JobEnd>,
 }
 
 /// A branch of a job.
@@ -279,7 +290,7 @@ pub struct Branch {
     /// Whether it was merged.
     pub merged: bool,
     /// Whether its live children are being cancelled.
-    pub cut: bool,
+    pub cancels_children: bool,
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
@@ -296,12 +307,12 @@ pub struct Branch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged_at: Option<Time>,
     /// What was seen when it was last looked at.
-    pub poll: Poll,
+    pub poll: BranchPoll,
 }
 
 /// Where a job stands in a branch of its parent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Place {
+pub struct ChildPlace {
     /// The branch.
     pub branch: BranchNo,
     /// Its name.
@@ -315,10 +326,10 @@ pub struct Place {
     pub items: u32,
 }
 
-impl Place {
+impl ChildPlace {
     /// What people call a child: the name of its parent, the branch, the spawn and the item.
     pub fn key(&self, parent: &str) -> String {
-        let Place { name, spawn, item, .. } = self;
+        let ChildPlace { name, spawn, item, .. } = self;
         match item.is_empty() {
             true => format!("{parent}${name}${spawn}"),
             false => format!("{parent}${name}${spawn}_{item}"),
@@ -328,13 +339,13 @@ impl Place {
 
 /// Which children of a branch to list.
 #[derive(Clone, Debug)]
-pub struct Leaves {
+pub struct BranchChildFilter {
     /// The job.
     pub job: JobId,
     /// Its branch.
     pub branch: BranchNo,
     /// Which of the children.
-    pub only: Only,
+    pub only: ChildStates,
     /// Only after this one: the last of the page before.
     pub after: Option<JobId>,
     /// How many at most.
@@ -343,7 +354,7 @@ pub struct Leaves {
 
 /// Which children of a branch are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Only {
+pub enum ChildStates {
     /// All.
     All,
     /// Those that have not ended.
@@ -356,15 +367,15 @@ pub enum Only {
 
 /// A child of a branch, or a block of them.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Leaf {
+pub struct BranchChild {
     /// What lists show.
     pub summary: Summary,
     /// Its place in the branch.
-    pub twig: Twig,
+    pub branch_position: BranchPosition,
     /// How many items of a block have ended well before it did.
-    pub tallied: u32,
+    pub items_done: u32,
     /// How it ended; `None` if it has not.
-    pub ended: Option<Ended>,
+    pub ended: Option<JobEnd>,
     /// The encoded input.
     pub input: Payload,
     /// What it keeps meanwhile.
@@ -373,7 +384,7 @@ pub struct Leaf {
 
 /// A table of the user's own, or a query, whose rows are wanted in the order of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rows {
+pub struct TableSource {
     /// What stands after `from`: a table, or a query in parentheses with a name.
     pub from: String,
     /// The column that orders them: unique, and never null.
@@ -384,7 +395,7 @@ pub struct Rows {
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picked {
+pub struct SourceRow {
     /// Its key, as text that is for the store to read.
     pub after: String,
     /// Its key, as people read it.
@@ -395,7 +406,7 @@ pub struct Picked {
 
 /// One transition of a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Stepped {
+pub struct Transition {
     /// The revision it made.
     pub rev: Rev,
     /// The stage that ran.
@@ -413,7 +424,7 @@ pub struct Stepped {
 
 /// How often a transition was made.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-pub struct Path {
+pub struct TransitionCount {
     /// The version of the kind.
     pub version: i32,
     /// The stage that ran.
@@ -444,7 +455,7 @@ pub struct Attempt {
 
 /// A count of jobs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, PartialOrd, Ord)]
-pub struct Census {
+pub struct StateCount {
     /// The queue.
     pub queue: String,
     /// The kind.
@@ -503,7 +514,7 @@ pub struct Holds {
     pub queue_paused: Option<Pause>,
     /// It was told to end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<Told>,
+    pub cancel_requested: Option<CancelHold>,
     /// It has a serial key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<SerialHold>,
@@ -528,7 +539,7 @@ pub struct Waiting {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
     /// The names of signals in its inbox, each one once, by name.
-    pub there: Vec<String>,
+    pub arrived: Vec<String>,
     /// How many children have not ended.
     pub pending: u32,
     /// Signals that it could not read, oldest first, the first 20: they do not end its wait.
@@ -553,7 +564,7 @@ impl AsideSignal {
     /// A signal, if it was set aside.
     pub fn of(signal: &Signal) -> Option<AsideSignal> {
         let (number, name, at) = (signal.number, signal.name.clone(), signal.at);
-        signal.aside.clone().map(|why| AsideSignal { number, name, at, why })
+        signal.unreadable.clone().map(|why| AsideSignal { number, name, at, why })
     }
 }
 
@@ -571,7 +582,7 @@ pub struct Pause {
 
 /// By whom a running job was told to end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Told {
+pub struct CancelHold {
     /// When it is ended from outside.
     pub deadline_at: Time,
     /// By whom.

@@ -13,6 +13,7 @@
 
 mod address;
 mod arrival;
+mod columns;
 mod control;
 mod delegate;
 mod error;
@@ -20,7 +21,6 @@ mod id_source;
 mod inspect;
 mod intern;
 pub mod memory;
-mod pick;
 pub mod postgres;
 mod schema;
 pub mod sqlite;
@@ -30,18 +30,20 @@ mod store;
 pub mod conformance;
 
 pub use address::{sqlite_path, with_limits};
-pub use control::{Act, By, Control, Did, Fork, Prune, Pruned, Restate, Rule};
+pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate};
 pub use error::Error;
 pub use id_source::IdSource;
 pub use inspect::{
-    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Inspect,
-    Job, Joined, Leaf, Leaves, LimitView, Miss, Only, Path, Pause, Picked, Place, QueueView, RateHold, Rows,
-    ScheduleView, SerialHold, SerialView, Stepped, Summary, Told, Waiting, WorkerView,
+    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter,
+    CancelHold, ChildEnd, ChildPlace, ChildStates, Filter, Firing, Holds, Inspect, Job, LimitView, Miss,
+    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, SourceRow, StateCount, Summary,
+    TableSource, Transition, TransitionCount, Waiting, WorkerView,
 };
 pub use schema::{Migration, SchemaState};
 pub use store::{
-    Ask, Beat, Born, CUT_AGAIN, Due, Ended, Fut, Haul, NewWorker, Now, ORDER_GATE, Order, Polled,
-    PostgresWork, Reaped, Renewal, Serves, Signalled, SqliteWork, Store, Sweep, TIMER_GATE, Work,
+    CANCEL_AGAIN, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Fut, JobEnd,
+    NewWorker, Now, PollReport, PostgresWork, ReapReport, ReapRequest, RenewRequest, Renewal, Serves,
+    SignalOutcome, SqliteWork, Store, TIMER_GATE, TimerReport, Work,
 };
 
 #[doc(hidden)]

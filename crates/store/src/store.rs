@@ -4,11 +4,11 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    BranchNo, Change, ClaimNo, Claimed, Epoch, Failure, JobClaim, JobId, KindVersion, Limits, NewJob,
-    NewSignal, Payload, Reason, State, Submitted, Time, Verdict, WorkerId,
+    BranchNo, Change, ClaimNo, ClaimedJob, Epoch, Failure, JobClaim, JobId, KindVersion, Limits, NewJob,
+    NewSignal, Payload, Reason, State, SubmitOutcome, Time, Verdict, WorkerId,
 };
 
-use crate::{By, Control, Error, Inspect};
+use crate::{Actor, Control, Error, Inspect};
 
 /// A verb under way.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -21,7 +21,7 @@ pub type Now = Option<Time>;
 pub const TIMER_GATE: &str = "";
 
 /// The pseudo-queue whose gate moves when a worker is to be told something; see [`Store::orders`].
-pub const ORDER_GATE: &str = "\u{1}";
+pub const CANCEL_GATE: &str = "\u{1}";
 
 /// The verbs by which work moves. All of them are safe to call from many processes at once, and all may be
 /// repeated blindly after [`Error::Unavailable`]: a repeat finds what the lost call did.
@@ -35,7 +35,7 @@ pub trait Store: Send + Sync + 'static {
     /// After it returns `true`, the worker may claim. `false`: the name is taken, draw another. A crash
     /// before: nothing is there. A crash after: the lease runs out and the worker is reaped, with nothing
     /// to return.
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
 
     /// Puts jobs in, all of them in one transaction, and says of each what became of it, in order.
     ///
@@ -48,7 +48,12 @@ pub trait Store: Send + Sync + 'static {
     /// A job with a serial key takes its place in the key's line when it is due, and enters the ready set when it has
     /// one of the key's slots. A job with a unique name that another job has in its scope is answered as its
     /// [`windlass_model::Conflict`] says. Jobs with a serial key are never born claimed.
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>>;
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>>;
 
     /// Takes up to `ask.limit` ready jobs of one queue, of the kinds named, by rank, in one transaction;
     /// jobs that another claim is taking at the same moment are skipped.
@@ -61,7 +66,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// What it charges to rate limits outlives a loss of power once it has returned; what it takes need not, since the worker
     /// does not outlive it either.
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul>;
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
 
     /// Writes what attempts ask for: the only way an attempt writes. One transaction; each change is
     /// applied or refused on its own, answers in order.
@@ -106,12 +111,12 @@ pub trait Store: Send + Sync + 'static {
     /// A signal is in the job's inbox afterwards, and stays there until a step that was shown it makes progress. If the
     /// job is parked and this completes what it waits for, it is in the ready set. One that was delivered before (same
     /// job, name and dedup id) is not delivered again, whether it was consumed or not.
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>>;
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>>;
 
     /// Lengthens a worker's lease to `beat.lease` from now, and says whether other workers' leases have run
     /// out. A worker declared dead stays dead. Forgets settled claims and the aloneness of `beat.joined`
     /// (claims that ran alone and no longer do).
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal>;
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal>;
 
     /// Declares workers dead (those named, and with `sweep.lapsed` those whose lease has run out) and
     /// returns the jobs in their claims to the ready set as suspects, or fails them as poison, at most
@@ -119,7 +124,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// After an outage of the database every lease looks run out: whoever calls judges leases only after
     /// having renewed without a gap for one full lease itself.
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped>;
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport>;
 
     /// Hands claimed jobs back, without counting an attempt: their epoch is raised and they are ready
     /// again where they stood in line. Those whose epoch is not the job's, or whose claim is not recorded, are passed
@@ -128,37 +133,37 @@ pub trait Store: Send + Sync + 'static {
 
     /// Hands back whatever is in these claims of a worker, as by [`Store::release`], and forgets them. For claims that
     /// were recorded and whose answer was lost for good. Answers how many jobs were handed back.
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize>;
+    fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize>;
 
     /// Ends a worker's service: whatever is in its claims still is handed back as by [`Store::release`].
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
+    fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize>;
 
     /// Fires up to `limit` due timers: scheduled jobs become ready, jobs past their deadline fail, jobs that were told
     /// to end and did not are ended. Also puts in up to `limit` jobs that were submitted in transactions of others, and
     /// fires schedules: a tick's job is submitted, and the schedule moved on, in one transaction.
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due>;
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport>;
 
     /// Which of a worker's attempts were told to end.
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>>;
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>>;
 
     /// Looks for serial keys with a free slot and jobs in line, and hands the slots over; and for parked jobs that have
     /// what they wait for, and wakes them. Nothing should be found: this is the backstop for what a crash between two
     /// transactions, or a hand in the database, may leave. Answers how many jobs entered the ready set.
-    fn sweep(&self, now: Now) -> Fut<'_, usize>;
+    fn repair(&self, now: Now) -> Fut<'_, usize>;
 
     /// Looks at up to `limit` branches that are due to be looked at: parents that were not told what they wait for are told,
     /// children are counted anew where nothing moves, and those that are in no place at all are put back. Each branch is
     /// looked at by one caller. Says which ones are to be cut: whoever is told cancels their live children, and is asked
     /// again if there are some left after [`CUT_AGAIN`].
-    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled>;
+    fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport>;
 
     /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
     /// timer was set). Read it before the claim it guards. Compare for equality only.
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>>;
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>>;
 
     /// How those of the jobs that have ended did end; `None` for the others and `Some(Gone)` for unknown
     /// ones, in order.
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>>;
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>>;
 
     /// The same store through connections of its own, for use from another thread and runtime; what one
     /// thread blocks does not hold up the other.
@@ -175,7 +180,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where a worker on this machine may keep a lock file by which others here see at once that it died;
     /// the text names the place so that only processes that mean the same file compare it.
-    fn beacon_dir(&self) -> Option<std::path::PathBuf>;
+    fn liveness_dir(&self) -> Option<std::path::PathBuf>;
 
     /// Statements sent to the database by this handle since it was opened, transaction brackets included.
     fn statements(&self) -> u64;
@@ -209,7 +214,7 @@ pub struct NewWorker {
     /// What people know it by, e.g. host and process number.
     pub name: String,
     /// The lock file that the worker's process holds while it lives; see [`Store::beacon_dir`].
-    pub beacon: Option<String>,
+    pub liveness_file: Option<String>,
     /// How long it may go without renewing.
     pub lease: Duration,
     /// What it serves, so that people can be told why a job does not run.
@@ -229,7 +234,7 @@ pub struct Serves {
 
 /// By whom jobs are claimed as they are submitted.
 #[derive(Clone, Copy, Debug)]
-pub struct Born {
+pub struct ClaimOnSubmit {
     /// The worker.
     pub worker: WorkerId,
     /// Its number for this claim.
@@ -238,7 +243,7 @@ pub struct Born {
 
 /// What a worker wants to claim.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ClaimRequest {
     /// Who asks.
     pub worker: WorkerId,
     /// The worker's number for this claim.
@@ -250,16 +255,16 @@ pub struct Ask {
     /// How many at most.
     pub limit: usize,
     /// Whether to take a suspect (see [`windlass_model::crash`]) instead of ordinary jobs; then `limit` is 1.
-    pub alone: bool,
+    pub solo: bool,
     /// Claims of this worker with nothing left in them.
     pub settled: Vec<ClaimNo>,
 }
 
 /// What a claim brought.
 #[derive(Clone, Debug, Default)]
-pub struct Haul {
+pub struct ClaimBatch {
     /// The jobs, by rank.
-    pub jobs: Vec<Claimed>,
+    pub jobs: Vec<ClaimedJob>,
     /// Whether there may be more of the same to claim at once.
     pub more: bool,
     /// Whether suspects of these kinds wait in this queue.
@@ -272,7 +277,7 @@ pub struct Haul {
 
 /// What became of one signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signalled {
+pub enum SignalOutcome {
     /// It is in the inbox.
     Delivered {
         /// Whether it woke the job.
@@ -290,7 +295,7 @@ pub enum Signalled {
 
 /// An attempt that was told to end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Order {
+pub struct CancelRequest {
     /// The job.
     pub job: JobId,
     /// The epoch of the attempt.
@@ -298,12 +303,12 @@ pub struct Order {
     /// When it is ended from outside.
     pub deadline_at: Time,
     /// Who wants it to end.
-    pub by: By,
+    pub actor: Actor,
 }
 
 /// A renewal.
 #[derive(Clone, Debug)]
-pub struct Beat {
+pub struct RenewRequest {
     /// Who renews.
     pub worker: WorkerId,
     /// How long from now the lease is to run.
@@ -311,7 +316,7 @@ pub struct Beat {
     /// Claims of this worker with nothing left in them.
     pub settled: Vec<ClaimNo>,
     /// Claims that ran alone and do so no longer.
-    pub joined: Vec<ClaimNo>,
+    pub to_confirm: Vec<ClaimNo>,
 }
 
 /// The answer to a renewal.
@@ -331,7 +336,7 @@ pub enum Renewal {
 
 /// What a reaper asks for.
 #[derive(Clone, Debug)]
-pub struct Sweep {
+pub struct ReapRequest {
     /// Workers known to be dead, whatever their lease says.
     pub dead: Vec<WorkerId>,
     /// Whether those whose lease has run out are dead.
@@ -344,7 +349,7 @@ pub struct Sweep {
 
 /// What a reaper did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReapReport {
     /// Workers declared dead by this call.
     pub workers: Vec<WorkerId>,
     /// Jobs that went back to the ready set.
@@ -357,7 +362,7 @@ pub struct Reaped {
 
 /// What [`Store::due`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct TimerReport {
     /// Jobs that became ready.
     pub woken: usize,
     /// Jobs that failed because their deadline passed.
@@ -375,21 +380,21 @@ pub struct Due {
 }
 
 /// After what time a branch that is cut and has live children is cut again.
-pub const CUT_AGAIN: Duration = Duration::from_secs(15);
+pub const CANCEL_AGAIN: Duration = Duration::from_secs(15);
 
 /// What [`Store::poll`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Polled {
+pub struct PollReport {
     /// Branches that were looked at.
-    pub looked: usize,
+    pub polled: usize,
     /// Those whose parent was told something.
-    pub told: usize,
+    pub notified: usize,
     /// Those that were counted wrong.
     pub corrected: usize,
     /// Children that were put back.
     pub redelivered: usize,
     /// Branches whose live children are to be cancelled.
-    pub cut: Vec<(JobId, BranchNo)>,
+    pub to_cancel: Vec<(JobId, BranchNo)>,
     /// When the next one is due; in the past if the limit cut this call short.
     pub next_at: Option<Time>,
     /// The store's clock at this call.
@@ -398,7 +403,7 @@ pub struct Polled {
 
 /// How a job ended.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Ended {
+pub enum JobEnd {
     /// With an output.
     Done(Payload),
     /// Badly.
@@ -414,21 +419,21 @@ pub enum Ended {
     Gone,
 }
 
-impl Ended {
+impl JobEnd {
     /// Puts together what a backend stores; `None` for a job that has not ended.
     pub(crate) fn from_parts(
         state: State,
         reason: Option<Reason>,
         failure: Option<Failure>,
         output: Option<Payload>,
-    ) -> Option<Ended> {
+    ) -> Option<JobEnd> {
         let failure = || failure.unwrap_or_else(|| Failure::stop("no error was kept"));
         match state {
-            State::Done => Some(Ended::Done(output.unwrap_or_default())),
+            State::Done => Some(JobEnd::Done(output.unwrap_or_default())),
             State::Failed => {
-                Some(Ended::Failed { reason: reason.unwrap_or(Reason::Stopped), failure: failure() })
+                Some(JobEnd::Failed { reason: reason.unwrap_or(Reason::Stopped), failure: failure() })
             }
-            State::Cancelled => Some(Ended::Cancelled(failure())),
+            State::Cancelled => Some(JobEnd::Cancelled(failure())),
             State::Scheduled | State::Ready | State::Running | State::Waiting => None,
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use windlass_model::JobId;
-use windlass_store::{Act, By, Did, Filter, Summary};
+use windlass_store::{Actor, ControlOutcome, Filter, JobAction, Summary};
 
 use crate::{Engine, Error};
 
@@ -24,8 +24,8 @@ const ASKED: Duration = Duration::from_millis(100);
 pub struct Bulk<'a> {
     engine: &'a Engine,
     filter: Filter,
-    act: Act,
-    by: By,
+    act: JobAction,
+    by: Actor,
     per_second: Option<u32>,
 }
 
@@ -42,13 +42,13 @@ pub struct Preview {
 
 /// What a bulk operation has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct BulkProgress {
     /// Jobs that it was tried on.
     pub seen: usize,
     /// Jobs to which it was done.
     pub done: usize,
     /// Running jobs that were told to end.
-    pub told: usize,
+    pub cancel_requested: usize,
     /// Jobs for which it was so already.
     pub already: usize,
     /// Jobs to which it cannot be done, or that are gone.
@@ -58,7 +58,7 @@ pub struct Tally {
 }
 
 impl<'a> Bulk<'a> {
-    pub(crate) fn new(engine: &'a Engine, filter: Filter, act: Act, by: By) -> Bulk<'a> {
+    pub(crate) fn new(engine: &'a Engine, filter: Filter, act: JobAction, by: Actor) -> Bulk<'a> {
         let newest = engine.new_id();
         let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
         Bulk { engine, filter: Filter { before, ..filter }, act, by, per_second: None }
@@ -91,13 +91,13 @@ impl<'a> Bulk<'a> {
 
     /// Does it, batch by batch. `seen` is told how far it is after every batch and while the next one waits for its time,
     /// and may end it by answering `false`; what was done stays done.
-    pub async fn run(self, mut seen: impl FnMut(&Tally) -> bool) -> Result<Tally, Error> {
+    pub async fn run(self, mut seen: impl FnMut(&BulkProgress) -> bool) -> Result<BulkProgress, Error> {
         let control = self.engine.store().control();
         let (action, subject) = (format!("bulk {}", self.act.name()), describe(&self.filter));
-        control.note(None, &action, &subject, &self.by).await?;
+        control.record_audit(None, &action, &subject, &self.by).await?;
         let batch = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
         let mut filter = Filter { limit: batch, ..self.filter.clone() };
-        let mut tally = Tally::default();
+        let mut tally = BulkProgress::default();
         let started = Instant::now();
         loop {
             let page = self.engine.inspect().jobs(&filter).await?;
@@ -105,8 +105,8 @@ impl<'a> Bulk<'a> {
             let ids: Vec<JobId> =
                 page.iter().filter(|job| self.act.applies_to(job.state)).map(|job| job.id).collect();
             if !ids.is_empty() {
-                tally.add(&control.act(None, &ids, self.act, &self.by).await?);
-                self.engine.look();
+                tally.add(&control.act_on_jobs(None, &ids, self.act, &self.by).await?);
+                self.engine.poke();
             }
             if page.len() < batch {
                 seen(&tally);
@@ -121,9 +121,11 @@ impl<'a> Bulk<'a> {
                 break;
             }
         }
-        let ended =
-            format!("{action} ended: {} done, {} told, {} not", tally.done, tally.told, tally.refused);
-        control.note(None, &ended, &subject, &self.by).await?;
+        let ended = format!(
+            "{action} ended: {} done, {} told, {} not",
+            tally.done, tally.cancel_requested, tally.refused
+        );
+        control.record_audit(None, &ended, &subject, &self.by).await?;
         Ok(tally)
     }
 }
@@ -139,15 +141,15 @@ pub(crate) async fn wait(due: Instant, mut wanted: impl FnMut() -> bool) -> bool
     false
 }
 
-impl Tally {
-    fn add(&mut self, dids: &[Did]) {
+impl BulkProgress {
+    fn add(&mut self, dids: &[ControlOutcome]) {
         self.seen += dids.len();
         for did in dids {
             match did {
-                Did::Done | Did::Made(_) => self.done += 1,
-                Did::Told => self.told += 1,
-                Did::Already(_) => self.already += 1,
-                Did::Refused(_) | Did::Unknown => self.refused += 1,
+                ControlOutcome::Done | ControlOutcome::Created(_) => self.done += 1,
+                ControlOutcome::CancelRequested => self.cancel_requested += 1,
+                ControlOutcome::Already(_) => self.already += 1,
+                ControlOutcome::Refused(_) | ControlOutcome::Unknown => self.refused += 1,
             }
         }
     }

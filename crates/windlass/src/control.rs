@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_model::{JobId, Limit, Schedule, State};
-use windlass_store::{Act, By, Did, Prune, Pruned, Rule};
+use windlass_store::{Actor, AdminAction, ControlOutcome, JobAction, Prune, Pruned};
 
 use crate::{Bulk, Engine, Error, Fork, Machine, Migrate, Redrive};
 
@@ -14,12 +14,12 @@ pub const GRACE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Control<'a> {
     engine: &'a Engine,
-    by: By,
+    by: Actor,
 }
 
 impl<'a> Control<'a> {
     pub(crate) fn new(engine: &'a Engine, author: String) -> Control<'a> {
-        Control { engine, by: By::new(author) }
+        Control { engine, by: Actor::new(author) }
     }
 
     /// The same with a reason, kept in the audit log and shown by `why`.
@@ -30,21 +30,24 @@ impl<'a> Control<'a> {
 
     /// Ends a job as cancelled. One that runs is told (its context says so), and is ended from outside if it has not
     /// ended after ten seconds.
-    pub async fn cancel(&self, job: JobId) -> Result<Did, Error> {
+    pub async fn cancel(&self, job: JobId) -> Result<ControlOutcome, Error> {
         self.cancel_within(job, GRACE).await
     }
 
     /// The same with another time for a running attempt to end.
-    pub async fn cancel_within(&self, job: JobId, grace: Duration) -> Result<Did, Error> {
-        self.act(job, Act::Cancel { grace }).await
+    pub async fn cancel_within(&self, job: JobId, grace: Duration) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::Cancel { grace }).await
     }
 
     /// Cancels a job and everything that it, and its children, submitted. Answers how many jobs were cancelled or told.
     pub async fn cancel_with_children(&self, job: JobId, grace: Duration) -> Result<usize, Error> {
         let mut cancelled = 0;
         let mut parents = vec![job];
-        let act = Act::Cancel { grace };
-        cancelled += usize::from(matches!(self.act(job, act).await?, Did::Done | Did::Told));
+        let act = JobAction::Cancel { grace };
+        cancelled += usize::from(matches!(
+            self.act(job, act).await?,
+            ControlOutcome::Done | ControlOutcome::CancelRequested
+        ));
         while let Some(parent) = parents.pop() {
             let mut after = None;
             loop {
@@ -55,57 +58,60 @@ impl<'a> Control<'a> {
                 let live: Vec<JobId> =
                     page.iter().filter(|child| !child.state.is_final()).map(|child| child.id).collect();
                 let dids = self.act_on(&live, act).await?;
-                cancelled += dids.iter().filter(|did| matches!(did, Did::Done | Did::Told)).count();
+                cancelled += dids
+                    .iter()
+                    .filter(|did| matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested))
+                    .count();
             }
         }
         Ok(cancelled)
     }
 
     /// Keeps a job from being claimed until it is resumed. One that runs runs on.
-    pub async fn pause(&self, job: JobId) -> Result<Did, Error> {
-        self.act(job, Act::Pause).await
+    pub async fn pause(&self, job: JobId) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::Pause).await
     }
 
     /// Takes a pause back.
-    pub async fn resume(&self, job: JobId) -> Result<Did, Error> {
-        self.act(job, Act::Resume).await
+    pub async fn resume(&self, job: JobId) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::Resume).await
     }
 
     /// Tries a failed or cancelled job again, with its counters reset.
-    pub async fn retry(&self, job: JobId) -> Result<Did, Error> {
-        self.act(job, Act::Retry).await
+    pub async fn retry(&self, job: JobId) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::Retry).await
     }
 
     /// Gives a job another priority.
-    pub async fn priority(&self, job: JobId, priority: i16) -> Result<Did, Error> {
-        self.act(job, Act::Priority(priority)).await
+    pub async fn priority(&self, job: JobId, priority: i16) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::Priority(priority)).await
     }
 
     /// Takes a signal out of a job's inbox for good, by its number there. One that was not set aside stays while the job runs.
-    pub async fn drop_signal(&self, job: JobId, number: i64) -> Result<Did, Error> {
-        self.act(job, Act::DropSignal(number)).await
+    pub async fn drop_signal(&self, job: JobId, number: i64) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::DropSignal(number)).await
     }
 
     /// Puts a signal back that a job could not read, by its number in the inbox: it stands where it stood, and the job is
     /// ready if that ends its wait.
-    pub async fn restore_signal(&self, job: JobId, number: i64) -> Result<Did, Error> {
-        self.act(job, Act::RestoreSignal(number)).await
+    pub async fn restore_signal(&self, job: JobId, number: i64) -> Result<ControlOutcome, Error> {
+        self.act(job, JobAction::RestoreSignal(number)).await
     }
 
     /// Does one thing to one job.
-    pub async fn act(&self, job: JobId, act: Act) -> Result<Did, Error> {
+    pub async fn act(&self, job: JobId, act: JobAction) -> Result<ControlOutcome, Error> {
         Ok(self.act_on(&[job], act).await?.remove(0))
     }
 
     /// Does one thing to some jobs, in one transaction.
-    pub async fn act_on(&self, jobs: &[JobId], act: Act) -> Result<Vec<Did>, Error> {
-        let dids = self.engine.store().control().act(None, jobs, act, &self.by).await?;
-        self.engine.look();
+    pub async fn act_on(&self, jobs: &[JobId], act: JobAction) -> Result<Vec<ControlOutcome>, Error> {
+        let dids = self.engine.store().control().act_on_jobs(None, jobs, act, &self.by).await?;
+        self.engine.poke();
         Ok(dids)
     }
 
     /// Does one thing to every job that matches a filter; see [`Bulk`].
-    pub fn bulk(&self, filter: windlass_store::Filter, act: Act) -> Bulk<'a> {
+    pub fn bulk(&self, filter: windlass_store::Filter, act: JobAction) -> Bulk<'a> {
         Bulk::new(self.engine, filter, act, self.by.clone())
     }
 
@@ -130,59 +136,59 @@ impl<'a> Control<'a> {
     }
 
     /// Claims nothing from a queue until it is resumed.
-    pub async fn pause_queue(&self, queue: &str) -> Result<Did, Error> {
-        self.rule(&Rule::PauseQueue(queue.to_owned())).await
+    pub async fn pause_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::PauseQueue(queue.to_owned())).await
     }
 
     /// Takes that back.
-    pub async fn resume_queue(&self, queue: &str) -> Result<Did, Error> {
-        self.rule(&Rule::ResumeQueue(queue.to_owned())).await
+    pub async fn resume_queue(&self, queue: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::ResumeQueue(queue.to_owned())).await
     }
 
     /// Makes a rate limit, or changes one while jobs wait for it.
-    pub async fn set_limit(&self, limit: Limit) -> Result<Did, Error> {
-        self.rule(&Rule::Limit(limit)).await
+    pub async fn set_limit(&self, limit: Limit) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::Limit(limit)).await
     }
 
     /// Lets the jobs under a rate limit pass.
-    pub async fn lift_limit(&self, name: &str) -> Result<Did, Error> {
-        self.rule(&Rule::Lift(name.to_owned())).await
+    pub async fn lift_limit(&self, name: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::Lift(name.to_owned())).await
     }
 
     /// How many jobs of a serial key run at once.
-    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<Did, Error> {
-        self.rule(&Rule::Slots { key: key.to_owned(), slots }).await
+    pub async fn set_slots(&self, key: &str, slots: u32) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::Slots { key: key.to_owned(), slots }).await
     }
 
     /// Makes or changes a schedule; [`Engine::schedule`] makes one from a task.
-    pub async fn set_schedule(&self, schedule: Schedule) -> Result<Did, Error> {
-        self.rule(&Rule::Schedule(Box::new(schedule))).await
+    pub async fn set_schedule(&self, schedule: Schedule) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::Schedule(Box::new(schedule))).await
     }
 
     /// Forgets a schedule; its jobs stay.
-    pub async fn drop_schedule(&self, name: &str) -> Result<Did, Error> {
-        self.rule(&Rule::DropSchedule(name.to_owned())).await
+    pub async fn drop_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::DropSchedule(name.to_owned())).await
     }
 
     /// Lets a schedule rest.
-    pub async fn pause_schedule(&self, name: &str) -> Result<Did, Error> {
-        self.rule(&Rule::PauseSchedule(name.to_owned())).await
+    pub async fn pause_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::PauseSchedule(name.to_owned())).await
     }
 
     /// Takes that back; what would have fired meanwhile does not.
-    pub async fn resume_schedule(&self, name: &str) -> Result<Did, Error> {
-        self.rule(&Rule::ResumeSchedule(name.to_owned())).await
+    pub async fn resume_schedule(&self, name: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::ResumeSchedule(name.to_owned())).await
     }
 
     /// Submits the job of a schedule now, whatever its calendar says.
-    pub async fn trigger(&self, name: &str) -> Result<Did, Error> {
-        self.rule(&Rule::Trigger(name.to_owned())).await
+    pub async fn trigger(&self, name: &str) -> Result<ControlOutcome, Error> {
+        self.rule(&AdminAction::Trigger(name.to_owned())).await
     }
 
     /// Changes a rule that holds for many jobs.
-    pub async fn rule(&self, rule: &Rule) -> Result<Did, Error> {
-        let did = self.engine.store().control().rule(None, rule, &self.by).await?;
-        self.engine.look();
+    pub async fn rule(&self, rule: &AdminAction) -> Result<ControlOutcome, Error> {
+        let did = self.engine.store().control().administer(None, rule, &self.by).await?;
+        self.engine.poke();
         Ok(did)
     }
 
@@ -211,7 +217,7 @@ impl<'a> Control<'a> {
         }
         if total.jobs > 0 {
             let action = format!("prune {} jobs that were {state} for {age:?}", total.jobs);
-            self.engine.store().control().note(None, &action, "jobs", &self.by).await?;
+            self.engine.store().control().record_audit(None, &action, "jobs", &self.by).await?;
         }
         Ok(total)
     }

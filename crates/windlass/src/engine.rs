@@ -19,7 +19,7 @@ use crate::{
     Task, Workflow,
     codec::{self, Codecs, coded},
     handle::output,
-    machine::{Bound, MachineHandler, stage},
+    machine::{MachineHandler, Services, stage},
     task::TaskHandler,
     workflow::{Reader, Replayer, Replays, WorkflowHandler},
 };
@@ -56,7 +56,7 @@ struct Setup {
     /// What replays the workflows that are served.
     replayers: HashMap<KindVersion, Arc<dyn Replayer>>,
     /// What steps of machines and workflows need; set when the engine starts.
-    bound: Arc<OnceLock<Arc<Bound>>>,
+    bound: Arc<OnceLock<Arc<Services>>>,
     /// What was wrong with a kind when it was added.
     fault: Option<String>,
     pools: Vec<(String, Pool)>,
@@ -219,7 +219,7 @@ impl Engine {
 
     /// Works until the process is told to stop (SIGINT or SIGTERM), then stops gracefully.
     pub async fn run_until_signal(&self) -> std::io::Result<usize> {
-        signalled().await?;
+        stop_requested().await?;
         tracing::info!("stopping: finishing what runs, handing back the rest");
         Ok(self.stop().await)
     }
@@ -279,8 +279,8 @@ impl Engine {
 
     /// Has the worker of this engine look at once whether there is something to do, e.g. after a transaction of your
     /// own that submitted jobs has committed. Others look by themselves within two seconds.
-    pub fn look(&self) {
-        self.shared.submitter.look();
+    pub fn poke(&self) {
+        self.shared.submitter.poke();
     }
 
     /// Waits for a job to end, in whichever process it runs, and returns its output.
@@ -351,7 +351,7 @@ impl Engine {
     }
 
     /// The queue of a kind's jobs.
-    pub(crate) fn home(&self, kind: &str) -> &'static str {
+    pub(crate) fn default_queue(&self, kind: &str) -> &'static str {
         self.setup.homes.get(kind).copied().unwrap_or("default")
     }
 
@@ -362,11 +362,11 @@ impl Engine {
     }
 
     /// What steps of machines and workflows need.
-    pub(crate) fn bound(&self) -> Arc<Bound> {
+    pub(crate) fn bound(&self) -> Arc<Services> {
         let (store, codecs) = (Arc::clone(&self.shared.store), Arc::clone(&self.setup.codecs));
         Arc::clone(self.setup.bound.get_or_init(|| {
             let reader = Arc::new(Reader::new(Arc::clone(&store)));
-            Arc::new(Bound { store, codecs, ids: IdSource::new(), reader })
+            Arc::new(Services { store, codecs, ids: IdSource::new(), reader })
         }))
     }
 
@@ -396,7 +396,7 @@ impl Engine {
 }
 
 /// Returns when the process is told to stop.
-async fn signalled() -> std::io::Result<()> {
+async fn stop_requested() -> std::io::Result<()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

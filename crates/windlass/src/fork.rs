@@ -1,7 +1,7 @@
 //! Making a job that goes on from somewhere in the journal of another.
 
 use windlass_model::{Entry, JobId, journal::Op};
-use windlass_store::{By, Did, Filter, Fork as StoreFork};
+use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork};
 
 use crate::{Engine, Error};
 
@@ -15,12 +15,12 @@ const PAGE: usize = 100;
 #[must_use = "a fork does nothing until it is run"]
 pub struct Fork<'a> {
     engine: &'a Engine,
-    by: By,
-    from: From,
+    by: Actor,
+    from: ForkPoint,
     key: Option<String>,
 }
 
-enum From {
+enum ForkPoint {
     Beginning,
     Entry(i32),
     Call { name: String, key: Option<String> },
@@ -29,7 +29,7 @@ enum From {
 
 /// What came of forking many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Forked {
+pub struct ForkProgress {
     /// The jobs that were forked, each with the new one.
     pub made: Vec<(JobId, JobId)>,
     /// Those that were not, and why.
@@ -37,31 +37,31 @@ pub struct Forked {
 }
 
 impl<'a> Fork<'a> {
-    pub(crate) fn new(engine: &'a Engine, by: By) -> Fork<'a> {
-        Fork { engine, by, from: From::End, key: None }
+    pub(crate) fn new(engine: &'a Engine, by: Actor) -> Fork<'a> {
+        Fork { engine, by, from: ForkPoint::End, key: None }
     }
 
     /// From the beginning: nothing of what the other did is taken over.
     pub fn from_beginning(mut self) -> Fork<'a> {
-        self.from = From::Beginning;
+        self.from = ForkPoint::Beginning;
         self
     }
 
     /// From the entry at this place of its journal, which is not taken over.
     pub fn before_entry(mut self, seq: i32) -> Fork<'a> {
-        self.from = From::Entry(seq);
+        self.from = ForkPoint::Entry(seq);
         self
     }
 
     /// From the call of this name, which is run anew.
     pub fn before(mut self, name: impl Into<String>) -> Fork<'a> {
-        self.from = From::Call { name: name.into(), key: None };
+        self.from = ForkPoint::Call { name: name.into(), key: None };
         self
     }
 
     /// From the call of this name and key, which is run anew.
     pub fn before_key(mut self, name: impl Into<String>, key: impl ToString) -> Fork<'a> {
-        self.from = From::Call { name: name.into(), key: Some(key.to_string()) };
+        self.from = ForkPoint::Call { name: name.into(), key: Some(key.to_string()) };
         self
     }
 
@@ -82,14 +82,18 @@ impl<'a> Fork<'a> {
 
     /// Forks every job that matches, newest first, and says of each what came of it. Jobs that are submitted meanwhile are
     /// left alone.
-    pub async fn each(&self, filter: Filter, mut seen: impl FnMut(&Forked) -> bool) -> Result<Forked, Error> {
+    pub async fn each(
+        &self,
+        filter: Filter,
+        mut seen: impl FnMut(&ForkProgress) -> bool,
+    ) -> Result<ForkProgress, Error> {
         if self.key.is_some() {
             return Err(Error::Setup("many forks cannot have one key; leave it out".into()));
         }
         let newest = self.engine.new_id();
         let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
         let mut filter = Filter { before, limit: PAGE, ..filter };
-        let mut forked = Forked::default();
+        let mut forked = ForkProgress::default();
         loop {
             let page = self.engine.inspect().jobs(&filter).await?;
             filter.before = page.last().map(|job| job.id);
@@ -114,10 +118,10 @@ impl<'a> Fork<'a> {
         };
         let fork = StoreFork { from: job, id, before, key };
         let mut dids = self.engine.store().control().fork(None, &[fork], &self.by).await?;
-        self.engine.look();
+        self.engine.poke();
         Ok(match dids.pop() {
-            Some(Did::Made(_)) => Ok(()),
-            Some(Did::Refused(why)) => Err(why),
+            Some(ControlOutcome::Created(_)) => Ok(()),
+            Some(ControlOutcome::Refused(why)) => Err(why),
             _ => Err("it is not there; it was pruned, or never submitted".into()),
         })
     }
@@ -126,11 +130,11 @@ impl<'a> Fork<'a> {
     fn place(&self, entries: &[Entry]) -> Result<i32, String> {
         let end = entries.last().map_or(0, |entry| entry.seq + 1);
         match &self.from {
-            From::Beginning => Ok(entries.first().map_or(0, |entry| entry.seq)),
-            From::End => Ok(end),
-            From::Entry(seq) if *seq == end || entries.iter().any(|entry| entry.seq == *seq) => Ok(*seq),
-            From::Entry(seq) => Err(format!("its journal has no entry {seq}; {}", known(entries))),
-            From::Call { name, key } => {
+            ForkPoint::Beginning => Ok(entries.first().map_or(0, |entry| entry.seq)),
+            ForkPoint::End => Ok(end),
+            ForkPoint::Entry(seq) if *seq == end || entries.iter().any(|entry| entry.seq == *seq) => Ok(*seq),
+            ForkPoint::Entry(seq) => Err(format!("its journal has no entry {seq}; {}", known(entries))),
+            ForkPoint::Call { name, key } => {
                 let is_meant = |entry: &&Entry| {
                     entry.name == *name
                         && (key.is_none() || entry.key == *key)

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{JobId, Submitted};
-use windlass_store::Ended;
+use windlass_model::{JobId, SubmitOutcome};
+use windlass_store::JobEnd;
 
 use crate::{Engine, JobError, Signal, codec::Codecs};
 
@@ -12,12 +12,12 @@ use crate::{Engine, JobError, Signal, codec::Codecs};
 pub struct Handle<O> {
     engine: Engine,
     id: JobId,
-    submitted: Submitted,
+    submitted: SubmitOutcome,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O: DeserializeOwned> Handle<O> {
-    pub(crate) fn new(engine: Engine, id: JobId, submitted: Submitted) -> Handle<O> {
+    pub(crate) fn new(engine: Engine, id: JobId, submitted: SubmitOutcome) -> Handle<O> {
         Handle { engine, id, submitted, output: PhantomData }
     }
 
@@ -28,20 +28,20 @@ impl<O: DeserializeOwned> Handle<O> {
 
     /// Whether this submit put the job in; `false` if it was there before.
     pub fn is_new(&self) -> bool {
-        matches!(self.submitted, Submitted::New { .. } | Submitted::Replaced { .. })
+        matches!(self.submitted, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
     }
 
     /// The job that was cancelled because this one took its unique name.
     pub fn replaced(&self) -> Option<JobId> {
         match self.submitted {
-            Submitted::Replaced { id } => Some(id),
+            SubmitOutcome::Replaced { id } => Some(id),
             _ => None,
         }
     }
 
     /// Whether the job was there before under this key, with another input. The job there is untouched.
     pub fn differs(&self) -> bool {
-        matches!(self.submitted, Submitted::Existing { same_input: false, .. })
+        matches!(self.submitted, SubmitOutcome::Existing { same_input: false, .. })
     }
 
     /// Sends the job a signal; see [`Engine::signal`].
@@ -56,14 +56,14 @@ impl<O: DeserializeOwned> Handle<O> {
 }
 
 /// Turns how a job ended into its output.
-pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: Ended, codecs: &Codecs) -> Result<O, JobError> {
+pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: JobEnd, codecs: &Codecs) -> Result<O, JobError> {
     match ended {
-        Ended::Done(output) => {
+        JobEnd::Done(output) => {
             let plain = codecs.decode(&output).map_err(|source| JobError::Unreadable { id, source })?;
             serde_json::from_slice(&plain).map_err(|source| JobError::Undecodable { id, source })
         }
-        Ended::Failed { reason, failure } => Err(JobError::Failed { reason, failure }),
-        Ended::Cancelled(failure) => Err(JobError::Cancelled(failure)),
-        Ended::Gone => Err(JobError::Gone(id)),
+        JobEnd::Failed { reason, failure } => Err(JobError::Failed { reason, failure }),
+        JobEnd::Cancelled(failure) => Err(JobError::Cancelled(failure)),
+        JobEnd::Gone => Err(JobError::Gone(id)),
     }
 }

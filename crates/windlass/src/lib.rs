@@ -52,11 +52,11 @@ pub mod graph;
 mod handle;
 mod machine;
 mod migrate;
-mod patience;
 mod redrive;
 mod schedule;
 mod signal;
 pub mod span;
+mod store_retry;
 mod submit;
 mod task;
 mod telemetry;
@@ -66,25 +66,25 @@ mod within;
 mod workflow;
 
 pub use branch::{
-    AsChild, AsResult, ChildOf, IntoChild, Item, Items, Merged, Results, Rows, Source, Streamed, stream,
+    AsChild, AsResult, ChildOf, IntoChild, Item, Items, Merged, Results, Rows, Source, StreamSource, stream,
 };
-pub use bulk::{Bulk, Preview, Tally, describe};
+pub use bulk::{Bulk, BulkProgress, Preview, describe};
 pub use child::Child;
 pub use codec::Codec;
 pub use control::{Control, GRACE};
 pub use engine::Engine;
 pub use error::{AnyError, Error, JobError};
-pub use fork::{Fork, Forked};
+pub use fork::{Fork, ForkProgress};
 pub use handle::Handle;
 pub use machine::{
     AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, Next, SignalError, StepCx, WaitFor, all,
     any, signal, signals,
 };
-pub use migrate::{Migrate, Migrated};
-pub use redrive::{Passed, Redrive, Redriven};
+pub use migrate::{Migrate, MigrateProgress};
+pub use redrive::{Redrive, RedriveProgress, Skipped};
 pub use schedule::Scheduling;
 pub use signal::{Delivery, Signal};
-pub use submit::{Put, Submit, SubmitAll, SubmitJson};
+pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
 pub use task::{AsTask, Kind, Task, TaskCx};
 pub use why::Why;
 pub use windlass_model as model;
@@ -92,19 +92,20 @@ pub use windlass_model::{
     Calendar, Charge, Failure, JobId, Limit, Merge, Payload, Reason, Retry, Serial, State, States, Time,
     Unique,
     calendar::{CatchUp, Overlap, Unit},
-    failure::Follow,
+    failure::OnFailure,
     merge::{Share, percent},
 };
 pub use windlass_runtime::{
-    Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, Turn,
+    Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
 };
 pub use windlass_store as store;
-pub use windlass_store::{Act, AuditFilter, Did, Filter};
+pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
 
 pub use workflow::{
     AsWorkflow, Branch, Broken, CallChange, ChangedCall, Check, Checked, ChildWait, Context, ContinueIf,
     First2, First3, First4, First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat,
-    Select, SignalWait, Sleep, Step, Transacted, Transaction, TryCx, UndoCx, WaitUntil, Workflow, failure_of,
+    Select, SignalWait, Sleep, Step, Transaction, TransactionCall, TryCx, UndoCx, WaitUntil, Workflow,
+    failure_of,
 };
 
 /// What most programs need.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use windlass_model::{JobId, State, limits::check_stage};
-use windlass_store::{By, Did, Filter, Job, Restate};
+use windlass_store::{Actor, ControlOutcome, Filter, Job, StageUpdate};
 
 use crate::{
     Engine, Error, Machine,
@@ -13,7 +13,7 @@ use crate::{
 /// How many jobs are looked at, and written, at a time.
 const BATCH: usize = 100;
 /// How many of those that could not be migrated are told one by one.
-const TOLD: usize = 20;
+const LISTED: usize = 20;
 
 /// A migration that is being described. Nothing is done until [`Migrate::run`].
 ///
@@ -22,14 +22,14 @@ const TOLD: usize = 20;
 #[must_use = "a migration does nothing until it is run"]
 pub struct Migrate<'a, A, B, F> {
     engine: &'a Engine,
-    by: By,
+    by: Actor,
     convert: F,
     versions: PhantomData<fn(A) -> B>,
 }
 
 /// What a migration has done, or would do.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Migrated {
+pub struct MigrateProgress {
     /// Jobs that were looked at.
     pub seen: usize,
     /// Jobs whose state was, or could be, converted.
@@ -50,33 +50,37 @@ where
     B: Machine,
     F: Fn(A) -> Result<B, String>,
 {
-    pub(crate) fn new(engine: &'a Engine, by: By, convert: F) -> Migrate<'a, A, B, F> {
+    pub(crate) fn new(engine: &'a Engine, by: Actor, convert: F) -> Migrate<'a, A, B, F> {
         Migrate { engine, by, convert, versions: PhantomData }
     }
 
     /// Converts every state and writes nothing: what would come of it.
-    pub async fn dry_run(&self) -> Result<Migrated, Error> {
+    pub async fn dry_run(&self) -> Result<MigrateProgress, Error> {
         self.go(false, |_| true).await
     }
 
     /// Does it, batch by batch. `seen` is told how far it is after every batch, and may end it by answering `false`; what
     /// was done stays done. Running it again goes on with the rest.
-    pub async fn run(self, seen: impl FnMut(&Migrated) -> bool) -> Result<Migrated, Error> {
+    pub async fn run(self, seen: impl FnMut(&MigrateProgress) -> bool) -> Result<MigrateProgress, Error> {
         let control = self.engine.store().control();
         let (from, to) = (A::VERSION, B::VERSION);
         let action = format!("migrate from version {from} to {to}");
-        control.note(None, &action, A::KIND, &self.by).await?;
+        control.record_audit(None, &action, A::KIND, &self.by).await?;
         let migrated = self.go(true, seen).await?;
         let ended = format!(
             "{action} ended: {} migrated, {} busy, {} refused",
             migrated.migrated, migrated.busy, migrated.refused
         );
-        control.note(None, &ended, A::KIND, &self.by).await?;
-        self.engine.look();
+        control.record_audit(None, &ended, A::KIND, &self.by).await?;
+        self.engine.poke();
         Ok(migrated)
     }
 
-    async fn go(&self, write: bool, mut seen: impl FnMut(&Migrated) -> bool) -> Result<Migrated, Error> {
+    async fn go(
+        &self,
+        write: bool,
+        mut seen: impl FnMut(&MigrateProgress) -> bool,
+    ) -> Result<MigrateProgress, Error> {
         if A::KIND != B::KIND || A::VERSION == B::VERSION {
             return Err(Error::Setup(format!(
                 "{:?} version {} cannot be migrated to {:?} version {}; both must be of one kind, in different versions",
@@ -88,7 +92,7 @@ where
         }
         let (kind, version) = (Some(A::KIND.to_owned()), Some(A::VERSION));
         let mut filter = Filter { kind, version, limit: BATCH, ..Filter::default() };
-        let mut migrated = Migrated::default();
+        let mut migrated = MigrateProgress::default();
         loop {
             let page = self.engine.inspect().jobs(&filter).await?;
             let last = page.len() < BATCH;
@@ -104,11 +108,13 @@ where
                 }
             }
             if write {
-                let dids = self.engine.store().control().restate(None, &batch, &self.by).await?;
+                let dids = self.engine.store().control().update_stages(None, &batch, &self.by).await?;
                 for (did, restate) in dids.into_iter().zip(&batch) {
                     match did {
-                        Did::Done => migrated.migrated += 1,
-                        Did::Unknown => migrated.refuse(restate.job, "it was pruned meanwhile".into()),
+                        ControlOutcome::Done => migrated.migrated += 1,
+                        ControlOutcome::Unknown => {
+                            migrated.refuse(restate.job, "it was pruned meanwhile".into())
+                        }
                         _ => migrated.busy += 1,
                     }
                 }
@@ -126,7 +132,7 @@ where
     }
 
     /// What a job is to be, or why it cannot.
-    fn restate(&self, job: &Job) -> Result<Restate, String> {
+    fn restate(&self, job: &Job) -> Result<StageUpdate, String> {
         let payload = job.data.as_ref().unwrap_or(&job.input);
         let plain = self.engine.codecs().decode(payload).map_err(|error| error.to_string())?;
         let (name, data) = match (&job.summary.stage, &job.data) {
@@ -142,14 +148,21 @@ where
         check_stage(&stage)
             .and_then(|()| limits.check_payload("new state", &data.bytes))
             .map_err(|e| e.to_string())?;
-        Ok(Restate { job: job.summary.id, epoch: job.epoch, rev: job.rev, version: B::VERSION, stage, data })
+        Ok(StageUpdate {
+            job: job.summary.id,
+            epoch: job.epoch,
+            rev: job.rev,
+            version: B::VERSION,
+            stage,
+            data,
+        })
     }
 }
 
-impl Migrated {
+impl MigrateProgress {
     fn refuse(&mut self, id: JobId, why: String) {
         self.refused += 1;
-        if self.because.len() < TOLD {
+        if self.because.len() < LISTED {
             self.because.push((id, why));
         }
     }

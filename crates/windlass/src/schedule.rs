@@ -10,7 +10,7 @@ use windlass_model::{
     calendar::{CatchUp, Overlap},
     job::digest,
 };
-use windlass_store::Did;
+use windlass_store::ControlOutcome;
 
 use crate::{Engine, Error, Kind};
 
@@ -50,7 +50,7 @@ impl<'a> Scheduling<'a> {
         kind: KindVersion,
         input: &serde_json::Value,
     ) -> Scheduling<'a> {
-        let queue = engine.home(&kind.kind);
+        let queue = engine.default_queue(&kind.kind);
         let mut schedule = Schedule::new(name, calendar, kind, Payload::json(input.to_string().into_bytes()));
         schedule.queue = queue.into();
         schedule.stage = engine.stage(&schedule.kind.kind, &schedule.input.bytes);
@@ -108,7 +108,7 @@ impl<'a> Scheduling<'a> {
 }
 
 impl<'a> IntoFuture for Scheduling<'a> {
-    type Output = Result<Did, Error>;
+    type Output = Result<ControlOutcome, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {

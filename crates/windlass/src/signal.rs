@@ -6,8 +6,8 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{JobId, NewSignal, Payload, SetAside, Signal as Received};
-use windlass_store::{Filter, Signalled};
+use windlass_model::{JobId, NewSignal, Payload, Signal as Received, UnreadableSignal};
+use windlass_store::{Filter, SignalOutcome};
 
 use crate::{Engine, Error, codec::Codecs};
 
@@ -24,18 +24,18 @@ pub enum Delivery {
 #[must_use = "a signal is not sent until it is awaited"]
 pub struct Signal<'a> {
     engine: &'a Engine,
-    to: To,
-    sent: Result<Sent, Error>,
+    to: Recipient,
+    sent: Result<OutgoingSignal, Error>,
 }
 
-enum To {
+enum Recipient {
     Id(JobId),
     Key { kind: String, key: String },
 }
 
 impl<'a> Signal<'a> {
     pub(crate) fn to_id<T: Serialize>(engine: &'a Engine, job: JobId, name: &str, payload: &T) -> Signal<'a> {
-        Signal { engine, to: To::Id(job), sent: Sent::new(name, None, payload) }
+        Signal { engine, to: Recipient::Id(job), sent: OutgoingSignal::new(name, None, payload) }
     }
 
     pub(crate) fn to_key<T: Serialize>(
@@ -45,8 +45,8 @@ impl<'a> Signal<'a> {
         name: &str,
         payload: &T,
     ) -> Signal<'a> {
-        let to = To::Key { kind: kind.to_owned(), key: key.to_owned() };
-        Signal { engine, to, sent: Sent::new(name, None, payload) }
+        let to = Recipient::Key { kind: kind.to_owned(), key: key.to_owned() };
+        Signal { engine, to, sent: OutgoingSignal::new(name, None, payload) }
     }
 
     /// Once: a signal with this name and dedup id that was sent to the job before is not delivered again, whether the
@@ -67,8 +67,8 @@ impl<'a> IntoFuture for Signal<'a> {
         Box::pin(async move {
             let sent = self.sent?;
             let job = match self.to {
-                To::Id(id) => id,
-                To::Key { kind, key } => find(self.engine, kind, key).await?,
+                Recipient::Id(id) => id,
+                Recipient::Key { kind, key } => find(self.engine, kind, key).await?,
             };
             let delivery = send(self.engine, vec![sent.to(job, self.engine)?]).await?;
             Ok(delivery.into_iter().next().unwrap_or(Delivery::Duplicate))
@@ -87,17 +87,21 @@ async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error
 
 /// A signal on its way, not yet addressed.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct OutgoingSignal {
     name: String,
     dedup: Option<String>,
     payload: Vec<u8>,
 }
 
-impl Sent {
-    pub(crate) fn new<T: Serialize>(name: &str, dedup: Option<String>, payload: &T) -> Result<Sent, Error> {
+impl OutgoingSignal {
+    pub(crate) fn new<T: Serialize>(
+        name: &str,
+        dedup: Option<String>,
+        payload: &T,
+    ) -> Result<OutgoingSignal, Error> {
         let payload = serde_json::to_vec(payload)
             .map_err(|source| Error::Encode { kind: format!("signal {name}"), source })?;
-        Ok(Sent { name: name.to_owned(), dedup, payload })
+        Ok(OutgoingSignal { name: name.to_owned(), dedup, payload })
     }
 
     pub(crate) fn to(&self, job: JobId, engine: &Engine) -> Result<NewSignal, Error> {
@@ -131,10 +135,10 @@ pub(crate) fn reads<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> 
 }
 
 /// A signal that a job sets aside because it cannot read it.
-pub(crate) fn set_aside(job: JobId, signal: &Received, why: String) -> SetAside {
+pub(crate) fn set_aside(job: JobId, signal: &Received, why: String) -> UnreadableSignal {
     let (name, number) = (&signal.name, signal.number);
     tracing::warn!(%job, name, number, error = why, "a signal cannot be read: it is set aside, and the job waits on");
-    SetAside::new(number, why)
+    UnreadableSignal::new(number, why)
 }
 
 /// Delivers signals; one that cannot be delivered is an error.
@@ -144,12 +148,12 @@ pub(crate) async fn send(engine: &Engine, signals: Vec<NewSignal>) -> Result<Vec
     }
     let jobs: Vec<JobId> = signals.iter().map(|signal| signal.job).collect();
     let answers = engine.signaller().signal(signals).await?;
-    let delivery = |(answer, job): (Signalled, JobId)| match answer {
-        Signalled::Delivered { .. } => Ok(Delivery::Delivered),
-        Signalled::Duplicate => Ok(Delivery::Duplicate),
-        Signalled::Ended(state) => Err(Error::Ended { job, state }),
-        Signalled::Full => Err(Error::InboxFull { job, most: engine.store().limits().inbox }),
-        Signalled::Unknown => Err(Error::NoSuchJob(job)),
+    let delivery = |(answer, job): (SignalOutcome, JobId)| match answer {
+        SignalOutcome::Delivered { .. } => Ok(Delivery::Delivered),
+        SignalOutcome::Duplicate => Ok(Delivery::Duplicate),
+        SignalOutcome::Ended(state) => Err(Error::Ended { job, state }),
+        SignalOutcome::Full => Err(Error::InboxFull { job, most: engine.store().limits().inbox }),
+        SignalOutcome::Unknown => Err(Error::NoSuchJob(job)),
     };
     answers.into_iter().zip(jobs).map(delivery).collect()
 }

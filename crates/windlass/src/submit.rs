@@ -10,13 +10,13 @@ use std::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use windlass_model::{
-    Charge, JobId, KindVersion, NewJob, NewSignal, Payload, Retry, Serial, Submitted, Time, Unique, When,
+    Charge, JobId, KindVersion, NewJob, NewSignal, Payload, Retry, Serial, SubmitOutcome, Time, Unique, When,
     limits::BATCH_BYTES,
 };
 
 use crate::{
     Engine, Error, Handle, Kind,
-    signal::{Sent, send},
+    signal::{OutgoingSignal, send},
 };
 
 /// How many jobs go in one transaction of [`SubmitAll`].
@@ -36,7 +36,7 @@ pub(crate) struct Spec {
     pub(crate) settings: windlass_model::Settings,
     pub(crate) parent: Option<JobId>,
     /// Signals to go with it, and why one of them cannot.
-    signals: Result<Vec<Sent>, String>,
+    signals: Result<Vec<OutgoingSignal>, String>,
 }
 
 impl Default for Spec {
@@ -59,7 +59,7 @@ impl Default for Spec {
 
 impl Spec {
     fn signal<T: Serialize>(&mut self, name: &str, dedup: Option<String>, payload: &T) {
-        match (&mut self.signals, Sent::new(name, dedup, payload)) {
+        match (&mut self.signals, OutgoingSignal::new(name, dedup, payload)) {
             (Ok(signals), Ok(sent)) => signals.push(sent),
             (signals @ Ok(_), Err(fault)) => *signals = Err(fault.to_string()),
             (Err(_), _) => {}
@@ -95,8 +95,8 @@ impl Spec {
             when: self.when,
             deadline_at: self.deadline_at,
             parent: self.parent,
-            round: None,
-            twig: None,
+            parent_rev: None,
+            branch_position: None,
             stage: None,
             signals: Vec::new(),
             tags: self.tags.clone(),
@@ -311,7 +311,7 @@ impl<'a> SubmitJson<'a> {
 impl SubmitJson<'_> {
     /// The job as it is to be kept.
     pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
-        let home = self.engine.home(&self.kind.kind);
+        let home = self.engine.default_queue(&self.kind.kind);
         let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
         self.spec.no_signals()?;
         let input = self.input.to_string().into_bytes();
@@ -326,7 +326,7 @@ impl<'a> IntoFuture for SubmitJson<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let home = self.engine.home(&self.kind.kind);
+        let home = self.engine.default_queue(&self.kind.kind);
         let (engine, kind) = (self.engine, self.kind.kind.clone());
         let stage = move |input: &[u8]| engine.stage(&kind, input);
         let put = put(engine, self.spec, self.kind, home, Ok(self.input.to_string().into_bytes()), stage);
@@ -345,7 +345,7 @@ async fn put(
     queue: &str,
     input: Result<Vec<u8>, Error>,
     stage: impl Fn(&[u8]) -> Option<String>,
-) -> Result<(Engine, JobId, Submitted), Error> {
+) -> Result<(Engine, JobId, SubmitOutcome), Error> {
     let input = input?;
     loop {
         let id = spec.id.unwrap_or_else(|| engine.new_id());
@@ -354,14 +354,14 @@ async fn put(
         job.signals = spec.signals(id, engine)?;
         let submitted = engine.submitter().submit(vec![job]).await?.remove(0);
         let id = match submitted {
-            Submitted::Existing { id, .. } => id,
-            Submitted::Rejected { id } => return Err(Error::Rejected(id)),
-            Submitted::IdTaken if spec.id.is_some() => return Err(Error::IdTaken(id)),
+            SubmitOutcome::Existing { id, .. } => id,
+            SubmitOutcome::Rejected { id } => return Err(Error::Rejected(id)),
+            SubmitOutcome::IdTaken if spec.id.is_some() => return Err(Error::IdTaken(id)),
             // A collision of drawn ids: as good as impossible, and harmless.
-            Submitted::IdTaken => continue,
-            Submitted::New { .. } | Submitted::Replaced { .. } | Submitted::Repeated => id,
+            SubmitOutcome::IdTaken => continue,
+            SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } | SubmitOutcome::Repeated => id,
         };
-        if matches!(submitted, Submitted::Existing { .. }) {
+        if matches!(submitted, SubmitOutcome::Existing { .. }) {
             send(engine, spec.signals(id, engine)?).await?;
         }
         return Ok((engine.clone(), id, submitted));
@@ -370,7 +370,7 @@ async fn put(
 
 /// What became of one job of a [`SubmitAll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Put {
+pub struct SubmittedJob {
     /// The job, or the one that has its key.
     pub id: JobId,
     /// Whether this call put it in.
@@ -425,7 +425,7 @@ where
     J: Kind<M> + 'a,
     M: 'a,
 {
-    type Output = Result<Vec<Put>, Error>;
+    type Output = Result<Vec<SubmittedJob>, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     /// Streams the jobs in chunks, each a transaction; the order of answers is that of the jobs. If a chunk fails, those
@@ -461,7 +461,7 @@ where
                 let chunk = chunk?;
                 let ids: Vec<JobId> = chunk.iter().map(|job| job.id).collect();
                 let answers = engine.submitter().submit(chunk).await?;
-                Ok::<Vec<Put>, Error>(
+                Ok::<Vec<SubmittedJob>, Error>(
                     ids.into_iter().zip(answers).map(|(id, answer)| put_of(id, answer)).collect(),
                 )
             };
@@ -470,11 +470,17 @@ where
     }
 }
 
-fn put_of(id: JobId, submitted: Submitted) -> Put {
+fn put_of(id: JobId, submitted: SubmitOutcome) -> SubmittedJob {
     match submitted {
-        Submitted::New { .. } | Submitted::Replaced { .. } => Put { id, is_new: true, differs: false },
-        Submitted::Rejected { id } => Put { id, is_new: false, differs: false },
-        Submitted::Existing { id, same_input } => Put { id, is_new: false, differs: !same_input },
-        Submitted::Repeated | Submitted::IdTaken => Put { id, is_new: false, differs: false },
+        SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } => {
+            SubmittedJob { id, is_new: true, differs: false }
+        }
+        SubmitOutcome::Rejected { id } => SubmittedJob { id, is_new: false, differs: false },
+        SubmitOutcome::Existing { id, same_input } => {
+            SubmittedJob { id, is_new: false, differs: !same_input }
+        }
+        SubmitOutcome::Repeated | SubmitOutcome::IdTaken => {
+            SubmittedJob { id, is_new: false, differs: false }
+        }
     }
 }

@@ -9,11 +9,11 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy, Started, Turn};
+use windlass_runtime::{Attempt, Handler, Policy, Started, StepResult};
 
 use crate::{
-    branch::block::{self, OfBlock},
-    machine::Bound,
+    branch::block::{self, BlockItem},
+    machine::Services,
 };
 
 /// A plain job: one `run`, errors retried by policy.
@@ -51,17 +51,17 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub struct TaskCx {
     attempt: Arc<Attempt>,
     /// The item of a block that it runs for.
-    item: Option<OfBlock>,
+    item: Option<BlockItem>,
 }
 
 impl TaskCx {
-    pub(crate) fn item(attempt: Arc<Attempt>, item: OfBlock) -> TaskCx {
+    pub(crate) fn item(attempt: Arc<Attempt>, item: BlockItem) -> TaskCx {
         TaskCx { attempt, item: Some(item) }
     }
 
     /// The job. An item of a packed branch has an id of its own, which stays the same if it becomes a job.
     pub fn id(&self) -> JobId {
-        self.item.as_ref().map_or(self.attempt.job.id, OfBlock::id)
+        self.item.as_ref().map_or(self.attempt.job.id, BlockItem::id)
     }
 
     /// The caller's name for the job.
@@ -140,13 +140,13 @@ impl<T: Task> Kind<AsTask> for T {
 /// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
 pub(crate) struct TaskHandler<T> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Bound>>>,
+    bound: Arc<OnceLock<Arc<Services>>>,
     policy: Policy,
     task: PhantomData<fn() -> T>,
 }
 
 impl<T: Task> TaskHandler<T> {
-    pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> TaskHandler<T> {
+    pub(crate) fn new(bound: Arc<OnceLock<Arc<Services>>>) -> TaskHandler<T> {
         TaskHandler { bound, policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
     }
 }
@@ -157,13 +157,13 @@ impl<T: Task> Handler for TaskHandler<T> {
             let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
             let Policy { retry, timeout } = self.policy.clone();
             let running = Box::pin(block::run::<T>(attempt, bound, retry, timeout));
-            return Started { running, timeout: None, stage: None, whole: false };
+            return Started { running, timeout: None, stage: None, times_all_steps: false };
         }
         Started {
             running: Box::pin(run::<T>(attempt)),
             timeout: self.policy.timeout,
             stage: None,
-            whole: false,
+            times_all_steps: false,
         }
     }
 
@@ -172,7 +172,7 @@ impl<T: Task> Handler for TaskHandler<T> {
     }
 }
 
-async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<Turn, Failure> {
+async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<StepResult, Failure> {
     let input = &attempt.job.input;
     let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
         Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
@@ -181,5 +181,5 @@ async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<Turn, Failure> {
     let bytes = serde_json::to_vec(&output).map_err(|e| {
         Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
     })?;
-    Ok(Turn::Done(Payload::json(bytes)))
+    Ok(StepResult::Done(Payload::json(bytes)))
 }

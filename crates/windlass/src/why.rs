@@ -214,7 +214,7 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<C
     let worker = workers.iter().find(|worker| Some(worker.id) == job.worker);
     let name = worker.map_or("a worker that is gone".into(), |worker| format!("worker {}", worker.name));
     let mut causes = Vec::new();
-    if let Some(told) = &holds.told {
+    if let Some(told) = &holds.cancel_requested {
         let end = match told.deadline_at > now {
             true => format!("in {} at the latest", span(told.deadline_at.since(now))),
             false => "at the next look of a worker".to_owned(),
@@ -270,7 +270,7 @@ fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec
 
 fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if let Some(told) = &holds.told {
+    if let Some(told) = &holds.cancel_requested {
         let because = format!(
             "It was told to end by {}{}, and does not start again.",
             told.author,

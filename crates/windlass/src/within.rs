@@ -4,7 +4,7 @@
 //! job in; a worker in this process looks at once after [`Engine::look`]. Key and unique name are judged then: if
 //! another job has them, this one ends as cancelled, with the class `duplicate`.
 
-use windlass_model::Submitted;
+use windlass_model::SubmitOutcome;
 use windlass_store::{postgres, rusqlite, sqlite, tokio_postgres};
 
 use crate::{Engine, Error, Handle, Kind, Submit, SubmitJson};
@@ -17,7 +17,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
     ) -> Result<Handle<J::Output>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
-        Ok(Handle::new(engine, job.id, Submitted::New { claimed: None }))
+        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
     }
 
     /// Submits within a SQLite transaction of your own, on the file of the store. As long as it is open nobody else
@@ -25,7 +25,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
     pub fn in_sqlite(self, tx: &rusqlite::Connection) -> Result<Handle<J::Output>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
-        Ok(Handle::new(engine, job.id, Submitted::New { claimed: None }))
+        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
     }
 }
 
@@ -37,14 +37,14 @@ impl SubmitJson<'_> {
     ) -> Result<Handle<serde_json::Value>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
-        Ok(Handle::new(engine, job.id, Submitted::New { claimed: None }))
+        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
     }
 
     /// As [`Submit::in_sqlite`].
     pub fn in_sqlite(self, tx: &rusqlite::Connection) -> Result<Handle<serde_json::Value>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
-        Ok(Handle::new(engine, job.id, Submitted::New { claimed: None }))
+        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use windlass::{
     Engine, Time,
     model::{Change, ClaimNo, KindVersion, NewJob, Outcome, Payload, Verdict},
-    store::{Ask, IdSource, NewWorker, Store},
+    store::{ClaimRequest, IdSource, NewWorker, Store},
 };
 
 use super::{
@@ -62,22 +62,22 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
     let new = NewWorker {
         id: worker,
         name: "floor".into(),
-        beacon: None,
+        liveness_file: None,
         lease: Duration::from_secs(600),
         serves: Vec::new(),
     };
-    anyhow::ensure!(store.enlist(None, &new).await?, "the worker's name is taken");
+    anyhow::ensure!(store.register_worker(None, &new).await?, "the worker's name is taken");
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: "bench.noop".into(), version: 1 }].into();
     let mut committed = 0;
     for number in 1.. {
         let settled = if number > 1 { vec![ClaimNo(number - 1)] } else { Vec::new() };
-        let ask = Ask {
+        let ask = ClaimRequest {
             worker,
             number: ClaimNo(number),
             queue: "default".into(),
             kinds: Arc::clone(&kinds),
             limit: BATCH,
-            alone: false,
+            solo: false,
             settled,
         };
         let haul = store.claim(None, &ask).await?;
@@ -85,7 +85,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             return Ok(committed);
         }
         let now = Time::from_system(std::time::SystemTime::now());
-        let change = |job: windlass::model::Claimed| {
+        let change = |job: windlass::model::ClaimedJob| {
             Change::new(&job, worker, now, Outcome::Done(Payload::json(b"12345".to_vec())))
         };
         let changes: Vec<Change> = haul.jobs.into_iter().map(change).collect();

@@ -29,7 +29,7 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
     let put = engine.submit_all((0..n).map(|n| Noop { n })).await?;
     let seconds = started.elapsed().as_secs_f64();
 
-    let census = engine.inspect().census(u64::MAX).await?;
+    let census = engine.inspect().state_counts(u64::MAX).await?;
     let ready: u64 = census.iter().map(|count| count.jobs).sum();
     let new = put.iter().filter(|put| put.is_new).count();
     let account = Account {

@@ -16,7 +16,7 @@ use windlass::{
     Engine, Time,
     model::BranchNo,
     prelude::*,
-    store::{Ended, Leaves, Only},
+    store::{BranchChildFilter, ChildStates, JobEnd},
 };
 
 use super::{
@@ -266,7 +266,7 @@ async fn survive(
     loop {
         let life = Instant::now() + LIFE / WORKERS as u32;
         while Instant::now() < life {
-            if let Ok(ended) = engine.store().ended(&[job]).await
+            if let Ok(ended) = engine.store().job_ends(&[job]).await
                 && ended[0].is_some()
             {
                 for worker in workers {
@@ -322,13 +322,13 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
         Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, rerun: 0, last: None };
     let mut leaves = page(job, branch.number, if packed { 20 } else { 2_000 });
     loop {
-        let page = engine.inspect().leaves(&leaves).await?;
+        let page = engine.inspect().branch_children(&leaves).await?;
         let Some(last) = page.last() else { break };
         leaves.after = Some(last.summary.id);
         for leaf in page {
             seen.rows += 1;
             seen.last = seen.last.max(leaf.summary.finished_at);
-            let Some(Ended::Done(output)) = leaf.ended else { continue };
+            let Some(JobEnd::Done(output)) = leaf.ended else { continue };
             if leaf.summary.stage.is_none() {
                 seen.moved += usize::from(packed);
                 note(&mut done, serde_json::from_slice(&output.bytes)?);
@@ -339,9 +339,9 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
             results.iter().filter_map(serde_json::Value::as_u64).for_each(|n| note(&mut done, n as usize));
         }
     }
-    let ended = engine.store().ended(&[job]).await?.pop().flatten();
+    let ended = engine.store().job_ends(&[job]).await?.pop().flatten();
     let told: Option<(u64, Option<Sum>)> = match ended {
-        Some(Ended::Done(output)) => serde_json::from_slice(&output.bytes).ok(),
+        Some(JobEnd::Done(output)) => serde_json::from_slice(&output.bytes).ok(),
         _ => None,
     };
     let sum = told.and_then(|(_, sum)| sum);
@@ -374,6 +374,6 @@ fn note(done: &mut [u8], n: usize) {
     }
 }
 
-fn page(job: JobId, branch: BranchNo, limit: usize) -> Leaves {
-    Leaves { job, branch, only: Only::Ended, after: None, limit }
+fn page(job: JobId, branch: BranchNo, limit: usize) -> BranchChildFilter {
+    BranchChildFilter { job, branch, only: ChildStates::Ended, after: None, limit }
 }

@@ -74,8 +74,8 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
     // Every step has an entry of its own, which was committed before its workflow went on.
     for (place, id) in ids.iter().enumerate() {
         let entries = engine.inspect().journal(*id, None, 2).await?;
-        let ended = engine.store().ended(&[*id]).await?.pop().flatten();
-        let is_done = matches!(ended, Some(windlass::store::Ended::Done(_)));
+        let ended = engine.store().job_ends(&[*id]).await?.pop().flatten();
+        let is_done = matches!(ended, Some(windlass::store::JobEnd::Done(_)));
         account.lost += usize::from(entries.len() != 1 || !is_done);
         let times = EXECUTED.get().map_or(0, |all| all[place].load(Ordering::Relaxed));
         account.lost += usize::from(times == 0);

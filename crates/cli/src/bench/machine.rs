@@ -10,9 +10,9 @@ use std::{
 
 use windlass::{
     Engine, Filter, Handle, Time,
-    model::{Change, ClaimNo, Claimed, KindVersion, NewJob, Outcome, Payload, Step, Verdict},
+    model::{Change, ClaimNo, ClaimedJob, KindVersion, NewJob, Outcome, Payload, Step, Verdict},
     prelude::*,
-    store::{Ask, IdSource, NewWorker, Store},
+    store::{ClaimRequest, IdSource, NewWorker, Store},
 };
 
 use super::{Place, record::Account, report::Report};
@@ -68,7 +68,7 @@ pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<R
     engine.stop().await;
     let mut account = Account::default();
     for (n, job) in put.iter().enumerate() {
-        let kept = engine.inspect().steps(job.id, None, steps as usize + 1).await?.len() as u64;
+        let kept = engine.inspect().transitions(job.id, None, steps as usize + 1).await?.len() as u64;
         let executed = EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
         account.lost += u64::from(steps).saturating_sub(kept) as usize;
         account.duplicated += executed.saturating_sub(steps) as usize;
@@ -107,14 +107,14 @@ async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
     for mut jobs in batches {
         for left in (0..steps).rev() {
             let ran = Some("Down".to_owned());
-            let change = |(n, job): (usize, &Claimed)| {
+            let change = |(n, job): (usize, &ClaimedJob)| {
                 let data = format!("{{\"n\":{n},\"left\":{left}}}").into_bytes();
                 let stage = (left > 0).then(|| ("Down".to_owned(), Payload::json(data)));
                 let outcome = match left {
                     0 => Outcome::Done(Payload::json(n.to_string().into_bytes())),
                     _ => Outcome::Next,
                 };
-                let step = Step { ran: ran.clone(), stage, ..Step::default() };
+                let step = Step { stage_ran: ran.clone(), stage, ..Step::default() };
                 Change { step: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
             };
             let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();
@@ -131,7 +131,7 @@ async fn enlist(store: &dyn Store, ids: &IdSource) -> anyhow::Result<windlass::m
     let lease = Duration::from_secs(600);
     let (id, name, serves) = (ids.worker(), "floor".into(), Vec::new());
     anyhow::ensure!(
-        store.enlist(None, &NewWorker { id, name, beacon: None, lease, serves }).await?,
+        store.register_worker(None, &NewWorker { id, name, liveness_file: None, lease, serves }).await?,
         "enlisted"
     );
     Ok(id)
@@ -141,15 +141,15 @@ async fn claim(
     store: &dyn Store,
     worker: windlass::model::WorkerId,
     number: i64,
-) -> anyhow::Result<Vec<Claimed>> {
+) -> anyhow::Result<Vec<ClaimedJob>> {
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: Count::KIND.into(), version: 1 }].into();
-    let ask = Ask {
+    let ask = ClaimRequest {
         worker,
         number: ClaimNo(number),
         queue: "default".into(),
         kinds,
         limit: AT_ONCE,
-        alone: false,
+        solo: false,
         settled: Vec::new(),
     };
     Ok(store.claim(None, &ask).await?.jobs)
@@ -173,7 +173,7 @@ pub(super) async fn chain(place: &Place, n: usize) -> anyhow::Result<Report> {
     let commits = engine.counts().commits - engine_commits;
     let bare = (before + place.bare_commits(bare).await?) / 2.0;
     engine.stop().await;
-    let kept = engine.inspect().steps(id, None, n + 1).await?.len();
+    let kept = engine.inspect().transitions(id, None, n + 1).await?.len();
     let executed = EXECUTED.get().map_or(0, |all| all[0].load(Ordering::Relaxed)) as usize;
     let account = Account { lost: n.saturating_sub(kept), duplicated: executed.saturating_sub(n) };
     Ok(Report::new("chain", place.name(), n)

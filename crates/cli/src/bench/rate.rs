@@ -19,7 +19,7 @@ use windlass::{
     Charge, Engine, Limit, Time,
     model::{NewJob, Payload},
     prelude::*,
-    store::{Ask, Fut, Haul, IdSource, Now, Store},
+    store::{ClaimBatch, ClaimRequest, Fut, IdSource, Now, Store},
 };
 
 use super::{Place, helper::Helper, report::Report};
@@ -258,7 +258,7 @@ struct Noting {
 }
 
 impl Noting {
-    fn note(&self, haul: &Haul) {
+    fn note(&self, haul: &ClaimBatch) {
         let mut line = haul.now.micros().to_string();
         for job in &haul.jobs {
             let weight = job.settings.rate.as_ref().map_or(0, |charge| charge.weight);
@@ -270,7 +270,7 @@ impl Noting {
 }
 
 impl Store for Noting {
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             // Whoever could close it is there as long as this process.
             let _ = self.open.clone().wait_for(|open| *open).await;
@@ -282,7 +282,7 @@ impl Store for Noting {
 
     // What its siblings claim is not noted: they are for what is not to be held up by a claim.
     windlass::store::delegate_store!(
-        enlist submit commit transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 

@@ -58,8 +58,8 @@ pub(super) async fn account(engine: &Engine, n: usize) -> anyhow::Result<Account
     let executions = EXECUTIONS.get().map(Vec::as_slice).unwrap_or_default();
     let mut done = vec![false; n];
     for id in done_jobs(engine.inspect()).await? {
-        for ended in engine.store().ended(&id).await?.into_iter().flatten() {
-            if let windlass::store::Ended::Done(output) = ended {
+        for ended in engine.store().job_ends(&id).await?.into_iter().flatten() {
+            if let windlass::store::JobEnd::Done(output) = ended {
                 let number: usize = serde_json::from_slice(&output.bytes)?;
                 if let Some(done) = done.get_mut(number) {
                     *done = true;

@@ -12,9 +12,9 @@ use std::{
 use anyhow::Context;
 use windlass::{
     Engine, Serial, Time,
-    model::{Change, ClaimNo, Claimed, KindVersion, NewJob, Outcome, Payload, WorkerId},
+    model::{Change, ClaimNo, ClaimedJob, KindVersion, NewJob, Outcome, Payload, WorkerId},
     prelude::*,
-    store::{Ask, IdSource, NewWorker},
+    store::{ClaimRequest, IdSource, NewWorker},
 };
 
 use super::{
@@ -107,7 +107,7 @@ struct Stand {
 /// The jobs that hold the keys, claimed by a worker that keeps them running.
 struct Holders {
     worker: WorkerId,
-    jobs: Vec<Claimed>,
+    jobs: Vec<ClaimedJob>,
 }
 
 pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
@@ -217,20 +217,28 @@ impl Stand {
     /// Enlists a worker for claims by hand; its lease outlasts the bench.
     async fn enlist(&self, ids: &IdSource) -> anyhow::Result<WorkerId> {
         let lease = Duration::from_secs(3_600);
-        let worker =
-            NewWorker { id: ids.worker(), name: "bench".into(), beacon: None, lease, serves: Vec::new() };
-        anyhow::ensure!(self.engine.store().enlist(None, &worker).await?, "the worker's name is taken");
+        let worker = NewWorker {
+            id: ids.worker(),
+            name: "bench".into(),
+            liveness_file: None,
+            lease,
+            serves: Vec::new(),
+        };
+        anyhow::ensure!(
+            self.engine.store().register_worker(None, &worker).await?,
+            "the worker's name is taken"
+        );
         Ok(worker.id)
     }
 
-    async fn claim(&self, worker: WorkerId, number: i64, limit: usize) -> anyhow::Result<Vec<Claimed>> {
-        let ask = Ask {
+    async fn claim(&self, worker: WorkerId, number: i64, limit: usize) -> anyhow::Result<Vec<ClaimedJob>> {
+        let ask = ClaimRequest {
             worker,
             number: ClaimNo(number),
             queue: "default".into(),
             kinds: [KindVersion { kind: Queued::KIND.into(), version: 1 }].into(),
             limit,
-            alone: false,
+            solo: false,
             settled: Vec::new(),
         };
         Ok(self.engine.store().claim(None, &ask).await?.jobs)
@@ -284,13 +292,13 @@ impl Stand {
         place.settle_store(&self.url)?;
         let holders = self.holders.as_ref().context("somebody holds the keys")?;
         let now = Time::from_system(std::time::SystemTime::now());
-        let change = |job: &Claimed| {
+        let change = |job: &ClaimedJob| {
             Change::new(job, holders.worker, now, Outcome::Done(Payload::json(b"0".to_vec())))
         };
         let changes: Vec<Change> = holders.jobs.iter().map(change).collect();
         let started = Instant::now();
         self.engine.store().commit(None, &changes).await?;
-        engine.look();
+        engine.poke();
         self.committed(&engine, left + self.blocked, started).await?;
         let seconds = started.elapsed().as_secs_f64();
         engine.stop().await;

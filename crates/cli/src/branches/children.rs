@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use serde_json::json;
-use windlass::{Engine, Error, Item, JobId, State, store::Only};
+use windlass::{Engine, Error, Item, JobId, State, store::ChildStates};
 
 use crate::{
     out,
@@ -24,12 +24,12 @@ pub(super) enum Which {
 }
 
 impl Which {
-    fn only(self) -> Only {
+    fn only(self) -> ChildStates {
         match self {
-            Which::Failed => Only::Bad,
-            Which::Live => Only::Live,
-            Which::Done => Only::Ended,
-            Which::All => Only::All,
+            Which::Failed => ChildStates::Bad,
+            Which::Live => ChildStates::Live,
+            Which::Done => ChildStates::Ended,
+            Which::All => ChildStates::All,
         }
     }
 
@@ -179,13 +179,18 @@ fn result(item: &Item) -> String {
 
 #[cfg(test)]
 mod tests {
-    use windlass::{Failure, model::BranchNo, store::Place};
+    use windlass::{Failure, model::BranchNo, store::ChildPlace};
 
     use super::*;
 
     fn item(key: &str, state: State) -> Item {
-        let place =
-            Place { branch: BranchNo(1), name: "b".into(), spawn: "s".into(), item: key.into(), items: 1 };
+        let place = ChildPlace {
+            branch: BranchNo(1),
+            name: "b".into(),
+            spawn: "s".into(),
+            item: key.into(),
+            items: 1,
+        };
         Item {
             id: JobId::from_parts(1, 0, 0),
             key: place.key("p"),

@@ -74,7 +74,7 @@ impl View {
         let merge = branch.goal.as_deref().and_then(|goal| serde_json::from_str(goal).ok());
         // After a merge that failed, its job may be retried and merge it anew.
         let merged = branch.merged && branch.watch.is_none();
-        let standing = match (merged, branch.cut, &merge) {
+        let standing = match (merged, branch.cancels_children, &merge) {
             (true, ..) => Standing::Merged,
             (false, true, _) => Standing::Cut,
             (false, false, Some(_)) if !parent.state.is_final() => Standing::Merging,
@@ -91,7 +91,7 @@ impl View {
     }
 
     pub(crate) fn bad(&self) -> u64 {
-        count(self.branch.tally.bad())
+        count(self.branch.tally.unsuccessful())
     }
 
     pub(crate) fn ended(&self) -> u64 {
@@ -104,7 +104,7 @@ impl View {
 
     /// Whether only somebody who retries children can help it.
     pub(crate) fn is_blocked(&self) -> bool {
-        let waits = self.merge.as_ref().is_some_and(Merge::waits_for_bad);
+        let waits = self.merge.as_ref().is_some_and(Merge::waits_for_unsuccessful);
         self.standing == Standing::Merging && waits && self.bad() > 0
     }
 
@@ -122,7 +122,7 @@ impl View {
     pub(crate) fn state(&self) -> String {
         let filled = if self.branch.sealed { "sealed" } else { "filling" };
         match self.standing {
-            Standing::Merged if self.branch.cut => "merged, the rest is cut".to_owned(),
+            Standing::Merged if self.branch.cancels_children => "merged, the rest is cut".to_owned(),
             Standing::Merged => "merged".to_owned(),
             other => format!("{filled}, {}", other.word()),
         }
@@ -141,7 +141,7 @@ impl View {
                 "full: as many are in flight as may be; more are spawned when {ended} have ended"
             ));
         }
-        if self.branch.cut && self.pending > 0 {
+        if self.branch.cancels_children && self.pending > 0 {
             notes.push(format!("cut: {} being cancelled", children(self.pending, "is", "are")));
         } else if parent.state.is_final() && self.pending > 0 {
             let (children, state) = (children(self.pending, "goes on", "go on"), parent.state);
@@ -166,8 +166,18 @@ impl View {
     }
 
     pub(crate) fn told(&self) -> Value {
-        let Branch { number, name, spawns, sealed, cut, tally, opened_at, merged_at, poll, .. } =
-            &self.branch;
+        let Branch {
+            number,
+            name,
+            spawns,
+            sealed,
+            cancels_children: cut,
+            tally,
+            opened_at,
+            merged_at,
+            poll,
+            ..
+        } = &self.branch;
         json!({
             "name": name, "number": number, "spawns": spawns, "standing": self.standing, "sealed": sealed, "cut": cut,
             "spawned": self.spawned(), "done": tally.done, "failed": tally.failed, "cancelled": tally.cancelled,

@@ -10,7 +10,7 @@ use console::Term;
 use windlass::{
     Engine, JobId, Time,
     model::BranchNo,
-    store::{Branch, Leaves, Only},
+    store::{Branch, BranchChildFilter, ChildStates},
 };
 
 use super::{
@@ -110,13 +110,13 @@ impl Watched<'_> {
         let still = |view: &&mut View| {
             let since = view.branch.poll.at.unwrap_or(view.branch.opened_at).max(view.branch.opened_at);
             let known = view.rate.is_some() || look.now.since(since) >= STILL;
-            let open = !view.branch.merged && !view.branch.cut && view.pending > 0;
+            let open = !view.branch.merged && !view.branch.cancels_children && view.pending > 0;
             open && known && view.rate.unwrap_or(0.0) <= 0.0
         };
         for view in look.views.iter_mut().filter(still).take(ASKED) {
             let (job, branch) = (self.job, view.branch.number);
-            let live = Leaves { job, branch, only: Only::Live, after: None, limit: 1 };
-            let Some(first) = self.engine.inspect().leaves(&live).await?.pop() else { continue };
+            let live = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: 1 };
+            let Some(first) = self.engine.inspect().branch_children(&live).await?.pop() else { continue };
             let id = first.summary.id;
             let Some(why) = self.engine.why(id).await? else { continue };
             let hint = self.place.said(&why.hint);
@@ -225,7 +225,7 @@ mod tests {
             cursor: None,
             sealed: true,
             merged: false,
-            cut: false,
+            cancels_children: false,
             spawned: 1_000,
             tally: windlass::model::Tally { done, ..Default::default() },
             watch: None,

@@ -186,7 +186,7 @@ impl Settings {
             (Some(beat), _) => beat,
             // Two renewals may fail before a third is late.
             (None, Some(lease)) => lease / 3,
-            (None, None) => given.beat,
+            (None, None) => given.renew_every,
         };
         if beat.is_zero() || beat * 2 > lease {
             bail!(
@@ -200,7 +200,7 @@ impl Settings {
         let config = Config {
             name: self.name.clone().unwrap_or(given.name),
             lease,
-            beat,
+            renew_every: beat,
             drain: self.drain.unwrap_or(given.drain),
             crashes: self.crashes.unwrap_or(given.crashes),
             retention: self.retention.apply(given.retention),

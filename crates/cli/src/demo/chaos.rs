@@ -218,7 +218,7 @@ impl Chaos {
 
     /// Whether the frozen worker's held task has been done by another.
     async fn taken_over(&self) -> anyhow::Result<bool> {
-        Ok(self.engine.store().ended(&[self.held]).await?.first().is_some_and(Option::is_some))
+        Ok(self.engine.store().job_ends(&[self.held]).await?.first().is_some_and(Option::is_some))
     }
 
     /// Whether no task is left, by the store's word. It is asked seldom while much is left to do.
@@ -227,7 +227,7 @@ impl Chaos {
         if self.looked.elapsed() < Duration::from_millis(pause) {
             return Ok(false);
         }
-        let census = self.engine.inspect().census(u64::MAX).await?;
+        let census = self.engine.inspect().state_counts(u64::MAX).await?;
         self.looked = Instant::now();
         let mine = census.iter().filter(|count| count.queue == self.queue);
         let open = |state: State| !state.is_final();

@@ -10,10 +10,10 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId},
+    model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
     store::{
-        Ask, Beat, Born, Control, Due, Ended, Fut, Haul, Inspect, NewWorker, Now, Order, Reaped, Renewal,
-        Signalled, Store, Sweep,
+        CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Fut, Inspect, JobEnd, NewWorker,
+        Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
     },
 };
 
@@ -131,27 +131,32 @@ impl Store for Watched {
         behind!(self, transact(now, work))
     }
 
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        behind!(self, enlist(now, worker))
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+        behind!(self, register_worker(now, worker))
     }
 
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         behind!(self, submit(now, jobs, born))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         behind!(self, claim(now, ask))
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         behind!(self, signal(now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         behind!(self, renew(now, beat))
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         behind!(self, reap(now, sweep))
     }
 
@@ -159,24 +164,24 @@ impl Store for Watched {
         behind!(self, release(now, jobs))
     }
 
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        behind!(self, disown(now, worker, numbers))
+    fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        behind!(self, release_claims(now, worker, numbers))
     }
 
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        behind!(self, retire(now, worker))
+    fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
+        behind!(self, retire_worker(now, worker))
     }
 
-    fn due(&self, now: Option<Time>, limit: usize) -> Fut<'_, Due> {
-        behind!(self, due(now, limit))
+    fn fire_timers(&self, now: Option<Time>, limit: usize) -> Fut<'_, TimerReport> {
+        behind!(self, fire_timers(now, limit))
     }
 
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        behind!(self, gate(queues))
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+        behind!(self, gates(queues))
     }
 
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
-        behind!(self, ended(ids))
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
+        behind!(self, job_ends(ids))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
@@ -197,24 +202,24 @@ impl Store for Watched {
         self.store.control()
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
-        behind!(self, orders(worker))
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
+        behind!(self, cancel_requests(worker))
     }
 
-    fn sweep(&self, now: Option<Time>) -> Fut<'_, usize> {
-        behind!(self, sweep(now))
+    fn repair(&self, now: Option<Time>) -> Fut<'_, usize> {
+        behind!(self, repair(now))
     }
 
-    fn poll(&self, now: Option<Time>, limit: usize) -> Fut<'_, windlass::store::Polled> {
-        behind!(self, poll(now, limit))
+    fn poll_branches(&self, now: Option<Time>, limit: usize) -> Fut<'_, windlass::store::PollReport> {
+        behind!(self, poll_branches(now, limit))
     }
 
     fn limits(&self) -> &Limits {
         self.store.limits()
     }
 
-    fn beacon_dir(&self) -> Option<PathBuf> {
-        self.store.beacon_dir()
+    fn liveness_dir(&self) -> Option<PathBuf> {
+        self.store.liveness_dir()
     }
 
     fn statements(&self) -> u64 {

@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         name: format!("demo worker {}", args.serial),
         lease: LEASE,
-        beat: BEAT,
+        renew_every: BEAT,
         drain: Duration::from_secs(10),
         // The demo kills workers whatever they run; no job is to be blamed for it.
         crashes: u16::MAX,

@@ -211,7 +211,7 @@ async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
     let mut starts = BTreeSet::new();
     let mut after = None;
     loop {
-        let page = inspect.steps(job.summary.id, after, PAGE).await?;
+        let page = inspect.transitions(job.summary.id, after, PAGE).await?;
         if after.is_none() {
             starts.extend(page.first().map(|step| step.stage.clone()));
         }
@@ -233,7 +233,7 @@ async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
 /// The transitions of the newest machines of a kind, by version.
 async fn of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyhow::Result<Vec<Graph>> {
     let mut graphs: BTreeMap<i32, Graph> = BTreeMap::new();
-    for path in inspect.paths(kind, limit).await? {
+    for path in inspect.transition_counts(kind, limit).await? {
         let graph = graphs.entry(path.version).or_default();
         graph.version = path.version;
         graph.edges.push(Edge { from: path.stage, to: path.next, how: path.how, times: path.times });
@@ -246,7 +246,7 @@ async fn of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyhow::Res
         let (kind, version) = (Some(kind.to_owned()), Some(*version));
         let newest = Filter { kind, version, limit: BEGUN, ..Filter::default() };
         for job in inspect.jobs(&newest).await? {
-            let first = inspect.steps(job.id, None, 1).await?;
+            let first = inspect.transitions(job.id, None, 1).await?;
             graph.starts.extend(first.into_iter().map(|step| step.stage));
         }
     }

@@ -15,7 +15,7 @@ const CAP: u64 = 100_000;
 pub(super) async fn examine(findings: &mut Findings, engine: &Engine, place: &Place) -> anyhow::Result<()> {
     let inspect = engine.inspect();
     let (workers, census, now) =
-        (inspect.workers().await?, inspect.census(CAP).await?, inspect.clock().await?);
+        (inspect.workers().await?, inspect.state_counts(CAP).await?, inspect.clock().await?);
     let count = |state: State| {
         census.iter().filter(|count| count.state == state).map(|count| count.jobs).sum::<u64>()
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::{
     Engine, JobId, Merge, Time,
-    model::{Tally, merge::Stand},
+    model::{Tally, merge::BranchProgress},
 };
 
 use super::Findings;
@@ -18,7 +18,7 @@ struct Row {
     job: JobId,
     name: String,
     goal: Option<String>,
-    stand: Stand,
+    stand: BranchProgress,
     /// When it is looked at next.
     poll_at: Option<Time>,
 }
@@ -31,7 +31,9 @@ impl Row {
     /// Whether it waits for children that have not ended well, and for none else.
     fn is_blocked(&self) -> bool {
         let merge = self.goal.as_deref().and_then(|goal| serde_json::from_str::<Merge>(goal).ok());
-        self.stand.tally.bad() > 0 && self.pending() == 0 && merge.is_some_and(|merge| merge.waits_for_bad())
+        self.stand.tally.unsuccessful() > 0
+            && self.pending() == 0
+            && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
     }
 }
 
@@ -47,7 +49,7 @@ fn judge(findings: &mut Findings, waited: &[Row], left: &[Row], now: Time, progr
     let blocked: Vec<&Row> = waited.iter().filter(|row| row.is_blocked()).collect();
     if let Some(first) = blocked.first() {
         let (job, name) = (first.job, &first.name);
-        let bad: u64 = blocked.iter().map(|row| row.stand.tally.bad().unsigned_abs()).sum();
+        let bad: u64 = blocked.iter().map(|row| row.stand.tally.unsuccessful().unsigned_abs()).sum();
         findings.warn(
             "branches",
             format!(
@@ -107,11 +109,11 @@ mod rows {
     pub(super) const LIMIT: usize = 10_000;
 
     /// Those that somebody waits for, by when they are looked at next: walks the index of that.
-    pub(super) const WAITED: &str = "select b.job, b.name, b.goal, b.spawned, {tally}, b.poll_at \
+    pub(super) const WAITED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
         from (select * from {p}branches where poll_at is not null order by poll_at limit 10000) b {tallies} \
         where b.watch is not null and not {cut}";
     /// Those of the newest 10,000 branches whose job has ended, and that have children that have not.
-    pub(super) const LEFT: &str = "select b.job, b.name, b.goal, b.spawned, {tally}, b.poll_at \
+    pub(super) const LEFT: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
         from (select * from {p}branches order by job desc, number desc limit 10000) b \
         join {p}jobs j on j.id = b.job and j.state > 0 {tallies} \
         where not {cut} and b.spawned > {ended}";
@@ -120,7 +122,7 @@ mod rows {
     fn lite(sql: &str) -> String {
         sql.replace("{tally}", "b.done, b.failed, b.cancelled")
             .replace("{tallies}", "")
-            .replace("{cut}", "b.cut")
+            .replace("{cut}", "b.cancels_children")
             .replace("{ended}", "b.done + b.failed + b.cancelled")
             .replace("{p}", PREFIX)
     }
@@ -128,10 +130,10 @@ mod rows {
     /// In PostgreSQL they are in several, by writer.
     fn postgres(sql: &str) -> String {
         let tallies = "cross join lateral (select coalesce(sum(done), 0)::int8 as done, coalesce(sum(failed), 0)::int8 as failed, \
-            coalesce(sum(cancelled), 0)::int8 as cancelled from tallies where job = b.job and branch = b.number) t";
+            coalesce(sum(cancelled), 0)::int8 as cancelled from branch_counts where job = b.job and branch = b.number) t";
         sql.replace("{tally}", "t.done, t.failed, t.cancelled")
             .replace("{tallies}", tallies)
-            .replace("{cut}", "b.cut")
+            .replace("{cut}", "b.cancels_children")
             .replace("{ended}", "t.done + t.failed + t.cancelled")
             .replace("{p}", "")
     }
@@ -148,7 +150,7 @@ mod rows {
                     job: JobId::from_bytes(job),
                     name: row.get(1)?,
                     goal: row.get(2)?,
-                    stand: Stand { spawned: row.get(3)?, tally },
+                    stand: BranchProgress { spawned: row.get(3)?, tally },
                     poll_at: poll_at.map(Time),
                 })
             })?;
@@ -161,7 +163,7 @@ mod rows {
                 job: JobId(row.get(0)),
                 name: row.get(1),
                 goal: row.get(2),
-                stand: Stand { spawned: row.get(3), tally },
+                stand: BranchProgress { spawned: row.get(3), tally },
                 poll_at: row.get::<_, Option<i64>>(7).map(Time),
             }
         };
@@ -182,7 +184,7 @@ mod tests {
             job: JobId::from_parts(1, 0, 0),
             name: "items".into(),
             goal: serde_json::to_string(merge).ok(),
-            stand: Stand { spawned, tally },
+            stand: BranchProgress { spawned, tally },
             poll_at: Some(NOW),
         }
     }

@@ -7,7 +7,7 @@ mod show;
 use std::process::ExitCode;
 
 use serde_json::Value;
-use windlass::{Did, Time, store::ScheduleView};
+use windlass::{ControlOutcome, Time, store::ScheduleView};
 
 use crate::{author::Author, out, place::Place, rule, span, table};
 
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn said(place: &Place, named: &Named, did: &Did, done: &str) -> anyhow::Result<ExitCode> {
+fn said(place: &Place, named: &Named, did: &ControlOutcome, done: &str) -> anyhow::Result<ExitCode> {
     rule::said(place, "schedule", &named.name, did, done)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{Calendar, CatchUp, Did, Overlap, Retry};
+use windlass::{Calendar, CatchUp, ControlOutcome, Overlap, Retry};
 
 use super::next;
 use crate::{
@@ -83,7 +83,7 @@ pub(super) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let did = args.author.schedules(schedule).await?;
     let now = engine.inspect().clock().await?;
     let done = match args.calendar.next_after(now) {
-        Some(at) if did == Did::Done => {
+        Some(at) if did == ControlOutcome::Done => {
             format!("fires next {}, {}", next::local(&args.calendar, at), span::relative(at, now))
         }
         _ => "it never fires".to_owned(),

@@ -9,7 +9,7 @@ use windlass::{
         branch::BRANCH,
         wait::{self, CHILD},
     },
-    store::{Inspect, Job, Stepped},
+    store::{Inspect, Job, Transition},
 };
 
 use super::{block, branch::is_block, moment, payload};
@@ -23,7 +23,7 @@ const TOLD: usize = 100;
 /// A machine's inbox and its last transitions.
 pub(super) struct Machine {
     inbox: Vec<Signal>,
-    steps: Vec<Stepped>,
+    steps: Vec<Transition>,
 }
 
 impl Machine {
@@ -42,7 +42,7 @@ impl Machine {
     pub(super) fn tell(&self, told: &mut Value) -> anyhow::Result<()> {
         let signal = |signal: &Signal| {
             let mut told = json!({ "number": signal.number, "name": signal.name, "at": signal.at, "payload": value(signal) });
-            if let Some(why) = &signal.aside {
+            if let Some(why) = &signal.unreadable {
                 told["set_aside"] = json!(why);
             }
             told
@@ -79,7 +79,7 @@ impl Machine {
         let line = |signal: &Signal| {
             let text = value(signal).to_string();
             let said = console::truncate_str(&text, 60, "…");
-            let aside = signal.aside.as_ref().map(|why| {
+            let aside = signal.unreadable.as_ref().map(|why| {
                 format!("{:<width$}  number {}, set aside: {}\n", "", signal.number, out::plain(why))
             });
             let aside = aside.unwrap_or_default();
@@ -116,8 +116,8 @@ fn awaited(wait: &Awaited, pending: u32) -> String {
         }
         Awaited::Signals { names, needs } => {
             let between = if *needs == 1 { " or " } else { " and " };
-            let name = |name: &wait::Name| format!("{:?}", name.name);
-            let is_signal = |name: &&wait::Name| ![CHILD, BRANCH].contains(&name.name.as_str());
+            let name = |name: &wait::SignalName| format!("{:?}", name.name);
+            let is_signal = |name: &&wait::SignalName| ![CHILD, BRANCH].contains(&name.name.as_str());
             let signals: Vec<String> = names.iter().filter(is_signal).map(name).collect();
             let signals = (!signals.is_empty()).then(|| format!("for the signal {}", signals.join(between)));
             // A workflow is told of the ends of its children by signals.
@@ -143,11 +143,11 @@ fn value(signal: &Signal) -> Value {
 
 /// The last transitions, oldest first. They are numbered by revision, and tries that led nowhere have revisions too: if
 /// there are few among the last ones, it looks further back.
-async fn last(job: &Job, inspect: &dyn Inspect) -> anyhow::Result<Vec<Stepped>> {
+async fn last(job: &Job, inspect: &dyn Inspect) -> anyhow::Result<Vec<Transition>> {
     let mut back = TOLD as i32;
     loop {
         let after = job.rev.0 - back;
-        let mut steps = inspect.steps(job.summary.id, Some(Rev(after.max(-1))), back as usize).await?;
+        let mut steps = inspect.transitions(job.summary.id, Some(Rev(after.max(-1))), back as usize).await?;
         if steps.len() >= TOLD || after < 0 {
             steps.drain(..steps.len().saturating_sub(TOLD));
             return Ok(steps);
@@ -156,8 +156,8 @@ async fn last(job: &Job, inspect: &dyn Inspect) -> anyhow::Result<Vec<Stepped>> 
     }
 }
 
-fn steps(steps: &[Stepped], now: Time) -> String {
-    let line = |step: &Stepped| {
+fn steps(steps: &[Transition], now: Time) -> String {
+    let line = |step: &Transition| {
         let to = step.next.as_deref().map(|next| format!(" → {}", out::plain(next))).unwrap_or_default();
         let when = span::relative(step.at, now);
         format!(

@@ -12,7 +12,7 @@ use machine::Machine;
 use windlass::{
     Payload, State, States, Time,
     model::Settings,
-    store::{Attempt, Holds, Job, Told},
+    store::{Attempt, CancelHold, Holds, Job},
 };
 use workflow::Workflow;
 
@@ -110,7 +110,7 @@ fn page(
     if let Some(pause) = &holds.paused {
         line("paused", rule::paused(pause, now));
     }
-    if let Some(told) = &holds.told {
+    if let Some(told) = &holds.cancel_requested {
         line("told", self::told(told, now));
     }
     line("kind", format!("{}, version {}", out::plain(&summary.kind), summary.version));
@@ -177,7 +177,7 @@ pub(crate) fn settings(settings: &Settings) -> String {
     if let Some(unique) = &settings.unique {
         let scope = match unique.scope {
             States::LIVE => "until it ends".to_owned(),
-            States::WAITING => "until it starts".to_owned(),
+            States::PENDING => "until it starts".to_owned(),
             States::KEPT => "until it is deleted".to_owned(),
             other => format!("while it is {}", names(other)),
         };
@@ -185,7 +185,7 @@ pub(crate) fn settings(settings: &Settings) -> String {
         line("unique", format!("{} {scope}{}", out::plain(&unique.key), within.unwrap_or_default()));
     }
     if let Some(serial) = &settings.serial {
-        let hold = if serial.hold { ", kept between attempts" } else { "" };
+        let hold = if serial.keeps_slot { ", kept between attempts" } else { "" };
         line("serial", format!("{}{hold}", out::plain(&serial.key)));
     }
     if let Some(charge) = &settings.rate {
@@ -236,7 +236,7 @@ fn standing(holds: &Holds, now: Time) -> String {
     lines
 }
 
-fn told(told: &Told, now: Time) -> String {
+fn told(told: &CancelHold, now: Time) -> String {
     let note = told.note.as_ref().map(|note| format!(": {}", out::plain(note))).unwrap_or_default();
     let end = span::relative(told.deadline_at, now);
     format!("to end, by {}{note}; ended from outside {end}", out::plain(&told.author))

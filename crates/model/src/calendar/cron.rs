@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Invalid, Time,
-    limits::{invalid, shown},
+    limits::{invalid, quoted},
 };
 
 const MICROS: i64 = 1_000_000;
@@ -48,7 +48,7 @@ impl Cron {
         let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
         let cron = Cron { expression, zone, fields };
         if cron.next_after(TODAY).is_none() {
-            let what = format!("the cron expression {}", shown(&cron.expression));
+            let what = format!("the cron expression {}", quoted(&cron.expression));
             let hint = "choose a day that the month has, and an hour that the clock shows on it";
             return Err(invalid(what, "never fires", hint));
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     Invalid,
-    limits::{invalid, shown},
+    limits::{invalid, quoted},
 };
 
 /// The longest expression, in bytes: six fields with every number written out have some 600.
@@ -76,7 +76,7 @@ impl Item {
 
 /// The six fields of an expression; seconds are `0` where there are five.
 pub(super) fn split(text: &str) -> Result<[&str; 6], Invalid> {
-    let whole = || format!("the cron expression {}", shown(text));
+    let whole = || format!("the cron expression {}", quoted(text));
     if text.len() > LONGEST {
         let why = format!("is {} bytes long, more than the {LONGEST} allowed", text.len());
         return Err(invalid(whole(), why, "use ranges and steps, or several schedules"));
@@ -215,7 +215,7 @@ fn number(text: &str, field: &Field, part: &str, word: &str) -> Result<u8, Inval
         None if word.bytes().all(|b| b.is_ascii_digit()) => {
             Err(wrong(text, field, part, "is out of range", &hint))
         }
-        None => Err(wrong(text, field, part, &format!("has {}, which is not a number", shown(word)), &hint)),
+        None => Err(wrong(text, field, part, &format!("has {}, which is not a number", quoted(word)), &hint)),
         Some(number) if number < u32::from(field.least) || number > u32::from(field.most) => {
             Err(wrong(text, field, part, "is out of range", &hint))
         }
@@ -230,7 +230,7 @@ fn plain(digits: &str) -> Option<u32> {
 
 fn wrong(text: &str, field: &Field, part: &str, why: &str, hint: &str) -> Invalid {
     invalid(
-        format!("the {} field {} of the cron expression {}", field.name, shown(part), shown(text)),
+        format!("the {} field {} of the cron expression {}", field.name, quoted(part), quoted(text)),
         why,
         hint,
     )

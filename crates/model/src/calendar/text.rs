@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::{Calendar, Unit, Zone};
 use crate::{
     Invalid, Time,
-    limits::{invalid, shown},
+    limits::{invalid, quoted},
 };
 
 impl fmt::Display for Calendar {
@@ -44,7 +44,7 @@ impl FromStr for Calendar {
         if let Some(anchor) = anchor {
             let wrong = || {
                 let why = "is not a moment";
-                invalid(format!("the anchor {}", shown(anchor)), why, "write one as 2027-01-31T08:00:00Z")
+                invalid(format!("the anchor {}", quoted(anchor)), why, "write one as 2027-01-31T08:00:00Z")
             };
             calendar = calendar.from(anchor.parse::<Time>().map_err(|_| wrong())?)?;
         }
@@ -69,13 +69,13 @@ fn step(text: &str, step: &str) -> Result<Calendar, Invalid> {
         let is = |word: &str| word.eq_ignore_ascii_case(unit);
         is(one) || is(many) || (is(short) && !count.is_empty())
     };
-    let what = || format!("the calendar {}", shown(text));
+    let what = || format!("the calendar {}", quoted(text));
     let Some((unit, ..)) = Unit::WORDS.iter().find(known) else {
         let hint = match unit {
             "ms" | "milliseconds" | "us" => "a second is the shortest step: write \"every 1 second\"",
             _ => "write \"every 15 minutes\", \"every 90s\", \"every day\" or \"every 3 months\"",
         };
-        return Err(invalid(what(), format!("has the unit {}", shown(unit)), hint));
+        return Err(invalid(what(), format!("has the unit {}", quoted(unit)), hint));
     };
     let count = if count.is_empty() { "1" } else { count };
     let long = |_| invalid(what(), "has a step longer than 100 years", "choose a shorter one");

@@ -13,7 +13,7 @@ use jiff::{
 
 use crate::{
     Invalid, Time,
-    limits::{invalid, shown},
+    limits::{invalid, quoted},
 };
 
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
@@ -50,7 +50,7 @@ impl Zone {
                     Some(near) => format!("did you mean {near}?"),
                     None => "write one as Europe/Berlin, America/New_York or UTC".to_owned(),
                 };
-                Err(invalid(format!("the time zone {}", shown(name)), "is not known", hint))
+                Err(invalid(format!("the time zone {}", quoted(name)), "is not known", hint))
             }
         }
     }

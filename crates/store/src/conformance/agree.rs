@@ -13,8 +13,8 @@ use proptest::{
     test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner},
 };
 use windlass_model::{
-    BranchNo, Change, ClaimNo, Claimed, Counted, JobId, KindVersion, NewJob, Outcome, Rev, Signal, State,
-    Step, Time, Verdict, WorkerId, branch::BRANCH,
+    BranchMember, BranchNo, Change, ClaimNo, ClaimedJob, JobId, KindVersion, NewJob, Outcome, Rev, Signal,
+    State, Step, Time, Verdict, WorkerId, branch::BRANCH,
 };
 
 use super::{
@@ -24,8 +24,9 @@ use super::{
     ops::{Draft, Edit, IDS, Op, growing, sequence},
 };
 use crate::{
-    Act, Ask, AuditFilter, Beat, Born, By, Error, Filter, Fork, Haul, Holds, Leaves, LimitView, NewWorker,
-    ORDER_GATE, Only, Prune, RateHold, Restate, Rule, Sweep, TIMER_GATE, memory::Memory,
+    Actor, AdminAction, AuditFilter, BranchChildFilter, CANCEL_GATE, ChildStates, ClaimBatch, ClaimOnSubmit,
+    ClaimRequest, Error, Filter, Fork, Holds, JobAction, LimitView, NewWorker, Prune, RateHold, ReapRequest,
+    RenewRequest, StageUpdate, TIMER_GATE, memory::Memory,
 };
 
 /// The longest random sequence.
@@ -105,8 +106,12 @@ pub async fn agree(reference: &Handle, subject: &Handle, ops: &[Op]) -> Result<(
         pair.step(&Op::Enlist { worker, again: false }).await?;
     }
     for store in [reference, subject] {
-        let rule = Rule::Limit(limit(3));
-        store.control().rule(Some(BEGIN), &rule, &By::new("setup")).await.map_err(|e| e.to_string())?;
+        let rule = AdminAction::Limit(limit(3));
+        store
+            .control()
+            .administer(Some(BEGIN), &rule, &Actor::new("setup"))
+            .await
+            .map_err(|e| e.to_string())?;
     }
     pair.gates_moved().await?;
     for (n, op) in ops.iter().enumerate() {
@@ -128,9 +133,9 @@ struct Pair {
     workers: [(WorkerId, i64); 3],
     enlisted: i64,
     /// Every job ever handed out, with its worker, as each store handed it out: numbers of signals are a store's own.
-    held: Vec<(WorkerId, [Claimed; 2])>,
-    submits: Vec<(Vec<NewJob>, Option<Born>)>,
-    asks: Vec<Ask>,
+    held: Vec<(WorkerId, [ClaimedJob; 2])>,
+    submits: Vec<(Vec<NewJob>, Option<ClaimOnSubmit>)>,
+    asks: Vec<ClaimRequest>,
     commits: Vec<[Vec<Change>; 2]>,
     gates: [Vec<u64>; 2],
     /// Whether gates may move in vain: a job that is named twice in one call may have been ready between the two.
@@ -174,7 +179,7 @@ impl Pair {
         match op {
             Op::Submit { jobs, born } => {
                 let jobs = self.jobs(jobs);
-                let born = born.map(|n| Born { worker: self.worker(n), number: self.number(n) });
+                let born = born.map(|n| ClaimOnSubmit { worker: self.worker(n), number: self.number(n) });
                 self.submits.push((jobs, born));
                 self.submit(self.submits.len() - 1).await?;
             }
@@ -190,13 +195,13 @@ impl Pair {
                 let lane = |bit: u8| kind(["a", "b"][usize::from(bit / 2)], i32::from(bit % 2) + 1);
                 let kinds: Vec<KindVersion> =
                     (0..4).filter(|bit| kinds & (1 << bit) != 0).map(lane).collect();
-                let ask = Ask {
+                let ask = ClaimRequest {
                     worker: self.worker(*worker),
                     number: self.number(*worker),
                     queue: QUEUES[usize::from(*queue)].into(),
                     kinds: kinds.into(),
                     limit: usize::from(*limit),
-                    alone: *alone,
+                    solo: *alone,
                     settled,
                 };
                 self.asks.push(ask);
@@ -232,7 +237,7 @@ impl Pair {
                 let job = self.id(*id);
                 let seen = self.stores[0].inspect().job(job).await.map_err(|error| error.to_string())?;
                 let (epoch, rev) = seen.map(|seen| (seen.epoch, seen.rev)).unwrap_or_default();
-                let restate = Restate {
+                let restate = StageUpdate {
                     job,
                     epoch,
                     rev: Rev(rev.0 - i32::from(*outdated)),
@@ -240,22 +245,26 @@ impl Pair {
                     stage: STAGES[usize::from(*stage)].to_owned(),
                     data: payload("restated"),
                 };
-                let by = By::new("someone").note("because");
-                on_both!(self, |store| store.control().restate(now, std::slice::from_ref(&restate), &by));
+                let by = Actor::new("someone").note("because");
+                on_both!(self, |store| store.control().update_stages(
+                    now,
+                    std::slice::from_ref(&restate),
+                    &by
+                ));
             }
             Op::Renew { worker, lease, settle, join } => {
-                let beat = Beat {
+                let beat = RenewRequest {
                     worker: self.worker(*worker),
                     lease: Duration::from_secs(u64::from(*lease)),
                     settled: self.earlier(*worker, *settle),
-                    joined: self.earlier(*worker, *join),
+                    to_confirm: self.earlier(*worker, *join),
                 };
                 on_both!(self, |store| store.renew(now, &beat));
             }
             Op::Reap { dead, lapsed, limit, crashes } => {
                 let dead = dead.iter().map(|n| self.worker(*n)).collect();
                 let limit = usize::from(*limit);
-                let sweep = Sweep { dead, lapsed: *lapsed, limit, crashes: u16::from(*crashes) };
+                let sweep = ReapRequest { dead, lapsed: *lapsed, limit, crashes: u16::from(*crashes) };
                 on_both!(self, |store| sorted(store.reap(now, &sweep)));
             }
             Op::Release { picks } => {
@@ -272,7 +281,7 @@ impl Pair {
             }
             Op::Retire { worker } => {
                 let worker = self.worker(*worker);
-                on_both!(self, |store| store.retire(now, worker));
+                on_both!(self, |store| store.retire_worker(now, worker));
             }
             Op::Enlist { worker, again } => {
                 if !again {
@@ -283,41 +292,41 @@ impl Pair {
                 let new = NewWorker {
                     id,
                     name: format!("worker {id}"),
-                    beacon: None,
+                    liveness_file: None,
                     lease: LEASE,
                     serves: Vec::new(),
                 };
-                on_both!(self, |store| store.enlist(now, &new));
+                on_both!(self, |store| store.register_worker(now, &new));
             }
             Op::Due { limit } => {
                 let limit = usize::from(*limit);
-                on_both!(self, |store| store.due(now, limit));
+                on_both!(self, |store| store.fire_timers(now, limit));
             }
             Op::Act { ids, act, amount } => {
                 self.vain = (1..ids.len()).any(|n| ids[..n].contains(&ids[n]));
                 let ids: Vec<JobId> = ids.iter().map(|n| self.id(*n)).collect();
                 let grace = Duration::from_secs(u64::from(amount.unsigned_abs()));
                 let act = match act {
-                    0 => Act::Cancel { grace },
-                    1 => Act::Pause,
-                    2 => Act::Resume,
-                    3 => Act::Retry,
-                    _ => Act::Priority(i16::from(*amount)),
+                    0 => JobAction::Cancel { grace },
+                    1 => JobAction::Pause,
+                    2 => JobAction::Resume,
+                    3 => JobAction::Retry,
+                    _ => JobAction::Priority(i16::from(*amount)),
                 };
-                let by = By::new("someone");
-                on_both!(self, |store| store.control().act(now, &ids, act, &by));
+                let by = Actor::new("someone");
+                on_both!(self, |store| store.control().act_on_jobs(now, &ids, act, &by));
             }
             Op::Rule { rule, amount } => {
                 let amount = u32::from(*amount);
                 let rule = match rule {
-                    0 => Rule::PauseQueue(QUEUES[0].into()),
-                    1 => Rule::ResumeQueue(QUEUES[0].into()),
-                    2 => Rule::Lift("api".into()),
-                    3 => Rule::Slots { key: "serial 0".into(), slots: amount },
-                    _ => Rule::Limit(limit(amount)),
+                    0 => AdminAction::PauseQueue(QUEUES[0].into()),
+                    1 => AdminAction::ResumeQueue(QUEUES[0].into()),
+                    2 => AdminAction::Lift("api".into()),
+                    3 => AdminAction::Slots { key: "serial 0".into(), slots: amount },
+                    _ => AdminAction::Limit(limit(amount)),
                 };
-                let by = By::new("someone").note("because");
-                on_both!(self, |store| store.control().rule(now, &rule, &by));
+                let by = Actor::new("someone").note("because");
+                on_both!(self, |store| store.control().administer(now, &rule, &by));
             }
             Op::Prune { state, age } => {
                 let state = [State::Done, State::Failed, State::Cancelled][usize::from(*state)];
@@ -335,12 +344,12 @@ impl Pair {
                 let mut choices = places.iter().copied().chain([end, 10_000]).cycle();
                 let before = choices.nth(usize::from(*before)).expect("goes round");
                 let fork = Fork { from, id, before, key: key.map(|key| format!("key {key}")) };
-                let by = By::new("someone");
+                let by = Actor::new("someone");
                 on_both!(self, |store| store.control().fork(now, std::slice::from_ref(&fork), &by));
             }
             Op::Poll { limit } => {
                 let limit = usize::from(*limit);
-                on_both!(self, |store| store.poll(now, limit));
+                on_both!(self, |store| store.poll_branches(now, limit));
             }
             Op::Pass { seconds } => self.now = self.now.plus(Duration::from_secs(u64::from(*seconds))),
         }
@@ -352,7 +361,7 @@ impl Pair {
         let answers = on_both!(self, |store| store.submit(Some(self.now), jobs, *born));
         let Some(born) = *born else { return Ok(()) };
         let claimed = answers.iter().flatten().zip(jobs).filter_map(|(answer, job)| match answer {
-            windlass_model::Submitted::New { claimed: Some(epoch) } => {
+            windlass_model::SubmitOutcome::New { claimed: Some(epoch) } => {
                 Some(job.claimed(born.number, *epoch, self.now))
             }
             _ => None,
@@ -370,12 +379,12 @@ impl Pair {
             }
         }
         ask.settled = over;
-        let mut claimed: [Vec<Claimed>; 2] = Default::default();
+        let mut claimed: [Vec<ClaimedJob>; 2] = Default::default();
         let mut answers = Vec::new();
         for (store, claimed) in self.stores.iter().zip(&mut claimed) {
             let haul = store.claim(Some(self.now), &ask).await;
             // Whether there may be more is a hint, and one store may know less than the other.
-            let mut haul = haul.map(|haul| Haul { more: false, ..haul });
+            let mut haul = haul.map(|haul| ClaimBatch { more: false, ..haul });
             claimed.extend(haul.iter().flat_map(|haul| haul.jobs.clone()));
             haul.iter_mut().flat_map(|haul| &mut haul.jobs).for_each(|job| unnumber(&mut job.inbox));
             answers.push(haul);
@@ -398,7 +407,7 @@ impl Pair {
             changes.filter(|(change, to)| change.outcome == Outcome::Next && *to == Verdict::Committed)
         {
             // Of a commit that is repeated, too, it follows the revision before.
-            let is_it = |(_, [job, _]): &&(WorkerId, [Claimed; 2])| {
+            let is_it = |(_, [job, _]): &&(WorkerId, [ClaimedJob; 2])| {
                 (job.id, job.epoch, job.rev, job.claim)
                     == (change.job, change.epoch, change.rev, change.claim)
             };
@@ -406,10 +415,10 @@ impl Pair {
             let stage = change.step.as_ref().and_then(|step| step.stage.clone());
             let counted = |step: &Step| step.items + step.promoted.len() as u32;
             let items = change.step.as_deref().map_or(0, counted);
-            let further = |job: Claimed| Claimed {
-                counted: job
-                    .counted
-                    .map(|counted| Counted { items: counted.items.saturating_sub(items), ..counted }),
+            let further = |job: ClaimedJob| ClaimedJob {
+                branch_member: job
+                    .branch_member
+                    .map(|counted| BranchMember { items: counted.items.saturating_sub(items), ..counted }),
                 rev: Rev(change.rev.0 + 1),
                 stage: stage.clone().map(|(stage, _)| stage).or(job.stage),
                 wait: None,
@@ -424,35 +433,36 @@ impl Pair {
     /// Compares what everyone can see; with `detail`, all of every job.
     async fn compare(&mut self, detail: bool) -> Result<(), String> {
         let jobs = on_both!(self, |store| store.inspect().jobs(&all())).unwrap_or_default();
-        on_both!(self, |store| sorted(store.inspect().census(5)));
+        on_both!(self, |store| sorted(store.inspect().state_counts(5)));
         on_both!(self, |store| sorted(store.inspect().workers()));
         self.gates_moved().await?;
         if detail {
             let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
-            on_both!(self, |store| store.ended(&ids));
+            on_both!(self, |store| store.job_ends(&ids));
             for id in ids {
                 on_both!(self, |store| store.inspect().job(id));
                 on_both!(self, |store| store.inspect().history(id));
                 on_both!(self, |store| holds(store, id));
                 on_both!(self, |store| store.inspect().children(id, None, 5));
                 on_both!(self, |store| inbox(store, id));
-                on_both!(self, |store| store.inspect().steps(id, Some(Rev(1)), 5));
+                on_both!(self, |store| store.inspect().transitions(id, Some(Rev(1)), 5));
                 on_both!(self, |store| store.inspect().journal(id, None, usize::MAX));
                 on_both!(self, |store| store.inspect().journal(id, Some(4), 2));
                 on_both!(self, |store| store.inspect().context(id));
                 for rev in 1..4 {
-                    on_both!(self, |store| store.inspect().joined(id, Rev(rev), None, 5));
+                    on_both!(self, |store| store.inspect().child_ends(id, Rev(rev), None, 5));
                 }
                 let branches = on_both!(self, |store| store.inspect().branches(id));
                 for branch in branches.iter().flatten() {
-                    for only in [Only::All, Only::Live, Only::Ended, Only::Bad] {
-                        let of = Leaves { job: id, branch: branch.number, only, after: None, limit: 9 };
-                        on_both!(self, |store| store.inspect().leaves(&of));
+                    for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
+                        let of =
+                            BranchChildFilter { job: id, branch: branch.number, only, after: None, limit: 9 };
+                        on_both!(self, |store| store.inspect().branch_children(&of));
                     }
                 }
             }
             for kind in ["a", "b"] {
-                on_both!(self, |store| store.inspect().paths(kind, 5));
+                on_both!(self, |store| store.inspect().transition_counts(kind, 5));
             }
             for state in State::ALL {
                 let filter =
@@ -465,9 +475,9 @@ impl Pair {
             on_both!(self, |store| store.inspect().queues());
             on_both!(self, |store| store.inspect().serial_keys(None, 100));
             on_both!(self, |store| rate_limits(store));
-            on_both!(self, |store| store.sweep(Some(self.now)));
+            on_both!(self, |store| store.repair(Some(self.now)));
             for worker in self.workers {
-                on_both!(self, |store| store.orders(worker.0));
+                on_both!(self, |store| store.cancel_requests(worker.0));
             }
         }
         Ok(())
@@ -476,10 +486,10 @@ impl Pair {
     /// Compares which gates moved since the last look; what they say is each store's own.
     async fn gates_moved(&mut self) -> Result<(), String> {
         let queues =
-            [QUEUES[0].to_owned(), QUEUES[1].to_owned(), TIMER_GATE.to_owned(), ORDER_GATE.to_owned()];
+            [QUEUES[0].to_owned(), QUEUES[1].to_owned(), TIMER_GATE.to_owned(), CANCEL_GATE.to_owned()];
         let mut moved = Vec::new();
         for (store, last) in self.stores.iter().zip(&mut self.gates) {
-            let now = store.gate(&queues).await.map_err(|error| error.to_string())?;
+            let now = store.gates(&queues).await.map_err(|error| error.to_string())?;
             moved.push(now.iter().zip(last.iter()).map(|(now, last)| now != last).collect::<Vec<_>>());
             *last = now;
         }
@@ -567,15 +577,16 @@ impl Pair {
         Ok(changes)
     }
 
-    fn change(&self, edit: &Edit, worker: WorkerId, job: &Claimed, known: &[BranchNo]) -> Change {
+    fn change(&self, edit: &Edit, worker: WorkerId, job: &ClaimedJob, known: &[BranchNo]) -> Change {
         let rev = Rev(job.rev.0 + i32::from(edit.rev));
         let step = edit.step.as_ref().map(|step| {
             let children = self.jobs(&step.children).into_iter().zip(firsts(&step.children));
             let children = children.map(|(child, draft)| make::child(draft, child)).collect();
             let promoted = self.jobs(&step.promoted).into_iter().zip(firsts(&step.promoted));
-            let promoted = promoted.map(|(child, draft)| make::promoted(draft, child, job.counted)).collect();
+            let promoted =
+                promoted.map(|(child, draft)| make::promoted(draft, child, job.branch_member)).collect();
             // Places in the journal come from the revision that the change says it follows.
-            let job = &Claimed { rev, ..job.clone() };
+            let job = &ClaimedJob { rev, ..job.clone() };
             Box::new(make::step(step, job, known, children, promoted))
         });
         Change {
@@ -586,9 +597,9 @@ impl Pair {
             claim: if edit.lost { ClaimNo(-1) } else { job.claim },
             started_at: self.now.minus(Duration::from_secs(1)),
             deadline_at: job.deadline_at,
-            tied: job.settings.ties(),
+            is_serial: job.settings.is_serial(),
             parent: job.parent,
-            counted: job.counted,
+            branch_member: job.branch_member,
             step,
             outcome: make::outcome(edit, self.stores[0].limits().payload, rev),
         }
@@ -645,14 +656,14 @@ trait Sorted {
     fn sorted(self) -> Self;
 }
 
-impl Sorted for crate::Reaped {
+impl Sorted for crate::ReapReport {
     fn sorted(mut self) -> Self {
         self.workers.sort();
         self
     }
 }
 
-impl Sorted for Vec<crate::Census> {
+impl Sorted for Vec<crate::StateCount> {
     fn sorted(mut self) -> Self {
         self.sort();
         self

@@ -1,8 +1,8 @@
 //! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
 
 use windlass_model::{
-    Awaited, BranchNo, Change, Claimed, Grow, JobId, NewJob, Outcome, Reason, Rev, State, Tally, Verdict,
-    Wait, Watch, WorkerId, branch::BRANCH,
+    Awaited, BranchNo, BranchUpdate, Change, ClaimedJob, JobId, NewJob, Outcome, Reason, Rev, State, Tally,
+    Verdict, Wait, Watch, WorkerId, branch::BRANCH,
 };
 
 use super::{
@@ -10,15 +10,15 @@ use super::{
     kit::*,
     races::{EACH, ROUNDS, at_once, both, drain, round},
 };
-use crate::{Act, Signalled};
+use crate::{JobAction, SignalOutcome};
 
 /// Nothing is parked that has what it waits for.
 async fn nobody_sleeps(store: &Handle, n: u32) {
     assert_eq!(count(store, State::Waiting).await, 0, "round {n}: nobody is parked");
-    assert_eq!(store.sweep(at(200)).await.expect("sweep"), 0, "round {n}: nothing was left to the sweep");
+    assert_eq!(store.repair(at(200)).await.expect("sweep"), 0, "round {n}: nothing was left to the sweep");
 }
 
-fn parks(me: WorkerId, jobs: &[Claimed], wait: &Outcome) -> Vec<Change> {
+fn parks(me: WorkerId, jobs: &[ClaimedJob], wait: &Outcome) -> Vec<Change> {
     jobs.iter().map(|job| change(me, job, wait.clone())).collect()
 }
 
@@ -47,7 +47,7 @@ pub async fn signals_against_a_park_wake_it(store: Handle) {
                     let signals: Vec<_> = chunk.iter().map(|job| signal(*job, "go", dedup, dedup)).collect();
                     let told = send(&store, 100, &signals).await;
                     delivered +=
-                        told.iter().filter(|told| matches!(told, Signalled::Delivered { .. })).count();
+                        told.iter().filter(|told| matches!(told, SignalOutcome::Delivered { .. })).count();
                 }
                 delivered
             }
@@ -81,7 +81,7 @@ pub async fn a_wait_for_two_is_woken_by_the_last_of_two_senders(store: Handle) {
                 let mut woke = 0;
                 for job in jobs {
                     let told = send(&store, 2, &[signal(job, name, "1", name)]).await;
-                    woke += usize::from(told == [Signalled::Delivered { woke: true }]);
+                    woke += usize::from(told == [SignalOutcome::Delivered { woke: true }]);
                 }
                 woke
             }
@@ -102,14 +102,14 @@ pub async fn a_signal_against_its_timeout_wakes_once(store: Handle) {
             let mut woke = 0;
             for job in jobs {
                 let told = send(&store, 10, &[signal(job, "go", "1", "x")]).await;
-                woke += usize::from(told == [Signalled::Delivered { woke: true }]);
+                woke += usize::from(told == [SignalOutcome::Delivered { woke: true }]);
             }
             woke
         };
         let keeper = async move |store: Handle| {
             let mut woken = 0;
             for _ in 0..EACH {
-                woken += store.due(at(10), 2).await.expect("due").woken;
+                woken += store.fire_timers(at(10), 2).await.expect("due").woken;
             }
             woken
         };
@@ -124,7 +124,7 @@ pub async fn a_signal_against_its_timeout_wakes_once(store: Handle) {
 }
 
 /// A job that submitted children and goes on, and the children as they run.
-async fn family(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
+async fn family(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob>) {
     let me = worker(store, 1_000 + i64::from(n)).await;
     let first = n * 100;
     submit(store, &[job(first)]).await;
@@ -137,7 +137,7 @@ async fn family(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
 }
 
 /// A parent parks while its children end, at the same time; answers what is ready then, which is the parent, once.
-async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change]) -> Vec<Claimed> {
+async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change]) -> Vec<ClaimedJob> {
     at_once(store, 4, |task, store| {
         let (park, ends) = (park.clone(), ends.to_vec());
         async move {
@@ -161,22 +161,22 @@ async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change
 pub async fn ends_of_children_against_their_parents_park_wake_it(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = family(&store, n).await;
-        let wait = Wait { what: Awaited::Children { round: Rev(1) }, timeout: None };
+        let wait = Wait { awaited: Awaited::Children { round: Rev(1) }, timeout: None };
         let park = change(me, &parent, Outcome::Wait(wait));
         let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
         let woken = parks_as_they_end(&store, n, &park, &ends).await;
-        assert_eq!(woken[0].pending, 0);
+        assert_eq!(woken[0].pending_children, 0);
     }
 }
 
 pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = family(&store, n).await;
-        let wait = Wait { what: Awaited::Children { round: Rev(1) }, timeout: None };
+        let wait = Wait { awaited: Awaited::Children { round: Rev(1) }, timeout: None };
         commit(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
         let ids_of: Vec<JobId> = children.iter().map(|child| child.id).collect();
-        let told = store.control().act(at(2), &ids_of, cancel(0), &someone()).await.expect("act");
-        assert!(told.iter().all(|did| *did == crate::Did::Told));
+        let told = store.control().act_on_jobs(at(2), &ids_of, cancel(0), &someone()).await.expect("act");
+        assert!(told.iter().all(|did| *did == crate::ControlOutcome::CancelRequested));
         let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
         let committer = async move |store: Handle| {
             for end in ends {
@@ -185,7 +185,7 @@ pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Ha
         };
         let keeper = async move |store: Handle| {
             for _ in 0..EACH {
-                store.due(at(3), 2).await.expect("due");
+                store.fire_timers(at(3), 2).await.expect("due");
             }
         };
         both(&store, committer, keeper).await;
@@ -197,7 +197,7 @@ pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Ha
 }
 
 /// The same family with the children in a branch.
-async fn clan(store: &Handle, n: u32) -> (WorkerId, Claimed, Vec<Claimed>) {
+async fn clan(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob>) {
     let me = worker(store, 1_000 + i64::from(n)).await;
     let first = n * 100;
     submit(store, &[job(first)]).await;
@@ -214,7 +214,7 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
     for n in 0..ROUNDS {
         let (me, parent, children) = clan(&store, n).await;
         let watch = Watch { ended: Some(u64::from(EACH)), ..Watch::default() };
-        let watches = growing(vec![Grow { watch: Some(watch), ..Grow::to(NO) }], vec![]);
+        let watches = growing(vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }], vec![]);
         let park = with(change(me, &parent, wait_for(BRANCH, None)), watches);
         let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
         let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
@@ -241,11 +241,12 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
                     match task {
                         0 | 1 => _ = store.commit(at(2), &[end]).await.expect("commit"),
                         2 => {
-                            let did = store.control().act(at(2), &[id], Act::Retry, &someone()).await;
+                            let did =
+                                store.control().act_on_jobs(at(2), &[id], JobAction::Retry, &someone()).await;
                             did.expect("act");
                         }
                         _ => {
-                            let did = store.control().act(at(2), &[id], cancel(0), &someone()).await;
+                            let did = store.control().act_on_jobs(at(2), &[id], cancel(0), &someone()).await;
                             did.expect("act");
                         }
                     }
@@ -272,7 +273,7 @@ pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
     let (me, mut job) = running(&store, 1).await;
     for number in 0..20 {
         let watch = Some(Watch { ended: Some(1), ..Watch::default() });
-        let open = Grow { watch, ..opens(BranchNo(number), "some") };
+        let open = BranchUpdate { watch, ..opens(BranchNo(number), "some") };
         commit(&store, 1, with(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
         job = further(&job);
     }
@@ -280,8 +281,8 @@ pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
         let looked = at_once(&store, 4, |_, store| async move {
             let mut looked = 0;
             loop {
-                let polled = store.poll(at(now), 3).await.expect("poll");
-                looked += polled.looked;
+                let polled = store.poll_branches(at(now), 3).await.expect("poll");
+                looked += polled.polled;
                 if polled.next_at.is_none_or(|at| at > t(now)) {
                     return looked;
                 }

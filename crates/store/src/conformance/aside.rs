@@ -1,33 +1,34 @@
 //! Signals that an attempt could not read: they are set aside by its commit, are there for people alone, and are dropped or
 //! restored by them.
 
-use windlass_model::{Claimed, Outcome, SetAside, State, Step, Verdict, WorkerId};
+use windlass_model::{ClaimedJob, Outcome, State, Step, UnreadableSignal, Verdict, WorkerId};
 
 use super::{
     kit::*,
     races::both,
     signal::{KEPT, WOKE, consuming, parked, to_first},
 };
-use crate::{Act, AuditFilter, Did, Signalled};
+use crate::{AuditFilter, ControlOutcome, JobAction, SignalOutcome};
 
 /// A step that sets aside what it was shown.
-fn sets_aside(job: &Claimed) -> Step {
-    let aside = shown(job).iter().map(|signal| SetAside::new(signal.number, "it is no number")).collect();
-    Step { aside, ..Step::default() }
+fn sets_aside(job: &ClaimedJob) -> Step {
+    let aside =
+        shown(job).iter().map(|signal| UnreadableSignal::new(signal.number, "it is no number")).collect();
+    Step { unreadable: aside, ..Step::default() }
 }
 
 /// Commits a job that could not read what it was shown.
-async fn aside(store: &Handle, now: u64, me: WorkerId, job: &Claimed, outcome: Outcome) -> Verdict {
+async fn aside(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Verdict {
     commit(store, now, with(change(me, job, outcome), sets_aside(job))).await
 }
 
 /// What the signals say that were set aside, and why they were.
 async fn kept(store: &Handle) -> Vec<(String, String)> {
     let inbox = store.inspect().inbox(id(1), 10_000).await.expect("inbox");
-    let aside = inbox.iter().filter(|signal| signal.aside.is_some());
+    let aside = inbox.iter().filter(|signal| signal.unreadable.is_some());
     aside
         .map(|signal| {
-            (texts(std::slice::from_ref(signal)).remove(0), signal.aside.clone().unwrap_or_default())
+            (texts(std::slice::from_ref(signal)).remove(0), signal.unreadable.clone().unwrap_or_default())
         })
         .collect()
 }
@@ -51,10 +52,10 @@ pub async fn a_wait_goes_on_as_if_the_signal_had_not_come(store: Handle) {
     let me = with_one_aside(&store).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert!(claim(&store, at(5), &ask(me, 3, 9)).await.is_empty());
-    assert_eq!(store.sweep(at(5)).await.expect("sweep"), 0, "nothing was forgotten");
+    assert_eq!(store.repair(at(5)).await.expect("sweep"), 0, "nothing was forgotten");
     assert_eq!(kept(&store).await, [("bad".to_owned(), "it is no number".to_owned())]);
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
-    assert!(waiting.there.is_empty(), "{waiting:?}");
+    assert!(waiting.arrived.is_empty(), "{waiting:?}");
     let said: Vec<(&str, &str)> =
         waiting.aside.iter().map(|aside| (aside.name.as_str(), aside.why.as_str())).collect();
     assert_eq!(said, [("go", "it is no number")]);
@@ -80,12 +81,12 @@ pub async fn a_wait_for_several_needs_what_was_not_set_aside(store: Handle) {
     send(&store, 2, &[to_first("a", "1"), to_first("b", "2"), to_first("a", "3")]).await;
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&shown(&job)), ["1", "2", "3"]);
-    let bad = SetAside::new(job.inbox[1].number, "it is no number");
-    let step = Step { aside: vec![bad], ..Step::default() };
+    let bad = UnreadableSignal::new(job.inbox[1].number, "it is no number");
+    let step = Step { unreadable: vec![bad], ..Step::default() };
     let again = wait_for_some(&["a*", "b"], 2, Some(secs(90)));
     commit(&store, 4, with(change(me, &job, again), step)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "there is no b");
-    assert_eq!(holds(&store, 1).await.waiting.expect("it is parked").there, ["a"]);
+    assert_eq!(holds(&store, 1).await.waiting.expect("it is parked").arrived, ["a"]);
     assert_eq!(send(&store, 5, &[to_first("a", "4")]).await, [KEPT]);
     assert_eq!(send(&store, 6, &[to_first("b", "5")]).await, [WOKE]);
     assert_eq!(texts(&shown(&claim_one(&store, 7, me, 3).await)), ["1", "3", "4", "5"]);
@@ -98,7 +99,7 @@ pub async fn a_wait_ends_by_its_time_though_a_signal_was_set_aside(store: Handle
     aside(&store, 4, me, &job, wait_for("go", Some(secs(7)))).await;
     due(&store, 11, 9).await;
     let job = claim_one(&store, 11, me, 3).await;
-    assert!(job.inbox.is_empty() && !job.is_met(), "{job:?}");
+    assert!(job.inbox.is_empty() && !job.wait_is_met(), "{job:?}");
 }
 
 pub async fn only_a_change_that_is_written_sets_aside(store: Handle) {
@@ -116,7 +117,7 @@ pub async fn only_a_change_that_is_written_sets_aside(store: Handle) {
     assert_eq!(commit(&store, 5, step.clone()).await, Verdict::Committed, "with a step that goes on");
     assert_eq!(kept(&store).await.len(), 1);
     let number = number(&store, "bad").await;
-    assert_eq!(act(&store, 6, 1, Act::RestoreSignal(number)).await, Did::Done);
+    assert_eq!(act(&store, 6, 1, JobAction::RestoreSignal(number)).await, ControlOutcome::Done);
     assert_eq!(commit(&store, 7, step).await, Verdict::Committed, "its answer was lost");
     assert!(kept(&store).await.is_empty(), "and nothing is written");
 }
@@ -127,20 +128,20 @@ pub async fn what_was_set_aside_leaves_room_in_the_inbox(store: Handle) {
     let me = parked(&store, 1, wait.clone()).await;
     let signals: Vec<_> = (0..most).map(|n| to_first("go", &n.to_string())).collect();
     send(&store, 2, &signals).await;
-    assert_eq!(send(&store, 3, &[to_first("go", "more")]).await, [Signalled::Full]);
+    assert_eq!(send(&store, 3, &[to_first("go", "more")]).await, [SignalOutcome::Full]);
     let job = claim_one(&store, 4, me, 2).await;
-    let Step { mut aside, .. } = sets_aside(&job);
+    let Step { unreadable: mut aside, .. } = sets_aside(&job);
     assert_eq!(aside.len(), most);
     let last = aside.split_off(most - 1);
-    let some = Step { aside, ..Step::default() };
+    let some = Step { unreadable: aside, ..Step::default() };
     commit(&store, 5, with(change(me, &job, wait.clone()), some)).await;
     assert_eq!(send(&store, 6, &[to_first("go", "more")]).await, [KEPT], "it was woken by the last one");
     let job = claim_one(&store, 7, me, 3).await;
-    commit(&store, 8, with(change(me, &job, wait), Step { aside: last, ..Step::default() })).await;
+    commit(&store, 8, with(change(me, &job, wait), Step { unreadable: last, ..Step::default() })).await;
     assert_eq!(kept(&store).await.len(), most);
     let full = send(&store, 9, &[to_first("go", "even more")]).await;
-    assert_eq!(full, [Signalled::Full], "nor does what nobody reads grow for ever");
-    assert_eq!(send(&store, 9, &[to_first("go", "0")]).await, [Signalled::Duplicate]);
+    assert_eq!(full, [SignalOutcome::Full], "nor does what nobody reads grow for ever");
+    assert_eq!(send(&store, 9, &[to_first("go", "0")]).await, [SignalOutcome::Duplicate]);
 }
 
 pub async fn a_signal_is_dropped_by_hand(store: Handle) {
@@ -148,23 +149,27 @@ pub async fn a_signal_is_dropped_by_hand(store: Handle) {
     send(&store, 5, &[to_first("other", "waits")]).await;
     let (bad, other) = (number(&store, "bad").await, number(&store, "waits").await);
     assert!(
-        matches!(act(&store, 6, 1, Act::DropSignal(bad + 1_000)).await, Did::Refused(_)),
+        matches!(act(&store, 6, 1, JobAction::DropSignal(bad + 1_000)).await, ControlOutcome::Refused(_)),
         "no such signal"
     );
-    assert_eq!(act(&store, 6, 2, Act::DropSignal(bad)).await, Did::Unknown, "no such job");
-    assert_eq!(act(&store, 7, 1, Act::DropSignal(bad)).await, Did::Done);
+    assert_eq!(act(&store, 6, 2, JobAction::DropSignal(bad)).await, ControlOutcome::Unknown, "no such job");
+    assert_eq!(act(&store, 7, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(inbox(&store, 1).await, ["waits"]);
     assert_eq!(
         send(&store, 8, &[to_first("go", "bad")]).await,
-        [Signalled::Duplicate],
+        [SignalOutcome::Duplicate],
         "its id is remembered"
     );
     assert_eq!(send(&store, 8, &[to_first("go", "good")]).await, [WOKE]);
     let job = claim_one(&store, 9, me, 4).await;
-    let did = act(&store, 10, 1, Act::DropSignal(other)).await;
-    assert!(matches!(did, Did::Refused(_)), "the attempt may have read it: {did:?}");
+    let did = act(&store, 10, 1, JobAction::DropSignal(other)).await;
+    assert!(matches!(did, ControlOutcome::Refused(_)), "the attempt may have read it: {did:?}");
     consuming(&store, 11, me, &job, wait_for("go", None)).await;
-    assert_eq!(act(&store, 12, 1, Act::DropSignal(other)).await, Did::Done, "one that was not set aside");
+    assert_eq!(
+        act(&store, 12, 1, JobAction::DropSignal(other)).await,
+        ControlOutcome::Done,
+        "one that was not set aside"
+    );
     assert!(inbox(&store, 1).await.is_empty());
     let log =
         store.inspect().audit(&AuditFilter { limit: 9, ..AuditFilter::default() }).await.expect("audit");
@@ -179,17 +184,20 @@ pub async fn a_signal_is_restored_by_hand(store: Handle) {
     let me = with_one_aside(&store).await;
     let bad = number(&store, "bad").await;
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 5, 1, Act::RestoreSignal(bad)).await, Did::Done);
+    assert_eq!(act(&store, 5, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready, "it has what it waits for");
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    let did = act(&store, 6, 1, Act::RestoreSignal(bad)).await;
-    assert!(matches!(did, Did::Already(_)), "{did:?}");
-    assert!(matches!(act(&store, 6, 1, Act::RestoreSignal(bad + 1_000)).await, Did::Refused(_)));
+    let did = act(&store, 6, 1, JobAction::RestoreSignal(bad)).await;
+    assert!(matches!(did, ControlOutcome::Already(_)), "{did:?}");
+    assert!(matches!(
+        act(&store, 6, 1, JobAction::RestoreSignal(bad + 1_000)).await,
+        ControlOutcome::Refused(_)
+    ));
     send(&store, 6, &[to_first("go", "later")]).await;
     let job = claim_one(&store, 7, me, 4).await;
     assert_eq!((texts(&shown(&job)), job.due_at), (vec!["bad".to_owned()], t(5)), "it stands where it stood");
     aside(&store, 8, me, &job, wait_for("stop", None)).await;
-    assert_eq!(act(&store, 9, 1, Act::RestoreSignal(bad)).await, Did::Done);
+    assert_eq!(act(&store, 9, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting, "it waits for another");
 }
 
@@ -199,18 +207,18 @@ pub async fn signals_of_ended_jobs_are_restored_for_their_next_attempt(store: Ha
     send(&store, 5, &[to_first("go", "good")]).await;
     let job = claim_one(&store, 6, me, 4).await;
     commit(&store, 7, change(me, &job, failed(windlass_model::Reason::Stopped))).await;
-    assert_eq!(act(&store, 8, 1, Act::RestoreSignal(bad)).await, Did::Done);
-    assert_eq!(act(&store, 9, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 8, 1, JobAction::RestoreSignal(bad)).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 9, 1, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(texts(&shown(&claim_one(&store, 10, me, 5).await)), ["bad"]);
 }
 
 pub async fn the_number_of_a_signal_is_given_once(store: Handle) {
     let me = with_one_aside(&store).await;
     let bad = number(&store, "bad").await;
-    assert_eq!(act(&store, 5, 1, Act::DropSignal(bad)).await, Did::Done);
+    assert_eq!(act(&store, 5, 1, JobAction::DropSignal(bad)).await, ControlOutcome::Done);
     assert_eq!(send(&store, 6, &[to_first("go", "good")]).await, [WOKE]);
-    let again = act(&store, 7, 1, Act::DropSignal(bad)).await;
-    assert!(matches!(again, Did::Refused(_)), "{again:?}");
+    let again = act(&store, 7, 1, JobAction::DropSignal(bad)).await;
+    assert!(matches!(again, ControlOutcome::Refused(_)), "{again:?}");
     let job = claim_one(&store, 8, me, 3).await;
     assert_eq!(texts(&shown(&job)), ["good"]);
     // Nor when it was consumed.
@@ -231,12 +239,17 @@ pub async fn a_signal_that_is_dropped_is_handed_to_nobody(store: Handle) {
         let ask = ask(me, i64::from(n) * 2 + 1, 1);
         let taker = async move |store: Handle| store.claim(at(3), &ask).await.expect("claim").jobs;
         let dropper = async move |store: Handle| {
-            let by = crate::By::new("someone");
-            store.control().act(at(3), &[id(n)], Act::DropSignal(number), &by).await.expect("act").remove(0)
+            let by = crate::Actor::new("someone");
+            store
+                .control()
+                .act_on_jobs(at(3), &[id(n)], JobAction::DropSignal(number), &by)
+                .await
+                .expect("act")
+                .remove(0)
         };
         let (taken, did) = both(&store, taker, dropper).await;
         let handed = taken.iter().any(|job| job.inbox.iter().any(|signal| signal.number == number));
-        assert!(!handed || did != Did::Done, "round {n}: {taken:?}, {did:?}");
+        assert!(!handed || did != ControlOutcome::Done, "round {n}: {taken:?}, {did:?}");
         // Whoever comes later finds the job where it belongs.
         if taken.is_empty() {
             claim_one(&store, 4, me, i64::from(n) * 2 + 1).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_model::{Charge, Conflict, NewJob, Payload, Serial, States, Time, Unique, When, limits};
 
 use super::kit::*;
-use crate::{Ask, Error};
+use crate::{ClaimRequest, Error};
 
 type Spoil = fn(&mut NewJob);
 
@@ -55,7 +55,7 @@ fn name(key: &str, scope: States, within: Option<Duration>) -> Option<Box<Unique
 }
 
 fn serial(key: &str, slots: Option<u32>) -> Option<Box<Serial>> {
-    Some(Box::new(Serial { key: key.into(), slots, hold: false }))
+    Some(Box::new(Serial { key: key.into(), slots, keeps_slot: false }))
 }
 
 pub async fn every_limit_is_an_error_that_says_so(store: Handle) {
@@ -162,9 +162,9 @@ pub async fn a_claim_of_names_nobody_used_is_empty(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job(1)]).await;
     let kinds = [kind("nobody", 1), kind(KIND, 99), kind("'; --", 1)];
-    let nobody = Ask { kinds: kinds.into(), ..ask(worker, 1, 9) };
+    let nobody = ClaimRequest { kinds: kinds.into(), ..ask(worker, 1, 9) };
     assert!(claim(&store, at(0), &nobody).await.is_empty());
-    let nowhere = Ask { queue: "no such queue".into(), ..ask(worker, 2, 9) };
+    let nowhere = ClaimRequest { queue: "no such queue".into(), ..ask(worker, 2, 9) };
     assert!(claim(&store, at(0), &nowhere).await.is_empty());
     assert_eq!(claim(&store, at(0), &ask(worker, 3, 9)).await.len(), 1);
 }

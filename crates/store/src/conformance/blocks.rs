@@ -1,13 +1,13 @@
 //! Blocks: one job that stands for many children of a branch, and accounts for them in parts.
 
 use windlass_model::{
-    Claimed, Counted, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step, Twig, Verdict,
-    WorkerId,
+    BranchMember, BranchPosition, ClaimedJob, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step,
+    Verdict, WorkerId,
     branch::{BRANCH, BranchNo},
 };
 
 use super::{branches::*, kit::*, watches::*};
-use crate::{Act, Did, Only};
+use crate::{ChildStates, ControlOutcome, JobAction};
 
 /// A step of a block that accounts for some of its items.
 fn counts_for(items: u32, promoted: Vec<NewJob>) -> Step {
@@ -15,24 +15,24 @@ fn counts_for(items: u32, promoted: Vec<NewJob>) -> Step {
 }
 
 /// A block as its worker knows it after a step that accounted for some items.
-fn smaller(job: &Claimed, items: u32) -> Claimed {
-    let counted = job.counted.map(|counted| Counted { items: counted.items - items, ..counted });
-    Claimed { counted, ..further(job) }
+fn smaller(job: &ClaimedJob, items: u32) -> ClaimedJob {
+    let counted = job.branch_member.map(|counted| BranchMember { items: counted.items - items, ..counted });
+    ClaimedJob { branch_member: counted, ..further(job) }
 }
 
 /// The first job with one block of ten in its branch, which is claimed.
-async fn ten(store: &Handle) -> (WorkerId, Claimed) {
+async fn ten(store: &Handle) -> (WorkerId, ClaimedJob) {
     let (me, _) = opened(store, vec![block(2, 10)]).await;
     let taken = claim_one(store, 2, me, 2).await;
-    assert_eq!(taken.counted, Some(Counted { parent: id(1), branch: NO, items: 10 }));
+    assert_eq!(taken.branch_member, Some(BranchMember { parent: id(1), branch: NO, items: 10 }));
     (me, taken)
 }
 
 /// Items of the block, and how many were counted.
 async fn of_block(store: &Handle) -> (u32, u32) {
-    let all = leaves(store, Only::All).await;
+    let all = leaves(store, ChildStates::All).await;
     let leaf = all.into_iter().find(|leaf| leaf.summary.id == id(2)).expect("the block is there");
-    (leaf.twig.items, leaf.tallied)
+    (leaf.branch_position.items, leaf.items_done)
 }
 
 pub async fn the_items_of_a_block_are_counted_in_parts(store: Handle) {
@@ -55,7 +55,7 @@ pub async fn whoever_goes_on_with_a_block_knows_what_is_left(store: Handle) {
     let step = with(change(me, &job, retry(secs(0), &[1])), counts_for(4, vec![]));
     commit(&store, 3, step).await;
     let job = claim_one(&store, 4, me, 3).await;
-    assert_eq!(job.counted.map(|counted| counted.items), Some(6));
+    assert_eq!(job.branch_member.map(|counted| counted.items), Some(6));
     commit(&store, 5, with(change(me, &job, done("x")), counts_for(6, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([10, 10, 0, 0], (10, 10)));
 }
@@ -72,14 +72,15 @@ pub async fn promoted_items_stay_in_the_branch(store: Handle) {
     assert_eq!(of_block(&store).await, (7, 1));
     let promoted = take(&store, 4, me, 3).await;
     assert_eq!(ids(&promoted), [20, 21].map(id));
-    assert_eq!(promoted[0].counted, Some(Counted { parent: id(1), branch: NO, items: 1 }));
+    assert_eq!(promoted[0].branch_member, Some(BranchMember { parent: id(1), branch: NO, items: 1 }));
     assert_eq!(view(&store, id(20)).await.parent, Some(id(1)), "they are siblings of the block");
     commit(&store, 5, change(me, &promoted[0], failed(Reason::Stopped))).await;
     commit(&store, 5, change(me, &promoted[1], done("x"))).await;
     assert_eq!(counts(&store).await, [10, 3, 1, 0]);
     commit(&store, 6, change(me, &smaller(&job, 4), done("x"))).await;
     assert_eq!(counts(&store).await, [10, 9, 1, 0]);
-    let all: Vec<Twig> = leaves(&store, Only::All).await.into_iter().map(|leaf| leaf.twig).collect();
+    let all: Vec<BranchPosition> =
+        leaves(&store, ChildStates::All).await.into_iter().map(|leaf| leaf.branch_position).collect();
     assert_eq!(all.iter().map(|twig| twig.items).sum::<u32>(), 10);
 }
 
@@ -90,7 +91,7 @@ pub async fn items_are_promoted_into_a_sealed_branch(store: Handle) {
         &store,
         2,
         &parent,
-        vec![windlass_model::Grow { seal: true, ..windlass_model::Grow::to(NO) }],
+        vec![windlass_model::BranchUpdate { seal: true, ..windlass_model::BranchUpdate::new(NO) }],
         vec![],
     )
     .await;
@@ -108,11 +109,11 @@ pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
     let step = counts_for(4, vec![child_of(20, NO)]);
     commit(&store, 3, with(change(me, &job, failed(Reason::Stopped)), step)).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([9, 4, 5, 0], (9, 4)));
-    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [9, 4, 0, 0]);
     let taken = take(&store, 4, me, 3).await;
     assert_eq!(ids(&taken), [20, 2].map(id));
-    assert_eq!(taken[1].counted.map(|counted| counted.items), Some(5));
+    assert_eq!(taken[1].branch_member.map(|counted| counted.items), Some(5));
     commit(&store, 5, with(change(me, &taken[1], done("x")), counts_for(5, vec![]))).await;
     assert_eq!((counts(&store).await, of_block(&store).await), ([9, 9, 0, 0], (9, 9)));
     commit(&store, 5, change(me, &taken[0], cancelled())).await;
@@ -122,17 +123,17 @@ pub async fn a_block_that_ends_badly_counts_what_is_left(store: Handle) {
 pub async fn a_block_that_is_ended_from_outside_counts_what_is_left(store: Handle) {
     let (me, job) = ten(&store).await;
     commit(&store, 3, with(change(me, &job, retry(secs(50), &[1])), counts_for(4, vec![]))).await;
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 4, 0, 6]);
-    assert_eq!(act(&store, 5, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 4, 0, 0]);
 }
 
 pub async fn a_block_that_never_ran_counts_whole(store: Handle) {
     opened(&store, vec![block(2, 10)]).await;
-    assert_eq!(act(&store, 2, 2, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 2, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 0, 0, 10]);
-    assert_eq!(act(&store, 3, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 3, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
 }
 
@@ -159,7 +160,7 @@ pub async fn a_fenced_block_counts_nothing(store: Handle) {
 
 pub async fn what_a_block_cannot_account_for_is_refused(store: Handle) {
     let (me, job) = ten(&store).await;
-    let refused = async |job: &Claimed, step: Step| {
+    let refused = async |job: &ClaimedJob, step: Step| {
         refusal(commit(&store, 3, with(change(me, job, Outcome::Next), step)).await)
     };
     assert!(refused(&job, counts_for(11, vec![])).await.contains("more than the 10 left"));
@@ -219,19 +220,19 @@ pub async fn an_item_keeps_the_attempt_that_failed_in_its_block(store: Handle) {
     let again = take(&store, 8, me, 3).await;
     assert_eq!(ids(&again), [23, 20].map(id));
     for child in &again {
-        assert_eq!((child.attempts, child.spent.as_slice(), child.rev), (1, &[1][..], Rev(1)));
+        assert_eq!((child.attempts, child.retry_counts.as_slice(), child.rev), (1, &[1][..], Rev(1)));
         commit(&store, 9, change(me, child, done("x"))).await;
     }
     assert_eq!(counts(&store).await, [10, 6, 1, 1]);
     // And those that are not can be by hand.
-    assert_eq!(act(&store, 10, 21, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 10, 21, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [10, 6, 0, 1]);
     let child = claim_one(&store, 10, me, 4).await;
     assert_eq!(child.id, id(21));
     commit(&store, 11, change(me, &child, done("x"))).await;
     commit(&store, 12, change(me, &smaller(&job, 8), done("x"))).await;
     assert_eq!(counts(&store).await, [10, 9, 0, 1]);
-    assert_eq!(store.sweep(at(13)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(13)).await.expect("sweep"), 0);
 }
 
 pub async fn an_item_that_failed_in_its_block_meets_a_watch(store: Handle) {

@@ -1,20 +1,23 @@
 //! Branches: children are put in, counted however they end, and listed.
 
 use windlass_model::{
-    BranchNo, Claimed, Counted, Grow, NewJob, Outcome, Reason, Step, Submitted, Tally, Twig, Unique, Verdict,
-    When, WorkerId, branch::ITEMS,
+    BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, NewJob, Outcome, Reason, Step,
+    SubmitOutcome, Tally, Unique, Verdict, When, WorkerId, branch::ITEMS,
 };
 
 use super::kit::*;
-use crate::{Act, Branch, Did, Error, Leaf, Leaves, Only, Polled, Sweep};
+use crate::{
+    Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, Error, JobAction, PollReport,
+    ReapRequest,
+};
 
 /// The branch that most cases are about.
 pub(super) const NO: BranchNo = BranchNo(7);
 
 /// The `n`th job as a child of a branch.
 pub(super) fn child_of(n: u32, branch: BranchNo) -> NewJob {
-    let twig = Twig { branch, spawn: 0, item: n.to_string(), items: 1 };
-    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+    let twig = BranchPosition { branch, spawn: 0, item: n.to_string(), items: 1 };
+    NewJob { branch_position: Some(Box::new(twig)), ..job(n) }
 }
 
 /// Children of the branch, numbered from `from`.
@@ -24,18 +27,18 @@ pub(super) fn children(from: u32, count: u32) -> Vec<NewJob> {
 
 /// The `n`th job as a block of so many children.
 pub(super) fn block(n: u32, items: u32) -> NewJob {
-    let twig = Twig { branch: NO, spawn: 0, item: format!("{n}.."), items };
-    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+    let twig = BranchPosition { branch: NO, spawn: 0, item: format!("{n}.."), items };
+    NewJob { branch_position: Some(Box::new(twig)), ..job(n) }
 }
 
 /// Opens a branch.
-pub(super) fn opens(number: BranchNo, name: &str) -> Grow {
+pub(super) fn opens(number: BranchNo, name: &str) -> BranchUpdate {
     let spawns = Some(vec!["each".to_owned()]);
-    Grow { open: Some(name.to_owned()), spawns, ..Grow::to(number) }
+    BranchUpdate { opened_as: Some(name.to_owned()), spawns, ..BranchUpdate::new(number) }
 }
 
 /// A step that changes branches and puts children in.
-pub(super) fn growing(branches: Vec<Grow>, children: Vec<NewJob>) -> Step {
+pub(super) fn growing(branches: Vec<BranchUpdate>, children: Vec<NewJob>) -> Step {
     Step { branches, children, ..Step::default() }
 }
 
@@ -43,17 +46,17 @@ pub(super) fn growing(branches: Vec<Grow>, children: Vec<NewJob>) -> Step {
 pub(super) async fn grow(
     store: &Handle,
     now: u64,
-    (me, job): &(WorkerId, Claimed),
-    branches: Vec<Grow>,
+    (me, job): &(WorkerId, ClaimedJob),
+    branches: Vec<BranchUpdate>,
     children: Vec<NewJob>,
-) -> (WorkerId, Claimed) {
+) -> (WorkerId, ClaimedJob) {
     let grown = with(change(*me, job, Outcome::Next), growing(branches, children));
     assert_eq!(commit(store, now, grown).await, Verdict::Committed);
     (*me, further(job))
 }
 
 /// The first job, running, with the branch open and these children in it, which are ready.
-pub(super) async fn opened(store: &Handle, children: Vec<NewJob>) -> (WorkerId, Claimed) {
+pub(super) async fn opened(store: &Handle, children: Vec<NewJob>) -> (WorkerId, ClaimedJob) {
     let parent = running(store, 1).await;
     grow(store, 1, &parent, vec![opens(NO, "all")], children).await
 }
@@ -71,19 +74,19 @@ pub(super) async fn counts(store: &Handle) -> [i64; 4] {
 }
 
 /// Claims all that is ready.
-pub(super) async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claimed> {
+pub(super) async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &ask(me, number, 2_000)).await
 }
 
 /// Looks at all branches that are due.
-pub(super) async fn poll(store: &Handle, now: u64) -> Polled {
-    store.poll(at(now), 100).await.expect("poll")
+pub(super) async fn poll(store: &Handle, now: u64) -> PollReport {
+    store.poll_branches(at(now), 100).await.expect("poll")
 }
 
 /// All children of the branch that are meant.
-pub(super) async fn leaves(store: &Handle, only: Only) -> Vec<Leaf> {
-    let of = Leaves { job: id(1), branch: NO, only, after: None, limit: 10_000 };
-    store.inspect().leaves(&of).await.expect("leaves")
+pub(super) async fn leaves(store: &Handle, only: ChildStates) -> Vec<BranchChild> {
+    let of = BranchChildFilter { job: id(1), branch: NO, only, after: None, limit: 10_000 };
+    store.inspect().branch_children(&of).await.expect("leaves")
 }
 
 /// Why a change was refused.
@@ -96,10 +99,10 @@ pub(super) fn refusal(verdict: Verdict) -> String {
 
 pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     let (me, job) = running(&store, 1).await;
-    let seal = Grow {
+    let seal = BranchUpdate {
         seal: true,
         cursor: Some(payload("end")),
-        goal: Some("{\"all\":true}".into()),
+        merge_record: Some("{\"all\":true}".into()),
         ..opens(NO, "all")
     };
     let grown = with(change(me, &job, Outcome::Next), growing(vec![seal], children(2, 1_000)));
@@ -107,7 +110,7 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.job, seen.number, seen.name.as_str()), (id(1), NO, "all"));
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
-    assert_eq!((seen.sealed, seen.merged, seen.cut, seen.spawned), (true, false, false, 1_000));
+    assert_eq!((seen.sealed, seen.merged, seen.cancels_children, seen.spawned), (true, false, false, 1_000));
     assert_eq!(
         (seen.tally, seen.watch, seen.goal.as_deref()),
         (Tally::default(), None, Some("{\"all\":true}"))
@@ -115,8 +118,8 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(taken.len(), 1_000);
-    let counted = Counted { parent: id(1), branch: NO, items: 1 };
-    assert!(taken.iter().all(|child| child.counted == Some(counted) && child.parent.is_none()));
+    let counted = BranchMember { parent: id(1), branch: NO, items: 1 };
+    assert!(taken.iter().all(|child| child.branch_member == Some(counted) && child.parent.is_none()));
     assert_eq!(taken[0].input, payload("2"));
     assert_eq!(view(&store, id(1)).await.pending, 0, "they are not waited for one by one");
 }
@@ -124,7 +127,7 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
 pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
     let mut parent = opened(&store, Vec::new()).await;
     for n in 0..3 {
-        let cursor = Grow { cursor: Some(payload(&n.to_string())), ..Grow::to(NO) };
+        let cursor = BranchUpdate { cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(NO) };
         parent = grow(&store, 2 + u64::from(n), &parent, vec![cursor], children(10 * n + 10, 4)).await;
         let seen = branch(&store, 1, NO).await;
         assert_eq!((seen.spawned, seen.cursor), (i64::from(n + 1) * 4, Some(payload(&n.to_string()))));
@@ -132,7 +135,7 @@ pub async fn a_branch_is_filled_by_many_changes(store: Handle) {
     // Without a word on the branch itself.
     parent = grow(&store, 5, &parent, Vec::new(), children(50, 1)).await;
     let names = vec!["each".to_owned(), "more".to_owned()];
-    let last = Grow { seal: true, spawns: Some(names.clone()), ..Grow::to(NO) };
+    let last = BranchUpdate { seal: true, spawns: Some(names.clone()), ..BranchUpdate::new(NO) };
     grow(&store, 6, &parent, vec![last], children(60, 2)).await;
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.spawned, seen.sealed, seen.spawns), (15, true, names));
@@ -153,7 +156,7 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     let (me, _) = opened(&store, all).await;
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act(&store, 2, 9, Act::Priority(-50)).await;
+    act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
@@ -166,20 +169,20 @@ pub async fn every_end_in_a_branch_is_counted(store: Handle) {
     assert_eq!(counts(&store).await, [3, 1, 1, 1], "cancelled by itself");
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     assert_eq!(counts(&store).await, [4, 1, 2, 1], "expired while it ran");
-    assert_eq!(act(&store, 6, 6, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "cancelled while scheduled");
-    assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(counts(&store).await, [5, 1, 2, 2], "only told");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     assert_eq!(counts(&store).await, [6, 1, 2, 3], "told to end, and ended");
     store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
-    assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
+    assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "replaced");
     reap(&store, 8, two).await;
     assert_eq!(counts(&store).await, [7, 1, 2, 4], "returned");
     assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
-    let sweep = Sweep { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
     assert_eq!(counts(&store).await, [8, 1, 3, 4], "poisoned");
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0], "nobody watches");
@@ -213,7 +216,7 @@ pub async fn a_child_that_goes_on_has_started_and_not_ended(store: Handle) {
     assert_eq!(counts(&store).await, [3, 0, 0, 0]);
     commit(&store, 4, change(me, &further(&taken[2]), done("x"))).await;
     assert_eq!(counts(&store).await, [3, 1, 0, 0], "it started once");
-    assert_eq!(act(&store, 5, 3, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 5, 3, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 1, 0, 1]);
 }
 
@@ -223,13 +226,13 @@ pub async fn a_child_that_is_tried_again_counts_back(store: Handle) {
     commit(&store, 3, change(me, &taken[0], failed(Reason::Stopped))).await;
     commit(&store, 3, change(me, &taken[1], cancelled())).await;
     store.release(at(3), &[held(me, &taken[2])]).await.expect("release");
-    assert_eq!(act(&store, 3, 4, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 3, 4, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 1, 2]);
-    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [3, 0, 0, 2], "it failed no more, and has started");
-    assert_eq!(act(&store, 4, 4, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 4, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(counts(&store).await, [2, 0, 0, 1], "it never started");
-    assert_eq!(act(&store, 4, 3, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 3, JobAction::Retry).await, ControlOutcome::Done);
     for child in take(&store, 5, me, 3).await {
         commit(&store, 6, change(me, &child, done("x"))).await;
     }
@@ -272,7 +275,7 @@ pub async fn a_fenced_change_counts_nothing(store: Handle) {
 pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
     let (me, _) = opened(&store, children(2, 3)).await;
     let taken = take(&store, 2, me, 2).await;
-    let noted = |job: &Claimed, outcome| with(change(me, job, outcome), noted(vec![entry(0, "a", "x")]));
+    let noted = |job: &ClaimedJob, outcome| with(change(me, job, outcome), noted(vec![entry(0, "a", "x")]));
     commit(&store, 3, noted(&taken[1], Outcome::Next)).await;
     let twice = noted(&further(&taken[1]), done("x"));
     let batch = [change(me, &taken[0], done("x")), twice, change(me, &taken[2], cancelled())];
@@ -285,12 +288,12 @@ pub async fn what_is_refused_in_a_batch_counts_nothing(store: Handle) {
 pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     let parent = opened(&store, children(2, 1)).await;
     let other = running(&store, 40).await;
-    let tries = async |now: u64, branches: Vec<Grow>, children: Vec<NewJob>| {
+    let tries = async |now: u64, branches: Vec<BranchUpdate>, children: Vec<NewJob>| {
         let (me, job) = &parent;
         let bad = with(change(*me, job, Outcome::Next), growing(branches, children));
         refusal(commit(&store, now, bad).await)
     };
-    assert!(tries(2, vec![Grow::to(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
+    assert!(tries(2, vec![BranchUpdate::new(BranchNo(9))], Vec::new()).await.contains("no branch 9"));
     assert!(tries(2, vec![opens(NO, "again")], Vec::new()).await.contains("a branch 7 already"));
     assert!(tries(2, Vec::new(), vec![child_of(50, BranchNo(9))]).await.contains("no open branch 9"));
     let bad =
@@ -304,7 +307,9 @@ pub async fn what_cannot_be_done_to_a_branch_is_refused_alone(store: Handle) {
     assert_eq!(verdicts[1..], [Verdict::Committed, Verdict::Committed]);
     assert_eq!((branch(&store, 40, NO).await.spawned, branch(&store, 1, NO).await.spawned), (2, 1));
     assert_eq!(counts(&store).await, [1, 1, 0, 0]);
-    let parent = grow(&store, 4, &parent, vec![Grow { seal: true, ..Grow::to(NO) }], Vec::new()).await;
+    let parent =
+        grow(&store, 4, &parent, vec![BranchUpdate { seal: true, ..BranchUpdate::new(NO) }], Vec::new())
+            .await;
     let late = with(change(parent.0, &parent.1, Outcome::Next), growing(vec![], children(50, 1)));
     assert!(refusal(commit(&store, 5, late).await).contains("no open branch 7"));
     assert_eq!(branch(&store, 1, NO).await.spawned, 1);
@@ -323,7 +328,7 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
         assert!(why.contains(&format!("has {items} items")), "{why}");
     }
     let long = (0..1_001).map(|n| n.to_string()).collect();
-    let many = Grow { spawns: Some(long), ..Grow::to(NO) };
+    let many = BranchUpdate { spawns: Some(long), ..BranchUpdate::new(NO) };
     assert!(refused(growing(vec![many], vec![])).await.contains("names of a branch's spawns"));
     assert!(refused(growing(vec![opens(BranchNo(8), "a,b")], vec![])).await.contains("','"));
     assert!(refused(Step { items: 1, ..Step::default() }).await.contains("more than the 0 left"));

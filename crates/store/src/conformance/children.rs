@@ -1,11 +1,12 @@
 //! Children: a job waits for those that its step submitted, whatever becomes of them.
 
 use windlass_model::{
-    Claimed, JobId, NewJob, Outcome, Reason, Rev, State, Step, Submitted, Unique, Verdict, Wait, WorkerId,
+    ClaimedJob, JobId, NewJob, Outcome, Reason, Rev, State, Step, SubmitOutcome, Unique, Verdict, Wait,
+    WorkerId,
 };
 
 use super::kit::*;
-use crate::{Act, Did, Ended, Joined, Sweep};
+use crate::{ChildEnd, ControlOutcome, JobAction, JobEnd, ReapRequest};
 
 /// Claims the first job, and has it submit children and wait for them.
 async fn waits_for(store: &Handle, children: &[NewJob]) -> WorkerId {
@@ -24,7 +25,7 @@ async fn left(store: &Handle) -> (u32, State) {
 }
 
 /// Claims all that is ready.
-async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claimed> {
+async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &ask(me, number, 99)).await
 }
 
@@ -60,7 +61,7 @@ pub async fn a_job_goes_on_when_its_last_child_has_ended(store: Handle) {
         assert_eq!(left(&store).await.0, left_over);
     }
     let parent = claim_one(&store, 4, me, 3).await;
-    assert_eq!((parent.id, parent.due_at, parent.pending), (id(1), t(3), 0));
+    assert_eq!((parent.id, parent.due_at, parent.pending_children), (id(1), t(3), 0));
     assert_eq!(parent.wait, Some(windlass_model::Awaited::Children { round: Rev(1) }));
     assert!(take(&store, 4, me, 4).await.is_empty(), "once");
 }
@@ -83,7 +84,7 @@ pub async fn every_end_of_a_child_counts(store: Handle) {
     };
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act(&store, 2, 9, Act::Priority(-50)).await;
+    act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
@@ -95,21 +96,21 @@ pub async fn every_end_of_a_child_counts(store: Handle) {
     ended("cancelled by itself").await;
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     ended("expired").await;
-    assert_eq!(act(&store, 6, 6, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     ended("cancelled while scheduled").await;
-    assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     ended("told to end, and ended").await;
     store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
-    assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
+    assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
     ended("replaced").await;
     reap(&store, 8, two).await;
     assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
-    let sweep = Sweep { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
     ended("poisoned").await;
-    assert_eq!(store.sweep(at(9)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(9)).await.expect("sweep"), 0);
 }
 
 pub async fn a_parent_may_end_in_the_batch_that_wakes_it(store: Handle) {
@@ -124,7 +125,7 @@ pub async fn a_parent_may_end_in_the_batch_that_wakes_it(store: Handle) {
         let wait = Outcome::Wait(windlass_model::Wait { timeout, ..wait });
         commit(&store, 1, with(change(me, parent, wait), bear(&[child(n)]))).await;
     }
-    assert_eq!(act(&store, 2, 20, Act::Priority(3)).await, Did::Done);
+    assert_eq!(act(&store, 2, 20, JobAction::Priority(3)).await, ControlOutcome::Done);
     let fired = due(&store, 10, 99).await;
     assert_eq!((fired.expired, fired.woken), (3, 0), "both children, and the first parent");
     assert_eq!((left(&store).await, state(&store, id(20)).await), ((0, State::Failed), State::Ready));
@@ -174,7 +175,7 @@ pub async fn children_that_are_not_put_in_do_not_count(store: Handle) {
         commit(&store, 3, change(me, child, done("x"))).await;
     }
     assert_eq!(left(&store).await, (0, State::Ready));
-    let joined = store.inspect().joined(id(1), Rev(1), None, 99).await.expect("joined");
+    let joined = store.inspect().child_ends(id(1), Rev(1), None, 99).await.expect("joined");
     assert_eq!(joined.iter().map(|child| child.id).collect::<Vec<_>>(), [2, 5, 6, 7].map(id));
 }
 
@@ -217,7 +218,7 @@ pub async fn a_wait_is_for_the_children_of_its_own_step(store: Handle) {
     let stragglers = take(&store, 2, me, 2).await;
     assert_eq!(due(&store, 11, 9).await.woken, 1, "its time is over before they have ended");
     let second = claim_one(&store, 11, me, 3).await;
-    assert_eq!(second.pending, 2);
+    assert_eq!(second.pending_children, 2);
     commit(&store, 12, with(change(me, &second, join(&second)), bear(&jobs(4, 1)))).await;
     assert_eq!(left(&store).await, (1, State::Waiting), "those of an earlier step are waited for no longer");
     commit(&store, 13, change(me, &stragglers[0], done("x"))).await;
@@ -230,10 +231,10 @@ pub async fn a_wait_is_for_the_children_of_its_own_step(store: Handle) {
     assert_eq!(left(&store).await, (0, State::Ready), "none are not waited for, whoever else still runs");
     commit(&store, 18, change(me, &stragglers[1], failed(Reason::Stopped))).await;
     assert_eq!(left(&store).await, (0, State::Ready));
-    assert_eq!(act(&store, 19, 3, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 19, 3, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(left(&store).await, (0, State::Ready), "nor one that is tried again");
     let joined =
-        async |round| store.inspect().joined(id(1), Rev(round), None, 9).await.expect("joined").len();
+        async |round| store.inspect().child_ends(id(1), Rev(round), None, 9).await.expect("joined").len();
     assert_eq!((joined(1).await, joined(2).await, joined(3).await), (2, 1, 0));
 }
 
@@ -261,7 +262,7 @@ pub async fn a_wait_for_children_has_an_end_too(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     assert_eq!(due(&store, 10, 9).await.woken, 1);
     let parent = claim_one(&store, 10, me, 3).await;
-    assert_eq!((parent.pending, parent.until), (1, Some(t(10))));
+    assert_eq!((parent.pending_children, parent.wait_until), (1, Some(t(10))));
     commit(&store, 11, change(me, &child, done("x"))).await;
     assert_eq!(left(&store).await, (0, State::Running), "its end is counted, and wakes nobody");
     assert_eq!(commit(&store, 12, change(me, &parent, done("x"))).await, Verdict::Committed);
@@ -271,7 +272,7 @@ pub async fn a_child_that_is_tried_again_counts_again(store: Handle) {
     let me = waits_for(&store, &jobs(2, 2)).await;
     let children = take(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &children[0], failed(Reason::Stopped))).await;
-    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(left(&store).await, (2, State::Waiting));
     commit(&store, 5, change(me, &children[1], done("x"))).await;
     assert_eq!(left(&store).await, (1, State::Waiting));
@@ -280,7 +281,7 @@ pub async fn a_child_that_is_tried_again_counts_again(store: Handle) {
     commit(&store, 6, change(me, &again, failed(Reason::Stopped))).await;
     assert_eq!(left(&store).await, (0, State::Ready));
     let parent = claim_one(&store, 6, me, 4).await;
-    act(&store, 7, 2, Act::Retry).await;
+    act(&store, 7, 2, JobAction::Retry).await;
     assert_eq!(left(&store).await, (1, State::Running));
     assert_eq!(commit(&store, 8, change(me, &parent, done("x"))).await, Verdict::Committed);
     let last = claim_one(&store, 8, me, 5).await;
@@ -294,7 +295,7 @@ pub async fn a_retried_child_is_not_an_ended_one(store: Handle) {
     let child = claim_one(&store, 3, me, 3).await;
     commit(&store, 4, change(me, &child, wait_for("go", None))).await;
     assert_eq!(left(&store).await, (1, State::Waiting), "nor is a parked one");
-    assert_eq!(act(&store, 5, 2, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 5, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(left(&store).await, (0, State::Ready));
 }
 
@@ -332,14 +333,16 @@ pub async fn how_children_ended_is_told(store: Handle) {
     let me = waits_for(&store, &children).await;
     let stranger = NewJob { parent: Some(id(1)), ..job(9) };
     store.submit(at(2), &[stranger], None).await.expect("submit");
-    let other = claim(&store, at(1), &crate::Ask { kinds: [kind("other", 1)].into(), ..ask(me, 2, 9) }).await;
+    let other =
+        claim(&store, at(1), &crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..ask(me, 2, 9) })
+            .await;
     commit(&store, 2, change(me, &other[0], failed(Reason::Exhausted))).await;
     let taken = take(&store, 2, me, 3).await;
     let large = windlass_model::Payload { codec: 4, bytes: vec![7; 50_000] };
     commit(&store, 3, change(me, &taken[0], Outcome::Done(large.clone()))).await;
     commit(&store, 3, change(me, &taken[1], cancelled())).await;
     let joined = async |after: Option<JobId>, limit| {
-        store.inspect().joined(id(1), Rev(1), after, limit).await.expect("joined")
+        store.inspect().child_ends(id(1), Rev(1), after, limit).await.expect("joined")
     };
     let all = joined(None, 9).await;
     assert_eq!(
@@ -347,12 +350,12 @@ pub async fn how_children_ended_is_told(store: Handle) {
         [2, 3, 4, 5].map(id),
         "9 is nobody's business"
     );
-    let first = Joined { id: id(2), kind: KIND.into(), key: None, ended: Some(Ended::Done(large)) };
+    let first = ChildEnd { id: id(2), kind: KIND.into(), key: None, ended: Some(JobEnd::Done(large)) };
     assert!(all[0] == first, "its output is told whole");
     assert_eq!(all[1].key.as_deref(), Some("second"));
-    assert!(matches!(all[1].ended, Some(Ended::Cancelled(_))));
+    assert!(matches!(all[1].ended, Some(JobEnd::Cancelled(_))));
     assert_eq!(all[2].kind, "other");
-    assert!(matches!(all[2].ended, Some(Ended::Failed { reason: Reason::Exhausted, .. })));
+    assert!(matches!(all[2].ended, Some(JobEnd::Failed { reason: Reason::Exhausted, .. })));
     assert_eq!(all[3].ended, None);
     assert_eq!(joined(Some(id(2)), 2).await, all[1..3]);
 }
@@ -368,7 +371,7 @@ pub async fn children_are_kept_while_their_parent_lives(store: Handle) {
         (pruned.jobs, pruned.kept)
     };
     assert_eq!(pruned().await, (0, 2));
-    assert_eq!(store.inspect().joined(id(1), Rev(1), None, 9).await.expect("joined").len(), 2);
+    assert_eq!(store.inspect().child_ends(id(1), Rev(1), None, 9).await.expect("joined").len(), 2);
     let parent = claim_one(&store, 4, me, 3).await;
     commit(&store, 5, change(me, &parent, done("x"))).await;
     assert_eq!(pruned().await, (3, 0));
@@ -413,7 +416,7 @@ pub async fn a_step_may_end_a_wait_and_bear_the_next_children(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    let next = Step { ran: Some("Begin".into()), ..bear(&jobs(3, 1)) };
+    let next = Step { stage_ran: Some("Begin".into()), ..bear(&jobs(3, 1)) };
     commit(&store, 4, with(change(me, &parent, join(&parent)), next)).await;
     assert_eq!(left(&store).await, (1, State::Waiting));
     let child = claim_one(&store, 5, me, 4).await;

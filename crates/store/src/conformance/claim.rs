@@ -5,7 +5,7 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{Ask, Error};
+use crate::{ClaimRequest, Error};
 
 pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
     let worker = worker(&store, 1).await;
@@ -15,12 +15,12 @@ pub async fn jobs_come_by_rank_across_kinds(store: Handle) {
         store.submit(at(u64::from(n)), &[new], None).await.expect("submit");
     }
     let kinds = [kind("c", 1), kind("a", 1), kind("b", 1)];
-    let all = Ask { kinds: kinds.into(), ..ask(worker, 1, 7) };
+    let all = ClaimRequest { kinds: kinds.into(), ..ask(worker, 1, 7) };
     let first = claim(&store, at(20), &all).await;
     assert_eq!(ids(&first), (0..7).map(|n| id(100 - n)).collect::<Vec<_>>());
     let kinds: Vec<_> = first.iter().map(|job| job.kind.kind.as_str()).collect();
     assert_eq!(kinds, ["a", "b", "c", "a", "b", "c", "a"]);
-    let rest = claim(&store, at(20), &Ask { number: ClaimNo(2), limit: 100, ..all }).await;
+    let rest = claim(&store, at(20), &ClaimRequest { number: ClaimNo(2), limit: 100, ..all }).await;
     assert_eq!(ids(&rest), (7..12).map(|n| id(100 - n)).collect::<Vec<_>>());
 }
 
@@ -39,7 +39,7 @@ pub async fn equal_ranks_come_in_the_order_of_ids(store: Handle) {
     let mut batch = [job(3), job_in(1, "b", QUEUE), job(4), job_in(2, "b", QUEUE)];
     batch[0].tags = vec!["x".into()];
     submit(&store, &batch).await;
-    let both = Ask { kinds: [kind("b", 1), kind(KIND, 1)].into(), ..ask(worker, 1, 3) };
+    let both = ClaimRequest { kinds: [kind("b", 1), kind(KIND, 1)].into(), ..ask(worker, 1, 3) };
     assert_eq!(ids(&claim(&store, at(0), &both).await), [id(1), id(2), id(3)]);
 }
 
@@ -59,11 +59,11 @@ pub async fn only_the_kinds_versions_and_queue_asked_are_taken(store: Handle) {
     for n in 2..=4u32 {
         assert_eq!(view(&store, id(n)).await, before[n as usize - 2], "job {n} is untouched");
     }
-    let none = Ask { kinds: [].into(), ..ask(worker, 2, 99) };
+    let none = ClaimRequest { kinds: [].into(), ..ask(worker, 2, 99) };
     assert!(claim(&store, at(0), &none).await.is_empty());
-    let versions = Ask { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..ask(worker, 3, 99) };
+    let versions = ClaimRequest { kinds: [kind(KIND, 3), kind(KIND, 2)].into(), ..ask(worker, 3, 99) };
     assert_eq!(ids(&claim(&store, at(0), &versions).await), [id(2)]);
-    let aside = Ask { queue: "aside".into(), ..ask(worker, 4, 99) };
+    let aside = ClaimRequest { queue: "aside".into(), ..ask(worker, 4, 99) };
     assert_eq!(ids(&claim(&store, at(0), &aside).await), [id(4)]);
 }
 
@@ -102,11 +102,11 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
         (new.key, new.deadline_at, new.settings)
     );
     assert_eq!((first.epoch, first.rev, first.attempts, first.deaths), (Epoch(0), Rev(0), 0, 0));
-    assert_eq!((first.due_at, first.spent.len()), (t(0), 0));
+    assert_eq!((first.due_at, first.retry_counts.len()), (t(0), 0));
     commit(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
     assert_eq!((second.epoch, second.rev, second.attempts), (Epoch(1), Rev(1), 1));
-    assert_eq!((second.due_at, second.spent), (t(1), vec![0, 2]));
+    assert_eq!((second.due_at, second.retry_counts), (t(1), vec![0, 2]));
     reap(&store, 2, worker).await;
     let next = super::kit::worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(next, 1)).await;
@@ -157,7 +157,7 @@ pub async fn settled_claims_are_forgotten(store: Handle) {
     }
     claim_one(&store, 0, two, 1).await;
     assert_eq!(claims(&store, one).await, 2);
-    let settling = Ask { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(77)], ..ask(one, 3, 1) };
+    let settling = ClaimRequest { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(77)], ..ask(one, 3, 1) };
     assert_eq!(claim(&store, at(1), &settling).await.len(), 1);
     assert_eq!((claims(&store, one).await, claims(&store, two).await), (1, 1), "only its own are forgotten");
 }
@@ -166,7 +166,7 @@ pub async fn a_dead_or_unknown_worker_claims_nothing(store: Handle) {
     let (dead, left) = (worker(&store, 1).await, worker(&store, 2).await);
     submit(&store, &[job(1)]).await;
     reap(&store, 0, dead).await;
-    store.retire(at(0), left).await.expect("retire");
+    store.retire_worker(at(0), left).await.expect("retire");
     for worker in [dead, left, WorkerId(77)] {
         let error = store.claim(at(0), &ask(worker, 1, 1)).await.expect_err("refused");
         assert!(matches!(error, Error::Dead), "{worker}: {error}");
@@ -199,8 +199,8 @@ pub async fn suspects_are_told_and_only_taken_alone(store: Handle) {
     let haul = store.claim(at(2), &ask(two, 1, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(4)], true));
     let elsewhere = [
-        Ask { kinds: [kind("other", 1)].into(), ..ask(two, 2, 9) },
-        Ask { queue: "aside".into(), ..ask(two, 3, 9) },
+        ClaimRequest { kinds: [kind("other", 1)].into(), ..ask(two, 2, 9) },
+        ClaimRequest { queue: "aside".into(), ..ask(two, 3, 9) },
     ];
     for ask in &elsewhere {
         assert!(!store.claim(at(2), ask).await.expect("claim").suspects, "{ask:?}");
@@ -217,7 +217,7 @@ pub async fn alone_takes_one_suspect_by_rank(store: Handle) {
     claim(&store, at(0), &ask(one, 1, 9)).await;
     reap(&store, 1, one).await;
     submit(&store, &[job(4)]).await;
-    let alone = Ask { limit: 9, ..ask_alone(two, 1) };
+    let alone = ClaimRequest { limit: 9, ..ask_alone(two, 1) };
     let haul = store.claim(at(1), &alone).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(2)], true));
     let again = store.claim(at(1), &alone).await.expect("claim");

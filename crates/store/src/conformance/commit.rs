@@ -8,10 +8,10 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::Ended;
+use crate::JobEnd;
 
-async fn ended(store: &Handle, n: u32) -> Option<Ended> {
-    store.ended(&[id(n)]).await.expect("ended").remove(0)
+async fn ended(store: &Handle, n: u32) -> Option<JobEnd> {
+    store.job_ends(&[id(n)]).await.expect("ended").remove(0)
 }
 
 pub async fn done_keeps_the_output(store: Handle) {
@@ -26,7 +26,7 @@ pub async fn done_keeps_the_output(store: Handle) {
     assert_eq!((kept.rev, kept.worker, kept.started_at), (Rev(1), Some(worker), Some(t(1))));
     assert_eq!((kept.summary.attempts, kept.summary.reason, kept.failure), (0, None, None));
     assert_eq!(kept.output, Some(output.clone()));
-    assert_eq!(ended(&store, 1).await, Some(Ended::Done(output)));
+    assert_eq!(ended(&store, 1).await, Some(JobEnd::Done(output)));
     assert!(history(&store, id(1)).await.is_empty(), "a first-try success leaves no attempt");
 }
 
@@ -43,7 +43,7 @@ pub async fn failed_keeps_reason_and_error(store: Handle) {
     assert_eq!((tried.len(), tried[0].epoch, tried[0].worker), (1, Epoch(0), worker));
     assert_eq!((tried[0].started_at, tried[0].ended_at), (t(1), t(9)));
     assert_eq!(tried[0].failure, failure);
-    assert_eq!(ended(&store, 1).await, Some(Ended::Failed { reason: Reason::Stopped, failure }));
+    assert_eq!(ended(&store, 1).await, Some(JobEnd::Failed { reason: Reason::Stopped, failure }));
 }
 
 pub async fn every_reason_is_kept(store: Handle) {
@@ -65,7 +65,7 @@ pub async fn cancelled_is_no_failure(store: Handle) {
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.summary.reason, kept.summary.attempts), (State::Cancelled, None, 0));
     assert_eq!((kept.rev, kept.summary.finished_at), (Rev(1), Some(t(9))));
-    assert_eq!(ended(&store, 1).await, Some(Ended::Cancelled(Failure::cancel("no longer wanted"))));
+    assert_eq!(ended(&store, 1).await, Some(JobEnd::Cancelled(Failure::cancel("no longer wanted"))));
     assert_eq!(history(&store, id(1)).await.len(), 1);
 }
 
@@ -81,7 +81,10 @@ pub async fn retry_waits_and_comes_back(store: Handle) {
     assert!(claim(&store, at(29), &ask(worker, 2, 9)).await.is_empty());
     assert_eq!(due(&store, 30, 9).await.woken, 1);
     let again = claim_one(&store, 30, worker, 2).await;
-    assert_eq!((again.epoch, again.rev, again.attempts, again.spent), (Epoch(1), Rev(1), 1, vec![1, 0]));
+    assert_eq!(
+        (again.epoch, again.rev, again.attempts, again.retry_counts),
+        (Epoch(1), Rev(1), 1, vec![1, 0])
+    );
 }
 
 pub async fn retry_without_delay_is_ready_at_once(store: Handle) {
@@ -187,7 +190,7 @@ pub async fn an_expired_job_is_fenced(store: Handle) {
 
 pub async fn a_retired_claim_is_fenced(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    assert_eq!(store.retire(at(1), worker).await.expect("retire"), 1);
+    assert_eq!(store.retire_worker(at(1), worker).await.expect("retire"), 1);
     all_fenced(&store, &[change(worker, &job, done("x"))]).await;
 }
 
@@ -372,7 +375,7 @@ pub async fn another_change_of_the_same_claim_is_no_repeat(store: Handle) {
         assert_eq!(commit(&store, 4, change(me, &job, Outcome::Next)).await, Verdict::Halted);
         store
             .control()
-            .act(at(4), &[job.id], crate::Act::Pause, &crate::By::new("me"))
+            .act_on_jobs(at(4), &[job.id], crate::JobAction::Pause, &crate::Actor::new("me"))
             .await
             .expect("paused");
     }

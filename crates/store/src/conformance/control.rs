@@ -1,39 +1,44 @@
 //! What people do to jobs and queues, and what is written down of it.
 
 use windlass_model::{
-    Claimed, Epoch, Failure, Limit, NewJob, Reason, State, Submitted, Time, Verdict, When, WorkerId,
+    ClaimedJob, Epoch, Failure, Limit, NewJob, Reason, State, SubmitOutcome, Time, Verdict, When, WorkerId,
     failure::class,
 };
 
 use super::kit::*;
-use crate::{Act, Ask, AuditFilter, By, Did, Ended, Error, ORDER_GATE, Order, Prune, Rule, TIMER_GATE};
+use crate::{
+    Actor, AdminAction, AuditFilter, CANCEL_GATE, CancelRequest, ClaimRequest, ControlOutcome, Error,
+    JobAction, JobEnd, Prune, TIMER_GATE,
+};
 
 /// Expects an answer that says how it is already, or why it cannot be.
-fn says(did: &Did, text: &str) {
+fn says(did: &ControlOutcome, text: &str) {
     match did {
-        Did::Already(why) | Did::Refused(why) => assert!(why.contains(text), "{why:?} lacks {text:?}"),
+        ControlOutcome::Already(why) | ControlOutcome::Refused(why) => {
+            assert!(why.contains(text), "{why:?} lacks {text:?}")
+        }
         did => panic!("{did:?} says nothing of {text:?}"),
     }
 }
 
 /// Claims whatever may be claimed.
-async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<Claimed> {
+async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &ask(worker, number, 99)).await
 }
 
 pub async fn a_paused_job_is_not_claimed_until_it_is_resumed(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &jobs(1, 2)).await;
-    assert_eq!(act(&store, 1, 1, Act::Pause).await, Did::Done);
+    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let pause = holds(&store, 1).await.paused.expect("it is paused");
     assert_eq!((pause.at, pause.author.as_str()), (t(1), "someone"));
     assert_eq!(ids(&take(&store, 2, worker, 1).await), [id(2)]);
-    says(&act(&store, 2, 1, Act::Pause).await, "paused by someone before");
+    says(&act(&store, 2, 1, JobAction::Pause).await, "paused by someone before");
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 3, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 3, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    says(&act(&store, 3, 1, Act::Resume).await, "not paused");
+    says(&act(&store, 3, 1, JobAction::Resume).await, "not paused");
     assert_eq!(view(&store, id(1)).await.summary.due_at, t(0), "it stands where it stood");
     assert_eq!(ids(&take(&store, 4, worker, 2).await), [id(1)]);
 }
@@ -43,14 +48,14 @@ pub async fn a_scheduled_job_is_set_aside_when_it_is_due(store: Handle) {
     let later = |n| NewJob { when: When::At(t(10)), ..job(n) };
     submit(&store, &[later(1), later(2)]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 1, n, Act::Pause).await, Did::Done);
+        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
     }
-    assert_eq!(act(&store, 5, 2, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 5, 2, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!((state(&store, id(1)).await, count(&store, State::Scheduled).await), (State::Scheduled, 2));
     assert_eq!(due(&store, 10, 9).await.woken, 2);
     assert_eq!(count(&store, State::Ready).await, 2);
     assert_eq!(ids(&take(&store, 10, worker, 1).await), [id(2)], "taken back in time");
-    assert_eq!(act(&store, 11, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 11, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(ids(&take(&store, 11, worker, 2).await), [id(1)]);
 }
 
@@ -59,7 +64,7 @@ pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Ha
     submit(&store, &jobs(1, 4)).await;
     let taken = take(&store, 0, worker, 1).await;
     for n in 1..=4 {
-        assert_eq!(act(&store, 1, n, Act::Pause).await, Did::Done);
+        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
         assert_eq!(state(&store, id(n)).await, State::Running);
     }
     assert_eq!(commit(&store, 2, change(worker, &taken[0], done("x"))).await, Verdict::Committed);
@@ -73,7 +78,7 @@ pub async fn a_running_job_runs_on_and_is_set_aside_when_it_comes_back(store: Ha
     assert_eq!((count(&store, State::Ready).await, state(&store, id(1)).await), (3, State::Done));
     assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None, "what has ended is not held");
     for n in 2..=4 {
-        assert_eq!(act(&store, 9, n, Act::Resume).await, Did::Done, "job {n}");
+        assert_eq!(act(&store, 9, n, JobAction::Resume).await, ControlOutcome::Done, "job {n}");
     }
     assert_eq!(ids(&take(&store, 9, other, 3).await), [2, 3].map(id));
     assert_eq!(ids(&claim(&store, at(9), &ask_alone(other, 4)).await), [id(4)]);
@@ -83,9 +88,9 @@ pub async fn a_paused_job_gives_up_its_place_in_line_and_takes_it_back(store: Ha
     let worker = worker(&store, 1).await;
     submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
     let first = take(&store, 0, worker, 1).await.remove(0);
-    assert_eq!(act(&store, 1, 2, Act::Pause).await, Did::Done);
+    assert_eq!(act(&store, 1, 2, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 0);
-    assert_eq!(act(&store, 2, 2, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 2, 2, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(holds(&store, 3).await.serial.expect("it has a key").ahead, 1);
     commit(&store, 3, change(worker, &first, done("x"))).await;
     assert_eq!(ids(&take(&store, 3, worker, 2).await), [id(2)]);
@@ -94,13 +99,13 @@ pub async fn a_paused_job_gives_up_its_place_in_line_and_takes_it_back(store: Ha
 pub async fn what_is_paused_still_expires_and_is_cancelled(store: Handle) {
     submit(&store, &[NewJob { deadline_at: Some(t(5)), ..job(1) }, job(2)]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 1, n, Act::Pause).await, Did::Done);
+        assert_eq!(act(&store, 1, n, JobAction::Pause).await, ControlOutcome::Done);
     }
-    assert_eq!(act(&store, 2, 2, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     for (n, state) in [(1, "failed"), (2, "cancelled")] {
-        says(&act(&store, 6, n, Act::Pause).await, state);
-        says(&act(&store, 6, n, Act::Resume).await, "not paused");
+        says(&act(&store, 6, n, JobAction::Pause).await, state);
+        says(&act(&store, 6, n, JobAction::Resume).await, "not paused");
     }
 }
 
@@ -110,9 +115,12 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     claim_one(&store, 0, one, 1).await;
     let mine = claim_one(&store, 0, two, 1).await;
     reap(&store, 0, one).await;
-    let pause = Rule::PauseQueue(QUEUE.into());
+    let pause = AdminAction::PauseQueue(QUEUE.into());
     rule(&store, 1, pause.clone()).await;
-    says(&store.control().rule(at(1), &pause, &someone()).await.expect("rule"), "paused by someone before");
+    says(
+        &store.control().administer(at(1), &pause, &someone()).await.expect("rule"),
+        "paused by someone before",
+    );
     submit(&store, &[job(3), job_in(4, KIND, "aside")]).await;
     let haul = store.claim(at(2), &ask(two, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects && !haul.more, "{haul:?}");
@@ -122,7 +130,7 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
         [mine.id],
         "what was claimed before is told"
     );
-    let aside = Ask { queue: "aside".into(), ..ask(two, 4, 9) };
+    let aside = ClaimRequest { queue: "aside".into(), ..ask(two, 4, 9) };
     assert_eq!(claim(&store, at(2), &aside).await.len(), 1, "another queue goes on");
     let held = holds(&store, 3).await.queue_paused.expect("its queue is paused");
     assert_eq!((held.at, held.author.as_str()), (t(1), "someone"));
@@ -130,22 +138,22 @@ pub async fn nothing_is_claimed_from_a_paused_queue(store: Handle) {
     let shown: Vec<_> = queues.iter().map(|queue| (queue.name.as_str(), queue.paused.is_some())).collect();
     assert_eq!(shown, [("aside", false), (QUEUE, true)]);
     let before = gates(&store, &[QUEUE]).await;
-    rule(&store, 3, Rule::ResumeQueue(QUEUE.into())).await;
+    rule(&store, 3, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    let resume = Rule::ResumeQueue(QUEUE.into());
-    says(&store.control().rule(at(3), &resume, &someone()).await.expect("rule"), "not paused");
+    let resume = AdminAction::ResumeQueue(QUEUE.into());
+    says(&store.control().administer(at(3), &resume, &someone()).await.expect("rule"), "not paused");
     let haul = store.claim(at(3), &ask(two, 5, 9)).await.expect("claim");
     assert!(haul.suspects && ids(&haul.jobs) == [id(3)], "{haul:?}");
 }
 
 pub async fn a_queue_may_be_paused_before_it_is_used(store: Handle) {
     let worker = worker(&store, 1).await;
-    rule(&store, 0, Rule::PauseQueue(QUEUE.into())).await;
+    rule(&store, 0, AdminAction::PauseQueue(QUEUE.into())).await;
     submit(&store, &[job(1)]).await;
     assert!(take(&store, 1, worker, 1).await.is_empty());
-    let unknown = Rule::ResumeQueue("nobody".into());
-    says(&store.control().rule(at(1), &unknown, &someone()).await.expect("rule"), "not paused");
-    rule(&store, 2, Rule::ResumeQueue(QUEUE.into())).await;
+    let unknown = AdminAction::ResumeQueue("nobody".into());
+    says(&store.control().administer(at(1), &unknown, &someone()).await.expect("rule"), "not paused");
+    rule(&store, 2, AdminAction::ResumeQueue(QUEUE.into())).await;
     assert_eq!(take(&store, 2, worker, 2).await.len(), 1);
 }
 
@@ -153,18 +161,18 @@ pub async fn what_waits_is_cancelled_at_once(store: Handle) {
     let worker = worker(&store, 1).await;
     let waiting = NewJob { when: When::At(t(10)), deadline_at: Some(t(20)), ..job(1) };
     submit(&store, &[waiting, job(2), keyed(3, "k"), keyed(4, "k"), job(5)]).await;
-    assert_eq!(act(&store, 1, 5, Act::Pause).await, Did::Done);
-    let by = By::new("ops").note("wrong input");
+    assert_eq!(act(&store, 1, 5, JobAction::Pause).await, ControlOutcome::Done);
+    let by = Actor::new("ops").note("wrong input");
     let ids: Vec<_> = (1..=5).map(id).collect();
-    let did = store.control().act(at(2), &ids, cancel(9), &by).await.expect("act");
-    assert_eq!(did, vec![Did::Done; 5]);
+    let did = store.control().act_on_jobs(at(2), &ids, cancel(9), &by).await.expect("act");
+    assert_eq!(did, vec![ControlOutcome::Done; 5]);
     for id in ids {
         let kept = view(&store, id).await;
         assert_eq!((kept.summary.state, kept.summary.finished_at), (State::Cancelled, Some(t(2))));
         assert_eq!(kept.epoch, Epoch(1), "whoever had it is fenced");
         let expected = Failure::cancel("cancelled by ops: wrong input").class(class::CANCELLED);
-        let ended = store.ended(&[id]).await.expect("ended").remove(0);
-        assert_eq!(ended, Some(Ended::Cancelled(expected)));
+        let ended = store.job_ends(&[id]).await.expect("ended").remove(0);
+        assert_eq!(ended, Some(JobEnd::Cancelled(expected)));
     }
     let rest = due(&store, 30, 9).await;
     assert_eq!((rest.woken, rest.expired, rest.next_at), (0, 0, None), "no timer is left");
@@ -174,36 +182,40 @@ pub async fn what_waits_is_cancelled_at_once(store: Handle) {
 
 pub async fn what_runs_is_told_and_may_finish_in_time(store: Handle) {
     let (worker, claimed) = running(&store, 1).await;
-    let before = gates(&store, &[ORDER_GATE, TIMER_GATE, QUEUE]).await;
-    assert_eq!(act(&store, 5, 1, cancel(10)).await, Did::Told);
-    let after = gates(&store, &[ORDER_GATE, TIMER_GATE, QUEUE]).await;
+    let before = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
+    assert_eq!(act(&store, 5, 1, cancel(10)).await, ControlOutcome::CancelRequested);
+    let after = gates(&store, &[CANCEL_GATE, TIMER_GATE, QUEUE]).await;
     assert!(after[0] != before[0] && after[1] != before[1] && after[2] == before[2]);
-    let order = Order { job: id(1), epoch: claimed.epoch, deadline_at: t(15), by: By::new("someone") };
-    assert_eq!(store.orders(worker).await.expect("orders"), [order]);
-    assert!(store.orders(WorkerId(99)).await.expect("orders").is_empty());
-    let told = holds(&store, 1).await.told.expect("it was told");
+    let order =
+        CancelRequest { job: id(1), epoch: claimed.epoch, deadline_at: t(15), actor: Actor::new("someone") };
+    assert_eq!(store.cancel_requests(worker).await.expect("orders"), [order]);
+    assert!(store.cancel_requests(WorkerId(99)).await.expect("orders").is_empty());
+    let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert_eq!((told.deadline_at, told.author.as_str()), (t(15), "someone"));
     says(&act(&store, 6, 1, cancel(10)).await, "told to end before");
-    says(&act(&store, 6, 1, Act::Pause).await, "being cancelled");
+    says(&act(&store, 6, 1, JobAction::Pause).await, "being cancelled");
     assert_eq!(state(&store, id(1)).await, State::Running);
     assert_eq!(commit(&store, 7, change(worker, &claimed, done("in time"))).await, Verdict::Committed);
     assert_eq!(state(&store, id(1)).await, State::Done);
-    assert!(store.orders(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert_eq!(due(&store, 20, 9).await.next_at, None, "nothing is left to fire");
 }
 
 pub async fn what_was_told_and_does_not_end_is_ended(store: Handle) {
     let (worker, claimed) = running(&store, 1).await;
-    let by = By::new("ops").note("stuck");
-    let told = store.control().act(at(5), &[id(1)], cancel(10), &by).await.expect("act");
-    assert_eq!((told, due(&store, 14, 9).await.next_at), (vec![Did::Told], Some(t(15))));
+    let by = Actor::new("ops").note("stuck");
+    let told = store.control().act_on_jobs(at(5), &[id(1)], cancel(10), &by).await.expect("act");
+    assert_eq!(
+        (told, due(&store, 14, 9).await.next_at),
+        (vec![ControlOutcome::CancelRequested], Some(t(15)))
+    );
     let fired = due(&store, 15, 9).await;
     assert_eq!((fired.cancelled, fired.expired, fired.woken, fired.next_at), (1, 0, 0, None));
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.state, kept.epoch), (State::Cancelled, Epoch(1)));
     assert_eq!(kept.failure.expect("it says why").message, "cancelled by ops: stuck");
     assert_eq!(commit(&store, 16, change(worker, &claimed, done("late"))).await, Verdict::Fenced);
-    assert!(store.orders(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert!(history(&store, id(1)).await.is_empty());
 }
 
@@ -212,7 +224,7 @@ pub async fn what_was_told_is_not_claimed_again(store: Handle) {
     submit(&store, &jobs(1, 4)).await;
     let taken = take(&store, 0, worker, 1).await;
     for n in 1..=4 {
-        assert_eq!(act(&store, 1, n, cancel(30)).await, Did::Told);
+        assert_eq!(act(&store, 1, n, cancel(30)).await, ControlOutcome::CancelRequested);
     }
     store.release(at(2), &[held(worker, &taken[0])]).await.expect("release");
     commit(&store, 2, change(worker, &taken[1], retry(secs(0), &[]))).await;
@@ -220,8 +232,8 @@ pub async fn what_was_told_is_not_claimed_again(store: Handle) {
     assert_eq!(commit(&store, 2, change(worker, &taken[3], cancelled())).await, Verdict::Committed);
     assert_eq!(due(&store, 5, 9).await.woken, 1);
     assert!(take(&store, 6, worker, 2).await.is_empty());
-    says(&act(&store, 6, 2, Act::Resume).await, "not paused");
-    assert_eq!(act(&store, 7, 1, cancel(0)).await, Did::Done, "it runs no longer");
+    says(&act(&store, 6, 2, JobAction::Resume).await, "not paused");
+    assert_eq!(act(&store, 7, 1, cancel(0)).await, ControlOutcome::Done, "it runs no longer");
     assert_eq!(due(&store, 31, 9).await.cancelled, 2);
     assert_eq!(count(&store, State::Cancelled).await, 4);
     assert_eq!(due(&store, 99, 9).await.next_at, None);
@@ -231,11 +243,11 @@ pub async fn a_deadline_ends_what_was_told(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[NewJob { deadline_at: Some(t(10)), ..job(1) }]).await;
     claim_one(&store, 0, worker, 1).await;
-    assert_eq!(act(&store, 1, 1, Act::Pause).await, Did::Done);
-    assert_eq!(act(&store, 1, 1, cancel(60)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
     let fired = due(&store, 10, 9).await;
     assert_eq!((fired.expired, fired.cancelled, fired.next_at), (1, 0, None));
-    assert!(store.orders(worker).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert_eq!(view(&store, id(1)).await.summary.reason, Some(Reason::Expired));
 }
 
@@ -249,11 +261,11 @@ pub async fn a_retry_begins_anew(store: Handle) {
     let again = claim_one(&store, 3, other, 1).await;
     assert_eq!(again.id, id(1), "the other is a suspect");
     commit(&store, 4, change(other, &again, failed(Reason::Stopped))).await;
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
     let before = gates(&store, &[QUEUE, TIMER_GATE]).await;
     for n in [1, 2] {
-        assert_eq!(act(&store, 100, n, Act::Retry).await, Did::Done);
-        says(&act(&store, 100, n, Act::Retry).await, "ready");
+        assert_eq!(act(&store, 100, n, JobAction::Retry).await, ControlOutcome::Done);
+        says(&act(&store, 100, n, JobAction::Retry).await, "ready");
         let kept = view(&store, id(n)).await;
         let summary = &kept.summary;
         assert_eq!((summary.state, summary.reason, summary.finished_at), (State::Ready, None, None));
@@ -271,8 +283,8 @@ pub async fn a_retry_begins_anew(store: Handle) {
 pub async fn a_retried_job_goes_to_the_end_of_its_line(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[keyed(1, "k"), keyed(2, "k"), keyed(3, "k")]).await;
-    assert_eq!(act(&store, 1, 2, cancel(0)).await, Did::Done);
-    assert_eq!(act(&store, 2, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 1, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 2, 2, JobAction::Retry).await, ControlOutcome::Done);
     for (number, n) in [(1, 1), (2, 3), (3, 2)] {
         let taken = take(&store, 3, worker, number).await;
         assert_eq!(ids(&taken), [id(n)]);
@@ -282,11 +294,11 @@ pub async fn a_retried_job_goes_to_the_end_of_its_line(store: Handle) {
 
 pub async fn what_is_done_or_live_is_not_retried(store: Handle) {
     let (worker, claimed) = running(&store, 1).await;
-    says(&act(&store, 1, 1, Act::Retry).await, "running");
+    says(&act(&store, 1, 1, JobAction::Retry).await, "running");
     commit(&store, 1, change(worker, &claimed, done("x"))).await;
-    says(&act(&store, 2, 1, Act::Retry).await, "done");
-    assert!(matches!(act(&store, 2, 1, Act::Retry).await, Did::Refused(_)));
-    assert_eq!(act(&store, 2, 99, Act::Retry).await, Did::Unknown);
+    says(&act(&store, 2, 1, JobAction::Retry).await, "done");
+    assert!(matches!(act(&store, 2, 1, JobAction::Retry).await, ControlOutcome::Refused(_)));
+    assert_eq!(act(&store, 2, 99, JobAction::Retry).await, ControlOutcome::Unknown);
 }
 
 pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
@@ -294,35 +306,38 @@ pub async fn priority_moves_a_ready_job_and_is_kept_of_others(store: Handle) {
     let later = NewJob { when: When::At(t(10)), ..job(4) };
     submit(&store, &[job(1), job(2), job(3), later]).await;
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(act(&store, 1, 3, Act::Priority(-5)).await, Did::Done);
+    assert_eq!(act(&store, 1, 3, JobAction::Priority(-5)).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
-    assert_eq!(act(&store, 1, 1, Act::Priority(7)).await, Did::Done);
-    assert_eq!(act(&store, 1, 4, Act::Priority(-100)).await, Did::Done);
-    says(&act(&store, 1, 4, Act::Priority(-100)).await, "its priority is -100");
+    assert_eq!(act(&store, 1, 1, JobAction::Priority(7)).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 1, 4, JobAction::Priority(-100)).await, ControlOutcome::Done);
+    says(&act(&store, 1, 4, JobAction::Priority(-100)).await, "its priority is -100");
     let first = claim_one(&store, 2, worker, 1).await;
     assert_eq!(first.id, id(3));
-    assert_eq!(act(&store, 2, 3, Act::Priority(9)).await, Did::Done, "while it runs");
+    assert_eq!(act(&store, 2, 3, JobAction::Priority(9)).await, ControlOutcome::Done, "while it runs");
     store.release(at(2), &[held(worker, &first)]).await.expect("release");
     due(&store, 10, 9).await;
     assert_eq!(ids(&take(&store, 10, worker, 2).await), [4, 2, 1, 3].map(id));
     assert_eq!(view(&store, id(1)).await.summary.priority, 7);
-    assert_eq!(act(&store, 11, 4, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 11, 4, cancel(0)).await, ControlOutcome::CancelRequested);
     due(&store, 11, 9).await;
-    says(&act(&store, 12, 4, Act::Priority(1)).await, "retry it first");
+    says(&act(&store, 12, 4, JobAction::Priority(1)).await, "retry it first");
 }
 
 pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
     submit(&store, &jobs(1, 2)).await;
-    let by = By::new("ops").note("ticket 9");
+    let by = Actor::new("ops").note("ticket 9");
     let both = [id(1), id(2), id(1), id(99)];
-    let did = store.control().act(at(1), &both, Act::Pause, &by).await.expect("act");
-    assert_eq!((&did[0], &did[1], &did[3]), (&Did::Done, &Did::Done, &Did::Unknown));
+    let did = store.control().act_on_jobs(at(1), &both, JobAction::Pause, &by).await.expect("act");
+    assert_eq!(
+        (&did[0], &did[1], &did[3]),
+        (&ControlOutcome::Done, &ControlOutcome::Done, &ControlOutcome::Unknown)
+    );
     says(&did[2], "paused by ops before");
-    act(&store, 2, 1, Act::Priority(-3)).await;
-    rule(&store, 3, Rule::PauseQueue(QUEUE.into())).await;
-    rule(&store, 4, Rule::Limit(Limit::per_second("api", 7))).await;
-    rule(&store, 5, Rule::Slots { key: "k".into(), slots: 2 }).await;
-    store.control().note(at(6), "looked", "the weather", &by).await.expect("note");
+    act(&store, 2, 1, JobAction::Priority(-3)).await;
+    rule(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
+    rule(&store, 4, AdminAction::Limit(Limit::per_second("api", 7))).await;
+    rule(&store, 5, AdminAction::Slots { key: "k".into(), slots: 2 }).await;
+    store.control().record_audit(at(6), "looked", "the weather", &by).await.expect("note");
     let audit = async |filter: AuditFilter| store.inspect().audit(&filter).await.expect("audit");
     let all = audit(AuditFilter { limit: 99, ..AuditFilter::default() }).await;
     let shown: Vec<_> =
@@ -352,26 +367,26 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
     };
     let control = store.control();
     for (what, text) in [
-        (Act::Priority(101), "from -100 (urgent) to 100"),
-        (Act::Cancel { grace: secs(4_000_000_000) }, "longer than 100 years"),
+        (JobAction::Priority(101), "from -100 (urgent) to 100"),
+        (JobAction::Cancel { grace: secs(4_000_000_000) }, "longer than 100 years"),
     ] {
-        invalid(control.act(at(0), &[id(1)], what, &someone()).await.expect_err(text), text);
+        invalid(control.act_on_jobs(at(0), &[id(1)], what, &someone()).await.expect_err(text), text);
     }
     let rules = [
-        (Rule::PauseQueue(String::new()), "is empty"),
-        (Rule::ResumeQueue("windlass.x".into()), "reserved"),
-        (Rule::Limit(Limit::per_second("api", 0)), "is 0"),
-        (Rule::Limit(Limit::per("api", 1, secs(0))), "1 ms to 31 days"),
-        (Rule::Lift("a b".into()), "contains"),
-        (Rule::Slots { key: "k".into(), slots: 0 }, "are 0"),
-        (Rule::Slots { key: String::new(), slots: 1 }, "is empty"),
+        (AdminAction::PauseQueue(String::new()), "is empty"),
+        (AdminAction::ResumeQueue("windlass.x".into()), "reserved"),
+        (AdminAction::Limit(Limit::per_second("api", 0)), "is 0"),
+        (AdminAction::Limit(Limit::per("api", 1, secs(0))), "1 ms to 31 days"),
+        (AdminAction::Lift("a b".into()), "contains"),
+        (AdminAction::Slots { key: "k".into(), slots: 0 }, "are 0"),
+        (AdminAction::Slots { key: String::new(), slots: 1 }, "is empty"),
     ];
     for (rule, text) in rules {
-        invalid(control.rule(at(0), &rule, &someone()).await.expect_err(text), text);
+        invalid(control.administer(at(0), &rule, &someone()).await.expect_err(text), text);
     }
-    for by in [By::new("a\0"), By::new("ops").note("n".repeat(2_001))] {
-        invalid(control.act(at(0), &[id(1)], Act::Pause, &by).await.expect_err("by"), "the ");
-        invalid(control.note(at(0), "x", "y", &by).await.expect_err("by"), "the ");
+    for by in [Actor::new("a\0"), Actor::new("ops").note("n".repeat(2_001))] {
+        invalid(control.act_on_jobs(at(0), &[id(1)], JobAction::Pause, &by).await.expect_err("by"), "the ");
+        invalid(control.record_audit(at(0), "x", "y", &by).await.expect_err("by"), "the ");
     }
     let live = Prune { state: State::Ready, before: t(9), kind: None, after: None, limit: 9 };
     invalid(control.prune(at(0), &live).await.expect_err("prune"), "unfinished work");
@@ -382,11 +397,11 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
 
 pub async fn nothing_is_born_claimed_in_a_paused_queue(store: Handle) {
     let me = worker(&store, 1).await;
-    let rule = Rule::PauseQueue(QUEUE.into());
-    store.control().rule(at(0), &rule, &By::new("ops")).await.expect("rule");
+    let rule = AdminAction::PauseQueue(QUEUE.into());
+    store.control().administer(at(0), &rule, &Actor::new("ops")).await.expect("rule");
     let batch = [job(1), job_in(2, KIND, "open")];
     let answers = store.submit(at(1), &batch, born(me, 1)).await.expect("submit");
-    let claimed = |answer: &Submitted| matches!(answer, Submitted::New { claimed: Some(_) });
+    let claimed = |answer: &SubmitOutcome| matches!(answer, SubmitOutcome::New { claimed: Some(_) });
     assert_eq!(answers.iter().map(claimed).collect::<Vec<_>>(), [false, true]);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(state(&store, id(2)).await, State::Running);

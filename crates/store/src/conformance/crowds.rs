@@ -10,14 +10,14 @@ use std::{
 };
 
 use windlass_model::{
-    Charge, Conflict, JobId, Limit, NewJob, Serial, State, States, Submitted, Unique, Verdict,
+    Charge, Conflict, JobId, Limit, NewJob, Serial, State, States, SubmitOutcome, Unique, Verdict,
 };
 
 use super::{
     kit::*,
     races::{ROUNDS, at_once, both, drain},
 };
-use crate::{Act, Did, Rule};
+use crate::{AdminAction, ControlOutcome, JobAction};
 
 pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Handle) {
     const EACH: u32 = 12;
@@ -60,7 +60,7 @@ pub async fn eight_submitters_of_one_serial_key_never_run_two_at_once(store: Han
     let all: BTreeSet<JobId> = runs.iter().flatten().copied().collect();
     assert_eq!((all.len(), finished.load(SeqCst)), (JOBS, JOBS), "each ran once");
     assert_eq!(count(&store, State::Done).await, JOBS);
-    assert_eq!(store.sweep(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
 }
 
 pub async fn eight_submitters_of_one_serial_key_are_served_by_place(store: Handle) {
@@ -135,14 +135,14 @@ pub async fn eight_submitters_of_one_name_make_one_job(store: Handle) {
         .await;
         let new: Vec<JobId> = answers
             .iter()
-            .filter(|(_, told)| matches!(told, Submitted::New { .. }))
+            .filter(|(_, told)| matches!(told, SubmitOutcome::New { .. }))
             .map(|(id, _)| *id)
             .collect();
         let [owner] = new[..] else { panic!("round {round}: {answers:?}") };
         for (_, told) in answers {
             match told {
-                Submitted::New { .. } => {}
-                Submitted::Existing { id, .. } | Submitted::Rejected { id } => assert_eq!(id, owner),
+                SubmitOutcome::New { .. } => {}
+                SubmitOutcome::Existing { id, .. } | SubmitOutcome::Rejected { id } => assert_eq!(id, owner),
                 told => panic!("round {round}: {told:?}"),
             }
         }
@@ -157,11 +157,11 @@ pub async fn eight_replacers_of_one_name_leave_one_job(store: Handle) {
             store.submit(at(0), &[new], None).await.expect("submit").remove(0)
         })
         .await;
-        let new = answers.iter().filter(|told| matches!(told, Submitted::New { .. })).count();
+        let new = answers.iter().filter(|told| matches!(told, SubmitOutcome::New { .. })).count();
         let replaced: BTreeSet<JobId> = answers
             .iter()
             .filter_map(|told| match told {
-                Submitted::Replaced { id } => Some(*id),
+                SubmitOutcome::Replaced { id } => Some(*id),
                 _ => None,
             })
             .collect();
@@ -172,7 +172,7 @@ pub async fn eight_replacers_of_one_name_leave_one_job(store: Handle) {
 }
 
 pub async fn eight_claimers_share_one_bucket(store: Handle) {
-    rule(&store, 0, Rule::Limit(Limit::per("api", 50, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per("api", 50, secs(10)))).await;
     let mut batch = jobs(0, 400);
     let charge = Charge { limit: "api".into(), weight: 1 };
     batch.iter_mut().for_each(|job| job.settings.rate = Some(Box::new(charge.clone())));
@@ -200,7 +200,7 @@ pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
             |store| async move { commit(&store, 2, change).await },
             |store| async move {
                 let did = act(&store, 2, n + 1, cancel(0)).await;
-                store.due(at(2), 9).await.expect("due");
+                store.fire_timers(at(2), 9).await.expect("due");
                 did
             },
         )
@@ -208,10 +208,10 @@ pub async fn a_commit_against_a_cancel_has_one_winner(store: Handle) {
         let ended = state(&store, id(n + 1)).await;
         match (verdict, ended) {
             (Verdict::Committed, State::Done) => {}
-            (Verdict::Fenced, State::Cancelled) => assert_eq!(did, Did::Told),
+            (Verdict::Fenced, State::Cancelled) => assert_eq!(did, ControlOutcome::CancelRequested),
             other => panic!("round {n}: {other:?}, {did:?}"),
         }
-        assert!(store.orders(worker).await.expect("orders").is_empty(), "round {n}");
+        assert!(store.cancel_requests(worker).await.expect("orders").is_empty(), "round {n}");
         assert_eq!(due(&store, 3, 9).await.next_at, None, "round {n}");
     }
 }
@@ -223,17 +223,17 @@ pub async fn a_pause_against_a_claim_leaves_the_job_in_one_place(store: Handle) 
         let (taken, did) = both(
             &store,
             |store| async move { claim(&store, at(1), &ask(me, 1, 9)).await },
-            |store| async move { act(&store, 1, n, Act::Pause).await },
+            |store| async move { act(&store, 1, n, JobAction::Pause).await },
         )
         .await;
-        assert_eq!(did, Did::Done, "round {n}");
+        assert_eq!(did, ControlOutcome::Done, "round {n}");
         let expected = if taken.is_empty() { State::Ready } else { State::Running };
         assert_eq!(state(&store, id(n)).await, expected, "round {n}");
         if let Some(job) = taken.first() {
             commit(&store, 2, change(me, job, retry(secs(0), &[]))).await;
         }
         assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty(), "round {n}: it is aside");
-        assert_eq!(act(&store, 3, n, Act::Resume).await, Did::Done);
+        assert_eq!(act(&store, 3, n, JobAction::Resume).await, ControlOutcome::Done);
         assert_eq!(claim(&store, at(3), &ask(me, 3, 9)).await.len(), 1, "round {n}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use windlass_model::{Epoch, JobClaim, NewJob, Reason, Rev, State, Submitted, Verdict, When, WorkerId};
+use windlass_model::{Epoch, JobClaim, NewJob, Reason, Rev, State, SubmitOutcome, Verdict, When, WorkerId};
 
 use super::{
     kit::*,
@@ -48,7 +48,7 @@ pub async fn a_birth_against_its_reaper_leaves_nothing_stuck(store: Handle) {
             for k in 0..EACH {
                 let batch = [job(n * EACH + k)];
                 let told = store.submit(at(1), &batch, born(victim, i64::from(k) + 1)).await.expect("submit");
-                born_claimed += usize::from(matches!(told[0], Submitted::New { claimed: Some(_) }));
+                born_claimed += usize::from(matches!(told[0], SubmitOutcome::New { claimed: Some(_) }));
                 tokio::task::yield_now().await;
             }
             born_claimed
@@ -126,7 +126,7 @@ pub async fn commit_against_expiry_has_one_winner(store: Handle) {
         let timekeeper = async move |store: Handle| {
             let mut expired = 0;
             for _ in 0..EACH {
-                expired += store.due(at(100), 2).await.expect("due").expired;
+                expired += store.fire_timers(at(100), 2).await.expect("due").expired;
             }
             expired
         };
@@ -134,7 +134,7 @@ pub async fn commit_against_expiry_has_one_winner(store: Handle) {
         let won = verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
         assert_eq!(won + expired, EACH as usize, "round {n}: each job has one winner");
         // A moment earlier, so that a timer left behind is seen and not fired in silence.
-        assert_eq!(store.due(at(99), 99).await.expect("due").next_at, None, "no timer is left");
+        assert_eq!(store.fire_timers(at(99), 99).await.expect("due").next_at, None, "no timer is left");
         for (change, verdict) in changes.iter().zip(verdicts) {
             let expected = if verdict == Verdict::Committed { State::Done } else { State::Failed };
             assert_eq!(state(&store, change.job).await, expected, "round {n}");
@@ -144,13 +144,13 @@ pub async fn commit_against_expiry_has_one_winner(store: Handle) {
 
 /// Jobs that expired are gone for good: in no lane, with no timer.
 async fn all_expired(store: &Handle, n: u32, first: u32, jobs: u32) {
-    while store.due(at(100), 99).await.expect("due").expired > 0 {}
+    while store.fire_timers(at(100), 99).await.expect("due").expired > 0 {}
     for k in first..first + jobs {
         let kept = view(store, id(k)).await.summary;
         assert_eq!((kept.state, kept.reason), (State::Failed, Some(Reason::Expired)), "round {n}, job {k}");
     }
     assert!(drain(store, n).await.is_empty(), "round {n}: an expired job was still in the ready set");
-    let next_at = store.due(at(100), 99).await.expect("due").next_at;
+    let next_at = store.fire_timers(at(100), 99).await.expect("due").next_at;
     assert_eq!(next_at, None, "round {n}: an expired job still had a timer");
 }
 
@@ -170,7 +170,7 @@ pub async fn expiry_against_every_way_back_leaves_no_ghost(store: Handle) {
         };
         let timekeeper = async move |store: Handle| {
             for _ in 0..EACH {
-                store.due(at(100), 2).await.expect("due");
+                store.fire_timers(at(100), 2).await.expect("due");
             }
         };
         both(&store, back, timekeeper).await;
@@ -184,7 +184,7 @@ pub async fn wake_against_expiry_leaves_no_ghost(store: Handle) {
         submit(&store, &jobs(n * EACH, EACH).into_iter().map(short).collect::<Vec<_>>()).await;
         at_once(&store, 4, |_, store| async move {
             for _ in 0..EACH {
-                store.due(at(100), 1).await.expect("due");
+                store.fire_timers(at(100), 1).await.expect("due");
             }
         })
         .await;
@@ -195,7 +195,7 @@ pub async fn wake_against_expiry_leaves_no_ghost(store: Handle) {
 pub async fn retire_against_reap_returns_each_job_once(store: Handle) {
     for n in 0..ROUNDS {
         let (worker, taken) = round(&store, n).await;
-        let retirer = async move |store: Handle| store.retire(at(1), worker).await.expect("retire");
+        let retirer = async move |store: Handle| store.retire_worker(at(1), worker).await.expect("retire");
         let (handed, reaped) = both(&store, retirer, |store| reap_all(store, 1, worker)).await;
         assert_eq!(handed + reaped.returned, EACH as usize, "round {n}");
         assert!(handed == 0 || reaped.returned == 0, "round {n}: one of them had the worker");

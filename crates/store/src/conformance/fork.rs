@@ -1,27 +1,27 @@
 //! Forks: jobs that go on from somewhere in the journals of others.
 
 use windlass_model::{
-    Charge, Claimed, Epoch, Limit, NewJob, Outcome, Payload, Reason, Rev, Serial, State, Step, Unique,
+    Charge, ClaimedJob, Epoch, Limit, NewJob, Outcome, Payload, Reason, Rev, Serial, State, Step, Unique,
     Verdict, WorkerId,
     journal::{Mark, Op},
 };
 
 use super::kit::*;
-use crate::{Act, Ask, AuditFilter, Did, Error, Fork, Rule};
+use crate::{AdminAction, AuditFilter, ClaimRequest, ControlOutcome, Error, Fork, JobAction};
 
 /// A fork of the first job before a place, as the `n`th.
 fn before(place: i32, n: u32) -> Fork {
     Fork { from: id(1), id: id(n), before: place, key: None }
 }
 
-async fn fork(store: &Handle, now: u64, fork: Fork) -> Did {
+async fn fork(store: &Handle, now: u64, fork: Fork) -> ControlOutcome {
     let mut did = store.control().fork(at(now), &[fork], &someone()).await.expect("fork");
     assert_eq!(did.len(), 1);
     did.remove(0)
 }
 
 /// The first job, which runs and has done four things.
-async fn begun(store: &Handle, new: NewJob) -> (WorkerId, Claimed) {
+async fn begun(store: &Handle, new: NewJob) -> (WorkerId, ClaimedJob) {
     let me = worker(store, 1).await;
     submit(store, &[new]).await;
     let job = claim_one(store, 0, me, 1).await;
@@ -43,7 +43,7 @@ async fn told(store: &Handle, n: u32) -> (Vec<i32>, bool) {
 pub async fn a_fork_goes_on_from_an_entry_or_the_end(store: Handle) {
     let (me, job) = begun(&store, job(1)).await;
     for (n, place) in [(10, 0), (11, 2), (12, 4)] {
-        assert_eq!(fork(&store, 5, before(place, n)).await, Did::Made(id(n)));
+        assert_eq!(fork(&store, 5, before(place, n)).await, ControlOutcome::Created(id(n)));
         assert_eq!(told(&store, n).await, ((0..=place).collect(), true));
         assert_eq!(journal(&store, n).await[..place as usize], journal(&store, 1).await[..place as usize]);
         let seen = view(&store, id(n)).await;
@@ -64,30 +64,30 @@ pub async fn a_fork_goes_on_from_an_entry_or_the_end(store: Handle) {
 
 pub async fn a_job_without_a_journal_is_forked_from_its_beginning(store: Handle) {
     submit(&store, &[job(1)]).await;
-    assert_eq!(fork(&store, 1, before(0, 2)).await, Did::Made(id(2)));
+    assert_eq!(fork(&store, 1, before(0, 2)).await, ControlOutcome::Created(id(2)));
     assert_eq!(told(&store, 2).await, (vec![0], true));
-    assert!(matches!(fork(&store, 1, before(1, 3)).await, Did::Refused(_)));
+    assert!(matches!(fork(&store, 1, before(1, 3)).await, ControlOutcome::Refused(_)));
 }
 
 pub async fn there_is_nothing_to_fork_where_no_entry_is(store: Handle) {
     let (me, job) = begun(&store, job(1)).await;
-    let forget = Step { forget: vec![2], ..Step::default() };
+    let forget = Step { forget_entries: vec![2], ..Step::default() };
     commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
     for place in [-1, 2, 5, 99] {
         let did = fork(&store, 3, before(place, 10)).await;
-        assert!(matches!(&did, Did::Refused(why) if why.contains(&place.to_string())), "{did:?}");
+        assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(&place.to_string())), "{did:?}");
     }
     let unknown = Fork { from: id(77), ..before(0, 10) };
-    assert_eq!(fork(&store, 3, unknown).await, Did::Unknown);
+    assert_eq!(fork(&store, 3, unknown).await, ControlOutcome::Unknown);
     assert!(store.inspect().job(id(10)).await.expect("job").is_none());
-    assert_eq!(fork(&store, 3, before(3, 10)).await, Did::Made(id(10)));
+    assert_eq!(fork(&store, 3, before(3, 10)).await, ControlOutcome::Created(id(10)));
     assert_eq!(told(&store, 10).await, (vec![0, 1, 3], true));
 }
 
 pub async fn a_repeated_fork_is_one(store: Handle) {
     let (me, _) = begun(&store, job(1)).await;
     for now in 2..5 {
-        assert_eq!(fork(&store, now, before(2, 10)).await, Did::Made(id(10)));
+        assert_eq!(fork(&store, now, before(2, 10)).await, ControlOutcome::Created(id(10)));
     }
     assert_eq!(told(&store, 10).await, (vec![0, 1, 2], true));
     assert_eq!(view(&store, id(10)).await.summary.submitted_at, t(2));
@@ -106,11 +106,11 @@ pub async fn a_key_that_is_taken_is_told(store: Handle) {
     begun(&store, NewJob { key: Some("k".into()), ..job(1) }).await;
     let with_key = |key: &str, n| Fork { key: Some(key.into()), ..before(2, n) };
     let did = fork(&store, 2, with_key("k", 10)).await;
-    assert!(matches!(&did, Did::Refused(why) if why.contains(&id(1).to_string())), "{did:?}");
-    assert_eq!(fork(&store, 2, with_key("other", 10)).await, Did::Made(id(10)));
+    assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(&id(1).to_string())), "{did:?}");
+    assert_eq!(fork(&store, 2, with_key("other", 10)).await, ControlOutcome::Created(id(10)));
     assert_eq!(view(&store, id(10)).await.summary.key.as_deref(), Some("other"));
-    assert!(matches!(fork(&store, 2, with_key("other", 11)).await, Did::Refused(_)));
-    assert_eq!(fork(&store, 2, before(2, 12)).await, Did::Made(id(12)));
+    assert!(matches!(fork(&store, 2, with_key("other", 11)).await, ControlOutcome::Refused(_)));
+    assert_eq!(fork(&store, 2, before(2, 12)).await, ControlOutcome::Created(id(12)));
     assert_eq!(view(&store, id(12)).await.summary.key, None);
     for key in ["", "windlass.x"] {
         let forks = [with_key(key, 13)];
@@ -120,7 +120,7 @@ pub async fn a_key_that_is_taken_is_told(store: Handle) {
 }
 
 pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handle) {
-    rule(&store, 0, Rule::Limit(Limit::per("api", 5, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per("api", 5, secs(10)))).await;
     let mut new = job_in(1, "other", "aside");
     new.kind.version = 7;
     new.stage = Some("Begin".into());
@@ -137,21 +137,24 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     new.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 2 }));
     submit(&store, &[new]).await;
     let me = worker(&store, 1).await;
-    let asked =
-        |number| Ask { queue: "aside".into(), kinds: [kind("other", 7)].into(), ..ask(me, number, 9) };
+    let asked = |number| ClaimRequest {
+        queue: "aside".into(),
+        kinds: [kind("other", 7)].into(),
+        ..ask(me, number, 9)
+    };
     let job = claim(&store, at(1), &asked(1)).await.remove(0);
     let large = Payload { codec: 3, bytes: vec![4; 50_000] };
     let step = Step {
         stage: Some(("Second".into(), large.clone())),
         context: vec![("name".into(), payload("value"))],
-        undo: true,
+        has_undo: true,
         ..noted(vec![entry(0, "charge", "x")])
     };
     commit(&store, 2, with(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
-    assert_eq!(act(&store, 2, 1, Act::Priority(5)).await, Did::Done);
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, Did::Told, "it is being unwound");
-    rule(&store, 3, Rule::Limit(Limit::per("api", 1, secs(10)))).await;
-    assert_eq!(fork(&store, 4, before(1, 10)).await, Did::Made(id(10)));
+    assert_eq!(act(&store, 2, 1, JobAction::Priority(5)).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested, "it is being unwound");
+    rule(&store, 3, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
+    assert_eq!(fork(&store, 4, before(1, 10)).await, ControlOutcome::Created(id(10)));
     let (from, seen) = (view(&store, id(1)).await, view(&store, id(10)).await);
     assert_eq!((seen.summary.kind.as_str(), seen.summary.version), ("other", 7));
     assert_eq!((seen.summary.queue.as_str(), seen.summary.priority), ("aside", 5));
@@ -167,9 +170,13 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     let taken = claim(&store, at(800), &asked(2)).await;
     assert_eq!(ids(&taken), [id(1)], "the limit holds for both");
     let fork = claim(&store, at(900), &asked(3)).await.remove(0);
-    assert_eq!((fork.id, fork.stage.as_deref(), fork.since), (id(10), Some("Second"), Rev(0)));
+    assert_eq!((fork.id, fork.stage.as_deref(), fork.stage_rev), (id(10), Some("Second"), Rev(0)));
     commit(&store, 901, change(me, &fork, wait_for("go", None))).await;
-    assert_eq!(act(&store, 902, 10, cancel(0)).await, Did::Told, "what its entries did is its to undo");
+    assert_eq!(
+        act(&store, 902, 10, cancel(0)).await,
+        ControlOutcome::CancelRequested,
+        "what its entries did is its to undo"
+    );
 }
 
 pub async fn whatever_state_a_job_is_in_it_may_be_forked(store: Handle) {
@@ -184,7 +191,7 @@ pub async fn whatever_state_a_job_is_in_it_may_be_forked(store: Handle) {
     let forks: Vec<Fork> =
         (1..=5).map(|n| Fork { from: id(n), id: id(n + 20), before: 1, key: None }).collect();
     let did = store.control().fork(at(2), &forks, &someone()).await.expect("fork");
-    assert_eq!(did, (21..=25).map(|n| Did::Made(id(n))).collect::<Vec<_>>());
+    assert_eq!(did, (21..=25).map(|n| ControlOutcome::Created(id(n))).collect::<Vec<_>>());
     let taken = claim(&store, at(2), &ask(me, 2, 9)).await;
     assert_eq!(ids(&taken), [21, 22, 23, 24, 25].map(id));
     assert!(taken.iter().all(|job| job.wait.is_none() && job.attempts == 0 && job.unwind.is_none()));
@@ -194,7 +201,7 @@ pub async fn a_fork_of_a_keyed_job_waits_in_line(store: Handle) {
     let mut new = job(1);
     new.settings.serial = Some(Box::new(Serial::new("k")));
     let (me, job) = begun(&store, new).await;
-    assert_eq!(fork(&store, 2, before(4, 10)).await, Did::Made(id(10)));
+    assert_eq!(fork(&store, 2, before(4, 10)).await, ControlOutcome::Created(id(10)));
     assert!(claim(&store, at(2), &ask(me, 2, 9)).await.is_empty(), "its origin has the key");
     commit(&store, 3, change(me, &job, done("x"))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.id, id(10));
@@ -204,7 +211,7 @@ pub async fn a_fork_moves_the_gate_and_other_handles_find_it(store: Handle) {
     let other = store.sibling().await.expect("sibling");
     let (me, _) = begun(&store, job(1)).await;
     let gate = gates(&store, &[QUEUE]).await;
-    assert_eq!(fork(&other, 2, before(4, 10)).await, Did::Made(id(10)));
+    assert_eq!(fork(&other, 2, before(4, 10)).await, ControlOutcome::Created(id(10)));
     assert_ne!(gates(&store, &[QUEUE]).await, gate);
     assert_eq!(claim_one(&store, 2, me, 2).await.id, id(10));
 }

@@ -3,7 +3,7 @@
 use windlass_model::{NewJob, When};
 
 use super::kit::*;
-use crate::{Sweep, TIMER_GATE};
+use crate::{ReapRequest, TIMER_GATE};
 
 const ALL: [&str; 3] = ["main", "aside", TIMER_GATE];
 
@@ -54,7 +54,7 @@ pub async fn every_way_back_moves_the_gate(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "retry at once");
     claim_one(&store, 2, worker, 3).await;
     moved(&store, &mut last).await;
-    store.retire(at(3), worker).await.expect("retire");
+    store.retire_worker(at(3), worker).await.expect("retire");
     assert_eq!(moved(&store, &mut last).await, [true, false, false], "retire");
     let other = super::kit::worker(&store, 2).await;
     claim_one(&store, 3, other, 1).await;
@@ -79,7 +79,7 @@ pub async fn what_gains_nothing_moves_nothing(store: Handle) {
     assert_eq!(moved(&store, &mut last).await, [false; 3], "an end, a stale release, an expiry");
     renew(&store, 10, worker).await;
     claim(&store, at(10), &ask(worker, 3, 3)).await;
-    let nobody = Sweep { dead: vec![], lapsed: true, limit: 9, crashes: CRASHES };
+    let nobody = ReapRequest { dead: vec![], lapsed: true, limit: 9, crashes: CRASHES };
     store.reap(at(11), &nobody).await.expect("reap");
     store.inspect().jobs(&all()).await.expect("jobs");
     assert_eq!(moved(&store, &mut last).await, [false; 3]);

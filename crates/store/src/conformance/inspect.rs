@@ -3,7 +3,7 @@
 use windlass_model::{Failure, NewJob, Reason, State, Time, When, WorkerId};
 
 use super::kit::*;
-use crate::{Backlog, Census, Ended, Filter, NewWorker, SchemaState, Serves};
+use crate::{Backlog, Filter, JobEnd, NewWorker, SchemaState, Serves, StateCount};
 
 /// Fourteen jobs, two in each state: the even ones of kind `work` in `main`, the odd ones of kind `other` in
 /// `aside`; the first of each pair is tagged `first`.
@@ -119,19 +119,19 @@ pub async fn the_census_adds_up_and_is_capped(store: Handle) {
     submit(&store, &jobs(100, 30)).await;
     let newer = |n| NewJob { kind: kind(KIND, 2), ..job(n) };
     submit(&store, &[newer(200), newer(201)]).await;
-    let mut census = store.inspect().census(1_000).await.expect("census");
+    let mut census = store.inspect().state_counts(1_000).await.expect("census");
     census.sort();
     let mut expected = Vec::new();
     for state in State::ALL {
         let jobs = if state == State::Ready { 33 } else { 1 };
-        expected.push(Census { queue: QUEUE.into(), kind: KIND.into(), state, jobs });
-        expected.push(Census { queue: "aside".into(), kind: "other".into(), state, jobs: 1 });
+        expected.push(StateCount { queue: QUEUE.into(), kind: KIND.into(), state, jobs });
+        expected.push(StateCount { queue: "aside".into(), kind: "other".into(), state, jobs: 1 });
     }
     expected.sort();
     assert_eq!(census, expected, "versions of a kind are counted together");
     let total: u64 = census.iter().map(|count| count.jobs).sum();
     assert_eq!(total, list(&store, all()).await.len() as u64);
-    let mut capped = store.inspect().census(10).await.expect("census");
+    let mut capped = store.inspect().state_counts(10).await.expect("census");
     capped.sort();
     expected.iter_mut().for_each(|count| count.jobs = count.jobs.min(10));
     assert_eq!(capped, expected);
@@ -164,11 +164,13 @@ pub async fn the_backlog_says_what_waits_and_since_when(store: Handle) {
 }
 
 pub async fn workers_are_shown(store: Handle) {
-    let new =
-        NewWorker {
-            name: "host ü/7".into(), beacon: Some("/run/x".into()), lease: secs(5), ..new_worker(3)
-        };
-    assert!(store.enlist(at(0), &new).await.expect("enlist"));
+    let new = NewWorker {
+        name: "host ü/7".into(),
+        liveness_file: Some("/run/x".into()),
+        lease: secs(5),
+        ..new_worker(3)
+    };
+    assert!(store.register_worker(at(0), &new).await.expect("enlist"));
     worker(&store, 1).await;
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers.len(), 2);
@@ -179,28 +181,28 @@ pub async fn workers_are_shown(store: Handle) {
 
 pub async fn the_end_is_told(store: Handle) {
     two_in_each_state(&store).await;
-    let told = store.ended(&[12, 99, 8, 0, 10, 2, 4, 6, 8].map(id)).await.expect("ended");
-    let output = Some(Ended::Done(payload("x")));
+    let told = store.job_ends(&[12, 99, 8, 0, 10, 2, 4, 6, 8].map(id)).await.expect("ended");
+    let output = Some(JobEnd::Done(payload("x")));
     let expected = [
-        Some(Ended::Cancelled(Failure::cancel("no longer wanted"))),
-        Some(Ended::Gone),
+        Some(JobEnd::Cancelled(Failure::cancel("no longer wanted"))),
+        Some(JobEnd::Gone),
         output.clone(),
         None,
-        Some(Ended::Failed { reason: Reason::Stopped, failure: Failure::stop("because stopped") }),
+        Some(JobEnd::Failed { reason: Reason::Stopped, failure: Failure::stop("because stopped") }),
         None,
         None,
         None,
         output,
     ];
     assert_eq!(told, expected);
-    assert!(store.ended(&[]).await.expect("ended").is_empty());
+    assert!(store.job_ends(&[]).await.expect("ended").is_empty());
 }
 
 pub async fn unknown_jobs_are_none(store: Handle) {
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
     assert!(history(&store, id(1)).await.is_empty());
     assert!(list(&store, all()).await.is_empty());
-    assert!(store.inspect().census(9).await.expect("census").is_empty());
+    assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
     assert!(store.inspect().workers().await.expect("workers").is_empty());
 }
 
@@ -239,7 +241,7 @@ pub async fn children_are_listed_oldest_first(store: Handle) {
     assert_eq!(children(Some(id(3)), 1).await, [id(5)]);
     assert!(store.inspect().children(id(99), None, 9).await.expect("children").is_empty());
     let born = store.submit(at(0), &[child(7)], born(worker, 1)).await.expect("submit");
-    assert_eq!(born, [windlass_model::Submitted::New { claimed: None }], "a child is not born claimed");
+    assert_eq!(born, [windlass_model::SubmitOutcome::New { claimed: None }], "a child is not born claimed");
     for child in store.inspect().children(id(1), None, 9).await.expect("children") {
         assert_eq!(child, view(&store, child.id).await.summary, "lists and views agree");
     }
@@ -251,7 +253,7 @@ pub async fn what_workers_serve_is_shown(store: Handle) {
         Serves { queue: "q \"ü\"".into(), slots: 0, kinds: Vec::new() },
     ];
     let new = NewWorker { serves: serves.clone(), ..new_worker(1) };
-    assert!(store.enlist(at(0), &new).await.expect("enlist"));
+    assert!(store.register_worker(at(0), &new).await.expect("enlist"));
     worker(&store, 2).await;
     let shown = store.inspect().workers().await.expect("workers");
     let of = |n: i64| shown.iter().find(|worker| worker.id.0 == n).expect("there").serves.clone();
@@ -268,7 +270,7 @@ pub async fn queues_show_what_waits_longest(store: Handle) {
         queues.into_iter().map(|queue| (queue.name, queue.oldest_ready)).collect::<Vec<_>>()
     };
     assert_eq!(oldest().await, [("aside".to_owned(), Some(t(5))), (QUEUE.to_owned(), Some(t(5)))]);
-    let others = crate::Ask { kinds: [kind("other", 1)].into(), ..ask(worker, 1, 9) };
+    let others = crate::ClaimRequest { kinds: [kind("other", 1)].into(), ..ask(worker, 1, 9) };
     claim(&store, at(8), &others).await;
     assert_eq!(oldest().await[1].1, Some(t(7)));
     reap(&store, 9, worker).await;

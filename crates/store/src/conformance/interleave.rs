@@ -3,10 +3,10 @@
 //!
 //! Verbs are atomic, so the orders of calls are all interleavings there are.
 
-use windlass_model::{Claimed, State, Verdict, WorkerId};
+use windlass_model::{ClaimedJob, State, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::Signalled;
+use crate::SignalOutcome;
 
 /// One call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ struct Subject<'a> {
     n: u32,
     holder: WorkerId,
     other: WorkerId,
-    first: Claimed,
+    first: ClaimedJob,
     /// The number of the other worker's last claim.
     number: i64,
     delivered: Vec<String>,
@@ -79,8 +79,8 @@ impl Subject<'_> {
 
     async fn signal(&mut self, text: &str) {
         match send(self.store, 6, &[signal(id(self.n), "go", text, text)]).await[..] {
-            [Signalled::Delivered { .. }] => self.delivered.push(text.to_owned()),
-            [Signalled::Duplicate] => {}
+            [SignalOutcome::Delivered { .. }] => self.delivered.push(text.to_owned()),
+            [SignalOutcome::Duplicate] => {}
             ref other => panic!("{other:?}"),
         }
     }
@@ -110,7 +110,7 @@ async fn happens(store: &Handle, n: u32, workers: (WorkerId, WorkerId), order: &
     for call in order {
         subject.call(*call).await;
     }
-    assert_eq!(store.sweep(at(32)).await.expect("sweep"), 0, "{order:?}: nothing was left behind");
+    assert_eq!(store.repair(at(32)).await.expect("sweep"), 0, "{order:?}: nothing was left behind");
     let mut turns = 0;
     while subject.take().await {
         turns += 1;
@@ -120,7 +120,7 @@ async fn happens(store: &Handle, n: u32, workers: (WorkerId, WorkerId), order: &
     let seen = view(store, id(n)).await;
     assert_eq!(seen.summary.state, State::Waiting, "{order:?}");
     assert!(inbox(store, n).await.is_empty(), "{order:?}");
-    assert_eq!(act(store, 40, n, cancel(0)).await, crate::Did::Done);
+    assert_eq!(act(store, 40, n, cancel(0)).await, crate::ControlOutcome::Done);
     assert_eq!(due(store, 50, 99).await.next_at, None, "{order:?}: no timer is left behind");
 }
 

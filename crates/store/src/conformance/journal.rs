@@ -1,12 +1,13 @@
 //! Journals and contexts: written with a change, whole or not at all, and read as they were written.
 
 use windlass_model::{
-    Change, Claimed, Entry, Epoch, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait, WorkerId,
+    Change, ClaimedJob, Entry, Epoch, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait,
+    WorkerId,
     journal::{Mark, Op},
 };
 
 use super::kit::*;
-use crate::{Act, Prune};
+use crate::{JobAction, Prune};
 
 /// The first of each of some words, by place.
 fn places(entries: &[Entry]) -> Vec<i32> {
@@ -14,7 +15,7 @@ fn places(entries: &[Entry]) -> Vec<i32> {
 }
 
 /// Claims the first job and has it write some entries.
-async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, Claimed) {
+async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerId, ClaimedJob) {
     let (me, job) = running(store, 1).await;
     let step = noted(entries.map(|seq| entry(seq, "step", "x")).collect());
     assert_eq!(commit(store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
@@ -22,9 +23,9 @@ async fn with_entries(store: &Handle, entries: std::ops::Range<i32>) -> (WorkerI
 }
 
 /// A step that writes something of everything.
-fn much(job: &Claimed) -> Step {
+fn much(job: &ClaimedJob) -> Step {
     let context = vec![("name".to_owned(), payload("value"))];
-    Step { context, undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
+    Step { context, has_undo: true, ..noted(vec![entry(job.rev.0, "much", "x")]) }
 }
 
 pub async fn every_outcome_writes_its_entries(store: Handle) {
@@ -66,7 +67,11 @@ pub async fn a_step_without_a_stage_leaves_the_stage_as_it_is(store: Handle) {
     assert_eq!(steps(&store, 1).await.len(), 1, "an entry is no transition");
     store.release(at(3), &[held(me, &job)]).await.expect("release");
     let job = claim_one(&store, 3, me, 2).await;
-    assert_eq!((job.since, job.run), (Rev(1), 2), "it stands in the stage that its first step led to");
+    assert_eq!(
+        (job.stage_rev, job.steps_since_wait),
+        (Rev(1), 2),
+        "it stands in the stage that its first step led to"
+    );
 }
 
 pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: Handle) {
@@ -80,13 +85,13 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
             assert_eq!(verdict, Verdict::Committed);
         }
         taken = claim(&store, at(2), &ask(me, round as i64 + 2, 9)).await;
-        let before = taken.iter().map(|job| (job.attempts, job.spent.clone())).collect::<Vec<_>>();
+        let before = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert!(before.iter().all(|(attempts, spent)| *attempts > 0 && *spent == [1]), "{before:?}");
         for batch in [1, 2] {
-            let part = |job: &Claimed| {
+            let part = |job: &ClaimedJob| {
                 let first = job.rev.0 * 10;
                 let entries = (first..first + entries).map(|seq| entry(seq, "part", "x")).collect();
-                with(change(me, job, Outcome::Next), Step { part: true, ..noted(entries) })
+                with(change(me, job, Outcome::Next), Step { partial: true, ..noted(entries) })
             };
             let changes: Vec<Change> = taken[..batch].iter().map(part).collect();
             let verdicts = store.commit(at(3), &changes).await.expect("commit");
@@ -96,7 +101,7 @@ pub async fn a_part_of_a_step_leaves_the_wait_and_the_budget_as_they_are(store: 
         let held: Vec<_> = taken.iter().map(|job| held(me, job)).collect();
         assert_eq!(store.release(at(4), &held).await.expect("release"), 2);
         taken = claim(&store, at(5), &ask(me, round as i64 + 10, 9)).await;
-        let after = taken.iter().map(|job| (job.attempts, job.spent.clone())).collect::<Vec<_>>();
+        let after = taken.iter().map(|job| (job.attempts, job.retry_counts.clone())).collect::<Vec<_>>();
         assert_eq!(after, before, "{entries} entries");
     }
 }
@@ -152,10 +157,10 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
 
 pub async fn entries_may_be_forgotten(store: Handle) {
     let (me, job) = with_entries(&store, 0..6).await;
-    let forget = Step { forget: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
+    let forget = Step { forget_entries: vec![1, 4, 77], ..noted(vec![entry(6, "step", "x")]) };
     commit(&store, 2, with(change(me, &job, Outcome::Next), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [0, 2, 3, 5, 6]);
-    let forget = Step { forget: vec![0, 6], ..Step::default() };
+    let forget = Step { forget_entries: vec![0, 6], ..Step::default() };
     commit(&store, 3, with(change(me, &further(&job), retry(secs(1), &[])), forget)).await;
     assert_eq!(places(&journal(&store, 1).await), [2, 3, 5]);
 }
@@ -164,7 +169,7 @@ pub async fn a_journal_may_start_anew(store: Handle) {
     let (me, job) = with_entries(&store, 0..3).await;
     let context = vec![("name".to_owned(), payload("kept"))];
     let anew = Step {
-        anew: true,
+        continue_as_new: true,
         context,
         stage: Some(("again".to_owned(), payload("input"))),
         ..noted(vec![entry(0, "first", "again")])
@@ -174,7 +179,7 @@ pub async fn a_journal_may_start_anew(store: Handle) {
     assert_eq!(context_names(&store, 1).await, ["name"]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!((job.stage.as_deref(), &job.data), (Some("again"), &Some(payload("input"))));
-    let anew = Step { anew: true, ..Step::default() };
+    let anew = Step { continue_as_new: true, ..Step::default() };
     commit(&store, 4, with(change(me, &job, Outcome::Next), anew)).await;
     assert_eq!(journal(&store, 1).await, []);
 }
@@ -187,9 +192,13 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
     let (me, job) = with_entries(&store, 0..2).await;
     let outcomes = [Outcome::Next, wait_for("go", None), retry(secs(0), &[]), done("x"), cancelled()];
     for outcome in outcomes {
-        let stale = Claimed { rev: Rev(job.rev.0 + 1), ..job.clone() };
-        let step = Step { forget: vec![0], anew: true, ..much(&Claimed { rev: Rev(9), ..job.clone() }) };
-        for other in [stale, Claimed { epoch: Epoch(7), ..job.clone() }] {
+        let stale = ClaimedJob { rev: Rev(job.rev.0 + 1), ..job.clone() };
+        let step = Step {
+            forget_entries: vec![0],
+            continue_as_new: true,
+            ..much(&ClaimedJob { rev: Rev(9), ..job.clone() })
+        };
+        for other in [stale, ClaimedJob { epoch: Epoch(7), ..job.clone() }] {
             let verdict = commit(&store, 2, with(change(me, &other, outcome.clone()), step.clone())).await;
             assert_eq!(verdict, Verdict::Fenced, "{outcome:?}");
         }
@@ -197,7 +206,7 @@ pub async fn a_fenced_change_adds_nothing(store: Handle) {
     assert_eq!(places(&journal(&store, 1).await), [0, 1]);
     assert_eq!(context(&store, 1).await, []);
     store.release(at(3), &[held(me, &job)]).await.expect("release");
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, crate::Did::Done, "there is nothing to undo");
+    assert_eq!(act(&store, 3, 1, cancel(0)).await, crate::ControlOutcome::Done, "there is nothing to undo");
 }
 
 pub async fn a_repeated_change_adds_nothing_twice(store: Handle) {
@@ -236,7 +245,7 @@ pub async fn a_place_is_taken_once(store: Handle) {
     assert_eq!(view(&store, id(1)).await.rev, Rev(1));
     assert_eq!((places(&journal(&store, 1).await), context(&store, 1).await), (vec![0, 1], vec![]));
     assert_eq!(journal(&store, 2).await, [entry(1, "mine", "z")], "which is another job's place");
-    let mended = Step { forget: vec![1], ..noted(vec![entry(1, "again", "y")]) };
+    let mended = Step { forget_entries: vec![1], ..noted(vec![entry(1, "again", "y")]) };
     assert_eq!(commit(&store, 3, with(change(me, &job, Outcome::Next), mended)).await, Verdict::Committed);
 }
 
@@ -278,7 +287,7 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
     ];
     for (n, step) in bad.into_iter().enumerate() {
         let fine = noted(vec![entry(n as i32, "fine", "x")]);
-        let other = Claimed { rev: Rev(n as i32), ..other.clone() };
+        let other = ClaimedJob { rev: Rev(n as i32), ..other.clone() };
         let changes =
             [with(change(me, &job, Outcome::Next), step), with(change(me, &other, Outcome::Next), fine)];
         let verdicts = store.commit(at(1), &changes).await.expect("commit");
@@ -290,7 +299,7 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
 
 pub async fn a_step_that_halts_writes_its_entries(store: Handle) {
     let (me, job) = running(&store, 1).await;
-    act(&store, 1, 1, Act::Pause).await;
+    act(&store, 1, 1, JobAction::Pause).await;
     let step = with(change(me, &job, Outcome::Next), much(&job));
     assert_eq!(commit(&store, 2, step.clone()).await, Verdict::Halted);
     assert_eq!(commit(&store, 2, step).await, Verdict::Halted, "told again");
@@ -310,7 +319,7 @@ pub async fn whoever_goes_on_finds_the_journal(store: Handle) {
         commit(&store, 6, with(change(me, &job, failed(Reason::Stopped)), step)).await,
         Verdict::Committed
     );
-    assert_eq!(act(&store, 7, 1, Act::Retry).await, crate::Did::Done);
+    assert_eq!(act(&store, 7, 1, JobAction::Retry).await, crate::ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(places(&journal(&store, 1).await), [0, 1, 2, 3], "a retry goes on from its journal");
 }

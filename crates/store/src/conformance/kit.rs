@@ -3,15 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, Claimed, Entry, Failure, JobClaim, JobId, KindVersion, NewJob, NewSignal,
-    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, Submitted, Time, Verdict, Wait, WorkerId,
+    Awaited, Change, ClaimNo, ClaimedJob, Entry, Failure, JobClaim, JobId, KindVersion, NewJob, NewSignal,
+    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, SubmitOutcome, Time, Verdict, Wait, WorkerId,
     journal::{Mark, Op},
-    wait::Name,
+    wait::SignalName,
 };
 
 use crate::{
-    Act, Ask, Attempt, Beat, Born, By, Did, Due, Filter, Holds, Job, NewWorker, Now, Reaped, Renewal, Rule,
-    Signalled, Stepped, Store, Sweep,
+    Actor, AdminAction, Attempt, ClaimOnSubmit, ClaimRequest, ControlOutcome, Filter, Holds, Job, JobAction,
+    NewWorker, Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
+    Transition,
 };
 
 /// The moment at which every case begins.
@@ -83,70 +84,76 @@ pub fn kind(name: &str, version: i32) -> KindVersion {
 /// Takes the `n`th worker on at the beginning.
 pub async fn worker(store: &Handle, n: i64) -> WorkerId {
     let new = new_worker(n);
-    assert!(store.enlist(at(0), &new).await.expect("enlist"), "the name of worker {n} is taken");
+    assert!(store.register_worker(at(0), &new).await.expect("enlist"), "the name of worker {n} is taken");
     new.id
 }
 
 /// The `n`th worker.
 pub fn new_worker(n: i64) -> NewWorker {
-    NewWorker { id: WorkerId(n), name: format!("worker {n}"), beacon: None, lease: LEASE, serves: Vec::new() }
+    NewWorker {
+        id: WorkerId(n),
+        name: format!("worker {n}"),
+        liveness_file: None,
+        lease: LEASE,
+        serves: Vec::new(),
+    }
 }
 
 /// Submits at the beginning and expects every job to be new and unclaimed.
 pub async fn submit(store: &Handle, jobs: &[NewJob]) {
     let answers = store.submit(at(0), jobs, None).await.expect("submit");
-    assert_eq!(answers, vec![Submitted::New { claimed: None }; jobs.len()]);
+    assert_eq!(answers, vec![SubmitOutcome::New { claimed: None }; jobs.len()]);
 }
 
 /// What a worker asks of the kit's queue and kind.
-pub fn ask(worker: WorkerId, number: i64, limit: usize) -> Ask {
-    Ask {
+pub fn ask(worker: WorkerId, number: i64, limit: usize) -> ClaimRequest {
+    ClaimRequest {
         worker,
         number: ClaimNo(number),
         queue: QUEUE.into(),
         kinds: [kind(KIND, 1)].into(),
         limit,
-        alone: false,
+        solo: false,
         settled: Vec::new(),
     }
 }
 
 /// The same for a suspect.
-pub fn ask_alone(worker: WorkerId, number: i64) -> Ask {
-    Ask { alone: true, ..ask(worker, number, 1) }
+pub fn ask_alone(worker: WorkerId, number: i64) -> ClaimRequest {
+    ClaimRequest { solo: true, ..ask(worker, number, 1) }
 }
 
 /// Claims and expects to be answered.
-pub async fn claim(store: &Handle, now: Now, ask: &Ask) -> Vec<Claimed> {
+pub async fn claim(store: &Handle, now: Now, ask: &ClaimRequest) -> Vec<ClaimedJob> {
     store.claim(now, ask).await.expect("claim").jobs
 }
 
 /// Submits the `n`th job and claims it for a worker of the same number, at the beginning.
-pub async fn running(store: &Handle, n: u32) -> (WorkerId, Claimed) {
+pub async fn running(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
     let holder = worker(store, i64::from(n)).await;
     submit(store, &[job(n)]).await;
     (holder, claim_one(store, 0, holder, 1).await)
 }
 
 /// Claims exactly one job.
-pub async fn claim_one(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Claimed {
+pub async fn claim_one(store: &Handle, now: u64, worker: WorkerId, number: i64) -> ClaimedJob {
     let mut jobs = claim(store, at(now), &ask(worker, number, 1)).await;
     assert_eq!(jobs.len(), 1, "a job was ready to be claimed");
     jobs.remove(0)
 }
 
 /// The ids of claimed jobs, in order.
-pub fn ids(jobs: &[Claimed]) -> Vec<JobId> {
+pub fn ids(jobs: &[ClaimedJob]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
 /// A claim born with the submit.
-pub fn born(worker: WorkerId, number: i64) -> Option<Born> {
-    Some(Born { worker, number: ClaimNo(number) })
+pub fn born(worker: WorkerId, number: i64) -> Option<ClaimOnSubmit> {
+    Some(ClaimOnSubmit { worker, number: ClaimNo(number) })
 }
 
 /// What an attempt of `worker` asks to be written.
-pub fn change(worker: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+pub fn change(worker: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     Change::new(job, worker, t(1), outcome)
 }
 
@@ -178,14 +185,15 @@ pub fn signal(job: JobId, name: &str, dedup: &str, text: &str) -> NewSignal {
 
 /// A wait for so many of some signals; a name that ends with a star is one of which all are shown.
 pub fn wait_for_some(names: &[&str], needs: u32, timeout: Option<Duration>) -> Outcome {
-    let name = |name: &&str| Name { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
+    let name =
+        |name: &&str| SignalName { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
     let names = names.iter().map(name).collect();
-    Outcome::Wait(Wait { what: Awaited::Signals { names, needs }, timeout })
+    Outcome::Wait(Wait { awaited: Awaited::Signals { names, needs }, timeout })
 }
 
 /// A wait for the children that the change submits which follows a claim.
-pub fn join(job: &Claimed) -> Outcome {
-    Outcome::Wait(Wait { what: Awaited::Children { round: Rev(job.rev.0 + 1) }, timeout: None })
+pub fn join(job: &ClaimedJob) -> Outcome {
+    Outcome::Wait(Wait { awaited: Awaited::Children { round: Rev(job.rev.0 + 1) }, timeout: None })
 }
 
 /// The `n`th job as a machine.
@@ -195,7 +203,11 @@ pub fn machine(n: u32, stage: &str) -> NewJob {
 
 /// A step from one stage to the next, with its data.
 pub fn step(ran: &str, stage: &str, data: &str) -> Step {
-    Step { ran: Some(ran.to_owned()), stage: Some((stage.to_owned(), payload(data))), ..Step::default() }
+    Step {
+        stage_ran: Some(ran.to_owned()),
+        stage: Some((stage.to_owned(), payload(data))),
+        ..Step::default()
+    }
 }
 
 /// A step that submits jobs and goes on to a stage that may wait for them.
@@ -205,13 +217,13 @@ pub fn bear(children: &[NewJob]) -> Step {
 }
 
 /// A step that consumes what it was shown and leaves the stage as it is.
-pub fn consume(job: &Claimed) -> Step {
+pub fn consume(job: &ClaimedJob) -> Step {
     Step { consumed: shown(job).iter().map(|signal| signal.number).collect(), ..Step::default() }
 }
 
 /// The signals that a step is shown of what its worker was handed.
-pub fn shown(job: &Claimed) -> Vec<Signal> {
-    let places = job.wait.as_ref().map(|wait| wait.shown(&job.inbox)).unwrap_or_default();
+pub fn shown(job: &ClaimedJob) -> Vec<Signal> {
+    let places = job.wait.as_ref().map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
     places.into_iter().map(|place| job.inbox[place].clone()).collect()
 }
 
@@ -226,8 +238,8 @@ pub fn with(change: Change, step: Step) -> Change {
 }
 
 /// A claim as its worker knows it after a step that goes on.
-pub fn further(job: &Claimed) -> Claimed {
-    Claimed { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
+pub fn further(job: &ClaimedJob) -> ClaimedJob {
+    ClaimedJob { rev: Rev(job.rev.0 + 1), wait: None, inbox: Vec::new(), ..job.clone() }
 }
 
 /// An entry of a journal: a step that has ended well.
@@ -260,7 +272,7 @@ pub async fn context(store: &Handle, n: u32) -> Vec<(String, Payload)> {
 }
 
 /// Sends signals.
-pub async fn send(store: &Handle, now: u64, signals: &[NewSignal]) -> Vec<Signalled> {
+pub async fn send(store: &Handle, now: u64, signals: &[NewSignal]) -> Vec<SignalOutcome> {
     store.signal(at(now), signals).await.expect("signal")
 }
 
@@ -270,8 +282,8 @@ pub async fn inbox(store: &Handle, n: u32) -> Vec<String> {
 }
 
 /// A machine's transitions.
-pub async fn steps(store: &Handle, n: u32) -> Vec<Stepped> {
-    store.inspect().steps(id(n), None, 1_000).await.expect("steps")
+pub async fn steps(store: &Handle, n: u32) -> Vec<Transition> {
+    store.inspect().transitions(id(n), None, 1_000).await.expect("steps")
 }
 
 /// An end by the attempt's own wish.
@@ -287,13 +299,13 @@ pub async fn commit(store: &Handle, now: u64, change: Change) -> Verdict {
 }
 
 /// A job as the worker that has claimed it names it.
-pub fn held(worker: WorkerId, job: &Claimed) -> JobClaim {
+pub fn held(worker: WorkerId, job: &ClaimedJob) -> JobClaim {
     JobClaim { worker, claim: job.claim, job: job.id, epoch: job.epoch }
 }
 
 /// Declares one worker dead and walks all its claims.
-pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> Reaped {
-    let sweep = Sweep { dead: vec![worker], lapsed: false, limit: 1_000, crashes: CRASHES };
+pub async fn reap(store: &Handle, now: u64, worker: WorkerId) -> ReapReport {
+    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 1_000, crashes: CRASHES };
     let reaped = store.reap(at(now), &sweep).await.expect("reap");
     assert!(!reaped.more, "a thousand claims are enough for every case");
     reaped
@@ -305,13 +317,13 @@ pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
 }
 
 /// A renewal with nothing to tell.
-pub fn beat(worker: WorkerId) -> Beat {
-    Beat { worker, lease: LEASE, settled: Vec::new(), joined: Vec::new() }
+pub fn beat(worker: WorkerId) -> RenewRequest {
+    RenewRequest { worker, lease: LEASE, settled: Vec::new(), to_confirm: Vec::new() }
 }
 
 /// Fires timers.
-pub async fn due(store: &Handle, now: u64, limit: usize) -> Due {
-    store.due(at(now), limit).await.expect("due")
+pub async fn due(store: &Handle, now: u64, limit: usize) -> TimerReport {
+    store.fire_timers(at(now), limit).await.expect("due")
 }
 
 /// All that is known of a job.
@@ -345,25 +357,28 @@ pub async fn list(store: &Handle, filter: Filter) -> Vec<JobId> {
 }
 
 /// Does something to one job.
-pub async fn act(store: &Handle, now: u64, n: u32, act: Act) -> Did {
-    let mut did = store.control().act(at(now), &[id(n)], act, &someone()).await.expect("act");
+pub async fn act(store: &Handle, now: u64, n: u32, act: JobAction) -> ControlOutcome {
+    let mut did = store.control().act_on_jobs(at(now), &[id(n)], act, &someone()).await.expect("act");
     assert_eq!(did.len(), 1);
     did.remove(0)
 }
 
 /// Who does things in the cases.
-pub fn someone() -> By {
-    By::new("someone")
+pub fn someone() -> Actor {
+    Actor::new("someone")
 }
 
 /// A cancel that gives a running job so many seconds.
-pub fn cancel(grace: u64) -> Act {
-    Act::Cancel { grace: secs(grace) }
+pub fn cancel(grace: u64) -> JobAction {
+    JobAction::Cancel { grace: secs(grace) }
 }
 
 /// Changes a rule and expects that to be done.
-pub async fn rule(store: &Handle, now: u64, rule: Rule) {
-    assert_eq!(store.control().rule(at(now), &rule, &someone()).await.expect("rule"), Did::Done);
+pub async fn rule(store: &Handle, now: u64, rule: AdminAction) {
+    assert_eq!(
+        store.control().administer(at(now), &rule, &someone()).await.expect("rule"),
+        ControlOutcome::Done
+    );
 }
 
 /// What keeps a live job.
@@ -374,7 +389,7 @@ pub async fn holds(store: &Handle, n: u32) -> Holds {
 /// The gates of some queues.
 pub async fn gates(store: &Handle, queues: &[&str]) -> Vec<u64> {
     let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
-    store.gate(&queues).await.expect("gate")
+    store.gates(&queues).await.expect("gate")
 }
 
 /// How many claims are recorded for a worker.

@@ -3,15 +3,18 @@
 use windlass_model::{ClaimNo, Epoch, JobClaim, NewJob, Rev, State, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::{Beat, Error, Renewal};
+use crate::{Error, RenewRequest, Renewal};
 
 pub async fn a_name_is_taken_once(store: Handle) {
     let one = worker(&store, 1).await;
-    assert!(!store.enlist(at(5), &new_worker(1)).await.expect("enlist"));
+    assert!(!store.register_worker(at(5), &new_worker(1)).await.expect("enlist"));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!((workers.len(), workers[0].lease_until), (1, t(0).plus(LEASE)), "the first keeps its lease");
     reap(&store, 6, one).await;
-    assert!(!store.enlist(at(7), &new_worker(1)).await.expect("enlist"), "not after its death either");
+    assert!(
+        !store.register_worker(at(7), &new_worker(1)).await.expect("enlist"),
+        "not after its death either"
+    );
     assert_eq!(renew(&store, 8, one).await, Renewal::Lost);
 }
 
@@ -20,7 +23,7 @@ pub async fn renewal_lengthens_the_lease(store: Handle) {
     assert_eq!(lapsed(&renew(&store, 100, one).await), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!((workers[0].lease_until, workers[0].alive), (t(100).plus(LEASE), true));
-    let short = Beat { lease: secs(3), ..beat(one) };
+    let short = RenewRequest { lease: secs(3), ..beat(one) };
     assert_eq!(lapsed(&store.renew(at(101), &short).await.expect("renew")), Some(false));
     let workers = store.inspect().workers().await.expect("workers");
     assert_eq!(workers[0].lease_until, t(104), "it is what the worker asks for");
@@ -37,7 +40,7 @@ pub async fn others_whose_lease_ran_out_are_told(store: Handle) {
     reap(&store, end, two).await;
     assert_eq!(lapsed(&renew(&store, end, one).await), Some(false), "there is nobody left to reap");
     let three = worker(&store, 3).await;
-    store.retire(at(end), three).await.expect("retire");
+    store.retire_worker(at(end), three).await.expect("retire");
     assert_eq!(lapsed(&renew(&store, end + 1, one).await), Some(false), "nor is who retired");
 }
 
@@ -108,7 +111,7 @@ pub async fn retire_hands_back_everything_without_an_attempt(store: Handle) {
     claim(&store, at(0), &ask(one, 2, 2)).await;
     claim(&store, at(0), &ask(two, 1, 1)).await;
     commit(&store, 1, change(one, &first[0], done("x"))).await;
-    assert_eq!(store.retire(at(2), one).await.expect("retire"), 3);
+    assert_eq!(store.retire_worker(at(2), one).await.expect("retire"), 3);
     for n in 2..=4 {
         let kept = view(&store, id(n)).await;
         assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "job {n}");
@@ -125,13 +128,13 @@ pub async fn retire_hands_back_everything_without_an_attempt(store: Handle) {
 
 pub async fn retire_twice_or_unknown_hands_back_nothing(store: Handle) {
     let (one, _) = running(&store, 1).await;
-    assert_eq!(store.retire(at(1), one).await.expect("retire"), 1);
-    assert_eq!(store.retire(at(1), one).await.expect("retire"), 0);
-    assert_eq!(store.retire(at(1), WorkerId(99)).await.expect("retire"), 0);
+    assert_eq!(store.retire_worker(at(1), one).await.expect("retire"), 1);
+    assert_eq!(store.retire_worker(at(1), one).await.expect("retire"), 0);
+    assert_eq!(store.retire_worker(at(1), WorkerId(99)).await.expect("retire"), 0);
     let two = worker(&store, 2).await;
     claim_one(&store, 1, two, 1).await;
     reap(&store, 2, two).await;
-    assert_eq!(store.retire(at(3), two).await.expect("retire"), 0, "the reaper was first");
+    assert_eq!(store.retire_worker(at(3), two).await.expect("retire"), 0, "the reaper was first");
     assert_eq!(view(&store, id(1)).await.epoch, Epoch(2));
 }
 
@@ -143,7 +146,7 @@ pub async fn renewal_settles_claims(store: Handle) {
         commit(&store, 1, change(one, &job, done("x"))).await;
     }
     assert_eq!(claims(&store, one).await, 3);
-    let settling = Beat { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..beat(one) };
+    let settling = RenewRequest { settled: vec![ClaimNo(1), ClaimNo(3), ClaimNo(9)], ..beat(one) };
     assert_eq!(lapsed(&store.renew(at(2), &settling).await.expect("renew")), Some(false));
     assert_eq!(claims(&store, one).await, 1);
 }
@@ -157,8 +160,8 @@ pub async fn claims_nobody_heard_of_are_told_and_disowned(store: Handle) {
     let Renewal::Held { claims: told, .. } = renew(&store, 1, one).await else { panic!("it serves") };
     assert_eq!(told, [ClaimNo(1), ClaimNo(2), ClaimNo(3)]);
     let disown = [ClaimNo(2), ClaimNo(3), ClaimNo(9)];
-    assert_eq!(store.disown(at(2), one, &disown).await.expect("disown"), 2);
-    assert_eq!(store.disown(at(2), one, &disown).await.expect("disown"), 0);
+    assert_eq!(store.release_claims(at(2), one, &disown).await.expect("disown"), 2);
+    assert_eq!(store.release_claims(at(2), one, &disown).await.expect("disown"), 0);
     let states = [view(&store, id(1)).await, view(&store, id(2)).await, view(&store, id(3)).await];
     let states = states.map(|job| (job.summary.state, job.epoch.0, job.summary.attempts));
     assert_eq!(states, [(State::Running, 0, 0), (State::Ready, 1, 0), (State::Ready, 1, 0)]);
@@ -171,7 +174,7 @@ pub async fn renewal_ends_aloneness(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &ask_alone(two, 7)).await;
-    let joined = Beat { joined: vec![ClaimNo(7)], ..beat(two) };
+    let joined = RenewRequest { to_confirm: vec![ClaimNo(7)], ..beat(two) };
     assert_eq!(lapsed(&store.renew(at(2), &joined).await.expect("renew")), Some(false));
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;

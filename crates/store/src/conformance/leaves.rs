@@ -1,12 +1,12 @@
 //! Children of branches among other jobs: their places, their kin, and how they are listed.
 
 use windlass_model::{
-    Charge, Counted, Grow, JobId, Limit, NewJob, Outcome, Reason, Serial, State, Step, Twig, Unique, Verdict,
-    Wait, Watch, When, wait::CHILD,
+    BranchMember, BranchPosition, BranchUpdate, Charge, JobId, Limit, NewJob, Outcome, Reason, Serial, State,
+    Step, Unique, Verdict, Wait, Watch, When, wait::CHILD,
 };
 
 use super::{branches::*, kit::*};
-use crate::{Ended, Leaves, Only, Place, Prune, Rule, TIMER_GATE};
+use crate::{AdminAction, BranchChildFilter, ChildPlace, ChildStates, JobEnd, Prune, TIMER_GATE};
 
 pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
     let (first, _) = opened(&store, children(2, 2)).await;
@@ -15,20 +15,21 @@ pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
     let taken = take(&store, 2, first, 2).await;
     for child in &taken {
         let parent = if child.id < id(40) { id(1) } else { id(40) };
-        assert_eq!(child.counted, Some(Counted { parent, branch: NO, items: 1 }));
+        assert_eq!(child.branch_member, Some(BranchMember { parent, branch: NO, items: 1 }));
     }
     commit(&store, 3, change(first, &taken[4], done("x"))).await;
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
     assert_eq!(branch(&store, 40, NO).await.tally.done, 1);
-    let of = |n: u32| Leaves { job: id(n), branch: NO, only: Only::All, after: None, limit: 99 };
-    assert_eq!(store.inspect().leaves(&of(1)).await.expect("leaves").len(), 2);
-    assert_eq!(store.inspect().leaves(&of(40)).await.expect("leaves").len(), 3);
-    assert_eq!(store.inspect().leaves(&of(2)).await.expect("leaves"), []);
+    let of =
+        |n: u32| BranchChildFilter { job: id(n), branch: NO, only: ChildStates::All, after: None, limit: 99 };
+    assert_eq!(store.inspect().branch_children(&of(1)).await.expect("leaves").len(), 2);
+    assert_eq!(store.inspect().branch_children(&of(40)).await.expect("leaves").len(), 3);
+    assert_eq!(store.inspect().branch_children(&of(2)).await.expect("leaves"), []);
 }
 
 pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
     let (me, job) = opened(&store, children(2, 1)).await;
-    let told = Step { told: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
+    let told = Step { signal_child_ends: true, ..growing(vec![], vec![self::job(3), child_of(4, NO)]) };
     assert_eq!(commit(&store, 2, with(change(me, &job, Outcome::Next), told)).await, Verdict::Committed);
     let job = further(&job);
     let both = bear(&[self::job(5), child_of(6, NO)]);
@@ -39,7 +40,7 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
     assert_eq!(ids(&taken), [2, 3, 4, 5, 6].map(id));
     let parents: Vec<Option<JobId>> = taken.iter().map(|child| child.parent).collect();
     assert_eq!(parents, [None, Some(id(1)), None, Some(id(1)), None]);
-    let counted: Vec<bool> = taken.iter().map(|child| child.counted.is_some()).collect();
+    let counted: Vec<bool> = taken.iter().map(|child| child.branch_member.is_some()).collect();
     assert_eq!(counted, [true, false, true, false, true]);
     for child in [0, 1, 2, 4] {
         commit(&store, 5, change(me, &taken[child], done("x"))).await;
@@ -57,7 +58,7 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
     commit(&store, 6, change(me, &taken[3], done("x"))).await;
     assert_eq!((state(&store, id(1)).await, counts(&store).await), (State::Ready, [3, 3, 0, 0]));
     assert_eq!(store.inspect().children(id(1), None, 99).await.expect("children").len(), 5);
-    let joined = store.inspect().joined(id(1), windlass_model::Rev(3), None, 9).await.expect("joined");
+    let joined = store.inspect().child_ends(id(1), windlass_model::Rev(3), None, 9).await.expect("joined");
     assert_eq!(joined.len(), 1);
 }
 
@@ -65,12 +66,12 @@ pub async fn branches_grow_from_branches(store: Handle) {
     let (me, _) = opened(&store, children(2, 2)).await;
     let taken = take(&store, 2, me, 2).await;
     let watch = Watch { ended: Some(2), ..Watch::default() };
-    let inner = Grow { watch: Some(watch), seal: true, ..opens(NO, "inner") };
+    let inner = BranchUpdate { watch: Some(watch), seal: true, ..opens(NO, "inner") };
     let step = growing(vec![inner], children(20, 2));
     let wait = wait_for(windlass_model::branch::BRANCH, None);
     commit(&store, 3, with(change(me, &taken[0], wait), step)).await;
     let grandchildren = take(&store, 4, me, 3).await;
-    assert_eq!(grandchildren[0].counted.map(|counted| counted.parent), Some(id(2)));
+    assert_eq!(grandchildren[0].branch_member.map(|counted| counted.parent), Some(id(2)));
     for child in &grandchildren {
         commit(&store, 5, change(me, child, done("x"))).await;
     }
@@ -84,7 +85,7 @@ pub async fn branches_grow_from_branches(store: Handle) {
 }
 
 pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
-    rule(&store, 0, Rule::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
     let mut all = children(2, 6);
     all[0].when = When::After(secs(10));
     for child in &mut all[1..3] {
@@ -120,12 +121,12 @@ pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
 pub async fn a_child_says_where_it_stands(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let spawns = Some(vec!["each".to_owned(), "sum".to_owned()]);
-    let open = Grow { spawns, ..opens(NO, "all") };
-    let one = Twig { branch: NO, spawn: 1, item: String::new(), items: 1 };
-    let single = NewJob { twig: Some(Box::new(one)), ..self::job(2) };
+    let open = BranchUpdate { spawns, ..opens(NO, "all") };
+    let one = BranchPosition { branch: NO, spawn: 1, item: String::new(), items: 1 };
+    let single = NewJob { branch_position: Some(Box::new(one)), ..self::job(2) };
     let all = vec![single, child_of(3, NO), block(4, 9), self::job(5)];
     commit(&store, 1, with(change(me, &job, Outcome::Wait(Wait::YIELD)), growing(vec![open], all))).await;
-    let place = |spawn: &str, item: &str, items| Place {
+    let place = |spawn: &str, item: &str, items| ChildPlace {
         branch: NO,
         name: "all".into(),
         spawn: spawn.into(),
@@ -153,15 +154,15 @@ pub async fn children_are_listed_in_pages(store: Handle) {
         let all = leaves(&store, only).await;
         all.into_iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
     };
-    assert_eq!(numbers(Only::All).await, (2..14).map(id).collect::<Vec<_>>());
-    assert_eq!(numbers(Only::Live).await, (5..14).map(id).collect::<Vec<_>>());
-    assert_eq!(numbers(Only::Ended).await, [2, 3, 4].map(id));
-    assert_eq!(numbers(Only::Bad).await, [3, 4].map(id));
-    for only in [Only::All, Only::Live, Only::Ended, Only::Bad] {
+    assert_eq!(numbers(ChildStates::All).await, (2..14).map(id).collect::<Vec<_>>());
+    assert_eq!(numbers(ChildStates::Live).await, (5..14).map(id).collect::<Vec<_>>());
+    assert_eq!(numbers(ChildStates::Ended).await, [2, 3, 4].map(id));
+    assert_eq!(numbers(ChildStates::Bad).await, [3, 4].map(id));
+    for only in [ChildStates::All, ChildStates::Live, ChildStates::Ended, ChildStates::Bad] {
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let of = Leaves { job: id(1), branch: NO, only, after, limit: 5 };
-            let page = store.inspect().leaves(&of).await.expect("leaves");
+            let of = BranchChildFilter { job: id(1), branch: NO, only, after, limit: 5 };
+            let page = store.inspect().branch_children(&of).await.expect("leaves");
             assert!(page.len() <= 5);
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
@@ -169,17 +170,17 @@ pub async fn children_are_listed_in_pages(store: Handle) {
         }
         assert_eq!(pages, leaves(&store, only).await);
     }
-    let all = leaves(&store, Only::All).await;
-    let Twig { branch, spawn, item, items } = all[0].twig.clone();
+    let all = leaves(&store, ChildStates::All).await;
+    let BranchPosition { branch, spawn, item, items } = all[0].branch_position.clone();
     assert_eq!((branch, spawn, item.as_str(), items), (NO, 0, "2", 1));
-    assert_eq!((&all[0].input, &all[0].data, all[0].tallied), (&payload("2"), &None, 0));
-    assert_eq!(all[0].ended, Some(Ended::Done(payload("out"))));
+    assert_eq!((&all[0].input, &all[0].data, all[0].items_done), (&payload("2"), &None, 0));
+    assert_eq!(all[0].ended, Some(JobEnd::Done(payload("out"))));
     assert!(
-        matches!(&all[1].ended, Some(Ended::Failed { reason: Reason::Stopped, .. })),
+        matches!(&all[1].ended, Some(JobEnd::Failed { reason: Reason::Stopped, .. })),
         "{:?}",
         all[1].ended
     );
-    assert!(matches!(&all[2].ended, Some(Ended::Cancelled(_))), "{:?}", all[2].ended);
+    assert!(matches!(&all[2].ended, Some(JobEnd::Cancelled(_))), "{:?}", all[2].ended);
     assert_eq!((&all[3].ended, &all[3].data), (&None, &Some(payload("data"))));
     assert_eq!((all[3].summary.state, all[3].summary.kind.as_str()), (State::Running, KIND));
 }
@@ -215,5 +216,5 @@ pub async fn a_fork_has_no_branches(store: Handle) {
     store.control().fork(at(3), &[fork], &someone()).await.expect("fork");
     let seen = view(&store, id(91)).await;
     assert_eq!((seen.place, seen.parent), (None, None));
-    assert_eq!(leaves(&store, Only::All).await.len(), 2);
+    assert_eq!(leaves(&store, ChildStates::All).await.len(), 2);
 }

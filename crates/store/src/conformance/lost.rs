@@ -3,7 +3,7 @@
 use windlass_model::{ClaimNo, Epoch, State, WorkerId};
 
 use super::{branches::*, kit::*, watches::*};
-use crate::Did;
+use crate::ControlOutcome;
 
 /// `forget` takes away the record of a claim, and leaves its jobs as they are.
 pub async fn a_lost_child_is_found_although_others_end(
@@ -26,7 +26,7 @@ pub async fn a_lost_child_is_found_although_others_end(
         let now = 10 + 300 * u64::from(n);
         found.push(poll(&store, now).await.redelivered);
         // The first one is the one that was lost.
-        assert_eq!(act(&store, now + 1, 3 + n, cancel(0)).await, Did::Done);
+        assert_eq!(act(&store, now + 1, 3 + n, cancel(0)).await, ControlOutcome::Done);
     }
     assert_eq!(
         found,

@@ -1,20 +1,20 @@
 //! Machines: steps under one claim, what is recorded of them, what stops them between two.
 
 use windlass_model::{
-    Claimed, Epoch, NewJob, Outcome, Payload, Reason, Rev, State, Step, Verdict, Wait, WorkerId,
+    ClaimedJob, Epoch, NewJob, Outcome, Payload, Reason, Rev, State, Step, Verdict, Wait, WorkerId,
 };
 
 use super::kit::*;
-use crate::{Act, Did, Path, Sweep};
+use crate::{ControlOutcome, JobAction, ReapRequest, TransitionCount};
 
 /// Submits the `n`th job as a machine in its first stage and claims it for a worker of the same number.
-async fn begun(store: &Handle, n: u32) -> (WorkerId, Claimed) {
+async fn begun(store: &Handle, n: u32) -> (WorkerId, ClaimedJob) {
     let holder = worker(store, i64::from(n)).await;
     submit(store, &[machine(n, "Begin")]).await;
     (holder, claim_one(store, 0, holder, 1).await)
 }
 
-fn next(worker: WorkerId, job: &Claimed, step: Step) -> windlass_model::Change {
+fn next(worker: WorkerId, job: &ClaimedJob, step: Step) -> windlass_model::Change {
     with(change(worker, job, Outcome::Next), step)
 }
 
@@ -32,7 +32,7 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
     assert_eq!(commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await, Verdict::Committed);
     assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, Verdict::Fenced);
     let third = further(&second);
-    let end = with(change(me, &third, done("x")), Step { ran: Some("Ship".into()), ..Step::default() });
+    let end = with(change(me, &third, done("x")), Step { stage_ran: Some("Ship".into()), ..Step::default() });
     assert_eq!(commit(&store, 4, end).await, Verdict::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Done, Rev(3), Epoch(0)));
@@ -64,12 +64,12 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
 
 pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let stay = |ran: &str| Step { ran: Some(ran.into()), ..Step::default() };
+    let stay = |ran: &str| Step { stage_ran: Some(ran.into()), ..Step::default() };
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let job = further(&first);
     commit(&store, 3, next(me, &job, stay("Charge"))).await;
     let job = further(&job);
-    commit(&store, 4, next(me, &job, Step { ran: None, ..step("", "Ship", "2") })).await;
+    commit(&store, 4, next(me, &job, Step { stage_ran: None, ..step("", "Ship", "2") })).await;
     let job = further(&job);
     commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
     let job = claim_one(&store, 5, me, 2).await;
@@ -97,29 +97,29 @@ pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     ];
     assert_eq!(told, expected);
     assert!(all.iter().all(|step| step.worker == me) && all[0].at == t(2) && all[6].at == t(13));
-    let page = store.inspect().steps(id(1), Some(Rev(2)), 2).await.expect("steps");
+    let page = store.inspect().transitions(id(1), Some(Rev(2)), 2).await.expect("steps");
     assert_eq!(page, all[2..4]);
-    assert!(store.inspect().steps(id(9), None, 9).await.expect("steps").is_empty());
+    assert!(store.inspect().transitions(id(9), None, 9).await.expect("steps").is_empty());
 }
 
 pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
     let me = worker(&store, 1).await;
     let newer = NewJob { kind: kind(KIND, 2), ..machine(3, "Begin") };
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin"), newer, job_in(4, "other", QUEUE)]).await;
-    let wanted = crate::Ask { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
+    let wanted = crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
     for job in claim(&store, at(0), &wanted).await {
         commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
-        let end = Step { ran: Some("Charge".into()), ..Step::default() };
+        let end = Step { stage_ran: Some("Charge".into()), ..Step::default() };
         commit(&store, 2, with(change(me, &further(&job), done("x")), end)).await;
     }
-    let path = |version, stage: &str, next: Option<&str>, how: &str, times| Path {
+    let path = |version, stage: &str, next: Option<&str>, how: &str, times| TransitionCount {
         version,
         stage: stage.into(),
         next: next.map(str::to_owned),
         how: how.into(),
         times,
     };
-    let paths = async |kind, limit| store.inspect().paths(kind, limit).await.expect("paths");
+    let paths = async |kind, limit| store.inspect().transition_counts(kind, limit).await.expect("paths");
     let of = |version, times| {
         [path(version, "Begin", Some("Charge"), "next", times), path(version, "Charge", None, "done", times)]
     };
@@ -132,7 +132,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 1, change(me, &first, retry(secs(0), &[3, 4]))).await;
     let second = claim_one(&store, 1, me, 2).await;
-    assert_eq!((second.attempts, second.spent.as_slice()), (1, [3, 4].as_slice()));
+    assert_eq!((second.attempts, second.retry_counts.as_slice()), (1, [3, 4].as_slice()));
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
@@ -155,7 +155,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
 
 pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let saved = Step { ran: None, ..step("", "Begin", "so far") };
+    let saved = Step { stage_ran: None, ..step("", "Begin", "so far") };
     commit(&store, 1, with(change(me, &first, retry(secs(0), &[])), saved)).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(
@@ -180,7 +180,7 @@ pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
 
 pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, Act::Pause).await, Did::Done);
+    assert_eq!(act(&store, 1, 1, JobAction::Pause).await, ControlOutcome::Done);
     let go = next(me, &first, step("Begin", "Charge", "1"));
     assert_eq!(commit(&store, 2, go.clone()).await, Verdict::Halted);
     let seen = view(&store, id(1)).await;
@@ -194,25 +194,25 @@ pub async fn a_paused_machine_halts_after_its_step(store: Handle) {
         Verdict::Fenced
     );
     assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
-    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     let second = claim_one(&store, 4, me, 3).await;
     assert_eq!((second.stage.as_deref(), second.due_at), (Some("Charge"), t(2)));
 }
 
 pub async fn a_machine_that_was_told_to_end_halts_after_its_step(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, cancel(60)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(60)).await, ControlOutcome::CancelRequested);
     assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Halted);
     assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty(), "it is not claimed again");
     assert_eq!(due(&store, 61, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
-    assert!(store.orders(me).await.expect("orders").is_empty());
+    assert!(store.cancel_requests(me).await.expect("orders").is_empty());
 }
 
 pub async fn a_resumed_machine_does_not_halt(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    act(&store, 1, 1, Act::Pause).await;
-    act(&store, 1, 1, Act::Resume).await;
+    act(&store, 1, 1, JobAction::Pause).await;
+    act(&store, 1, 1, JobAction::Resume).await;
     assert_eq!(commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await, Verdict::Committed);
     assert_eq!(state(&store, id(1)).await, State::Running);
 }
@@ -310,7 +310,7 @@ pub async fn a_suspect_that_has_got_further_is_an_ordinary_job(store: Handle) {
     let job = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
     assert_eq!(commit(&store, 2, next(two, &job, step("Begin", "Charge", "1"))).await, Verdict::Committed);
     // A death alone counts from the last step on.
-    let sweep = Sweep { dead: vec![two], lapsed: false, limit: 9, crashes: 2 };
+    let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 2 };
     assert_eq!(store.reap(at(3), &sweep).await.expect("reap").returned, 1);
     let seen = view(&store, first.id).await;
     assert_eq!((seen.deaths, seen.crashes), (1, 1));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, BranchNo, Charge, Claimed, Conflict, Counted, Entry, Failure, Grow, JobId, Limit, NewJob,
-    NewSignal, Outcome, Payload, Reason, Rev, Serial, SetAside, State, States, Step, Time, Twig, Unique,
-    Unwind, Wait, Watch, When,
-    branch::{BRANCH, Pace},
+    Awaited, BranchMember, BranchNo, BranchPosition, BranchUpdate, Charge, ClaimedJob, Conflict, Entry,
+    Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload, Reason, Rev, Serial, State, States, Step,
+    Time, Unique, UnreadableSignal, Unwind, Wait, Watch, When,
+    branch::{BRANCH, PollInterval},
     journal::{Mark, Op},
-    wait::{CHILD, Name},
+    wait::{CHILD, SignalName},
 };
 
 use super::{
@@ -55,12 +55,12 @@ pub(super) fn job(draft: &Draft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob 
     job.deadline_at = draft.deadline.map(|wait| now.plus(seconds(wait)));
     job.settings.serial = draft.serial.map(|key| {
         let slots = (key == 2).then_some(2);
-        Box::new(Serial { key: format!("serial {key}"), slots, hold: key == 1 })
+        Box::new(Serial { key: format!("serial {key}"), slots, keeps_slot: key == 1 })
     });
     job.settings.unique = draft.unique.map(|(key, conflict, scope)| {
         let all = [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::CancelAndReplace];
         let scopes =
-            [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
+            [States::LIVE, States::PENDING, States::KEPT, States::of([State::Running, State::Failed])];
         let within = (key == 1).then_some(Duration::from_secs(40));
         let (scope, conflict) = (scopes[usize::from(scope)], all[usize::from(conflict)]);
         Box::new(Unique { key: format!("name {key}"), scope, within, conflict })
@@ -89,19 +89,19 @@ pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
         }
         8..11 => Outcome::Next,
         11 => Outcome::Wait(Wait::YIELD),
-        12 => Outcome::Wait(Wait { what: Awaited::Children { round: Rev(rev.0 + 1) }, timeout }),
-        _ => Outcome::Wait(Wait { what: awaited(edit.names), timeout }),
+        12 => Outcome::Wait(Wait { awaited: Awaited::Children { round: Rev(rev.0 + 1) }, timeout }),
+        _ => Outcome::Wait(Wait { awaited: awaited(edit.names), timeout }),
     }
 }
 
 /// A wait for the end of a child or what is watched of a branch, or for one or both of two signals, by bits: which, whether all of them, whether every
 /// one of a name.
 fn awaited(bits: u8) -> Awaited {
-    let name = |n: usize| Name { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
-    let names: Vec<Name> = match bits & 3 {
+    let name = |n: usize| SignalName { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
+    let names: Vec<SignalName> = match bits & 3 {
         0 => {
             let name = if bits & 4 == 0 { CHILD } else { BRANCH };
-            vec![Name { name: name.to_owned(), every: bits & 8 != 0 }]
+            vec![SignalName { name: name.to_owned(), every: bits & 8 != 0 }]
         }
         1 => vec![name(0)],
         2 => vec![name(1)],
@@ -112,9 +112,9 @@ fn awaited(bits: u8) -> Awaited {
 }
 
 /// The place in a branch of a child of a step.
-pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<Twig>> {
+pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<BranchPosition>> {
     let (_, items) = draft.twig?;
-    Some(Box::new(Twig {
+    Some(Box::new(BranchPosition {
         branch,
         spawn: i16::from(draft.kind),
         item: draft.id.to_string(),
@@ -125,28 +125,28 @@ pub(super) fn twig(draft: &Draft, branch: BranchNo) -> Option<Box<Twig>> {
 /// A child of a step, in a branch if the draft says so; the parent is for the store to name.
 pub(super) fn child(draft: &Draft, job: NewJob) -> NewJob {
     let twig = draft.twig.and_then(|(branch, _)| twig(draft, BranchNo(i64::from(branch))));
-    NewJob { parent: None, key: job.key.filter(|_| twig.is_none()), twig, ..job }
+    NewJob { parent: None, key: job.key.filter(|_| twig.is_none()), branch_position: twig, ..job }
 }
 
 /// A job that takes the place of items of a block.
-pub(super) fn promoted(draft: &Draft, job: NewJob, block: Option<Counted>) -> NewJob {
+pub(super) fn promoted(draft: &Draft, job: NewJob, block: Option<BranchMember>) -> NewJob {
     let branch = block.map(|counted| counted.branch).unwrap_or_default();
     let draft = Draft { twig: Some((0, 1)), ..draft.clone() };
-    let mut job = NewJob { parent: None, key: None, twig: twig(&draft, branch), ..job };
+    let mut job = NewJob { parent: None, key: None, branch_position: twig(&draft, branch), ..job };
     job.settings.unique = None;
     job
 }
 
 /// What a step does to branches, if there are those in `known`; those of its children are opened too, unless it is careless.
-pub(super) fn grow(step: &Move, known: &[BranchNo], children: &[NewJob]) -> Vec<Grow> {
-    let mut grows: Vec<Grow> = Vec::new();
+pub(super) fn grow(step: &Move, known: &[BranchNo], children: &[NewJob]) -> Vec<BranchUpdate> {
+    let mut grows: Vec<BranchUpdate> = Vec::new();
     for sprout in &step.sprouts {
         let number = BranchNo(i64::from(sprout.number));
         if grows.iter().all(|grow| grow.number != number) {
             grows.push(sprouted(sprout, number, known));
         }
     }
-    for twig in children.iter().filter_map(|child| child.twig.as_ref()) {
+    for twig in children.iter().filter_map(|child| child.branch_position.as_ref()) {
         let is_new = !known.contains(&twig.branch) && grows.iter().all(|grow| grow.number != twig.branch);
         if is_new && !step.careless {
             grows.push(opening(twig.branch));
@@ -155,25 +155,25 @@ pub(super) fn grow(step: &Move, known: &[BranchNo], children: &[NewJob]) -> Vec<
     grows
 }
 
-fn opening(number: BranchNo) -> Grow {
+fn opening(number: BranchNo) -> BranchUpdate {
     let spawns = Some(vec!["zero".to_owned(), "one".to_owned()]);
-    Grow { open: Some(format!("branch-{number}")), spawns, ..Grow::to(number) }
+    BranchUpdate { opened_as: Some(format!("branch-{number}")), spawns, ..BranchUpdate::new(number) }
 }
 
-fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> Grow {
+fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> BranchUpdate {
     let watch = sprout.watch.map(|(which, count)| {
         let count = |of: u8| (which == of).then_some(u64::from(count));
-        let pace = Pace { min: seconds(3), max: seconds(40) };
-        Watch { done: count(0), bad: count(1), ended: count(2), pace }
+        let pace = PollInterval { min: seconds(3), max: seconds(40) };
+        Watch { done: count(0), unsuccessful: count(1), ended: count(2), poll_interval: pace }
     });
-    let grow = if known.contains(&number) { Grow::to(number) } else { opening(number) };
-    Grow {
+    let grow = if known.contains(&number) { BranchUpdate::new(number) } else { opening(number) };
+    BranchUpdate {
         cursor: sprout.cursor.map(|n| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] }),
-        goal: sprout.cursor.filter(|n| n % 3 == 0).map(|n| format!("{{\"goal\":{n}}}")),
+        merge_record: sprout.cursor.filter(|n| n % 3 == 0).map(|n| format!("{{\"goal\":{n}}}")),
         watch,
         seal: sprout.seal,
-        merge: sprout.merge,
-        cut: sprout.cut,
+        merged: sprout.merge,
+        cancel_children: sprout.cut,
         ..grow
     }
 }
@@ -181,31 +181,31 @@ fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> Grow {
 /// What a step wants written beside its outcome, if the job was claimed like this.
 pub(super) fn step(
     step: &Move,
-    job: &Claimed,
+    job: &ClaimedJob,
     known: &[BranchNo],
     children: Vec<NewJob>,
     promoted: Vec<NewJob>,
 ) -> Step {
     let wait = job.wait.as_ref().filter(|_| step.consumes || step.misread);
-    let shown = wait.map(|wait| wait.shown(&job.inbox)).unwrap_or_default();
+    let shown = wait.map(|wait| wait.select_signals(&job.inbox)).unwrap_or_default();
     let mut shown: Vec<i64> = shown.into_iter().map(|place| job.inbox[place].number).collect();
     let misread = shown.drain(..usize::from(step.misread && !shown.is_empty()));
-    let aside = misread.map(|number| SetAside::new(number, "it cannot be read")).collect();
+    let aside = misread.map(|number| UnreadableSignal::new(number, "it cannot be read")).collect();
     let data = |data: u8| match data {
         0 => Payload { codec: 3, bytes: vec![b'd'; LARGE] },
         data => Payload::json(vec![data; usize::from(data)]),
     };
-    let left = job.counted.map_or(0, |counted| counted.items);
+    let left = job.branch_member.map_or(0, |counted| counted.items);
     let sound = u32::from(step.items) + promoted.len() as u32 <= left || step.careless;
     Step {
         branches: grow(step, known, &children),
         items: if sound { u32::from(step.items) } else { 0 },
         promoted: if sound { promoted } else { Vec::new() },
-        ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
+        stage_ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
         stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
         unchanged: step.unchanged,
         consumed: if step.consumes { shown } else { Vec::new() },
-        aside,
+        unreadable: aside,
         children,
         ..step.log.as_ref().map(|log| noted(log, job.rev)).unwrap_or_default()
     }
@@ -229,12 +229,12 @@ fn noted(log: &Log, rev: Rev) -> Step {
         failure: Failure::stop("to be undone").class("undo"),
     };
     Step {
-        told: log.told,
+        signal_child_ends: log.told,
         entries: (0..log.entries).map(entry).collect(),
-        forget: log.forget.map(|back| (rev.0 - 1 - i32::from(back)) * 4).into_iter().collect(),
+        forget_entries: log.forget.map(|back| (rev.0 - 1 - i32::from(back)) * 4).into_iter().collect(),
         context: log.context.map(|(name, n)| (format!("name {name}"), value(n))).into_iter().collect(),
-        anew: log.anew,
-        undo: log.undo,
+        continue_as_new: log.anew,
+        has_undo: log.undo,
         unwind: log.unwind.map(|fails| Box::new(unwind(fails))),
         ..Step::default()
     }

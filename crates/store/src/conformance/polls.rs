@@ -2,34 +2,42 @@
 
 use std::time::Duration;
 
-use windlass_model::{BranchNo, Epoch, Grow, Outcome, Reason, State, Watch, branch::Pace, poll::Poll};
+use windlass_model::{
+    BranchNo, BranchUpdate, Epoch, Outcome, Reason, State, Watch, branch::PollInterval, poll::BranchPoll,
+};
 
 use super::{branches::*, kit::*, watches::*};
-use crate::{Act, CUT_AGAIN, Did, Polled, TIMER_GATE};
+use crate::{CANCEL_AGAIN, ControlOutcome, JobAction, PollReport, TIMER_GATE};
 
 /// What a look that finds nothing to do answers.
-fn quiet(now: u64, looked: usize, next: Option<u64>) -> Polled {
-    Polled { looked, next_at: next.map(t), now: t(now), ..Polled::default() }
+fn quiet(now: u64, looked: usize, next: Option<u64>) -> PollReport {
+    PollReport { polled: looked, next_at: next.map(t), now: t(now), ..PollReport::default() }
 }
 
 /// What was last seen of the branch.
-async fn seen(store: &Handle) -> Poll {
+async fn seen(store: &Handle) -> BranchPoll {
     branch(store, 1, NO).await.poll
 }
 
 /// Cut, and so still after `CUT_AGAIN`.
-fn cuts(now: u64, branches: &[BranchNo]) -> Polled {
+fn cuts(now: u64, branches: &[BranchNo]) -> PollReport {
     let cut = branches.iter().map(|number| (id(1), *number)).collect::<Vec<_>>();
-    let next_at = t(now).plus(CUT_AGAIN);
-    Polled { looked: cut.len(), cut, next_at: Some(next_at), now: t(now), ..Polled::default() }
+    let next_at = t(now).plus(CANCEL_AGAIN);
+    PollReport {
+        polled: cut.len(),
+        to_cancel: cut,
+        next_at: Some(next_at),
+        now: t(now),
+        ..PollReport::default()
+    }
 }
 
 pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
     let parent = opened(&store, children(2, 100)).await;
     let me = parent.0;
     assert_eq!(poll(&store, 2).await, quiet(2, 0, None), "nobody waits");
-    let pace = Pace { min: secs(5), max: secs(60) };
-    waits(&store, 10, &parent, Watch { pace, ..ended(100) }).await;
+    let pace = PollInterval { min: secs(5), max: secs(60) };
+    waits(&store, 10, &parent, Watch { poll_interval: pace, ..ended(100) }).await;
     assert_eq!(seen(&store).await.next_at, Some(t(15)));
     assert_eq!(poll(&store, 14).await, quiet(14, 0, Some(15)));
     assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(20)));
@@ -61,19 +69,22 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
 pub async fn a_look_takes_no_more_than_it_is_told_to(store: Handle) {
     let mut parent = running(&store, 1).await;
     for number in 0..5 {
-        let pace = Pace { min: Duration::from_secs(10 - number), max: secs(60) };
-        let open = Grow { watch: Some(Watch { pace, ..ended(1) }), ..opens(BranchNo(number as i64), "some") };
+        let pace = PollInterval { min: Duration::from_secs(10 - number), max: secs(60) };
+        let open = BranchUpdate {
+            watch: Some(Watch { poll_interval: pace, ..ended(1) }),
+            ..opens(BranchNo(number as i64), "some")
+        };
         parent = grow(&store, 1, &parent, vec![open], vec![]).await;
     }
-    let first = store.poll(at(20), 2).await.expect("poll");
-    assert_eq!((first.looked, first.next_at), (2, Some(t(9))), "the earliest two; there is more");
+    let first = store.poll_branches(at(20), 2).await.expect("poll");
+    assert_eq!((first.polled, first.next_at), (2, Some(t(9))), "the earliest two; there is more");
     let polls = |numbers: [u32; 5]| numbers;
     let looked = async || {
         let all = store.inspect().branches(id(1)).await.expect("branches");
         polls([0, 1, 2, 3, 4].map(|place| all[place].poll.polls))
     };
     assert_eq!(looked().await, [0, 0, 0, 1, 1]);
-    assert_eq!(store.poll(at(20), 9).await.expect("poll").looked, 3);
+    assert_eq!(store.poll_branches(at(20), 9).await.expect("poll").polled, 3);
     assert_eq!(looked().await, [1; 5]);
 }
 
@@ -87,11 +98,11 @@ pub async fn healthy_children_are_left_alone(store: Handle) {
     waits(&store, 2, &parent, ended(6)).await;
     let taken = claim(&store, at(3), &ask(me, 2, 3)).await;
     commit(&store, 4, change(me, &taken[1], wait_for("go", None))).await;
-    act(&store, 4, 5, Act::Pause).await;
+    act(&store, 4, 5, JobAction::Pause).await;
     commit(&store, 4, change(me, &taken[2], failed(Reason::Stopped))).await;
     for now in [10, 40, 80, 160, 320] {
         let polled = poll(&store, now).await;
-        assert_eq!((polled.looked, polled.redelivered, polled.corrected, polled.told), (1, 0, 0, 0));
+        assert_eq!((polled.polled, polled.redelivered, polled.corrected, polled.notified), (1, 0, 0, 0));
     }
     for n in [2, 3, 5, 6, 7] {
         let epoch = view(&store, id(n)).await.epoch;
@@ -103,7 +114,7 @@ pub async fn a_branch_is_looked_at_until_its_watch_is_met(store: Handle) {
     let parent = opened(&store, children(2, 2)).await;
     let me = parent.0;
     waits(&store, 2, &parent, ended(1)).await;
-    assert_eq!(poll(&store, 10).await.looked, 1);
+    assert_eq!(poll(&store, 10).await.polled, 1);
     let child = claim_one(&store, 11, me, 2).await;
     commit(&store, 12, change(me, &child, done("x"))).await;
     assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
@@ -113,7 +124,7 @@ pub async fn a_branch_is_looked_at_until_its_watch_is_met(store: Handle) {
 pub async fn a_merged_branch_is_not_looked_at(store: Handle) {
     let parent = opened(&store, children(2, 2)).await;
     let parent = grow(&store, 2, &parent, vec![watches(ended(2))], vec![]).await;
-    let merge = Grow { merge: true, ..Grow::to(NO) };
+    let merge = BranchUpdate { merged: true, ..BranchUpdate::new(NO) };
     grow(&store, 3, &parent, vec![merge], vec![]).await;
     let seen = branch(&store, 1, NO).await;
     assert_eq!((seen.merged, seen.merged_at, seen.watch), (true, Some(t(3)), None));
@@ -123,28 +134,32 @@ pub async fn a_merged_branch_is_not_looked_at(store: Handle) {
 pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
     let parent = opened(&store, children(2, 3)).await;
     let me = parent.0;
-    let merged = Grow { merge: true, ..opens(BranchNo(8), "merged") };
+    let merged = BranchUpdate { merged: true, ..opens(BranchNo(8), "merged") };
     let parent = grow(&store, 2, &parent, vec![merged], vec![child_of(10, BranchNo(8))]).await;
     let parent = grow(&store, 2, &parent, vec![opens(BranchNo(9), "empty")], vec![]).await;
     waits(&store, 3, &parent, ended(3)).await;
     let before = gates(&store, &[TIMER_GATE]).await;
-    assert_eq!(act(&store, 4, 1, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, cancel(0)).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     let seen = branch(&store, 1, NO).await;
-    assert_eq!((seen.cut, seen.watch, seen.poll.next_at), (true, None, Some(t(4))));
-    assert!(!branch(&store, 1, BranchNo(8)).await.cut, "it was merged");
+    assert_eq!((seen.cancels_children, seen.watch, seen.poll.next_at), (true, None, Some(t(4))));
+    assert!(!branch(&store, 1, BranchNo(8)).await.cancels_children, "it was merged");
     let polled = poll(&store, 5).await;
-    assert_eq!(polled, Polled { looked: 2, ..cuts(5, &[NO]) }, "there is nothing to cut in the empty one");
-    assert!(!branch(&store, 1, BranchNo(9)).await.cut);
-    assert_eq!(poll(&store, 19).await.looked, 0);
-    assert_eq!(act(&store, 19, 2, cancel(0)).await, Did::Done);
+    assert_eq!(
+        polled,
+        PollReport { polled: 2, ..cuts(5, &[NO]) },
+        "there is nothing to cut in the empty one"
+    );
+    assert!(!branch(&store, 1, BranchNo(9)).await.cancels_children);
+    assert_eq!(poll(&store, 19).await.polled, 0);
+    assert_eq!(act(&store, 19, 2, cancel(0)).await, ControlOutcome::Done);
     assert_eq!(poll(&store, 20).await, cuts(20, &[NO]), "again, while there are live children");
-    assert_eq!(act(&store, 21, 3, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 21, 3, cancel(0)).await, ControlOutcome::Done);
     let last = claim(&store, at(22), &ask(me, 3, 1)).await.remove(0);
     commit(&store, 23, change(me, &last, done("x"))).await;
     assert_eq!(poll(&store, 35).await, quiet(35, 1, None), "all have ended");
     let seen = branch(&store, 1, NO).await;
-    assert_eq!((seen.cut, seen.tally.ends()), (false, (1, 0, 2)));
+    assert_eq!((seen.cancels_children, seen.tally.ends()), (false, (1, 0, 2)));
     assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
     assert_eq!(state(&store, id(10)).await, State::Ready, "a child of the merged one runs on");
 }
@@ -168,14 +183,14 @@ pub async fn a_parent_that_ends_by_itself_leaves_its_branches(store: Handle) {
         commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
         commit(&store, 2, change(me, &further(&job), outcome)).await;
         let polled = poll(&store, 3).await;
-        assert_eq!((polled.looked, polled.cut.len()), (usize::from(cut), usize::from(cut)), "{n}");
+        assert_eq!((polled.polled, polled.to_cancel.len()), (usize::from(cut), usize::from(cut)), "{n}");
         take(&store, 3, me, 2).await;
     }
 }
 
 pub async fn a_step_may_cut_a_branch(store: Handle) {
     let parent = opened(&store, children(2, 3)).await;
-    let cut = Grow { cut: true, merge: true, ..Grow::to(NO) };
+    let cut = BranchUpdate { cancel_children: true, merged: true, ..BranchUpdate::new(NO) };
     let before = gates(&store, &[TIMER_GATE]).await;
     let (me, job) = grow(&store, 2, &parent, vec![cut], vec![]).await;
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
@@ -191,7 +206,14 @@ pub async fn a_step_may_cut_a_branch(store: Handle) {
 
 pub async fn a_cut_branch_may_be_watched(store: Handle) {
     let parent = opened(&store, children(2, 3)).await;
-    let parent = grow(&store, 2, &parent, vec![Grow { cut: true, ..Grow::to(NO) }], vec![]).await;
+    let parent = grow(
+        &store,
+        2,
+        &parent,
+        vec![BranchUpdate { cancel_children: true, ..BranchUpdate::new(NO) }],
+        vec![],
+    )
+    .await;
     waits(&store, 3, &parent, ended(3)).await;
     assert_eq!(branch(&store, 1, NO).await.poll.next_at, Some(t(2)), "the cut comes first");
     assert_eq!(poll(&store, 4).await, cuts(4, &[NO]));
@@ -210,7 +232,7 @@ pub async fn blocks_are_seen_by_their_items(store: Handle) {
     let taken = claim(&store, at(3), &ask(me, 2, 2)).await;
     let step = windlass_model::Step { items: 4, ..Default::default() };
     commit(&store, 4, with(change(me, &taken[0], Outcome::Next), step)).await;
-    assert_eq!(poll(&store, 7).await.looked, 1);
+    assert_eq!(poll(&store, 7).await.polled, 1);
     let looked = seen(&store).await;
     assert_eq!((looked.ended, looked.pending, looked.never_started), (4, 56, 30));
 }

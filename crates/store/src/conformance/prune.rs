@@ -1,9 +1,9 @@
 //! Deleting ended jobs: by state and age, in bounded calls, and never what is needed still.
 
-use windlass_model::{JobId, NewJob, Reason, State, Submitted};
+use windlass_model::{JobId, NewJob, Reason, State, SubmitOutcome};
 
 use super::{branches, kit::*};
-use crate::{Act, Did, Ended, Filter, Only, Prune, Pruned};
+use crate::{ChildStates, ControlOutcome, Filter, JobAction, JobEnd, Prune, Pruned};
 
 /// What ended so before this second.
 fn ended(state: State, before: u64) -> Prune {
@@ -68,7 +68,7 @@ pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
 pub async fn only_the_kind_that_is_named_goes(store: Handle) {
     let worker = worker(&store, 1).await;
     submit(&store, &[job_in(1, "a", QUEUE), job_in(2, "b", QUEUE)]).await;
-    let both = crate::Ask { kinds: [kind("a", 1), kind("b", 1)].into(), ..ask(worker, 1, 9) };
+    let both = crate::ClaimRequest { kinds: [kind("a", 1), kind("b", 1)].into(), ..ask(worker, 1, 9) };
     for job in claim(&store, at(0), &both).await {
         commit(&store, 1, change(worker, &job, done("x"))).await;
     }
@@ -84,16 +84,16 @@ pub async fn nothing_is_left_of_a_pruned_job(store: Handle) {
     submit(&store, &[new()]).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
-    let settled = crate::Beat { settled: vec![windlass_model::ClaimNo(1)], ..beat(worker) };
+    let settled = crate::RenewRequest { settled: vec![windlass_model::ClaimNo(1)], ..beat(worker) };
     store.renew(at(1), &settled).await.expect("renew");
     assert_eq!(prune(&store, ended(State::Failed, 9), 9).await.jobs, 1);
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
-    assert_eq!(store.ended(&[id(1)]).await.expect("ended"), [Some(Ended::Gone)]);
+    assert_eq!(store.job_ends(&[id(1)]).await.expect("ended"), [Some(JobEnd::Gone)]);
     assert!(history(&store, id(1)).await.is_empty());
     assert!(list(&store, Filter { tag: Some("red".into()), ..all() }).await.is_empty());
-    assert!(store.inspect().census(9).await.expect("census").is_empty());
+    assert!(store.inspect().state_counts(9).await.expect("census").is_empty());
     let answer = store.submit(at(10), &[NewJob { id: id(2), ..new() }], None).await.expect("submit");
-    assert_eq!(answer, [Submitted::New { claimed: None }], "its key is free");
+    assert_eq!(answer, [SubmitOutcome::New { claimed: None }], "its key is free");
     assert_eq!(list(&store, Filter { tag: Some("blue".into()), ..all() }).await, [id(2)]);
 }
 
@@ -138,9 +138,19 @@ pub async fn a_child_of_a_parent_that_may_be_retried_stays(store: Handle) {
         if state == State::Cancelled {
             assert_eq!(kept(State::Failed).await, Pruned { jobs: 0, kept: 1, after: None });
         }
-        assert_eq!(act(&store, 4, n, Act::Retry).await, Did::Done);
-        let of = crate::Leaves { job: id(n), branch: branches::NO, only: Only::Ended, after: None, limit: 9 };
-        assert_eq!(store.inspect().leaves(&of).await.expect("leaves").len(), 3, "all are there to be read");
+        assert_eq!(act(&store, 4, n, JobAction::Retry).await, ControlOutcome::Done);
+        let of = crate::BranchChildFilter {
+            job: id(n),
+            branch: branches::NO,
+            only: ChildStates::Ended,
+            after: None,
+            limit: 9,
+        };
+        assert_eq!(
+            store.inspect().branch_children(&of).await.expect("leaves").len(),
+            3,
+            "all are there to be read"
+        );
         let parent = claim_one(&store, 5, me, number + 2).await;
         commit(&store, 6, change(me, &parent, done("x"))).await;
         assert_eq!(kept(State::Done).await.jobs, 4, "a parent that is done never reads them again");

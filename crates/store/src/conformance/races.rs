@@ -10,10 +10,10 @@ use std::{
 };
 
 use tokio::{sync::Barrier, task::JoinSet};
-use windlass_model::{Claimed, Epoch, JobId, NewJob, Rev, State, Submitted, Verdict, When, WorkerId};
+use windlass_model::{ClaimedJob, Epoch, JobId, NewJob, Rev, State, SubmitOutcome, Verdict, When, WorkerId};
 
 use super::kit::*;
-use crate::{Ask, Reaped, Sweep};
+use crate::{ClaimRequest, ReapReport, ReapRequest};
 
 /// How often two sides are let loose on each other.
 pub(super) const ROUNDS: u32 = 25;
@@ -66,9 +66,9 @@ where
 }
 
 /// Declares a worker dead and walks until nothing is left.
-pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> Reaped {
-    let mut sweep = Sweep { dead: vec![dead], lapsed: false, limit: 2, crashes: CRASHES };
-    let mut sum = Reaped::default();
+pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> ReapReport {
+    let mut sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 2, crashes: CRASHES };
+    let mut sum = ReapReport::default();
     loop {
         let reaped = store.reap(at(now), &sweep).await.expect("reap");
         sum.workers.extend(reaped.workers);
@@ -82,7 +82,7 @@ pub(super) async fn reap_all(store: Handle, now: u64, dead: WorkerId) -> Reaped 
 }
 
 /// Submits a round's jobs and claims them for a worker of that round.
-pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<Claimed>) {
+pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<ClaimedJob>) {
     let worker = worker(store, 1_000 + i64::from(n)).await;
     submit(store, &jobs(n * EACH, EACH)).await;
     let taken = claim(store, at(0), &ask(worker, 1, EACH as usize)).await;
@@ -91,7 +91,7 @@ pub(super) async fn round(store: &Handle, n: u32) -> (WorkerId, Vec<Claimed>) {
 }
 
 /// Takes everything ready out of the way of the next round, and says how many jobs that were.
-pub(super) async fn drain(store: &Handle, n: u32) -> Vec<Claimed> {
+pub(super) async fn drain(store: &Handle, n: u32) -> Vec<ClaimedJob> {
     let worker = worker(store, 2_000_000 + i64::from(n)).await;
     let mut taken = claim(store, at(1), &ask(worker, 1, 100_000)).await;
     for number in 2.. {
@@ -103,7 +103,7 @@ pub(super) async fn drain(store: &Handle, n: u32) -> Vec<Claimed> {
     taken
 }
 
-pub(super) fn all_done(worker: WorkerId, jobs: &[Claimed]) -> Vec<windlass_model::Change> {
+pub(super) fn all_done(worker: WorkerId, jobs: &[ClaimedJob]) -> Vec<windlass_model::Change> {
     jobs.iter().map(|job| change(worker, job, done("x"))).collect()
 }
 
@@ -160,15 +160,15 @@ pub async fn eight_submitters_make_one_job_per_key(store: Handle) {
     .await;
     let mut owners: BTreeMap<u32, JobId> = BTreeMap::new();
     for ((key, id), told) in answers.iter().flatten() {
-        if matches!(told, Submitted::New { .. }) {
+        if matches!(told, SubmitOutcome::New { .. }) {
             assert_eq!(owners.insert(*key, *id), None, "key {key} was given twice");
         }
     }
     assert_eq!(owners.len(), KEYS as usize);
     for ((key, _), told) in answers.iter().flatten() {
         match told {
-            Submitted::New { .. } => {}
-            Submitted::Existing { id, same_input } => assert_eq!((*id, *same_input), (owners[key], true)),
+            SubmitOutcome::New { .. } => {}
+            SubmitOutcome::Existing { id, same_input } => assert_eq!((*id, *same_input), (owners[key], true)),
             other => panic!("key {key}: {other:?}"),
         }
     }
@@ -189,8 +189,8 @@ pub async fn eight_submitters_of_the_same_ids_make_each_once(store: Handle) {
         let mut new = BTreeSet::new();
         for (id, told) in answers.into_iter().flatten() {
             match told {
-                Submitted::New { claimed: None } => assert!(new.insert(id), "{id} was new twice"),
-                told => assert_eq!(told, Submitted::Repeated),
+                SubmitOutcome::New { claimed: None } => assert!(new.insert(id), "{id} was new twice"),
+                told => assert_eq!(told, SubmitOutcome::Repeated),
             }
         }
         assert_eq!((new.len(), drain(&store, n).await.len()), (50, 50));
@@ -198,7 +198,7 @@ pub async fn eight_submitters_of_the_same_ids_make_each_once(store: Handle) {
 }
 
 /// Expects that every job went back exactly once.
-pub(super) async fn each_back_once(store: &Handle, n: u32, taken: &[Claimed]) {
+pub(super) async fn each_back_once(store: &Handle, n: u32, taken: &[ClaimedJob]) {
     for job in taken {
         let kept = view(store, job.id).await;
         assert_eq!((kept.summary.state, kept.epoch), (State::Ready, Epoch(1)), "round {n}");
@@ -229,8 +229,9 @@ pub async fn two_reapers_return_each_job_once(store: Handle) {
 pub async fn two_retirings_hand_back_each_job_once(store: Handle) {
     for n in 0..ROUNDS {
         let (worker, taken) = round(&store, n).await;
-        let handed =
-            at_once(&store, 2, |_, store| async move { store.retire(at(1), worker).await.expect("retire") });
+        let handed = at_once(&store, 2, |_, store| async move {
+            store.retire_worker(at(1), worker).await.expect("retire")
+        });
         assert_eq!(handed.await.iter().sum::<usize>(), EACH as usize, "round {n}");
         each_back_once(&store, n, &taken).await;
     }
@@ -243,7 +244,7 @@ pub async fn eight_timekeepers_fire_each_timer_once(store: Handle) {
         let fired = at_once(&store, 8, |_, store| async move {
             let mut woken = 0;
             for _ in 0..400 {
-                let due = store.due(at(50), 15).await.expect("due");
+                let due = store.fire_timers(at(50), 15).await.expect("due");
                 woken += due.woken;
                 if due.next_at.is_none() {
                     break;
@@ -318,11 +319,11 @@ pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
                 if finished.load(SeqCst) >= JOBS {
                     return;
                 }
-                store.due(at(5 + turn), 20).await.expect("due");
+                store.fire_timers(at(5 + turn), 20).await.expect("due");
                 let me = WorkerId(next_worker.fetch_add(1, SeqCst) as i64);
                 let new = crate::NewWorker { id: me, ..new_worker(0) };
-                assert!(store.enlist(at(0), &new).await.expect("enlist"));
-                let wanted = Ask { alone: turn % 3 == 1, ..ask(me, 1, 9) };
+                assert!(store.register_worker(at(0), &new).await.expect("enlist"));
+                let wanted = ClaimRequest { solo: turn % 3 == 1, ..ask(me, 1, 9) };
                 let taken = claim(&store, at(0), &wanted).await;
                 let outcome = |n: usize| match (n + turn as usize) % 5 {
                     0 => retry(secs(0), &[]),
@@ -342,7 +343,7 @@ pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
                 finished.fetch_add(ended.count(), SeqCst);
                 // The rest it loses: by leaving, by dying, or by being reaped by all its neighbours.
                 match (task + turn as usize) % 3 {
-                    0 => drop(store.retire(at(5 + turn), me).await.expect("retire")),
+                    0 => drop(store.retire_worker(at(5 + turn), me).await.expect("retire")),
                     _ => drop(reap_all(store.clone(), 5 + turn, me).await),
                 }
             }
@@ -351,12 +352,12 @@ pub async fn a_storm_of_everything_loses_nothing(store: Handle) {
     .await;
     // What two reapers left to each other, and what still waits.
     reap_all(store.clone(), 900, WorkerId(-1)).await;
-    store.due(at(2_000), 100_000).await.expect("due");
+    store.fire_timers(at(2_000), 100_000).await.expect("due");
     let (done, ready) = (count(&store, State::Done).await, count(&store, State::Ready).await);
     assert_eq!(done, finished.load(SeqCst), "what was committed is there");
     let failed = count(&store, State::Failed).await;
     assert_eq!(done + ready + failed, JOBS, "nothing is lost or stuck");
-    let census = store.inspect().census(10_000).await.expect("census");
+    let census = store.inspect().state_counts(10_000).await.expect("census");
     assert_eq!(census.iter().map(|count| count.jobs).sum::<u64>(), JOBS as u64);
     assert_eq!(drain(&store, 0).await.len(), ready, "each ready job is in the ready set once");
 }

@@ -3,13 +3,13 @@
 use windlass_model::{ClaimNo, Epoch, NewJob, Reason, Rev, State, Verdict, WorkerId, failure::class};
 
 use super::kit::*;
-use crate::{Beat, Error, Reaped, Sweep};
+use crate::{Error, ReapReport, ReapRequest, RenewRequest};
 
-fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> Sweep {
-    Sweep { dead: dead.to_vec(), lapsed, limit, crashes: CRASHES }
+fn sweep(dead: &[WorkerId], lapsed: bool, limit: usize) -> ReapRequest {
+    ReapRequest { dead: dead.to_vec(), lapsed, limit, crashes: CRASHES }
 }
 
-async fn walk(store: &Handle, now: u64, sweep: &Sweep) -> Reaped {
+async fn walk(store: &Handle, now: u64, sweep: &ReapRequest) -> ReapReport {
     store.reap(at(now), sweep).await.expect("reap")
 }
 
@@ -19,7 +19,7 @@ pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
     claim(&store, at(0), &ask(one, 1, 2)).await;
     claim(&store, at(0), &ask(two, 1, 1)).await;
     let reaped = walk(&store, 1, &sweep(&[one, one, WorkerId(99)], false, 10)).await;
-    assert_eq!(reaped, Reaped { workers: vec![one], returned: 2, poisoned: 0, more: false });
+    assert_eq!(reaped, ReapReport { workers: vec![one], returned: 2, poisoned: 0, more: false });
     for n in 1..=2 {
         let kept = view(&store, id(n)).await;
         assert_eq!((kept.summary.state, kept.epoch, kept.rev), (State::Ready, Epoch(1), Rev(0)));
@@ -27,7 +27,7 @@ pub async fn a_worker_named_dead_loses_its_jobs(store: Handle) {
     }
     assert_eq!(state(&store, id(3)).await, State::Running);
     let again = walk(&store, 2, &sweep(&[one], false, 10)).await;
-    assert_eq!(again, Reaped::default(), "once dead, it is not declared dead again");
+    assert_eq!(again, ReapReport::default(), "once dead, it is not declared dead again");
     let workers = store.inspect().workers().await.expect("workers");
     let alive: Vec<_> = workers.iter().map(|worker| (worker.alive, worker.claims)).collect();
     assert_eq!(alive, [(false, 0), (true, 1)]);
@@ -40,11 +40,15 @@ pub async fn a_lapsed_worker_is_reaped_only_when_asked(store: Handle) {
     claim_one(&store, 0, two, 1).await;
     renew(&store, 500, two).await;
     let end = LEASE.as_secs();
-    assert_eq!(walk(&store, end - 1, &sweep(&[], true, 10)).await, Reaped::default(), "a moment too early");
-    assert_eq!(walk(&store, end, &sweep(&[], false, 10)).await, Reaped::default(), "nobody asked");
+    assert_eq!(
+        walk(&store, end - 1, &sweep(&[], true, 10)).await,
+        ReapReport::default(),
+        "a moment too early"
+    );
+    assert_eq!(walk(&store, end, &sweep(&[], false, 10)).await, ReapReport::default(), "nobody asked");
     assert_eq!(state(&store, id(1)).await, State::Running);
     let reaped = walk(&store, end, &sweep(&[], true, 10)).await;
-    assert_eq!(reaped, Reaped { workers: vec![one], returned: 1, poisoned: 0, more: false });
+    assert_eq!(reaped, ReapReport { workers: vec![one], returned: 1, poisoned: 0, more: false });
     assert_eq!((state(&store, id(1)).await, state(&store, id(2)).await), (State::Ready, State::Running));
 }
 
@@ -87,7 +91,7 @@ pub async fn batches_are_bounded_and_there_is_more(store: Handle) {
         claim(&store, at(0), &ask(two, number, 2)).await;
     }
     let first = walk(&store, 1, &sweep(&[one, two], false, 3)).await;
-    assert_eq!(first, Reaped { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
+    assert_eq!(first, ReapReport { workers: vec![one, two], returned: 6, poisoned: 0, more: true });
     assert!(
         matches!(store.claim(at(1), &ask(two, 9, 1)).await, Err(Error::Dead)),
         "dead before it is walked"
@@ -149,7 +153,7 @@ pub async fn only_deaths_alone_count_and_the_cap_poisons(store: Handle) {
 
 pub async fn a_cap_of_zero_poisons_at_the_first_death_alone(store: Handle) {
     let (one, job) = running(&store, 1).await;
-    let mut harsh = Sweep { crashes: 0, ..sweep(&[one], false, 9) };
+    let mut harsh = ReapRequest { crashes: 0, ..sweep(&[one], false, 9) };
     assert_eq!(walk(&store, 1, &harsh).await.returned, 1, "in company nobody is blamed");
     let two = worker(&store, 2).await;
     claim(&store, at(1), &ask_alone(two, 1)).await;
@@ -166,7 +170,7 @@ pub async fn poison_takes_the_deadline_with_it(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &ask_alone(two, 1)).await;
-    let harsh = Sweep { crashes: 1, ..sweep(&[two], false, 9) };
+    let harsh = ReapRequest { crashes: 1, ..sweep(&[two], false, 9) };
     assert_eq!(walk(&store, 2, &harsh).await.poisoned, 1);
     assert_eq!(due(&store, 3, 9).await.next_at, None, "the timer is gone, not just without effect");
     assert_eq!(due(&store, 60, 9).await.expired, 0);
@@ -185,23 +189,23 @@ pub async fn a_claim_after_death_is_refused(store: Handle) {
         );
     }
     let answers = store.submit(at(1), &[job(3)], born(one, 3)).await.expect("submit");
-    assert_eq!(answers, [windlass_model::Submitted::New { claimed: None }]);
+    assert_eq!(answers, [windlass_model::SubmitOutcome::New { claimed: None }]);
     assert_eq!(count(&store, State::Ready).await, 3);
 }
 
 pub async fn a_settled_claim_is_not_walked(store: Handle) {
     let (one, job) = running(&store, 1).await;
     commit(&store, 1, change(one, &job, done("x"))).await;
-    let settling = Beat { settled: vec![ClaimNo(1)], ..beat(one) };
+    let settling = RenewRequest { settled: vec![ClaimNo(1)], ..beat(one) };
     store.renew(at(1), &settling).await.expect("renew");
     let reaped = reap(&store, 2, one).await;
     assert_eq!((reaped.workers, reaped.returned), (vec![one], 0));
 }
 
 pub async fn reaping_nobody_does_nothing(store: Handle) {
-    assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, Reaped::default());
+    assert_eq!(walk(&store, 0, &sweep(&[], true, 9)).await, ReapReport::default());
     let one = worker(&store, 1).await;
-    assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, Reaped::default());
+    assert_eq!(walk(&store, 1, &sweep(&[], true, 9)).await, ReapReport::default());
     let reaped = walk(&store, 1, &sweep(&[one], false, 0)).await;
     assert_eq!(
         (reaped.workers, reaped.more),

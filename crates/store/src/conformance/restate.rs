@@ -3,34 +3,34 @@
 use windlass_model::{Epoch, JobId, Outcome, Payload, Reason, Rev, State, Verdict};
 
 use super::kit::*;
-use crate::{Act, Ask, AuditFilter, Did, Error, Restate};
+use crate::{AuditFilter, ClaimRequest, ControlOutcome, Error, JobAction, StageUpdate};
 
 /// The `n`th job as it is now, with another version and stage.
-async fn as_it_is(store: &Handle, n: u32, version: i32, stage: &str) -> Restate {
+async fn as_it_is(store: &Handle, n: u32, version: i32, stage: &str) -> StageUpdate {
     let seen = view(store, id(n)).await;
     of(id(n), (seen.epoch, seen.rev), version, stage)
 }
 
-fn of(job: JobId, (epoch, rev): (Epoch, Rev), version: i32, stage: &str) -> Restate {
-    Restate { job, epoch, rev, version, stage: stage.to_owned(), data: payload("given") }
+fn of(job: JobId, (epoch, rev): (Epoch, Rev), version: i32, stage: &str) -> StageUpdate {
+    StageUpdate { job, epoch, rev, version, stage: stage.to_owned(), data: payload("given") }
 }
 
-async fn restate(store: &Handle, now: u64, restate: Restate) -> Did {
-    let did = store.control().restate(at(now), &[restate], &someone()).await.expect("restate");
+async fn restate(store: &Handle, now: u64, restate: StageUpdate) -> ControlOutcome {
+    let did = store.control().update_stages(at(now), &[restate], &someone()).await.expect("restate");
     assert_eq!(did.len(), 1);
     did.into_iter().next().expect("one")
 }
 
 /// A claim of one version of the kit's kind.
-fn version(ask: Ask, version: i32) -> Ask {
-    Ask { kinds: [kind(KIND, version)].into(), ..ask }
+fn version(ask: ClaimRequest, version: i32) -> ClaimRequest {
+    ClaimRequest { kinds: [kind(KIND, version)].into(), ..ask }
 }
 
 pub async fn a_ready_machine_waits_for_its_new_version(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin"), machine(2, "Begin")]).await;
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(restate(&store, 1, as_it_is(&store, 1, 7, "Other").await).await, Did::Done);
+    assert_eq!(restate(&store, 1, as_it_is(&store, 1, 7, "Other").await).await, ControlOutcome::Done);
     assert_ne!(gates(&store, &[QUEUE]).await, before, "those who serve the new version look");
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.version, seen.summary.stage.as_deref()), (7, Some("Other")));
@@ -51,14 +51,14 @@ pub async fn other_handles_find_a_machine_in_its_new_version(store: Handle) {
     let me = worker(&store, 1).await;
     submit(&store, &[machine(1, "Begin")]).await;
     assert_eq!(claim(&other, at(0), &version(ask(me, 1, 9), 3)).await.len(), 0);
-    assert_eq!(restate(&store, 1, as_it_is(&store, 1, 3, "Other").await).await, Did::Done);
+    assert_eq!(restate(&store, 1, as_it_is(&store, 1, 3, "Other").await).await, ControlOutcome::Done);
     assert_eq!(claim(&other, at(1), &version(ask(me, 2, 9), 3)).await.len(), 1);
 }
 
 pub async fn a_parked_machine_waits_on_in_its_new_version(store: Handle) {
     let (me, job) = running(&store, 1).await;
     commit(&store, 1, change(me, &job, wait_for("go", Some(secs(50))))).await;
-    assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, Did::Done);
+    assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.until), (State::Waiting, Some(t(51))));
     send(&store, 3, &[signal(id(1), "go", "1", "x")]).await;
@@ -71,17 +71,17 @@ pub async fn whatever_place_a_machine_is_in_it_keeps_it(store: Handle) {
     let me = worker(&store, 1).await;
     let later = windlass_model::NewJob { when: windlass_model::When::At(t(20)), ..machine(4, "Begin") };
     submit(&store, &[keyed(1, "k"), keyed(2, "k"), machine(3, "Begin"), later]).await;
-    act(&store, 0, 3, Act::Pause).await;
+    act(&store, 0, 3, JobAction::Pause).await;
     let first = claim_one(&store, 0, me, 1).await;
     for (n, state) in [(2, State::Ready), (3, State::Ready), (4, State::Scheduled)] {
-        assert_eq!(restate(&store, 1, as_it_is(&store, n, 2, "Other").await).await, Did::Done);
+        assert_eq!(restate(&store, 1, as_it_is(&store, n, 2, "Other").await).await, ControlOutcome::Done);
         assert_eq!(view(&store, id(n)).await.summary.state, state, "{n}");
     }
     let two = |number| version(ask(me, number, 9), 2);
     assert!(claim(&store, at(2), &two(2)).await.is_empty(), "in line, aside and later");
     commit(&store, 3, change(me, &first, done("x"))).await;
     assert_eq!(ids(&claim(&store, at(3), &two(3)).await), [id(2)]);
-    act(&store, 4, 3, Act::Resume).await;
+    act(&store, 4, 3, JobAction::Resume).await;
     assert_eq!(ids(&claim(&store, at(4), &two(4)).await), [id(3)]);
     due(&store, 20, 9).await;
     assert_eq!(ids(&claim(&store, at(20), &two(5)).await), [id(4)]);
@@ -90,17 +90,17 @@ pub async fn whatever_place_a_machine_is_in_it_keeps_it(store: Handle) {
 pub async fn a_failed_machine_is_given_another_state_and_retried(store: Handle) {
     let (me, job) = running(&store, 1).await;
     commit(&store, 1, change(me, &job, failed(Reason::Undecodable))).await;
-    assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, Did::Done);
+    assert_eq!(restate(&store, 2, as_it_is(&store, 1, 2, "Other").await).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Failed, "it is still what it was");
-    assert_eq!(act(&store, 3, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
     let taken = claim(&store, at(3), &version(ask(me, 2, 9), 2)).await;
     assert_eq!(taken[0].stage.as_deref(), Some("Other"));
 }
 
 pub async fn what_runs_is_done_or_has_moved_is_refused(store: Handle) {
     let (me, job) = running(&store, 1).await;
-    let refused = |did: Did, text: &str| {
-        assert!(matches!(&did, Did::Refused(why) if why.contains(text)), "{did:?} lacks {text:?}");
+    let refused = |did: ControlOutcome, text: &str| {
+        assert!(matches!(&did, ControlOutcome::Refused(why) if why.contains(text)), "{did:?} lacks {text:?}");
     };
     refused(restate(&store, 1, as_it_is(&store, 1, 2, "Other").await).await, "it runs");
     let seen = as_it_is(&store, 1, 2, "Other").await;
@@ -110,7 +110,7 @@ pub async fn what_runs_is_done_or_has_moved_is_refused(store: Handle) {
     let again = claim_one(&store, 3, me, 2).await;
     commit(&store, 4, change(me, &again, done("x"))).await;
     refused(restate(&store, 5, as_it_is(&store, 1, 2, "Other").await).await, "done");
-    assert_eq!(restate(&store, 5, of(id(9), (Epoch(0), Rev(0)), 2, "Other")).await, Did::Unknown);
+    assert_eq!(restate(&store, 5, of(id(9), (Epoch(0), Rev(0)), 2, "Other")).await, ControlOutcome::Unknown);
     let audit = store.inspect().audit(&AuditFilter::default()).await.expect("audit");
     assert!(audit.is_empty(), "nothing was done");
 }
@@ -133,9 +133,9 @@ pub async fn a_state_that_cannot_be_is_refused_before_anything_is_done(store: Ha
     for bad in [
         as_it_is(&store, 2, 0, "Other").await,
         as_it_is(&store, 2, 2, "").await,
-        Restate { data: large, ..as_it_is(&store, 2, 2, "Other").await },
+        StageUpdate { data: large, ..as_it_is(&store, 2, 2, "Other").await },
     ] {
-        let refused = store.control().restate(at(1), &[sound.clone(), bad], &someone()).await;
+        let refused = store.control().update_stages(at(1), &[sound.clone(), bad], &someone()).await;
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
     assert_eq!(view(&store, id(1)).await.summary.version, 1);

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use windlass_model::{ClaimNo, Claimed, Failure, Outcome, Reason, State, Step, Unwind, Verdict, WorkerId};
+use windlass_model::{ClaimNo, ClaimedJob, Failure, Outcome, Reason, State, Step, Unwind, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::{Ask, Beat, Renewal, memory::Memory};
+use crate::{ClaimRequest, RenewRequest, Renewal, memory::Memory};
 
 /// The first job as a worker was handed it by a claim that the store has lost.
-async fn lost_claim(worker: i64, number: i64) -> (WorkerId, Claimed) {
+async fn lost_claim(worker: i64, number: i64) -> (WorkerId, ClaimedJob) {
     let before: Handle = Arc::new(Memory::new());
     let holder = self::worker(&before, worker).await;
     submit(&before, &[job(1)]).await;
@@ -52,8 +52,8 @@ pub async fn nothing_is_written_beside_a_change_of_a_lost_claim(store: Handle) {
     let lost = further(&lost);
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: Failure::stop("lost") };
     let steps = [
-        Step { anew: true, ..step("First", "Second", "lost") },
-        Step { forget: vec![0], ..Step::default() },
+        Step { continue_as_new: true, ..step("First", "Second", "lost") },
+        Step { forget_entries: vec![0], ..Step::default() },
         Step { context: vec![("name".into(), payload("lost"))], ..Step::default() },
         Step { unwind: Some(Box::new(unwind)), ..Step::default() },
         bear(&[job(2)]),
@@ -115,11 +115,12 @@ pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
         let job = claim_one(&store, 0, me, number).await;
         let change = change(me, &job, outcome);
         assert_eq!(commit(&store, 1, change.clone()).await, Verdict::Committed);
-        let beat = Beat { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], joined: Vec::new() };
+        let beat =
+            RenewRequest { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], to_confirm: Vec::new() };
         store.renew(at(1), &beat).await.expect("renew");
         assert_eq!(commit(&store, 2, change).await, Verdict::Committed);
     }
-    store.retire(at(3), me).await.expect("retire");
+    store.retire_worker(at(3), me).await.expect("retire");
 }
 
 pub async fn a_lost_claim_hands_nothing_back(store: Handle) {
@@ -157,17 +158,21 @@ pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
     }
     // The worker was told that all of them had ended, by a server that is gone, and its sessions with it.
     let store = store.sibling().await.expect("sibling");
-    let settled = Ask { settled: vec![ClaimNo(1)], ..ask(me, 3, 1) };
+    let settled = ClaimRequest { settled: vec![ClaimNo(1)], ..ask(me, 3, 1) };
     assert!(claim(&store, at(2), &settled).await.is_empty());
-    let settled =
-        Beat { worker: me, lease: LEASE, settled: vec![ClaimNo(1), ClaimNo(2)], joined: Vec::new() };
+    let settled = RenewRequest {
+        worker: me,
+        lease: LEASE,
+        settled: vec![ClaimNo(1), ClaimNo(2)],
+        to_confirm: Vec::new(),
+    };
     for _ in 0..2 {
         let Renewal::Held { claims, .. } = store.renew(at(2), &settled).await.expect("renew") else {
             panic!("it serves")
         };
         assert_eq!(claims, [ClaimNo(1), ClaimNo(2)], "something is left in them");
     }
-    assert_eq!(store.disown(at(3), me, &[ClaimNo(1)]).await.expect("disown"), 1);
+    assert_eq!(store.release_claims(at(3), me, &[ClaimNo(1)]).await.expect("disown"), 1);
     assert_eq!(reap(&store, 3, me).await.returned, 1);
     for n in [1, 3] {
         assert_eq!(state(&store, id(n)).await, State::Ready, "job {n}");

@@ -8,7 +8,7 @@ use windlass_model::{
 };
 
 use super::kit::*;
-use crate::{Act, By, Did, Rule};
+use crate::{Actor, AdminAction, ControlOutcome, JobAction};
 
 /// A schedule that fires every ten seconds of the kit's clock.
 fn every_ten(name: &str) -> Schedule {
@@ -20,16 +20,16 @@ fn every_ten(name: &str) -> Schedule {
     schedule
 }
 
-async fn rule(store: &Handle, now: u64, rule: Rule) -> Did {
-    store.control().rule(at(now), &rule, &By::new("someone")).await.expect("rule")
+async fn rule(store: &Handle, now: u64, rule: AdminAction) -> ControlOutcome {
+    store.control().administer(at(now), &rule, &Actor::new("someone")).await.expect("rule")
 }
 
-async fn set(store: &Handle, now: u64, schedule: Schedule) -> Did {
-    rule(store, now, Rule::Schedule(Box::new(schedule))).await
+async fn set(store: &Handle, now: u64, schedule: Schedule) -> ControlOutcome {
+    rule(store, now, AdminAction::Schedule(Box::new(schedule))).await
 }
 
 async fn fired(store: &Handle, now: u64) -> usize {
-    store.due(at(now), 1_000).await.expect("due").fired
+    store.fire_timers(at(now), 1_000).await.expect("due").fired
 }
 
 /// The ticks that fired, oldest first, in seconds after the beginning, with their jobs.
@@ -44,10 +44,10 @@ async fn ticks(store: &Handle, name: &str) -> Vec<u64> {
 }
 
 pub async fn a_tick_fires_once_and_the_next_is_told(store: Handle) {
-    assert_eq!(set(&store, 1, every_ten("a")).await, Did::Done);
-    let due = store.due(at(9), 10).await.expect("due");
+    assert_eq!(set(&store, 1, every_ten("a")).await, ControlOutcome::Done);
+    let due = store.fire_timers(at(9), 10).await.expect("due");
     assert_eq!((due.fired, due.next_at), (0, Some(t(10))));
-    let due = store.due(at(10), 10).await.expect("due");
+    let due = store.fire_timers(at(10), 10).await.expect("due");
     assert_eq!((due.fired, due.next_at), (1, Some(t(20))));
     assert_eq!(fired(&store, 10).await, 0, "not again");
     assert_eq!(fired(&store, 21).await, 1);
@@ -129,22 +129,28 @@ pub async fn cancel_previous_ends_the_one_before(store: Handle) {
     assert_eq!(claim_one(&store, 21, holder, 1).await.id, jobs[1].1);
     fired(&store, 30).await;
     assert_eq!(state(&store, jobs[1].1).await, State::Running, "it is told, and given time");
-    assert_eq!(store.orders(holder).await.expect("orders").len(), 1);
-    let due = store.due(at(41), 10).await.expect("due");
+    assert_eq!(store.cancel_requests(holder).await.expect("orders").len(), 1);
+    let due = store.fire_timers(at(41), 10).await.expect("due");
     assert_eq!(due.cancelled, 1);
     assert_eq!(state(&store, jobs[1].1).await, State::Cancelled);
 }
 
 pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
     set(&store, 0, Schedule { catch_up: CatchUp::All { window: secs(3_600) }, ..every_ten("a") }).await;
-    assert_eq!(rule(&store, 5, Rule::PauseSchedule("a".into())).await, Did::Done);
-    assert!(matches!(rule(&store, 6, Rule::PauseSchedule("a".into())).await, Did::Already(_)));
-    let due = store.due(at(50), 10).await.expect("due");
+    assert_eq!(rule(&store, 5, AdminAction::PauseSchedule("a".into())).await, ControlOutcome::Done);
+    assert!(matches!(
+        rule(&store, 6, AdminAction::PauseSchedule("a".into())).await,
+        ControlOutcome::Already(_)
+    ));
+    let due = store.fire_timers(at(50), 10).await.expect("due");
     assert_eq!((due.fired, due.next_at), (0, None));
     let view = store.inspect().schedules().await.expect("schedules").remove(0);
     assert_eq!((view.next_at, view.paused.expect("paused").author.as_str()), (None, "someone"));
-    assert_eq!(rule(&store, 55, Rule::ResumeSchedule("a".into())).await, Did::Done);
-    assert!(matches!(rule(&store, 55, Rule::ResumeSchedule("a".into())).await, Did::Already(_)));
+    assert_eq!(rule(&store, 55, AdminAction::ResumeSchedule("a".into())).await, ControlOutcome::Done);
+    assert!(matches!(
+        rule(&store, 55, AdminAction::ResumeSchedule("a".into())).await,
+        ControlOutcome::Already(_)
+    ));
     assert_eq!(fired(&store, 59).await, 0);
     assert_eq!(fired(&store, 60).await, 1);
     assert_eq!(ticks(&store, "a").await, [60]);
@@ -152,13 +158,21 @@ pub async fn a_paused_schedule_rests_and_catches_nothing_up(store: Handle) {
 
 pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
     set(&store, 0, Schedule { overlap: Overlap::Skip, ..every_ten("a") }).await;
-    let Did::Made(id) = rule(&store, 3, Rule::Trigger("a".into())).await else { panic!("it is made") };
+    let ControlOutcome::Created(id) = rule(&store, 3, AdminAction::Trigger("a".into())).await else {
+        panic!("it is made")
+    };
     assert_eq!(state(&store, id).await, State::Ready);
-    let Did::Refused(why) = rule(&store, 4, Rule::Trigger("a".into())).await else { panic!("it lives") };
+    let ControlOutcome::Refused(why) = rule(&store, 4, AdminAction::Trigger("a".into())).await else {
+        panic!("it lives")
+    };
     assert!(why.contains(&id.to_string()), "{why}");
-    store.control().act(at(5), &[id], Act::Cancel { grace: secs(0) }, &By::new("x")).await.expect("act");
+    store
+        .control()
+        .act_on_jobs(at(5), &[id], JobAction::Cancel { grace: secs(0) }, &Actor::new("x"))
+        .await
+        .expect("act");
     assert_eq!(fired(&store, 10).await, 1, "the tick comes as if nothing was");
-    assert_eq!(rule(&store, 11, Rule::Trigger("none".into())).await, Did::Unknown);
+    assert_eq!(rule(&store, 11, AdminAction::Trigger("none".into())).await, ControlOutcome::Unknown);
     let audit =
         store.inspect().audit(&crate::AuditFilter { limit: 9, ..Default::default() }).await.expect("audit");
     assert!(audit.iter().any(|entry| entry.action == "trigger schedule" && entry.subject == "a"));
@@ -166,22 +180,23 @@ pub async fn a_trigger_fires_now_and_moves_nothing(store: Handle) {
 
 pub async fn a_changed_schedule_keeps_its_pace_unless_the_calendar_changed(store: Handle) {
     set(&store, 0, every_ten("a")).await;
-    assert!(matches!(set(&store, 1, every_ten("a")).await, Did::Already(_)));
+    assert!(matches!(set(&store, 1, every_ten("a")).await, ControlOutcome::Already(_)));
     let next = async || store.inspect().schedules().await.expect("schedules")[0].next_at;
-    assert_eq!(set(&store, 15, Schedule { priority: 3, ..every_ten("a") }).await, Did::Done);
+    assert_eq!(set(&store, 15, Schedule { priority: 3, ..every_ten("a") }).await, ControlOutcome::Done);
     assert_eq!(next().await, Some(t(10)), "a tick that is due is not forgotten");
     let calendar = Calendar::every(60, Unit::Seconds).expect("a calendar");
-    assert_eq!(set(&store, 15, Schedule { calendar, ..every_ten("a") }).await, Did::Done);
+    assert_eq!(set(&store, 15, Schedule { calendar, ..every_ten("a") }).await, ControlOutcome::Done);
     assert_eq!(next().await, Some(t(60)));
-    assert_eq!(rule(&store, 16, Rule::DropSchedule("a".into())).await, Did::Done);
-    assert_eq!(rule(&store, 16, Rule::DropSchedule("a".into())).await, Did::Unknown);
+    assert_eq!(rule(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Done);
+    assert_eq!(rule(&store, 16, AdminAction::DropSchedule("a".into())).await, ControlOutcome::Unknown);
     assert_eq!(fired(&store, 100).await, 0);
 }
 
 pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
     let refuse = async |schedule: Schedule, text: &str| {
-        let rule = Rule::Schedule(Box::new(schedule));
-        let error = store.control().rule(at(0), &rule, &By::new("x")).await.expect_err(text).to_string();
+        let rule = AdminAction::Schedule(Box::new(schedule));
+        let error =
+            store.control().administer(at(0), &rule, &Actor::new("x")).await.expect_err(text).to_string();
         assert!(error.contains(text), "{error:?} lacks {text:?}");
     };
     refuse(Schedule { name: "a b".into(), ..every_ten("a") }, "schedule").await;
@@ -190,8 +205,8 @@ pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
     limited.settings.rate = Some(Box::new(windlass_model::Charge::new("none")));
     refuse(limited.clone(), "does not exist").await;
     let limit = Limit::per_second("none", 1);
-    assert_eq!(rule(&store, 0, Rule::Limit(limit)).await, Did::Done);
-    assert_eq!(set(&store, 0, limited).await, Did::Done);
+    assert_eq!(rule(&store, 0, AdminAction::Limit(limit)).await, ControlOutcome::Done);
+    assert_eq!(set(&store, 0, limited).await, ControlOutcome::Done);
 }
 
 pub async fn eight_processes_fire_each_tick_once(store: Handle) {
@@ -205,7 +220,9 @@ pub async fn eight_processes_fire_each_tick_once(store: Handle) {
         let mut looks = Vec::new();
         for _ in 0..8 {
             let store = store.sibling().await.expect("a handle");
-            looks.push(tokio::spawn(async move { store.due(at(now), 1_000).await.expect("due").fired }));
+            looks.push(tokio::spawn(
+                async move { store.fire_timers(at(now), 1_000).await.expect("due").fired },
+            ));
         }
         let mut sum = 0;
         for look in looks {

@@ -1,9 +1,11 @@
 //! Serial keys: so many at once, first come first served, whatever becomes of those before.
 
-use windlass_model::{Claimed, NewJob, Outcome, Reason, Serial, State, Submitted, Verdict, When, WorkerId};
+use windlass_model::{
+    ClaimedJob, NewJob, Outcome, Reason, Serial, State, SubmitOutcome, Verdict, When, WorkerId,
+};
 
 use super::kit::*;
-use crate::{Act, Ask, Did, Rule, Sweep};
+use crate::{AdminAction, ClaimRequest, ControlOutcome, JobAction, ReapRequest};
 
 const KEY: &str = "account 7";
 
@@ -14,17 +16,17 @@ fn line(from: u32, count: u32) -> Vec<NewJob> {
 
 /// The same job with other settings of its key.
 fn with(mut job: NewJob, slots: Option<u32>, hold: bool) -> NewJob {
-    job.settings.serial = Some(Box::new(Serial { key: KEY.into(), slots, hold }));
+    job.settings.serial = Some(Box::new(Serial { key: KEY.into(), slots, keeps_slot: hold }));
     job
 }
 
 /// Claims all that may be claimed; `number` tells the claims of a worker apart.
-async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<Claimed> {
+async fn take(store: &Handle, now: u64, worker: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &ask(worker, number, 99)).await
 }
 
 /// Claims, expects the job numbered `n` and nothing else, and hands it over.
-async fn only(store: &Handle, now: u64, worker: WorkerId, number: i64, n: u32) -> Claimed {
+async fn only(store: &Handle, now: u64, worker: WorkerId, number: i64, n: u32) -> ClaimedJob {
     let mut taken = take(store, now, worker, number).await;
     assert_eq!(ids(&taken), [id(n)], "of claim {number}");
     taken.remove(0)
@@ -53,7 +55,7 @@ pub async fn priority_never_reorders_a_line(store: Handle) {
         job.priority = priority;
     }
     submit(&store, &batch).await;
-    assert_eq!(act(&store, 1, 3, Act::Priority(-50)).await, Did::Done);
+    assert_eq!(act(&store, 1, 3, JobAction::Priority(-50)).await, ControlOutcome::Done);
     for n in 1..=4 {
         let claimed = only(&store, 2, worker, i64::from(n), n).await;
         commit(&store, 2, change(worker, &claimed, done("x"))).await;
@@ -92,15 +94,15 @@ pub async fn keys_do_not_hold_up_each_other_and_hold_across_queues(store: Handle
     submit(&store, &[keyed(1, KEY), elsewhere, other_kind, keyed(4, "account 8"), job(5)]).await;
     let taken = take(&store, 1, worker, 1).await;
     assert_eq!(ids(&taken), [1, 4, 5].map(id));
-    let aside = Ask { queue: "aside".into(), ..ask(worker, 2, 9) };
+    let aside = ClaimRequest { queue: "aside".into(), ..ask(worker, 2, 9) };
     assert!(claim(&store, at(1), &aside).await.is_empty(), "the key is one for the whole store");
     let before = gates(&store, &[QUEUE, "aside"]).await;
     commit(&store, 2, change(worker, &taken[0], done("x"))).await;
     let after = gates(&store, &[QUEUE, "aside"]).await;
     assert!(after[0] == before[0] && after[1] != before[1], "the gate of whoever got the slot moved");
-    let next = claim(&store, at(2), &Ask { number: windlass_model::ClaimNo(3), ..aside }).await;
+    let next = claim(&store, at(2), &ClaimRequest { number: windlass_model::ClaimNo(3), ..aside }).await;
     commit(&store, 3, change(worker, &next[0], done("x"))).await;
-    let others = Ask { kinds: [kind("other", 3)].into(), ..ask(worker, 4, 9) };
+    let others = ClaimRequest { kinds: [kind("other", 3)].into(), ..ask(worker, 4, 9) };
     assert_eq!(ids(&claim(&store, at(3), &others).await), [id(3)]);
 }
 
@@ -109,7 +111,7 @@ async fn hands_over<F: Future<Output = ()>>(
     store: &Handle,
     what: &str,
     n: u32,
-    free: impl FnOnce(WorkerId, Claimed) -> F,
+    free: impl FnOnce(WorkerId, ClaimedJob) -> F,
 ) {
     let (one, two) = (worker(store, i64::from(n)).await, worker(store, i64::from(n) + 1).await);
     let key = format!("key {n}");
@@ -151,27 +153,27 @@ pub async fn whatever_ends_or_parks_a_job_frees_its_slot(store: Handle) {
         reap(store, 5, worker).await;
         let again = claim(store, at(5), &ask_alone(alone, 1)).await;
         assert_eq!(ids(&again), [claimed.id], "it kept its slot through the first death");
-        let sweep = Sweep { dead: vec![alone], lapsed: false, limit: 9, crashes: 1 };
+        let sweep = ReapRequest { dead: vec![alone], lapsed: false, limit: 9, crashes: 1 };
         assert_eq!(store.reap(at(5), &sweep).await.expect("reap").poisoned, 1);
     })
     .await;
     hands_over(store, "cancel", 30, |worker, claimed| async move {
         store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
-        assert_eq!(act(store, 5, 30, cancel(9)).await, Did::Done);
+        assert_eq!(act(store, 5, 30, cancel(9)).await, ControlOutcome::Done);
     })
     .await;
     hands_over(store, "told", 40, |_, _| async move {
-        assert_eq!(act(store, 5, 40, cancel(0)).await, Did::Told);
+        assert_eq!(act(store, 5, 40, cancel(0)).await, ControlOutcome::CancelRequested);
         assert_eq!(due(store, 5, 9).await.cancelled, 1);
     })
     .await;
     hands_over(store, "pause", 50, |worker, claimed| async move {
         store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
-        assert_eq!(act(store, 5, 50, Act::Pause).await, Did::Done);
+        assert_eq!(act(store, 5, 50, JobAction::Pause).await, ControlOutcome::Done);
     })
     .await;
     hands_over(store, "pause and release", 60, |worker, claimed| async move {
-        assert_eq!(act(store, 5, 60, Act::Pause).await, Did::Done);
+        assert_eq!(act(store, 5, 60, JobAction::Pause).await, ControlOutcome::Done);
         store.release(at(5), &[held(worker, &claimed)]).await.expect("release");
         assert_eq!(state(store, id(60)).await, State::Ready, "aside");
     })
@@ -223,7 +225,7 @@ pub async fn released_and_reaped_jobs_keep_their_slots(store: Handle) {
     assert!(take(&store, 3, two, 1).await.is_empty(), "the suspect has the slot");
     let again = claim(&store, at(3), &ask_alone(two, 2)).await;
     assert_eq!(ids(&again), [id(1)]);
-    assert_eq!(store.retire(at(4), two).await.expect("retire"), 1);
+    assert_eq!(store.retire_worker(at(4), two).await.expect("retire"), 1);
     let three = worker(&store, 3).await;
     assert!(take(&store, 4, three, 1).await.is_empty());
     assert_eq!(ids(&claim(&store, at(4), &ask_alone(three, 2)).await), [id(1)]);
@@ -235,11 +237,11 @@ pub async fn slots_that_are_raised_let_more_in_and_lowered_ones_end_nothing(stor
     let mut running = take(&store, 1, worker, 1).await;
     assert_eq!(running.len(), 1);
     let before = gates(&store, &[QUEUE]).await;
-    rule(&store, 2, Rule::Slots { key: KEY.into(), slots: 3 }).await;
+    rule(&store, 2, AdminAction::Slots { key: KEY.into(), slots: 3 }).await;
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     running.extend(take(&store, 2, worker, 2).await);
     assert_eq!(ids(&running), [1, 2, 3].map(id));
-    rule(&store, 3, Rule::Slots { key: KEY.into(), slots: 1 }).await;
+    rule(&store, 3, AdminAction::Slots { key: KEY.into(), slots: 1 }).await;
     for (number, job) in running.iter().enumerate() {
         assert_eq!(state(&store, job.id).await, State::Running);
         assert!(
@@ -261,7 +263,7 @@ pub async fn the_newest_submit_says_the_slots_whatever_becomes_of_it(store: Hand
     submit(&store, &[keyed(2, KEY)]).await;
     slots(2).await;
     let repeated = store.submit(at(1), &[with(job(1), Some(4), false)], None).await.expect("submit");
-    assert_eq!(repeated, [Submitted::Repeated]);
+    assert_eq!(repeated, [SubmitOutcome::Repeated]);
     slots(4).await;
     assert!(store.inspect().serial_keys(Some("nobody"), 9).await.expect("keys").is_empty());
 }
@@ -272,7 +274,7 @@ pub async fn a_job_in_line_is_ready_and_says_who_is_before_it(store: Handle) {
     only(&store, 1, worker, 1, 1).await;
     assert_eq!((state(&store, id(1)).await, state(&store, id(3)).await), (State::Running, State::Ready));
     assert_eq!(count(&store, State::Ready).await, 2);
-    let census = store.inspect().census(9).await.expect("census");
+    let census = store.inspect().state_counts(9).await.expect("census");
     let ready = census.iter().find(|count| count.state == State::Ready).expect("counted");
     assert_eq!(ready.jobs, 2);
     let hold = holds(&store, 3).await.serial.expect("it has a key");
@@ -287,7 +289,7 @@ pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
         .await;
     submit(&store, &line(4, 1)).await;
     let first = only(&store, 1, worker, 1, 1).await;
-    assert_eq!(act(&store, 2, 2, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 2, 2, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     assert_eq!(holds(&store, 4).await.serial.expect("it has a key").ahead, 0);
     commit(&store, 6, change(worker, &first, done("x"))).await;
@@ -297,19 +299,21 @@ pub async fn jobs_leave_a_line_when_they_end(store: Handle) {
 pub async fn a_keyed_job_is_never_born_claimed(store: Handle) {
     let worker = worker(&store, 1).await;
     let answers = store.submit(at(0), &[keyed(1, KEY), job(2)], born(worker, 1)).await.expect("submit");
-    let expected =
-        [Submitted::New { claimed: None }, Submitted::New { claimed: Some(windlass_model::Epoch(0)) }];
+    let expected = [
+        SubmitOutcome::New { claimed: None },
+        SubmitOutcome::New { claimed: Some(windlass_model::Epoch(0)) },
+    ];
     assert_eq!(answers, expected);
     only(&store, 1, worker, 2, 1).await;
 }
 
 pub async fn a_sweep_finds_nothing_to_do(store: Handle) {
     let worker = worker(&store, 1).await;
-    assert_eq!(store.sweep(at(0)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(0)).await.expect("sweep"), 0);
     submit(&store, &line(1, 3)).await;
     let first = only(&store, 1, worker, 1, 1).await;
-    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
     commit(&store, 2, change(worker, &first, retry(secs(60), &[]))).await;
-    assert_eq!(store.sweep(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
     only(&store, 3, worker, 2, 2).await;
 }

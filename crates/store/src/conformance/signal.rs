@@ -1,12 +1,12 @@
 //! Signals: whatever comes before or after the other, a job is woken once and is shown each signal once.
 
-use windlass_model::{Awaited, Claimed, NewJob, Outcome, Reason, State, Submitted, Verdict, WorkerId};
+use windlass_model::{Awaited, ClaimedJob, NewJob, Outcome, Reason, State, SubmitOutcome, Verdict, WorkerId};
 
 use super::kit::*;
-use crate::{Act, Signalled};
+use crate::{JobAction, SignalOutcome};
 
-pub(super) const WOKE: Signalled = Signalled::Delivered { woke: true };
-pub(super) const KEPT: Signalled = Signalled::Delivered { woke: false };
+pub(super) const WOKE: SignalOutcome = SignalOutcome::Delivered { woke: true };
+pub(super) const KEPT: SignalOutcome = SignalOutcome::Delivered { woke: false };
 
 /// Submits the `n`th job, claims it and parks it a second after the beginning.
 pub(super) async fn parked(store: &Handle, n: u32, wait: Outcome) -> WorkerId {
@@ -26,7 +26,7 @@ pub(super) async fn consuming(
     store: &Handle,
     now: u64,
     me: WorkerId,
-    job: &Claimed,
+    job: &ClaimedJob,
     outcome: Outcome,
 ) -> Verdict {
     commit(store, now, with(change(me, job, outcome), consume(job))).await
@@ -62,14 +62,17 @@ pub async fn an_early_signal_is_there_when_a_job_waits(store: Handle) {
 pub async fn a_signal_is_delivered_once(store: Handle) {
     let me = parked(&store, 1, wait_for("go", None)).await;
     let (go, stop) = (to_first("go", "a"), to_first("stop", "a"));
-    assert_eq!(send(&store, 2, &[go.clone(), go.clone(), stop]).await, [WOKE, Signalled::Duplicate, KEPT]);
-    assert_eq!(send(&store, 3, std::slice::from_ref(&go)).await, [Signalled::Duplicate]);
+    assert_eq!(
+        send(&store, 2, &[go.clone(), go.clone(), stop]).await,
+        [WOKE, SignalOutcome::Duplicate, KEPT]
+    );
+    assert_eq!(send(&store, 3, std::slice::from_ref(&go)).await, [SignalOutcome::Duplicate]);
     let other = signal(id(1), "go", "a", "another text");
-    assert_eq!(send(&store, 3, &[other]).await, [Signalled::Duplicate], "the dedup id says so alone");
+    assert_eq!(send(&store, 3, &[other]).await, [SignalOutcome::Duplicate], "the dedup id says so alone");
     let job = claim_one(&store, 4, me, 2).await;
     assert_eq!(texts(&job.inbox), ["a"]);
     consuming(&store, 5, me, &job, wait_for("go", None)).await;
-    assert_eq!(send(&store, 6, &[go]).await, [Signalled::Duplicate], "though it was consumed");
+    assert_eq!(send(&store, 6, &[go]).await, [SignalOutcome::Duplicate], "though it was consumed");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 7, &[to_first("go", "b")]).await, [WOKE]);
 }
@@ -79,7 +82,7 @@ pub async fn a_signal_of_another_name_stays_for_later(store: Handle) {
     assert_eq!(send(&store, 2, &[to_first("stop", "a")]).await, [KEPT]);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let waiting = holds(&store, 1).await.waiting.expect("it is parked");
-    assert_eq!((waiting.there, waiting.pending, waiting.until), (vec!["stop".to_owned()], 0, None));
+    assert_eq!((waiting.arrived, waiting.pending, waiting.until), (vec!["stop".to_owned()], 0, None));
     assert_eq!(send(&store, 3, &[to_first("go", "b")]).await, [WOKE]);
     let job = claim_one(&store, 3, me, 2).await;
     assert_eq!(texts(&job.inbox), ["b"], "only what it waits for is handed over");
@@ -129,13 +132,17 @@ pub async fn a_full_inbox_takes_no_more(store: Handle) {
     let signals: Vec<_> = (0..most + 2).map(|n| to_first(&format!("s{}", n % 3), &n.to_string())).collect();
     let told = send(&store, 1, &signals).await;
     assert!(told[..most].iter().all(|told| *told == KEPT));
-    assert_eq!(told[most..], [Signalled::Full, Signalled::Full]);
-    assert_eq!(send(&store, 2, &signals[..1]).await, [Signalled::Duplicate], "which is told first");
+    assert_eq!(told[most..], [SignalOutcome::Full, SignalOutcome::Full]);
+    assert_eq!(send(&store, 2, &signals[..1]).await, [SignalOutcome::Duplicate], "which is told first");
     assert_eq!(inbox(&store, 1).await.len(), most);
     commit(&store, 2, change(me, &job, wait_for("s1", None))).await;
     let job = claim_one(&store, 2, me, 2).await;
     consuming(&store, 3, me, &job, Outcome::Next).await;
-    assert_eq!(send(&store, 3, &signals[most..]).await, [KEPT, Signalled::Full], "as many as were consumed");
+    assert_eq!(
+        send(&store, 3, &signals[most..]).await,
+        [KEPT, SignalOutcome::Full],
+        "as many as were consumed"
+    );
     let last = store.inspect().inbox(id(1), most + 1).await.expect("inbox");
     assert!(last.windows(2).all(|pair| pair[0].number < pair[1].number), "in the order they came");
     assert_eq!(texts(&last).last(), Some(&most.to_string()));
@@ -150,9 +157,9 @@ pub async fn ended_and_unknown_jobs_take_none(store: Handle) {
     }
     let signals: Vec<_> = [1, 2, 3, 9].map(|n| signal(id(n), "go", "a", "a")).into();
     let told = send(&store, 2, &signals).await;
-    let ended = [State::Done, State::Failed, State::Cancelled].map(Signalled::Ended);
-    assert_eq!((&told[..3], told[3]), (ended.as_slice(), Signalled::Unknown));
-    act(&store, 3, 2, Act::Retry).await;
+    let ended = [State::Done, State::Failed, State::Cancelled].map(SignalOutcome::Ended);
+    assert_eq!((&told[..3], told[3]), (ended.as_slice(), SignalOutcome::Unknown));
+    act(&store, 3, 2, JobAction::Retry).await;
     assert_eq!(send(&store, 3, &signals[1..2]).await, [KEPT], "it was not delivered before");
     assert!(send(&store, 3, &[]).await.is_empty());
 }
@@ -211,17 +218,17 @@ pub async fn a_job_may_be_submitted_with_signals(store: Handle) {
     let signals = vec![to_first("go", "a"), to_first("go", "a"), to_first("stop", "b")];
     let new = NewJob { signals, ..job(1) };
     let answers = store.submit(at(0), std::slice::from_ref(&new), born(me, 1)).await.expect("submit");
-    assert_eq!(answers, [Submitted::New { claimed: None }], "it is not born claimed");
+    assert_eq!(answers, [SubmitOutcome::New { claimed: None }], "it is not born claimed");
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
-    assert_eq!(store.submit(at(1), &[new], None).await.expect("submit"), [Submitted::Repeated]);
-    assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [Signalled::Duplicate]);
+    assert_eq!(store.submit(at(1), &[new], None).await.expect("submit"), [SubmitOutcome::Repeated]);
+    assert_eq!(send(&store, 1, &[to_first("go", "a")]).await, [SignalOutcome::Duplicate]);
     let first = claim_one(&store, 1, me, 2).await;
     assert!(first.inbox.is_empty(), "it waits for none");
     commit(&store, 2, change(me, &first, wait_for("go", None))).await;
     assert_eq!(texts(&shown(&claim_one(&store, 2, me, 3).await)), ["a"]);
     // A submit that is not taken delivers none.
     let other = NewJob { signals: vec![signal(id(2), "go", "z", "z")], digest: [7; 16], ..job(1) };
-    assert_eq!(store.submit(at(3), &[other], None).await.expect("submit"), [Submitted::IdTaken]);
+    assert_eq!(store.submit(at(3), &[other], None).await.expect("submit"), [SubmitOutcome::IdTaken]);
     assert_eq!(inbox(&store, 1).await, ["a", "b"]);
 }
 

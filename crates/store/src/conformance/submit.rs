@@ -1,15 +1,15 @@
 //! Putting jobs in: what is new, what was there, what waits, what is born claimed.
 
 use windlass_model::{
-    Epoch, NewJob, Retry, Rev, State, Submitted, Time, When, WorkerId, limits, trace::EXAMPLE as TRACE,
+    Epoch, NewJob, Retry, Rev, State, SubmitOutcome, Time, When, WorkerId, limits, trace::EXAMPLE as TRACE,
 };
 
 use super::kit::*;
 
-const NEW: Submitted = Submitted::New { claimed: None };
-const BORN: Submitted = Submitted::New { claimed: Some(Epoch(0)) };
+const NEW: SubmitOutcome = SubmitOutcome::New { claimed: None };
+const BORN: SubmitOutcome = SubmitOutcome::New { claimed: Some(Epoch(0)) };
 
-async fn put(store: &Handle, jobs: &[NewJob]) -> Vec<Submitted> {
+async fn put(store: &Handle, jobs: &[NewJob]) -> Vec<SubmitOutcome> {
     store.submit(at(0), jobs, None).await.expect("submit")
 }
 
@@ -47,7 +47,7 @@ pub async fn a_repeat_is_recognised_by_id_and_digest(store: Handle) {
     submit(&store, &[job(1)]).await;
     let before = view(&store, id(1)).await;
     let answers = store.submit(at(9), &[job(1), job(2)], None).await.expect("submit");
-    assert_eq!(answers, [Submitted::Repeated, NEW]);
+    assert_eq!(answers, [SubmitOutcome::Repeated, NEW]);
     assert_eq!(view(&store, id(1)).await, before);
     let worker = worker(&store, 1).await;
     assert_eq!(
@@ -61,7 +61,7 @@ pub async fn another_input_under_the_same_id_is_refused(store: Handle) {
     submit(&store, &[job(1)]).await;
     let before = view(&store, id(1)).await;
     let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
-    assert_eq!(put(&store, &[other, job(2)]).await, [Submitted::IdTaken, NEW]);
+    assert_eq!(put(&store, &[other, job(2)]).await, [SubmitOutcome::IdTaken, NEW]);
     assert_eq!(view(&store, id(1)).await, before);
 }
 
@@ -72,11 +72,11 @@ pub async fn a_key_belongs_to_the_first_job_of_its_kind(store: Handle) {
     };
     assert_eq!(put(&store, &[keyed(1, "a", "x")]).await, [NEW]);
     let answers = put(&store, &[keyed(2, "a", "x"), keyed(3, "a", "y"), keyed(4, "b", "x"), job(5)]).await;
-    let there = |same_input| Submitted::Existing { id: id(1), same_input };
+    let there = |same_input| SubmitOutcome::Existing { id: id(1), same_input };
     assert_eq!(answers, [there(true), there(false), NEW, NEW]);
     assert_eq!(list(&store, all()).await, [id(5), id(4), id(1)]);
     let same_id = NewJob { key: Some("k".into()), ..NewJob::new(id(1), "a", QUEUE, payload("x")) };
-    assert_eq!(put(&store, &[same_id]).await, [Submitted::Repeated], "its own id goes before its key");
+    assert_eq!(put(&store, &[same_id]).await, [SubmitOutcome::Repeated], "its own id goes before its key");
     let version = NewJob { kind: kind("a", 2), ..keyed(6, "a", "x") };
     assert_eq!(put(&store, &[version]).await, [there(true)], "a key is of a kind, whatever its version");
     let queue = NewJob { queue: "other".into(), ..keyed(7, "a", "x") };
@@ -90,13 +90,20 @@ pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle)
     };
     let other = NewJob::new(id(1), KIND, QUEUE, payload("other"));
     let batch = [job(1), job(1), other, keyed(2, "x"), keyed(3, "x"), keyed(4, "y"), keyed(2, "x")];
-    let there = |same_input| Submitted::Existing { id: id(2), same_input };
-    let expected =
-        [NEW, Submitted::Repeated, Submitted::IdTaken, NEW, there(true), there(false), Submitted::Repeated];
+    let there = |same_input| SubmitOutcome::Existing { id: id(2), same_input };
+    let expected = [
+        NEW,
+        SubmitOutcome::Repeated,
+        SubmitOutcome::IdTaken,
+        NEW,
+        there(true),
+        there(false),
+        SubmitOutcome::Repeated,
+    ];
     assert_eq!(put(&store, &batch).await, expected);
     assert_eq!(list(&store, all()).await, [id(2), id(1)]);
     let other_key = |n| NewJob { key: Some("other".into()), ..job(n) };
-    let first = Submitted::Existing { id: id(30), same_input: false };
+    let first = SubmitOutcome::Existing { id: id(30), same_input: false };
     assert_eq!(
         put(&store, &[other_key(30), other_key(20)]).await,
         [NEW, first],
@@ -104,7 +111,7 @@ pub async fn duplicates_within_one_call_are_answered_like_repeats(store: Handle)
     );
     let worker = worker(&store, 1).await;
     let answers = store.submit(at(0), &[job(5), job(5)], born(worker, 1)).await.expect("submit");
-    assert_eq!(answers, [BORN, Submitted::Repeated]);
+    assert_eq!(answers, [BORN, SubmitOutcome::Repeated]);
     assert_eq!(ids(&claim(&store, at(0), &ask(worker, 1, 9)).await), [id(5)]);
 }
 
@@ -115,7 +122,7 @@ pub async fn keys_and_ids_stay_taken_after_the_end(store: Handle) {
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, done("y"))).await;
     let answers = put(&store, &[keyed(1), keyed(2)]).await;
-    assert_eq!(answers, [Submitted::Repeated, Submitted::Existing { id: id(1), same_input: true }]);
+    assert_eq!(answers, [SubmitOutcome::Repeated, SubmitOutcome::Existing { id: id(1), same_input: true }]);
     assert_eq!(state(&store, id(1)).await, State::Done);
 }
 
@@ -197,7 +204,7 @@ pub async fn a_born_job_that_waits_is_not_claimed(store: Handle) {
 pub async fn a_dead_lapsed_or_unknown_worker_bears_nothing(store: Handle) {
     let (dead, lapsed, left) = (worker(&store, 1).await, worker(&store, 2).await, worker(&store, 3).await);
     reap(&store, 0, dead).await;
-    store.retire(at(0), left).await.expect("retire");
+    store.retire_worker(at(0), left).await.expect("retire");
     for (n, worker) in [(1, dead), (3, left), (4, WorkerId(99))] {
         let answers = store.submit(at(0), &[job(n)], born(worker, 1)).await.expect("submit");
         assert_eq!(answers, [NEW], "worker {worker}");
@@ -218,9 +225,12 @@ pub async fn a_repeated_born_submit_is_answered_as_the_first(store: Handle) {
     assert_eq!(store.submit(at(1), &batch, born(worker, 1)).await.expect("submit"), first);
     assert_eq!(claims(&store, worker).await, 1);
     assert_eq!(count(&store, State::Running).await, 3);
-    assert_eq!(store.submit(at(1), &batch, born(worker, 2)).await.expect("submit"), [Submitted::Repeated; 3]);
-    assert_eq!(put(&store, &batch).await, [Submitted::Repeated; 3]);
-    store.retire(at(2), worker).await.expect("retire");
+    assert_eq!(
+        store.submit(at(1), &batch, born(worker, 2)).await.expect("submit"),
+        [SubmitOutcome::Repeated; 3]
+    );
+    assert_eq!(put(&store, &batch).await, [SubmitOutcome::Repeated; 3]);
+    store.retire_worker(at(2), worker).await.expect("retire");
     assert_eq!(count(&store, State::Ready).await, 3, "each went back once");
 }
 
@@ -231,8 +241,12 @@ pub async fn a_born_claim_can_be_repeated_settled_and_retired(store: Handle) {
     commit(&store, 1, change(worker, &claimed[1], done("x"))).await;
     assert_eq!(ids(&claim(&store, at(1), &ask(worker, 1, 9)).await), [id(1)]);
     commit(&store, 1, change(worker, &claimed[0], done("x"))).await;
-    claim(&store, at(2), &crate::Ask { settled: vec![windlass_model::ClaimNo(1)], ..ask(worker, 2, 9) })
-        .await;
+    claim(
+        &store,
+        at(2),
+        &crate::ClaimRequest { settled: vec![windlass_model::ClaimNo(1)], ..ask(worker, 2, 9) },
+    )
+    .await;
     assert_eq!(claims(&store, worker).await, 0);
 }
 
@@ -246,7 +260,7 @@ pub async fn an_empty_submit_does_nothing(store: Handle) {
 pub async fn a_thousand_jobs_go_in_at_once(store: Handle) {
     submit(&store, &jobs(0, 1_000)).await;
     let again = put(&store, &jobs(500, 1_000)).await;
-    assert!(again[..500].iter().all(|answer| *answer == Submitted::Repeated));
+    assert!(again[..500].iter().all(|answer| *answer == SubmitOutcome::Repeated));
     assert!(again[500..].iter().all(|answer| *answer == NEW));
     let worker = worker(&store, 1).await;
     let taken = claim(&store, at(0), &ask(worker, 1, 2_000)).await;

@@ -4,18 +4,18 @@
 //! revision of the last claim anybody honestly had: the current one of a running job, an outdated one else.
 
 use windlass_model::{
-    Change, ClaimNo, Claimed, Event, JobId, NewJob, Outcome, Reason, State, Step, Wait, WorkerId,
+    Change, ClaimNo, ClaimedJob, Event, JobId, NewJob, Outcome, Reason, State, Step, Wait, WorkerId,
     state::{MOVES, next},
 };
 
 use super::kit::*;
-use crate::{Act, Ask, By, Sweep};
+use crate::{Actor, ClaimRequest, JobAction, ReapRequest};
 
 /// A job in some state, and what its last holder knows.
 struct Subject {
     job: JobId,
     holder: WorkerId,
-    last: Claimed,
+    last: ClaimedJob,
 }
 
 /// When a waiting subject is due: before [`DEADLINE`], or after it if the deadline is what is tried.
@@ -33,13 +33,13 @@ async fn bring(store: &Handle, n: u32, state: State, event: Event) -> Subject {
     submit(store, std::slice::from_ref(&new)).await;
     let (first, holder) =
         (worker(store, i64::from(n) * 10).await, worker(store, i64::from(n) * 10 + 1).await);
-    let of_queue = |ask: Ask| Ask { queue: queue.clone(), ..ask };
+    let of_queue = |ask: ClaimRequest| ClaimRequest { queue: queue.clone(), ..ask };
     assert_eq!(claim(store, at(1), &of_queue(ask(first, 1, 1))).await.len(), 1);
     reap(store, 2, first).await;
     let mut last = claim(store, at(3), &of_queue(ask_alone(holder, 1))).await.remove(0);
     if event == Event::Unwind {
         // Only a job with something to undo is unwound.
-        let step = Step { undo: true, ..Step::default() };
+        let step = Step { has_undo: true, ..Step::default() };
         let undoable = Change { step: Some(Box::new(step)), ..change(holder, &last, Outcome::Next) };
         commit(store, 4, undoable).await;
         last.rev.0 += 1;
@@ -73,13 +73,16 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         store.commit(at(6), &[change]).await.expect("commit");
     };
     match event {
-        Event::Due => drop(store.due(at(WAKE), 99).await.expect("due")),
-        Event::Expire => drop(store.due(at(DEADLINE), 99).await.expect("due")),
+        Event::Due => drop(store.fire_timers(at(WAKE), 99).await.expect("due")),
+        Event::Expire => drop(store.fire_timers(at(DEADLINE), 99).await.expect("due")),
         Event::Claim => {
             // Ordinary or suspect, repeated or not: whatever a claim can take, it takes.
             for number in 1..=3 {
-                let wanted =
-                    Ask { queue: queue.clone(), alone: number == 2, ..ask(subject.holder, number, 9) };
+                let wanted = ClaimRequest {
+                    queue: queue.clone(),
+                    solo: number == 2,
+                    ..ask(subject.holder, number, 9)
+                };
                 store.claim(at(6), &wanted).await.expect("claim");
             }
         }
@@ -88,7 +91,7 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         }
         Event::Reap | Event::Poison => {
             let crashes = if event == Event::Poison { 1 } else { CRASHES };
-            let sweep = Sweep { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
+            let sweep = ReapRequest { dead: vec![subject.holder], lapsed: false, limit: 99, crashes };
             store.reap(at(6), &sweep).await.expect("reap");
         }
         Event::Finish => write(done("y")).await,
@@ -102,16 +105,28 @@ async fn happen(store: &Handle, subject: &Subject, event: Event, queue: String) 
         Event::Fail => write(failed(Reason::Exhausted)).await,
         Event::Cancel => {
             write(cancelled()).await;
-            let act = Act::Cancel { grace: secs(0) };
-            store.control().act(at(6), &[subject.job], act, &By::new("someone")).await.expect("act");
+            let act = JobAction::Cancel { grace: secs(0) };
+            store
+                .control()
+                .act_on_jobs(at(6), &[subject.job], act, &Actor::new("someone"))
+                .await
+                .expect("act");
         }
         Event::Unwind => {
-            let act = Act::Cancel { grace: secs(0) };
-            store.control().act(at(6), &[subject.job], act, &By::new("someone")).await.expect("act");
-            store.due(at(6), 99).await.expect("due");
+            let act = JobAction::Cancel { grace: secs(0) };
+            store
+                .control()
+                .act_on_jobs(at(6), &[subject.job], act, &Actor::new("someone"))
+                .await
+                .expect("act");
+            store.fire_timers(at(6), 99).await.expect("due");
         }
         Event::Revive => {
-            store.control().act(at(6), &[subject.job], Act::Retry, &By::new("someone")).await.expect("act");
+            store
+                .control()
+                .act_on_jobs(at(6), &[subject.job], JobAction::Retry, &Actor::new("someone"))
+                .await
+                .expect("act");
         }
     }
 }
@@ -142,7 +157,8 @@ pub async fn every_pair_of_state_and_event(store: Handle) {
 
 /// Leaves no timer behind that the next subject's `due` would fire first.
 async fn settle(store: &Handle, subject: &Subject) {
-    store.due(at(LATE_WAKE), 99).await.expect("due");
-    let settling = crate::Beat { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(3)], ..beat(subject.holder) };
+    store.fire_timers(at(LATE_WAKE), 99).await.expect("due");
+    let settling =
+        crate::RenewRequest { settled: vec![ClaimNo(1), ClaimNo(2), ClaimNo(3)], ..beat(subject.holder) };
     store.renew(at(6), &settling).await.expect("renew");
 }

@@ -58,7 +58,7 @@ pub async fn a_scheduled_ready_or_running_job_expires(store: Handle) {
     assert_eq!(commit(&store, 51, change(worker, &claimed, done("x"))).await, Verdict::Fenced);
     let haul = store.claim(at(51), &ask(worker, 2, 9)).await.expect("claim");
     assert!(haul.jobs.is_empty() && !haul.suspects, "the ready one is out of the ready set");
-    assert_eq!(store.retire(at(52), worker).await.expect("retire"), 0);
+    assert_eq!(store.retire_worker(at(52), worker).await.expect("retire"), 0);
 }
 
 pub async fn wake_and_deadline_in_the_same_batch(store: Handle) {

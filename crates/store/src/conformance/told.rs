@@ -1,20 +1,20 @@
 //! Children whose ends are told to their parents by signals.
 
 use windlass_model::{
-    Awaited, Claimed, NewJob, Outcome, Reason, State, Step, Submitted, Unique, Verdict, Wait, WorkerId,
-    wait::CHILD,
+    Awaited, ClaimedJob, NewJob, Outcome, Reason, State, Step, SubmitOutcome, Unique, Verdict, Wait,
+    WorkerId, wait::CHILD,
 };
 
 use super::kit::*;
-use crate::{Act, Did, Error, Sweep};
+use crate::{ControlOutcome, Error, JobAction, ReapRequest};
 
 /// A step that submits jobs and is told of their ends.
 fn telling(children: &[NewJob]) -> Step {
-    Step { told: true, children: children.to_vec(), ..Step::default() }
+    Step { signal_child_ends: true, children: children.to_vec(), ..Step::default() }
 }
 
 /// Claims the first job and has it submit children and go on.
-async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, Claimed) {
+async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, ClaimedJob) {
     let (me, job) = running(store, 1).await;
     let step = with(change(me, &job, Outcome::Next), telling(children));
     assert_eq!(commit(store, 1, step).await, Verdict::Committed);
@@ -34,7 +34,7 @@ fn of(n: u32) -> String {
 }
 
 /// Claims all that is ready.
-async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<Claimed> {
+async fn take(store: &Handle, now: u64, me: WorkerId, number: i64) -> Vec<ClaimedJob> {
     claim(store, at(now), &ask(me, number, 99)).await
 }
 
@@ -45,7 +45,7 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     commit(&store, 3, change(me, &children[1], done("x"))).await;
     let parent = claim_one(&store, 4, me, 3).await;
-    assert_eq!((parent.id, parent.due_at, parent.pending), (id(1), t(3), 0));
+    assert_eq!((parent.id, parent.due_at, parent.pending_children), (id(1), t(3), 0));
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
     assert_eq!((signal.name.as_str(), signal.at), (CHILD, t(3)));
     assert_eq!(signal.payload, payload(&of(3)));
@@ -55,7 +55,7 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
     commit(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 6, me, 4).await;
     assert_eq!(texts(&parent.inbox), [of(2)]);
-    assert_eq!(store.sweep(at(7)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(7)).await.expect("sweep"), 0);
 }
 
 pub async fn an_end_before_the_wait_is_not_lost(store: Handle) {
@@ -120,7 +120,7 @@ pub async fn every_end_of_a_child_is_told(store: Handle) {
     };
     // The last one is taken alone, twice.
     let (two, three) = (worker(&store, 2).await, worker(&store, 3).await);
-    act(&store, 2, 9, Act::Priority(-50)).await;
+    act(&store, 2, 9, JobAction::Priority(-50)).await;
     assert_eq!(claim_one(&store, 2, two, 1).await.id, id(9));
     let taken = take(&store, 2, me, 2).await;
     assert_eq!(ids(&taken), [2, 3, 4, 5, 7, 8].map(id));
@@ -132,18 +132,18 @@ pub async fn every_end_of_a_child_is_told(store: Handle) {
     ended(4, "cancelled by itself").await;
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     ended(5, "expired").await;
-    assert_eq!(act(&store, 6, 6, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 6, 6, cancel(9)).await, ControlOutcome::Done);
     ended(6, "cancelled while scheduled").await;
-    assert_eq!(act(&store, 6, 7, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 6, 7, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     ended(7, "told to end, and ended").await;
     store.release(at(7), &[held(me, &taken[5])]).await.expect("release");
     let told = store.submit(at(7), &[named(job(50))], None).await.expect("submit");
-    assert_eq!(told, [Submitted::Replaced { id: id(8) }]);
+    assert_eq!(told, [SubmitOutcome::Replaced { id: id(8) }]);
     ended(8, "replaced").await;
     reap(&store, 8, two).await;
     assert_eq!(claim(&store, at(8), &ask_alone(three, 1)).await[0].id, id(9));
-    let sweep = Sweep { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![three], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(9), &sweep).await.expect("reap").poisoned, 1);
     ended(9, "poisoned").await;
 }
@@ -172,7 +172,7 @@ pub async fn a_child_that_is_tried_again_is_told_again(store: Handle) {
     commit(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 3, me, 3).await;
     commit(&store, 4, with(change(me, &parent, wait_for(CHILD, None)), consume(&parent))).await;
-    assert_eq!(act(&store, 5, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(view(&store, id(1)).await.pending, 0, "it is not counted");
     let child = claim_one(&store, 5, me, 4).await;
     commit(&store, 6, change(me, &child, done("x"))).await;
@@ -187,7 +187,7 @@ pub async fn an_ended_parent_is_told_nothing(store: Handle) {
     commit(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [] as [&str; 0]);
     assert_eq!(state(&store, id(1)).await, State::Failed);
-    assert_eq!(act(&store, 4, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     commit(&store, 5, change(me, &children[1], done("x"))).await;
     assert_eq!(inbox(&store, 1).await, [of(3)], "it lives again");
 }
@@ -227,7 +227,7 @@ pub async fn told_children_do_not_count_for_a_wait(store: Handle) {
     commit(&store, 4, change(me, &children[1], done("x"))).await;
     assert_eq!(state(&store, id(1)).await, State::Ready);
     assert_eq!(inbox(&store, 1).await, [of(2)], "those that are counted are not told");
-    let nothing = store.inspect().joined(id(1), windlass_model::Rev(1), None, 9).await.expect("joined");
+    let nothing = store.inspect().child_ends(id(1), windlass_model::Rev(1), None, 9).await.expect("joined");
     assert_eq!(nothing, [], "told children are of no round");
 }
 
@@ -247,11 +247,11 @@ pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
 
 pub async fn a_paused_parent_stays_aside(store: Handle) {
     let me = waits(&store, &[job(2)]).await;
-    act(&store, 2, 1, Act::Pause).await;
+    act(&store, 2, 1, JobAction::Pause).await;
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
     assert!(take(&store, 3, me, 3).await.is_empty());
-    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 4).await.id, id(1));
 }
 
@@ -259,7 +259,7 @@ pub async fn children_that_are_not_put_in_tell_nothing(store: Handle) {
     let me = worker(&store, 9).await;
     submit(&store, &[NewJob { key: Some("k".into()), ..job_in(40, KIND, "aside") }]).await;
     let (first, parent) = goes_on(&store, &[NewJob { key: Some("k".into()), ..job(2) }]).await;
-    let aside = crate::Ask { queue: "aside".into(), ..ask(me, 1, 9) };
+    let aside = crate::ClaimRequest { queue: "aside".into(), ..ask(me, 1, 9) };
     let other = claim(&store, at(2), &aside).await.remove(0);
     assert_eq!((other.id, other.parent), (id(40), None));
     commit(&store, 3, change(me, &other, done("x"))).await;

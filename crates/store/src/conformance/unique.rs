@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use windlass_model::{Conflict, NewJob, Reason, State, States, Submitted, Unique, Verdict, When};
+use windlass_model::{Conflict, NewJob, Reason, State, States, SubmitOutcome, Unique, Verdict, When};
 
 use super::kit::*;
-use crate::{Act, Ask, Did, ORDER_GATE, Prune};
+use crate::{CANCEL_GATE, ClaimRequest, ControlOutcome, JobAction, Prune};
 
-const NEW: Submitted = Submitted::New { claimed: None };
+const NEW: SubmitOutcome = SubmitOutcome::New { claimed: None };
 
 /// The `n`th job under the name of these cases.
 fn named(n: u32, scope: States, conflict: Conflict) -> NewJob {
@@ -22,26 +22,26 @@ fn within(mut job: NewJob, within: Duration) -> NewJob {
 }
 
 /// Submits one job and answers what became of it.
-async fn put(store: &Handle, now: u64, job: NewJob) -> Submitted {
+async fn put(store: &Handle, now: u64, job: NewJob) -> SubmitOutcome {
     store.submit(at(now), &[job], None).await.expect("submit").remove(0)
 }
 
 pub async fn keep_answers_the_job_that_has_the_name(store: Handle) {
     assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
     let other = put(&store, 1, named(2, States::LIVE, Conflict::Keep)).await;
-    assert_eq!(other, Submitted::Existing { id: id(1), same_input: false });
+    assert_eq!(other, SubmitOutcome::Existing { id: id(1), same_input: false });
     let mut same = named(3, States::LIVE, Conflict::Keep);
     (same.input, same.digest) = (job(1).input, job(1).digest);
-    assert_eq!(put(&store, 2, same).await, Submitted::Existing { id: id(1), same_input: true });
+    assert_eq!(put(&store, 2, same).await, SubmitOutcome::Existing { id: id(1), same_input: true });
     let again = named(1, States::LIVE, Conflict::Keep);
-    assert_eq!(put(&store, 3, again).await, Submitted::Repeated, "its own name is in nobody's way");
+    assert_eq!(put(&store, 3, again).await, SubmitOutcome::Repeated, "its own name is in nobody's way");
     assert_eq!(list(&store, all()).await, [id(1)]);
 }
 
 pub async fn reject_writes_nothing(store: Handle) {
     assert_eq!(put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await, NEW);
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::Reject)).await;
-    assert_eq!(answer, Submitted::Rejected { id: id(1) });
+    assert_eq!(answer, SubmitOutcome::Rejected { id: id(1) });
     assert_eq!((state(&store, id(1)).await, list(&store, all()).await), (State::Ready, vec![id(1)]));
 }
 
@@ -57,7 +57,7 @@ pub async fn replace_cancels_what_waits_and_takes_its_place(store: Handle) {
     submit(&store, &[keyed(0, "line")]).await;
     for (n, job) in waiting.into_iter().enumerate() {
         let n = n as u32 + 1;
-        let expected = if n == 1 { NEW } else { Submitted::Replaced { id: id(n - 1) } };
+        let expected = if n == 1 { NEW } else { SubmitOutcome::Replaced { id: id(n - 1) } };
         assert_eq!(put(&store, 1, job).await, expected, "job {n}");
     }
     for n in 1..=3 {
@@ -75,8 +75,8 @@ pub async fn replace_does_not_touch_what_runs(store: Handle) {
     put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::Replace)).await;
-    assert_eq!(answer, Submitted::Rejected { id: id(1) });
-    assert!(store.orders(worker).await.expect("orders").is_empty());
+    assert_eq!(answer, SubmitOutcome::Rejected { id: id(1) });
+    assert!(store.cancel_requests(worker).await.expect("orders").is_empty());
     assert_eq!(commit(&store, 2, change(worker, &claimed, done("x"))).await, Verdict::Committed);
 }
 
@@ -84,19 +84,19 @@ pub async fn cancel_and_replace_tells_what_runs(store: Handle) {
     let worker = worker(&store, 1).await;
     put(&store, 0, named(1, States::LIVE, Conflict::Keep)).await;
     let claimed = claim_one(&store, 0, worker, 1).await;
-    let before = gates(&store, &[ORDER_GATE]).await;
+    let before = gates(&store, &[CANCEL_GATE]).await;
     let answer = put(&store, 1, named(2, States::LIVE, Conflict::CancelAndReplace)).await;
-    assert_eq!(answer, Submitted::Replaced { id: id(1) });
-    assert_ne!(gates(&store, &[ORDER_GATE]).await, before);
-    let told = holds(&store, 1).await.told.expect("it was told");
+    assert_eq!(answer, SubmitOutcome::Replaced { id: id(1) });
+    assert_ne!(gates(&store, &[CANCEL_GATE]).await, before);
+    let told = holds(&store, 1).await.cancel_requested.expect("it was told");
     assert!(told.author.contains(&id(2).to_string()), "{told:?}");
-    assert_eq!(store.orders(worker).await.expect("orders")[0].job, id(1));
+    assert_eq!(store.cancel_requests(worker).await.expect("orders")[0].job, id(1));
     assert_eq!(ids(&claim(&store, at(1), &ask(worker, 2, 9)).await), [id(2)], "it need not wait");
     assert_eq!(commit(&store, 2, change(worker, &claimed, done("in time"))).await, Verdict::Committed);
     let third = put(&store, 3, named(3, States::LIVE, Conflict::CancelAndReplace)).await;
     assert_eq!(
         third,
-        Submitted::Replaced { id: id(2) },
+        SubmitOutcome::Replaced { id: id(2) },
         "the name is the second's, whatever became of the first"
     );
 }
@@ -110,7 +110,7 @@ pub async fn a_name_belongs_to_a_kind(store: Handle) {
     (version.kind.version, version.queue) = (2, "aside".into());
     assert_eq!(
         put(&store, 0, version).await,
-        Submitted::Rejected { id: id(1) },
+        SubmitOutcome::Rejected { id: id(1) },
         "of any version, in any queue"
     );
 }
@@ -133,7 +133,7 @@ async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
         State::Cancelled => Some(cancelled()),
     };
     let worker = worker(store, i64::from(n)).await;
-    let wanted = Ask { queue: new.queue.clone(), ..ask(worker, 1, 1) };
+    let wanted = ClaimRequest { queue: new.queue.clone(), ..ask(worker, 1, 1) };
     let claimed = claim(store, at(1), &wanted).await.remove(0);
     if let Some(outcome) = outcome {
         commit(store, 1, change(worker, &claimed, outcome)).await;
@@ -142,7 +142,7 @@ async fn bring(store: &Handle, n: u32, scope: States, state: State) -> NewJob {
 }
 
 pub async fn the_scope_says_in_which_states_a_job_has_its_name(store: Handle) {
-    let scopes = [States::LIVE, States::WAITING, States::KEPT, States::of([State::Running, State::Failed])];
+    let scopes = [States::LIVE, States::PENDING, States::KEPT, States::of([State::Running, State::Failed])];
     let mut n = 0;
     for scope in scopes {
         for of_job in State::ALL {
@@ -151,7 +151,7 @@ pub async fn the_scope_says_in_which_states_a_job_has_its_name(store: Handle) {
             assert_eq!(state(&store, id(n)).await, of_job);
             let second = NewJob { id: id(n + 1), ..first };
             let expected = match scope.contains(of_job) {
-                true => Submitted::Existing { id: id(n), same_input: true },
+                true => SubmitOutcome::Existing { id: id(n), same_input: true },
                 false => NEW,
             };
             assert_eq!(put(&store, 2, second).await, expected, "{of_job} under {scope:?}");
@@ -163,7 +163,7 @@ pub async fn a_name_is_had_for_its_time_at_most(store: Handle) {
     let first = within(named(1, States::KEPT, Conflict::Reject), secs(10));
     assert_eq!(put(&store, 5, first).await, NEW);
     let second = |n| within(named(n, States::KEPT, Conflict::Reject), secs(1));
-    assert_eq!(put(&store, 14, second(2)).await, Submitted::Rejected { id: id(1) });
+    assert_eq!(put(&store, 14, second(2)).await, SubmitOutcome::Rejected { id: id(1) });
     assert_eq!(put(&store, 15, second(3)).await, NEW, "the time of the one that has it counts");
     assert_eq!(state(&store, id(1)).await, State::Ready, "it runs all the same");
     assert_eq!(put(&store, 16, second(4)).await, NEW);
@@ -174,9 +174,9 @@ pub async fn ids_and_keys_go_before_names(store: Handle) {
     let keyed = NewJob { key: Some("k".into()), ..job(1) };
     submit(&store, &[keyed, named(2, States::LIVE, Conflict::Keep)]).await;
     let both = NewJob { key: Some("k".into()), ..named(3, States::LIVE, Conflict::CancelAndReplace) };
-    assert_eq!(put(&store, 1, both).await, Submitted::Existing { id: id(1), same_input: false });
+    assert_eq!(put(&store, 1, both).await, SubmitOutcome::Existing { id: id(1), same_input: false });
     let other_input = NewJob { digest: [9; 16], ..named(1, States::LIVE, Conflict::CancelAndReplace) };
-    assert_eq!(put(&store, 1, other_input).await, Submitted::IdTaken);
+    assert_eq!(put(&store, 1, other_input).await, SubmitOutcome::IdTaken);
     assert_eq!(claim(&store, at(1), &ask(worker, 1, 9)).await.len(), 2, "nothing was cancelled for them");
 }
 
@@ -192,11 +192,11 @@ pub async fn names_within_one_call_are_taken_in_order(store: Handle) {
     let answers = store.submit(at(0), &batch, None).await.expect("submit");
     let expected = [
         NEW,
-        Submitted::Rejected { id: id(1) },
+        SubmitOutcome::Rejected { id: id(1) },
         NEW,
-        Submitted::Replaced { id: id(1) },
-        Submitted::Repeated,
-        Submitted::Existing { id: id(4), same_input: false },
+        SubmitOutcome::Replaced { id: id(1) },
+        SubmitOutcome::Repeated,
+        SubmitOutcome::Existing { id: id(4), same_input: false },
     ];
     assert_eq!(answers, expected);
     assert_eq!(list(&store, all()).await, [4, 3, 1].map(id));
@@ -215,13 +215,13 @@ pub async fn a_failed_job_is_not_retried_while_another_has_its_name(store: Handl
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, failed(Reason::Stopped))).await;
     assert_eq!(put(&store, 2, named(2, States::LIVE, Conflict::Keep)).await, NEW);
-    let Did::Refused(why) = act(&store, 3, 1, Act::Retry).await else { panic!("refused") };
+    let ControlOutcome::Refused(why) = act(&store, 3, 1, JobAction::Retry).await else { panic!("refused") };
     assert!(why.contains(&id(2).to_string()), "{why}");
     assert_eq!(state(&store, id(1)).await, State::Failed);
-    assert_eq!(act(&store, 4, 2, cancel(0)).await, Did::Done);
-    assert_eq!(act(&store, 5, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, cancel(0)).await, ControlOutcome::Done);
+    assert_eq!(act(&store, 5, 1, JobAction::Retry).await, ControlOutcome::Done);
     let third = put(&store, 6, named(3, States::LIVE, Conflict::Reject)).await;
-    assert_eq!(third, Submitted::Rejected { id: id(1) }, "it has its name again");
+    assert_eq!(third, SubmitOutcome::Rejected { id: id(1) }, "it has its name again");
 }
 
 pub async fn a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned(store: Handle) {
@@ -232,7 +232,7 @@ pub async fn a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned(st
     let prune = Prune { state: State::Done, before: t(50), kind: None, after: None, limit: 99 };
     let early = store.control().prune(at(60), &prune).await.expect("prune");
     assert_eq!((early.jobs, early.kept), (0, 1));
-    let existing = Submitted::Existing { id: id(1), same_input: false };
+    let existing = SubmitOutcome::Existing { id: id(1), same_input: false };
     assert_eq!(put(&store, 60, named(2, States::KEPT, Conflict::Keep)).await, existing);
     let late = store.control().prune(at(100), &prune).await.expect("prune");
     assert_eq!((late.jobs, late.kept), (1, 0));

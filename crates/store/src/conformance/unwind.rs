@@ -1,20 +1,20 @@
 //! Jobs with something to undo: whoever ends one from outside has it unwound first.
 
 use windlass_model::{
-    Claimed, Epoch, Failure, NewJob, Outcome, Reason, Rev, State, Step, Submitted, Unique, Unwind, Verdict,
-    When, WorkerId, wait::CHILD,
+    ClaimedJob, Epoch, Failure, NewJob, Outcome, Reason, Rev, State, Step, SubmitOutcome, Unique, Unwind,
+    Verdict, When, WorkerId, wait::CHILD,
 };
 
 use super::kit::*;
-use crate::{Act, Did, Sweep};
+use crate::{ControlOutcome, JobAction, ReapRequest};
 
 /// A step after which there is something to undo.
 fn undoable() -> Step {
-    Step { undo: true, ..noted(vec![entry(0, "charge", "x")]) }
+    Step { has_undo: true, ..noted(vec![entry(0, "charge", "x")]) }
 }
 
 /// Claims a job that is ready and has it do something to undo.
-async fn charges(store: &Handle, now: u64, me: WorkerId, number: i64) -> Claimed {
+async fn charges(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let job = claim_one(store, now, me, number).await;
     let step = with(change(me, &job, Outcome::Next), undoable());
     assert_eq!(commit(store, now, step).await, Verdict::Committed);
@@ -22,7 +22,7 @@ async fn charges(store: &Handle, now: u64, me: WorkerId, number: i64) -> Claimed
 }
 
 /// The first job, which runs and has something to undo.
-async fn charged(store: &Handle, new: NewJob) -> (WorkerId, Claimed) {
+async fn charged(store: &Handle, new: NewJob) -> (WorkerId, ClaimedJob) {
     let me = worker(store, 1).await;
     submit(store, &[new]).await;
     let job = charges(store, 0, me, 1).await;
@@ -30,7 +30,7 @@ async fn charged(store: &Handle, new: NewJob) -> (WorkerId, Claimed) {
 }
 
 /// Expects the first job to be about to be unwound: ready, and handed out with how it ends then.
-async fn is_unwound(store: &Handle, now: u64, me: WorkerId, reason: Option<Reason>) -> Claimed {
+async fn is_unwound(store: &Handle, now: u64, me: WorkerId, reason: Option<Reason>) -> ClaimedJob {
     let seen = view(store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.due_at), (State::Ready, t(now)));
     assert_eq!((seen.wait.clone(), seen.until), (None, None));
@@ -39,7 +39,7 @@ async fn is_unwound(store: &Handle, now: u64, me: WorkerId, reason: Option<Reaso
     let unwind = seen.unwind.expect("it is being unwound");
     assert_eq!(unwind.reason, reason);
     let held = holds(store, 1).await;
-    assert_eq!((held.paused, held.told, held.waiting, held.suspect), (None, None, None, false));
+    assert_eq!((held.paused, held.cancel_requested, held.waiting, held.suspect), (None, None, None, false));
     let job = claim_one(store, now, me, 90).await;
     assert_eq!((job.id, job.unwind.as_deref()), (id(1), Some(&*unwind)));
     assert_eq!(journal(store, 1).await.len(), 1, "which says what is to be undone");
@@ -47,7 +47,7 @@ async fn is_unwound(store: &Handle, now: u64, me: WorkerId, reason: Option<Reaso
 }
 
 /// Ends a job that was unwound, as it says.
-async fn ends(store: &Handle, now: u64, me: WorkerId, job: &Claimed) {
+async fn ends(store: &Handle, now: u64, me: WorkerId, job: &ClaimedJob) {
     let Unwind { reason, failure } = *job.unwind.clone().expect("it is being unwound");
     let outcome = match reason {
         Some(reason) => Outcome::Failed { reason, failure },
@@ -76,7 +76,7 @@ pub async fn a_job_that_waits_is_unwound_when_it_is_cancelled(store: Handle) {
         assert_eq!(state(&store, id(n)).await, before);
         let epoch = view(&store, id(n)).await.epoch;
         let gate = gates(&store, &[QUEUE]).await;
-        assert_eq!(act(&store, 2, n, cancel(0)).await, Did::Told, "{before}");
+        assert_eq!(act(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "{before}");
         assert_ne!(gates(&store, &[QUEUE]).await, gate, "whoever serves it looks");
         let seen = view(&store, id(n)).await;
         assert_eq!((seen.summary.state, seen.summary.due_at), (State::Ready, t(2)));
@@ -97,7 +97,7 @@ pub async fn what_has_nothing_to_undo_ends_at_once(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let step = noted(vec![entry(0, "look", "x")]);
     commit(&store, 1, with(change(me, &job, wait_for("go", None)), step)).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind), (State::Cancelled, None));
 }
@@ -105,8 +105,8 @@ pub async fn what_has_nothing_to_undo_ends_at_once(store: Handle) {
 pub async fn whoever_cancels_twice_ends_it(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
     commit(&store, 1, change(me, &job, wait_for("go", None))).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, Did::Told);
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
+    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!(seen.summary.state, State::Cancelled);
     assert!(seen.unwind.is_some(), "it shows that it was not undone");
@@ -115,31 +115,31 @@ pub async fn whoever_cancels_twice_ends_it(store: Handle) {
 
 pub async fn a_running_job_is_unwound_when_its_time_to_end_is_over(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     assert_eq!(view(&store, id(1)).await.unwind, None, "it may end by itself");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
     assert_eq!(commit(&store, 6, change(me, &job, done("x"))).await, Verdict::Fenced, "whoever runs it");
-    assert_eq!(store.orders(me).await.expect("orders"), []);
+    assert_eq!(store.cancel_requests(me).await.expect("orders"), []);
     let job = is_unwound(&store, 6, me, None).await;
-    assert_eq!(act(&store, 7, 1, cancel(5)).await, Did::Told, "it runs again");
-    assert_eq!(store.orders(me).await.expect("orders").len(), 1);
+    assert_eq!(act(&store, 7, 1, cancel(5)).await, ControlOutcome::CancelRequested, "it runs again");
+    assert_eq!(store.cancel_requests(me).await.expect("orders").len(), 1);
     ends(&store, 8, me, &job).await;
-    assert_eq!(store.orders(me).await.expect("orders"), []);
+    assert_eq!(store.cancel_requests(me).await.expect("orders"), []);
 }
 
 pub async fn a_job_that_is_unwound_and_told_again_is_ended(store: Handle) {
     let (me, _) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 1, 9).await.cancelled, 1);
     is_unwound(&store, 1, me, None).await;
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 2, 9).await.cancelled, 1);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
 pub async fn a_job_that_halts_when_told_is_unwound_in_time(store: Handle) {
     let (me, job) = charged(&store, job(1)).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     assert_eq!(commit(&store, 2, change(me, &job, Outcome::Next)).await, Verdict::Halted);
     assert!(claim(&store, at(3), &ask(me, 3, 9)).await.is_empty(), "it is set aside");
     assert_eq!(due(&store, 6, 9).await.cancelled, 1);
@@ -184,7 +184,7 @@ pub async fn poison_is_unwound(store: Handle) {
     reap(&store, 1, me).await;
     let suspect = claim(&store, at(1), &ask_alone(two, 1)).await.remove(0);
     assert_eq!(suspect.id, id(1));
-    let sweep = Sweep { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
     let reaped = store.reap(at(2), &sweep).await.expect("reap");
     assert_eq!((reaped.poisoned, reaped.returned), (1, 0));
     assert_eq!(history(&store, id(1)).await.len(), 2);
@@ -202,7 +202,7 @@ pub async fn poison_while_it_is_unwound_ends_it(store: Handle) {
     let two = worker(&store, 2).await;
     let job = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
     assert!(job.unwind.is_some(), "a suspect is unwound still");
-    let sweep = Sweep { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![two], lapsed: false, limit: 9, crashes: 1 };
     assert_eq!(store.reap(at(3), &sweep).await.expect("reap").poisoned, 1);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (State::Failed, Some(Reason::Poison)));
@@ -217,13 +217,13 @@ pub async fn a_job_whose_name_another_takes_is_unwound(store: Handle) {
     let (me, first) = charged(&store, named(1)).await;
     commit(&store, 1, change(me, &first, wait_for("go", None))).await;
     let told = store.submit(at(2), &[named(2)], None).await.expect("submit");
-    assert_eq!(told, [Submitted::Replaced { id: id(1) }]);
+    assert_eq!(told, [SubmitOutcome::Replaced { id: id(1) }]);
     let first = claim_one(&store, 2, me, 2).await;
     assert!(first.id == id(1) && first.unwind.is_some_and(|unwind| unwind.reason.is_none()));
     let told = store.submit(at(3), &[named(3)], None).await.expect("submit");
     assert_eq!(
         told,
-        [Submitted::Replaced { id: id(2) }],
+        [SubmitOutcome::Replaced { id: id(2) }],
         "the name is the second's, whatever the first does yet"
     );
 }
@@ -235,10 +235,13 @@ pub async fn a_paused_job_is_unwound_and_its_pause_forgotten(store: Handle) {
         let job = charges(&store, 0, me, 1).await;
         let outcome = if aside { retry(secs(0), &[]) } else { wait_for("go", None) };
         commit(&store, 1, change(me, &job, outcome)).await;
-        assert_eq!(act(&store, 2, n, Act::Pause).await, Did::Done);
-        assert_eq!(act(&store, 3, n, cancel(0)).await, Did::Told);
+        assert_eq!(act(&store, 2, n, JobAction::Pause).await, ControlOutcome::Done);
+        assert_eq!(act(&store, 3, n, cancel(0)).await, ControlOutcome::CancelRequested);
         assert_eq!(holds(&store, n).await.paused, None);
-        assert_eq!(act(&store, 3, n, Act::Resume).await, Did::Already("it is not paused".into()));
+        assert_eq!(
+            act(&store, 3, n, JobAction::Resume).await,
+            ControlOutcome::Already("it is not paused".into())
+        );
         let job = claim_one(&store, 4, me, 2).await;
         assert!(job.id == id(n) && job.unwind.is_some());
     }
@@ -252,16 +255,16 @@ pub async fn a_job_is_unwound_in_its_turn_of_a_serial_key(store: Handle) {
     commit(&store, 2, change(me, &job, wait_for("go", None))).await;
     let second = claim_one(&store, 2, me, 2).await;
     assert_eq!(second.id, id(2), "it has the key that the first gave up");
-    assert_eq!(act(&store, 3, 1, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert!(claim(&store, at(3), &ask(me, 3, 9)).await.is_empty(), "one at a time");
     commit(&store, 4, change(me, &second, done("x"))).await;
     let first = claim(&store, at(4), &ask(me, 4, 9)).await;
     assert_eq!(ids(&first), [id(1)], "it stands before the third, where it stood");
     assert!(first[0].unwind.is_some());
-    assert_eq!(act(&store, 5, 1, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 5, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 5, 9).await.cancelled, 1);
     assert_eq!(claim_one(&store, 5, me, 5).await.id, id(3), "an end for real frees the key");
-    assert_eq!(store.sweep(at(6)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(6)).await.expect("sweep"), 0);
 }
 
 pub async fn a_running_job_of_a_serial_key_is_unwound_under_it(store: Handle) {
@@ -269,7 +272,7 @@ pub async fn a_running_job_of_a_serial_key_is_unwound_under_it(store: Handle) {
     submit(&store, &[keyed(1, "k")]).await;
     let job = charges(&store, 0, me, 1).await;
     store.submit(at(1), &[keyed(2, "k")], None).await.expect("submit");
-    assert_eq!(act(&store, 2, 1, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 2, 1, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!(due(&store, 2, 9).await.cancelled, 1);
     assert_eq!(commit(&store, 3, change(me, &job, done("x"))).await, Verdict::Fenced);
     let first = claim(&store, at(3), &ask(me, 2, 9)).await;
@@ -284,13 +287,17 @@ pub async fn a_retry_begins_anew_and_may_be_unwound_again(store: Handle) {
     due(&store, 1, 9).await;
     let job = is_unwound(&store, 1, me, None).await;
     ends(&store, 2, me, &job).await;
-    assert_eq!(act(&store, 3, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 3, 1, JobAction::Retry).await, ControlOutcome::Done);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind), (State::Ready, None));
     let job = claim_one(&store, 3, me, 4).await;
     assert_eq!(job.unwind, None);
     commit(&store, 4, change(me, &job, wait_for("go", None))).await;
-    assert_eq!(act(&store, 5, 1, cancel(0)).await, Did::Told, "there is something to undo still");
+    assert_eq!(
+        act(&store, 5, 1, cancel(0)).await,
+        ControlOutcome::CancelRequested,
+        "there is something to undo still"
+    );
     assert!(view(&store, id(1)).await.unwind.is_some());
 }
 
@@ -308,7 +315,7 @@ pub async fn an_attempt_may_have_itself_unwound(store: Handle) {
     let job = claim_one(&store, 2, me, 2).await;
     assert_eq!((job.unwind.as_ref(), job.attempts), (Some(&unwind), 1), "a retry goes on with it");
     commit(&store, 3, change(me, &job, wait_for("go", None))).await;
-    assert_eq!(act(&store, 4, 1, cancel(0)).await, Did::Done, "which is no time to begin another");
+    assert_eq!(act(&store, 4, 1, cancel(0)).await, ControlOutcome::Done, "which is no time to begin another");
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
 }
 
@@ -326,20 +333,20 @@ pub async fn every_outcome_may_say_that_there_is_something_to_undo(store: Handle
         let ended = outcome.ends();
         commit(&store, 1, with(change(me, job, outcome), undoable())).await;
         if ended {
-            assert_eq!(act(&store, 2, n, Act::Retry).await, Did::Done);
+            assert_eq!(act(&store, 2, n, JobAction::Retry).await, ControlOutcome::Done);
         }
-        assert_eq!(act(&store, 2, n, cancel(0)).await, Did::Told, "job {n}");
+        assert_eq!(act(&store, 2, n, cancel(0)).await, ControlOutcome::CancelRequested, "job {n}");
     }
 }
 
 pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let children = vec![self::job(2), NewJob { when: When::At(t(500)), ..self::job(3) }];
-    let step = Step { told: true, children, ..Step::default() };
+    let step = Step { signal_child_ends: true, children, ..Step::default() };
     commit(&store, 1, with(change(me, &job, wait_for(CHILD, None)), step)).await;
     let child = charges(&store, 1, me, 2).await;
     commit(&store, 2, change(me, &child, wait_for("go", None))).await;
-    assert_eq!(act(&store, 3, 2, cancel(0)).await, Did::Told);
+    assert_eq!(act(&store, 3, 2, cancel(0)).await, ControlOutcome::CancelRequested);
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await.len()), (State::Waiting, 0));
     let child = claim_one(&store, 3, me, 3).await;
     commit(&store, 4, change(me, &child, cancelled())).await;
@@ -349,7 +356,7 @@ pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
 pub async fn an_attempt_that_unwinds_is_not_ended_by_what_came_before(store: Handle) {
     let new = NewJob { deadline_at: Some(t(50)), ..job(1) };
     let (me, job) = charged(&store, new).await;
-    assert_eq!(act(&store, 1, 1, cancel(100)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(100)).await, ControlOutcome::CancelRequested);
     let failure = Failure::stop("no money");
     let unwind = Unwind { reason: Some(Reason::Stopped), failure };
     let step = Step { unwind: Some(Box::new(unwind.clone())), ..Step::default() };
@@ -358,7 +365,7 @@ pub async fn an_attempt_that_unwinds_is_not_ended_by_what_came_before(store: Han
     let after = due(&store, 1_000, 9).await;
     assert_eq!((after.expired, after.cancelled, after.next_at), (0, 0, None), "no timer is left");
     let held = holds(&store, 1).await;
-    assert_eq!((held.told, held.paused), (None, None));
+    assert_eq!((held.cancel_requested, held.paused), (None, None));
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.unwind.as_deref()), (State::Running, Some(&unwind)));
     let job = further(&job);

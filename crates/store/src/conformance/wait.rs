@@ -1,42 +1,42 @@
 //! Parked jobs: what wakes them beside signals, and what may be done to them meanwhile.
 
-use windlass_model::{NewJob, Outcome, Reason, Serial, State, States, Submitted, Unique};
+use windlass_model::{NewJob, Outcome, Reason, Serial, State, States, SubmitOutcome, Unique};
 
 use super::{
     kit::*,
     signal::{KEPT, WOKE, consuming, parked, to_first},
 };
-use crate::{Act, Did, Signalled, TIMER_GATE, Waiting};
+use crate::{ControlOutcome, JobAction, SignalOutcome, TIMER_GATE, Waiting};
 
 pub async fn a_job_that_is_paused_while_it_waits_is_set_aside_when_it_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
-    assert_eq!(act(&store, 2, 1, Act::Pause).await, Did::Done);
+    assert_eq!(act(&store, 2, 1, JobAction::Pause).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [WOKE]);
     assert_eq!(state(&store, id(1)).await, State::Ready, "aside");
     assert!(claim(&store, at(3), &ask(me, 2, 9)).await.is_empty());
-    assert_eq!(act(&store, 4, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, JobAction::Resume).await, ControlOutcome::Done);
     assert_eq!(claim_one(&store, 4, me, 3).await.due_at, t(3));
     // The same by its timeout, and one that is resumed before waits on.
     let me = parked(&store, 2, wait_for("go", Some(secs(9)))).await;
-    act(&store, 2, 2, Act::Pause).await;
-    act(&store, 3, 2, Act::Resume).await;
+    act(&store, 2, 2, JobAction::Pause).await;
+    act(&store, 3, 2, JobAction::Resume).await;
     assert_eq!(state(&store, id(2)).await, State::Waiting);
-    act(&store, 4, 2, Act::Pause).await;
+    act(&store, 4, 2, JobAction::Pause).await;
     assert_eq!(due(&store, 10, 9).await.woken, 1);
     assert!(claim(&store, at(10), &ask(me, 2, 9)).await.is_empty());
-    act(&store, 11, 2, Act::Resume).await;
+    act(&store, 11, 2, JobAction::Resume).await;
     assert_eq!(claim_one(&store, 11, me, 3).await.id, id(2));
 }
 
 pub async fn a_parked_job_may_be_cancelled_and_tried_again(store: Handle) {
     let me = parked(&store, 1, wait_for("go", Some(secs(9)))).await;
-    assert_eq!(act(&store, 2, 1, cancel(9)).await, Did::Done);
+    assert_eq!(act(&store, 2, 1, cancel(9)).await, ControlOutcome::Done);
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
     assert_eq!(due(&store, 2, 9).await.next_at, None, "its timer is gone");
-    assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [Signalled::Ended(State::Cancelled)]);
+    assert_eq!(send(&store, 3, &[to_first("go", "a")]).await, [SignalOutcome::Ended(State::Cancelled)]);
     assert_eq!(store.inspect().holds(id(1)).await.expect("holds"), None);
-    assert_eq!(act(&store, 4, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 1, JobAction::Retry).await, ControlOutcome::Done);
     let job = claim_one(&store, 4, me, 2).await;
     assert!(job.wait.is_some() && job.inbox.is_empty(), "it goes on as if its time were over");
     consuming(&store, 5, me, &job, wait_for("go", None)).await;
@@ -51,12 +51,12 @@ pub async fn a_parked_job_expires(store: Handle) {
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.reason), (State::Failed, Some(Reason::Expired)));
-    assert_eq!(due(&store, 20, 9).await, crate::Due { now: t(20), ..crate::Due::default() });
+    assert_eq!(due(&store, 20, 9).await, crate::TimerReport { now: t(20), ..crate::TimerReport::default() });
 }
 
 pub async fn a_parked_job_that_was_told_to_end_is_ended(store: Handle) {
     let (me, job) = running(&store, 1).await;
-    assert_eq!(act(&store, 1, 1, cancel(5)).await, Did::Told);
+    assert_eq!(act(&store, 1, 1, cancel(5)).await, ControlOutcome::CancelRequested);
     commit(&store, 2, change(me, &job, wait_for("go", Some(secs(50))))).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     assert_eq!(send(&store, 3, &[to_first("stop", "a")]).await, [KEPT]);
@@ -82,12 +82,12 @@ pub async fn a_parked_job_gives_its_serial_key_to_others(store: Handle) {
 pub async fn a_parked_job_that_holds_keeps_its_serial_key(store: Handle) {
     let me = worker(&store, 1).await;
     let mut holds = job(1);
-    holds.settings.serial = Some(Box::new(Serial::new("k").hold()));
+    holds.settings.serial = Some(Box::new(Serial::new("k").keep_slot()));
     submit(&store, &[holds, keyed(2, "k")]).await;
     let first = claim_one(&store, 0, me, 1).await;
     commit(&store, 1, change(me, &first, wait_for("go", None))).await;
     assert!(claim(&store, at(1), &ask(me, 2, 9)).await.is_empty());
-    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
     send(&store, 2, &[to_first("go", "a")]).await;
     assert_eq!(claim_one(&store, 2, me, 3).await.id, id(1));
 }
@@ -116,17 +116,17 @@ pub async fn a_parked_job_has_its_unique_name(store: Handle) {
     commit(&store, 1, change(me, &first, wait_for("go", Some(secs(9))))).await;
     let answer = async |job| store.submit(at(2), &[job], None).await.expect("submit").remove(0);
     assert!(
-        matches!(answer(named(2, Unique::new("a"))).await, Submitted::Existing { id, .. } if id == first.id)
+        matches!(answer(named(2, Unique::new("a"))).await, SubmitOutcome::Existing { id, .. } if id == first.id)
     );
     let replace = answer(named(3, Unique::new("a").or_replace())).await;
-    assert_eq!(replace, Submitted::Replaced { id: id(1) }, "it does not run");
+    assert_eq!(replace, SubmitOutcome::Replaced { id: id(1) }, "it does not run");
     assert_eq!(state(&store, id(1)).await, State::Cancelled);
     assert_eq!(due(&store, 30, 9).await.woken, 0);
     let third = claim_one(&store, 30, me, 2).await;
     assert_eq!(third.id, id(3));
     commit(&store, 31, change(me, &third, wait_for("go", None))).await;
     let only = Unique::new("a").scope(States::of([State::Waiting]));
-    assert!(matches!(answer(named(4, only)).await, Submitted::Existing { .. }));
+    assert!(matches!(answer(named(4, only)).await, SubmitOutcome::Existing { .. }));
 }
 
 pub async fn what_a_job_waits_for_is_shown(store: Handle) {
@@ -138,10 +138,19 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     let there = vec!["b".to_owned(), "z".to_owned()];
     assert_eq!(
         waiting,
-        Waiting { what: wait.what.clone(), until: Some(t(10)), there, pending: 0, aside: Vec::new() }
+        Waiting {
+            what: wait.awaited.clone(),
+            until: Some(t(10)),
+            arrived: there,
+            pending: 0,
+            aside: Vec::new()
+        }
     );
     let seen = view(&store, id(1)).await;
-    assert_eq!((seen.wait, seen.until, seen.summary.state), (Some(wait.what), Some(t(10)), State::Waiting));
+    assert_eq!(
+        (seen.wait, seen.until, seen.summary.state),
+        (Some(wait.awaited), Some(t(10)), State::Waiting)
+    );
     due(&store, 10, 9).await;
     assert_eq!(holds(&store, 1).await.waiting, None, "it is no longer parked");
     let first = store.inspect().inbox(id(1), 2).await.expect("inbox");
@@ -153,7 +162,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
 
 pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
     let me = parked(&store, 1, wait_for("go", None)).await;
-    assert_eq!(act(&store, 2, 1, Act::Priority(-50)).await, Did::Done);
+    assert_eq!(act(&store, 2, 1, JobAction::Priority(-50)).await, ControlOutcome::Done);
     submit(&store, &[job(2)]).await;
     send(&store, 3, &[to_first("go", "a")]).await;
     assert_eq!(ids(&claim(&store, at(3), &ask(me, 2, 9)).await), [1, 2].map(id));
@@ -162,11 +171,11 @@ pub async fn priority_holds_for_a_parked_job_when_it_wakes(store: Handle) {
 pub async fn a_sweep_finds_no_parked_job_to_wake(store: Handle) {
     let me = parked(&store, 1, wait_for_some(&["a", "b"], 2, None)).await;
     send(&store, 2, &[to_first("a", "1"), to_first("c", "2")]).await;
-    assert_eq!(store.sweep(at(2)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(2)).await.expect("sweep"), 0);
     send(&store, 3, &[to_first("b", "3")]).await;
-    assert_eq!(store.sweep(at(3)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0);
     claim_one(&store, 3, me, 2).await;
-    assert_eq!(store.sweep(at(3)).await.expect("sweep"), 0, "what runs is not woken");
+    assert_eq!(store.repair(at(3)).await.expect("sweep"), 0, "what runs is not woken");
 }
 
 pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
@@ -179,7 +188,7 @@ pub async fn a_timeout_wakes_like_a_signal(store: Handle) {
     assert_eq!(due(&store, 9, 9).await.next_at, Some(t(10)));
     assert_eq!(due(&store, 10, 9).await.woken, 1);
     let job = claim_one(&store, 10, me, 2).await;
-    assert_eq!((job.until, job.due_at, job.inbox.len(), job.attempts), (Some(t(10)), t(10), 0, 0));
+    assert_eq!((job.wait_until, job.due_at, job.inbox.len(), job.attempts), (Some(t(10)), t(10), 0, 0));
     assert!(job.wait.is_some() && history(&store, id(1)).await.is_empty(), "it is no failure");
     // What comes after it is there for the next to claim it.
     send(&store, 11, &[to_first("go", "a")]).await;

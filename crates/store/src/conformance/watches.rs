@@ -1,15 +1,16 @@
 //! Watches: a parent is told once that a branch has come to what it waits for.
 
 use windlass_model::{
-    BranchNo, Claimed, Grow, Outcome, Reason, State, Step, Verdict, Watch, WorkerId, branch::BRANCH,
+    BranchNo, BranchUpdate, ClaimedJob, Outcome, Reason, State, Step, Verdict, Watch, WorkerId,
+    branch::BRANCH,
 };
 
 use super::{branches::*, kit::*};
-use crate::{Act, Did, Error, TIMER_GATE};
+use crate::{ControlOutcome, Error, JobAction, TIMER_GATE};
 
 /// Watches the branch.
-pub(super) fn watches(watch: Watch) -> Grow {
-    Grow { watch: Some(watch), ..Grow::to(NO) }
+pub(super) fn watches(watch: Watch) -> BranchUpdate {
+    BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }
 }
 
 /// That so many children ended, however.
@@ -24,27 +25,27 @@ pub(super) fn well(count: u64) -> Watch {
 
 /// That so many did not.
 pub(super) fn badly(count: u64) -> Watch {
-    Watch { bad: Some(count), ..Watch::default() }
+    Watch { unsuccessful: Some(count), ..Watch::default() }
 }
 
 /// Has a job that runs watch the branch and wait for that.
-pub(super) async fn waits(store: &Handle, now: u64, (me, job): &(WorkerId, Claimed), watch: Watch) {
+pub(super) async fn waits(store: &Handle, now: u64, (me, job): &(WorkerId, ClaimedJob), watch: Watch) {
     let step = growing(vec![watches(watch)], vec![]);
     let change = with(change(*me, job, wait_for(BRANCH, None)), step);
     assert_eq!(commit(store, now, change).await, Verdict::Committed);
 }
 
 /// Has the worker end a child.
-async fn ends(store: &Handle, now: u64, me: WorkerId, child: &Claimed, outcome: Outcome) {
+async fn ends(store: &Handle, now: u64, me: WorkerId, child: &ClaimedJob, outcome: Outcome) {
     assert_eq!(commit(store, now, change(me, child, outcome)).await, Verdict::Committed);
 }
 
 /// The parent after it was woken: one signal, whose payload is the number.
-async fn woken(store: &Handle, now: u64, me: WorkerId, number: i64) -> Claimed {
+async fn woken(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let parent = claim_one(store, now, me, number).await;
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
     assert_eq!((signal.name.as_str(), &signal.payload), (BRANCH, &payload("7")));
-    assert_eq!((parent.id, parent.pending), (id(1), 0));
+    assert_eq!((parent.id, parent.pending_children), (id(1), 0));
     parent
 }
 
@@ -53,13 +54,13 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
         (0, ended(3), [done("x"), failed(Reason::Stopped), cancelled()]),
         (1, well(2), [done("x"), cancelled(), done("x")]),
         (2, badly(2), [cancelled(), done("x"), failed(Reason::Stopped)]),
-        (3, Watch { bad: Some(9), ..well(1) }, [cancelled(), cancelled(), done("x")]),
+        (3, Watch { unsuccessful: Some(9), ..well(1) }, [cancelled(), cancelled(), done("x")]),
     ] {
         let me = worker(&store, 10 + n).await;
         let first = 100 + 10 * n as u32;
         submit(&store, &[job(first)]).await;
         let job = claim_one(&store, 0, me, 1).await;
-        let open = Grow { watch: Some(watch.clone()), ..opens(NO, "all") };
+        let open = BranchUpdate { watch: Some(watch.clone()), ..opens(NO, "all") };
         let step = growing(vec![open], children(first + 1, 4));
         commit(&store, 1, with(change(me, &job, wait_for(BRANCH, None)), step)).await;
         assert_eq!(branch(&store, first, NO).await.watch, Some(watch), "{n}");
@@ -76,7 +77,7 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
         assert_eq!(inbox(&store, first).await, ["7"], "told once");
         ends(&store, 8, me, &parent, done("x")).await;
     }
-    assert_eq!(store.sweep(at(9)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(9)).await.expect("sweep"), 0);
 }
 
 pub async fn what_was_met_before_the_watch_is_told_at_once(store: Handle) {
@@ -89,7 +90,7 @@ pub async fn what_was_met_before_the_watch_is_told_at_once(store: Handle) {
     waits(&store, 3, &parent, ended(2)).await;
     assert_eq!(branch(&store, 1, NO).await.watch, None);
     woken(&store, 3, me, 3).await;
-    assert_eq!(poll(&store, 500).await.looked, 0);
+    assert_eq!(poll(&store, 500).await.polled, 0);
 }
 
 pub async fn what_is_met_before_the_park_ends_the_wait_at_once(store: Handle) {
@@ -126,7 +127,7 @@ pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
 
 pub async fn a_branch_without_children_is_met_by_none(store: Handle) {
     let (me, job) = running(&store, 1).await;
-    let open = Grow { seal: true, watch: Some(ended(0)), ..opens(NO, "all") };
+    let open = BranchUpdate { seal: true, watch: Some(ended(0)), ..opens(NO, "all") };
     commit(&store, 1, with(change(me, &job, wait_for(BRANCH, None)), growing(vec![open], vec![]))).await;
     woken(&store, 1, me, 2).await;
 }
@@ -172,13 +173,13 @@ pub async fn a_child_that_comes_back_unmeets_nothing(store: Handle) {
     waits(&store, 2, &parent, ended(2)).await;
     let taken = take(&store, 3, me, 2).await;
     ends(&store, 3, me, &taken[0], failed(Reason::Stopped)).await;
-    assert_eq!(act(&store, 4, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 4, 2, JobAction::Retry).await, ControlOutcome::Done);
     ends(&store, 5, me, &taken[1], done("x")).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "one has come back");
     let child = claim_one(&store, 6, me, 3).await;
     ends(&store, 6, me, &child, failed(Reason::Stopped)).await;
     let parent = woken(&store, 6, me, 4).await;
-    assert_eq!(act(&store, 7, 2, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 7, 2, JobAction::Retry).await, ControlOutcome::Done);
     let child = claim_one(&store, 7, me, 5).await;
     ends(&store, 8, me, &child, done("x")).await;
     assert_eq!((inbox(&store, 1).await, counts(&store).await), (vec!["7".to_owned()], [2, 2, 0, 0]));
@@ -197,7 +198,7 @@ pub async fn ends_from_outside_meet_a_watch(store: Handle) {
     let parent = woken(&store, 5, me, 2).await;
     let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(badly(2))], vec![]) };
     commit(&store, 6, with(change(me, &parent, wait_for(BRANCH, None)), again)).await;
-    assert_eq!(act(&store, 7, 3, cancel(0)).await, Did::Done);
+    assert_eq!(act(&store, 7, 3, cancel(0)).await, ControlOutcome::Done);
     let parent = woken(&store, 7, me, 3).await;
     assert_eq!(parent.due_at, t(7));
 }
@@ -205,7 +206,7 @@ pub async fn ends_from_outside_meet_a_watch(store: Handle) {
 pub async fn two_branches_are_told_apart(store: Handle) {
     let parent = opened(&store, children(2, 1)).await;
     let me = parent.0;
-    let second = Grow { watch: Some(ended(1)), ..opens(BranchNo(8), "more") };
+    let second = BranchUpdate { watch: Some(ended(1)), ..opens(BranchNo(8), "more") };
     let step = growing(vec![second, watches(ended(1))], vec![child_of(3, BranchNo(8))]);
     let wait = wait_for_some(&[&format!("{BRANCH}*")], 1, None);
     commit(&store, 2, with(change(parent.0, &parent.1, wait), step)).await;
@@ -225,12 +226,12 @@ pub async fn an_ended_parent_watches_nothing(store: Handle) {
     let last = growing(vec![watches(ended(2))], vec![]);
     commit(&store, 3, with(change(me, &job, failed(Reason::Stopped)), last)).await;
     let seen = branch(&store, 1, NO).await;
-    assert_eq!((seen.watch, seen.cut, seen.poll.next_at), (None, false, None));
+    assert_eq!((seen.watch, seen.cancels_children, seen.poll.next_at), (None, false, None));
     for child in &taken {
         ends(&store, 4, me, child, done("x")).await;
     }
     assert_eq!((inbox(&store, 1).await.len(), counts(&store).await), (0, [2, 2, 0, 0]));
-    assert_eq!(act(&store, 5, 1, Act::Retry).await, Did::Done);
+    assert_eq!(act(&store, 5, 1, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(branch(&store, 1, NO).await.watch, None, "it says itself what it wants to know");
     let parent = (me, claim_one(&store, 5, me, 3).await);
     waits(&store, 6, &parent, ended(2)).await;
@@ -241,11 +242,11 @@ pub async fn a_paused_parent_is_told_and_stays_aside(store: Handle) {
     let parent = opened(&store, children(2, 1)).await;
     let me = parent.0;
     waits(&store, 2, &parent, ended(1)).await;
-    act(&store, 3, 1, Act::Pause).await;
+    act(&store, 3, 1, JobAction::Pause).await;
     let child = claim_one(&store, 3, me, 2).await;
     ends(&store, 3, me, &child, done("x")).await;
     assert!(take(&store, 4, me, 3).await.is_empty());
-    assert_eq!(act(&store, 5, 1, Act::Resume).await, Did::Done);
+    assert_eq!(act(&store, 5, 1, JobAction::Resume).await, ControlOutcome::Done);
     woken(&store, 5, me, 4).await;
 }
 

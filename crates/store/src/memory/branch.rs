@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use windlass_model::{
-    BranchNo, Counted, Grow, Poll, Step, Tally, Twig, Watch,
-    branch::{BRANCH, Pace},
-    poll::{REDELIVERED, Recount, Rows, Seen},
+    BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, Step, Tally, Watch,
+    branch::{BRANCH, PollInterval},
+    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
 };
 
 use super::*;
-use crate::{Branch, CUT_AGAIN, Leaf, Leaves, Only, Place, Polled};
+use crate::{Branch, BranchChild, BranchChildFilter, CANCEL_AGAIN, ChildPlace, ChildStates, PollReport};
 
 /// What is kept of a branch.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Kept {
     goal: Option<String>,
     merged: bool,
     cut: bool,
-    poll: Poll,
+    poll: BranchPoll,
     opened_at: Time,
     merged_at: Option<Time>,
 }
@@ -33,20 +33,22 @@ pub(super) struct Kept {
 impl Inner {
     /// What is wrong with what a step does to branches, if anything is.
     pub(super) fn check_branches(&self, change: &Change, step: &Step) -> Option<String> {
-        let promoted: u32 = step.promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
+        let promoted: u32 =
+            step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum();
         let left = self.counted(change.job).map_or(0, |counted| counted.items);
         if step.items + promoted > left {
             return Some(format!("{} items are accounted for, and {left} are left", step.items + promoted));
         }
         for grow in &step.branches {
-            match (self.branches.get(&(change.job, grow.number)), &grow.open) {
+            match (self.branches.get(&(change.job, grow.number)), &grow.opened_as) {
                 (Some(_), Some(_)) => return Some(format!("there is a branch {} already", grow.number)),
                 (None, None) => return Some(format!("there is no branch {}", grow.number)),
                 _ => {}
             }
         }
-        let opened = |number| step.branches.iter().any(|grow| grow.number == number && grow.open.is_some());
-        for twig in step.children.iter().filter_map(|child| child.twig.as_ref()) {
+        let opened =
+            |number| step.branches.iter().any(|grow| grow.number == number && grow.opened_as.is_some());
+        for twig in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
             let open = self.branches.get(&(change.job, twig.branch)).is_some_and(|kept| !kept.sealed);
             if !open && !opened(twig.branch) {
                 return Some(format!("there is no open branch {}", twig.branch));
@@ -59,7 +61,17 @@ impl Inner {
     pub(super) fn grow(&mut self, now: Time, change: &Change, step: &Step) {
         for grow in &step.branches {
             let kept = self.branches.entry((change.job, grow.number)).or_default();
-            let Grow { open, spawns, cursor, seal, watch, goal, merge, cut, .. } = grow;
+            let BranchUpdate {
+                opened_as: open,
+                spawns,
+                cursor,
+                seal,
+                watch,
+                merge_record: goal,
+                merged: merge,
+                cancel_children: cut,
+                ..
+            } = grow;
             if let Some(name) = open {
                 (kept.name, kept.opened_at) = (name.clone(), now);
             }
@@ -71,7 +83,8 @@ impl Inner {
             kept.sealed |= seal;
             if let Some(watch) = watch {
                 // What is cut is looked at sooner.
-                kept.poll.next_at = kept.poll.next_at.filter(|_| kept.cut).or(Some(now.plus(watch.pace.min)));
+                kept.poll.next_at =
+                    kept.poll.next_at.filter(|_| kept.cut).or(Some(now.plus(watch.poll_interval.min)));
                 kept.watch = Some(watch.clone());
                 // Who waits for it again has not merged it.
                 (kept.merged, kept.merged_at) = (false, None);
@@ -91,7 +104,7 @@ impl Inner {
     }
 
     /// The children of a step are in: they are counted, and what was there before the job watched for it is told.
-    pub(super) fn spawned(&mut self, now: Time, change: &Change, step: &Step, put: &[Twig]) {
+    pub(super) fn spawned(&mut self, now: Time, change: &Change, step: &Step, put: &[BranchPosition]) {
         for twig in put {
             let kept = self.branches.get_mut(&(change.job, twig.branch)).expect("checked before");
             kept.spawned += i64::from(twig.items);
@@ -103,14 +116,14 @@ impl Inner {
     }
 
     /// The branch that a job's end counts for, and how many children it stands for that are not counted yet.
-    pub(super) fn counted(&self, id: JobId) -> Option<Counted> {
+    pub(super) fn counted(&self, id: JobId) -> Option<BranchMember> {
         let row = &self.jobs[&id];
-        let twig = row.new.twig.as_ref()?;
-        Some(Counted { parent: row.new.parent?, branch: twig.branch, items: twig.items - row.tallied })
+        let twig = row.new.branch_position.as_ref()?;
+        Some(BranchMember { parent: row.new.parent?, branch: twig.branch, items: twig.items - row.tallied })
     }
 
     /// Counts for the branch of a job, and tells its parent if that is what it waits for.
-    fn count(&mut self, counted: Counted, tally: Tally, now: Time) {
+    fn count(&mut self, counted: BranchMember, tally: Tally, now: Time) {
         let branch = (counted.parent, counted.branch);
         if let Some(kept) = self.branches.get_mut(&branch) {
             kept.tally.add(tally);
@@ -144,19 +157,19 @@ impl Inner {
     pub(super) fn twig_writes(&mut self, now: Time, change: &Change, limits: &Limits) {
         let Some(counted) = self.counted(change.job) else { return };
         let promoted = change.step.as_ref().map_or(&[][..], |step| &step.promoted);
-        let items: u32 = promoted.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum();
+        let items: u32 = promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum();
         let done = change.step.as_ref().map_or(0, |step| step.items);
         let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
         // What was promoted begins anew.
         let started = first - i64::from(items);
         let row = self.jobs.get_mut(&change.job).expect("claimed, so there");
         row.tallied += done;
-        if let Some(twig) = &mut row.new.twig {
+        if let Some(twig) = &mut row.new.branch_position {
             twig.items -= items;
         }
         let parent = Some(counted.parent);
         let jobs: Vec<NewJob> =
-            promoted.iter().map(|job| NewJob { parent, round: None, ..job.clone() }).collect();
+            promoted.iter().map(|job| NewJob { parent, parent_rev: None, ..job.clone() }).collect();
         let attempted = change.step.as_ref().map_or(HashSet::new(), |step| step.attempted());
         let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
             jobs.into_iter().partition(|job| attempted.contains(&job.id));
@@ -188,7 +201,7 @@ impl Inner {
             // No two are the same.
             let dedup = format!("{number}/{}", row.heard.len());
             let payload = Payload::json(number.to_string().into_bytes());
-            self.hear(now, job, &NewSignal { job, name: BRANCH.into(), dedup, payload });
+            self.record_delivery(now, job, &NewSignal { job, name: BRANCH.into(), dedup, payload });
             self.wake_if_met(job, now);
         }
         true
@@ -211,28 +224,28 @@ impl Inner {
         self.branches.retain(|(job, _), _| *job != id);
     }
 
-    pub(super) fn poll(&mut self, now: Time, limit: usize) -> Polled {
-        let mut polled = Polled { now, ..Polled::default() };
+    pub(super) fn poll(&mut self, now: Time, limit: usize) -> PollReport {
+        let mut polled = PollReport { now, ..PollReport::default() };
         let looks = self.branches.iter().filter_map(|(id, kept)| Some((kept.poll.next_at?, *id)));
         let due: BTreeSet<(Time, (JobId, BranchNo))> = looks.filter(|(at, _)| *at <= now).collect();
         for (_, branch) in due.into_iter().take(limit) {
-            polled.looked += 1;
+            polled.polled += 1;
             self.look_at(branch, now, &mut polled);
         }
         polled.next_at = self.branches.values().filter_map(|kept| kept.poll.next_at).min();
         polled
     }
 
-    fn look_at(&mut self, branch: (JobId, BranchNo), now: Time, polled: &mut Polled) {
+    fn look_at(&mut self, branch: (JobId, BranchNo), now: Time, polled: &mut PollReport) {
         let kept = &self.branches[&branch];
-        let pace = kept.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
+        let pace = kept.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
         let before = kept.poll.clone();
         let mut poll = before.next(&self.seen(branch, now), pace);
         if before.is_still(&poll) {
             let Recount { difference, missing } = self.recount(branch);
             polled.corrected += usize::from(difference != Tally::default());
             let counted_at = Some(now);
-            poll = Poll { missing, counted_at, ..before.next(&self.seen(branch, now), pace) };
+            poll = BranchPoll { missing, counted_at, ..before.next(&self.seen(branch, now), pace) };
         }
         if before.is_stuck(&poll) {
             let lost = self.redeliver(branch);
@@ -240,26 +253,26 @@ impl Inner {
             poll.found(lost);
         }
         let (next_at, lacks) = (poll.next_at, poll.lacks_children());
-        let poll = pick::poll(Some(&pick::poll_text(&poll)), next_at);
+        let poll = columns::poll(Some(&columns::poll_text(&poll)), next_at);
         self.branches.get_mut(&branch).expect("looked up above").poll = poll;
         let told = if lacks { self.end_watch(branch, now) } else { self.tell_branch(branch, now) };
-        polled.told += usize::from(told);
+        polled.notified += usize::from(told);
         let kept = self.branches.get_mut(&branch).expect("looked up above");
         kept.cut = kept.cut && kept.poll.pending > 0;
         kept.poll.next_at = match (kept.cut, &kept.watch) {
-            (true, _) => Some(now.plus(CUT_AGAIN)),
+            (true, _) => Some(now.plus(CANCEL_AGAIN)),
             (false, Some(_)) => next_at,
             (false, None) => None,
         };
         if kept.cut {
-            polled.cut.push(branch);
+            polled.to_cancel.push(branch);
         }
     }
 
     /// The jobs of a branch, with how many children each stands for that are not counted yet.
     fn leaves(&self, branch: (JobId, BranchNo)) -> impl Iterator<Item = (JobId, &Row, i64)> {
         let of = move |(id, row): (&JobId, &'_ Row)| -> Option<(JobId, i64)> {
-            let twig = row.new.twig.as_ref()?;
+            let twig = row.new.branch_position.as_ref()?;
             let meant = (row.new.parent?, twig.branch) == branch;
             meant.then_some((*id, i64::from(twig.items - row.tallied)))
         };
@@ -274,7 +287,7 @@ impl Inner {
         self.claims.values().flat_map(|claim| claim.jobs.iter().copied()).collect()
     }
 
-    fn seen(&self, branch: (JobId, BranchNo), now: Time) -> Seen {
+    fn seen(&self, branch: (JobId, BranchNo), now: Time) -> PollSample {
         // One that is in no place looks as if it ran, and nobody has begun with it.
         let pairs = self.pairs();
         let running = self
@@ -282,7 +295,7 @@ impl Inner {
             .filter(|(id, row, _)| row.ended.is_none() && pairs.contains(&(*id, row.epoch)));
         let claimed: Vec<(bool, i64)> = running.map(|(_, row, items)| (row.rev == Rev(0), items)).collect();
         let kept = &self.branches[&branch];
-        Seen {
+        PollSample {
             now,
             spawned: kept.spawned,
             tally: kept.tally,
@@ -309,7 +322,7 @@ impl Inner {
 
     /// Counts the ends in a branch anew.
     fn recount(&mut self, branch: (JobId, BranchNo)) -> Recount {
-        let mut rows = Rows::default();
+        let mut rows = ChildCounts::default();
         for (_, row, items) in self.leaves(branch) {
             rows.ends.done += i64::from(row.tallied);
             match row.ended {
@@ -324,13 +337,13 @@ impl Inner {
     }
 
     /// Where a job stands in a branch of its parent.
-    pub(super) fn place(&self, id: JobId) -> Option<Place> {
+    pub(super) fn place(&self, id: JobId) -> Option<ChildPlace> {
         let row = &self.jobs[&id];
-        let twig = row.new.twig.as_ref()?;
+        let twig = row.new.branch_position.as_ref()?;
         let kept = self.branches.get(&(row.new.parent?, twig.branch))?;
         let spawn = usize::try_from(twig.spawn).ok().and_then(|spawn| kept.spawns.get(spawn));
         let (name, spawn) = (kept.name.clone(), spawn.cloned().unwrap_or_default());
-        Some(Place { branch: twig.branch, name, spawn, item: twig.item.clone(), items: twig.items })
+        Some(ChildPlace { branch: twig.branch, name, spawn, item: twig.item.clone(), items: twig.items })
     }
 
     pub(super) fn branches(&self, job: JobId) -> Vec<Branch> {
@@ -343,7 +356,7 @@ impl Inner {
             cursor: kept.cursor.clone(),
             sealed: kept.sealed,
             merged: kept.merged,
-            cut: kept.cut,
+            cancels_children: kept.cut,
             spawned: kept.spawned,
             tally: kept.tally,
             watch: kept.watch.clone(),
@@ -355,21 +368,21 @@ impl Inner {
         all.take_while(|((of, _), _)| *of == job).map(view).collect()
     }
 
-    pub(super) fn leaves_of(&self, of: &Leaves) -> Vec<Leaf> {
+    pub(super) fn leaves_of(&self, of: &BranchChildFilter) -> Vec<BranchChild> {
         let meant = |(id, row, _): &(JobId, &Row, i64)| {
             let live = row.ended.is_none();
             let only = match of.only {
-                Only::All => true,
-                Only::Live => live,
-                Only::Ended => !live,
-                Only::Bad => !live && row.ended != Some(State::Done),
+                ChildStates::All => true,
+                ChildStates::Live => live,
+                ChildStates::Ended => !live,
+                ChildStates::Bad => !live && row.ended != Some(State::Done),
             };
             only && of.after.is_none_or(|after| *id > after)
         };
-        let view = |(id, row, _): (JobId, &Row, i64)| Leaf {
+        let view = |(id, row, _): (JobId, &Row, i64)| BranchChild {
             summary: self.summary(id),
-            twig: *row.new.twig.clone().expect("only jobs with one are leaves"),
-            tallied: row.tallied,
+            branch_position: *row.new.branch_position.clone().expect("only jobs with one are leaves"),
+            items_done: row.tallied,
             ended: self.ended(id),
             input: row.new.input.clone(),
             data: row.data.clone(),

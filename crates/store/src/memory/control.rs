@@ -4,72 +4,72 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Act, Did, Fork, Prune, Pruned, Restate, Rule,
-    control::{check_by, said},
+    AdminAction, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate,
+    control::{check_actor, outcome},
 };
 
 impl Inner {
-    fn log(&mut self, now: Time, action: &str, subject: &str, by: &By) {
+    fn log(&mut self, now: Time, action: &str, subject: &str, by: &Actor) {
         let number = self.audit.len() as i64 + 1;
         let (author, note) = (by.author.clone(), by.note.clone());
         let (action, subject) = (action.to_owned(), subject.to_owned());
         self.audit.push(AuditEntry { number, at: now, author, action, subject, note });
     }
 
-    fn act(&mut self, now: Time, id: JobId, act: Act, by: &By) -> Did {
+    fn act(&mut self, now: Time, id: JobId, act: JobAction, by: &Actor) -> ControlOutcome {
         if !self.jobs.contains_key(&id) {
-            return Did::Unknown;
+            return ControlOutcome::Unknown;
         }
         let did = match act {
-            Act::Cancel { grace } => self.cancel(now, id, grace, by),
-            Act::Pause => self.pause(now, id, by),
-            Act::Resume => self.resume(id),
-            Act::Retry => self.revive(now, id),
-            Act::Priority(priority) => self.reprioritise(id, priority),
-            Act::DropSignal(number) => self.act_on_signal(now, id, number, false),
-            Act::RestoreSignal(number) => self.act_on_signal(now, id, number, true),
+            JobAction::Cancel { grace } => self.cancel(now, id, grace, by),
+            JobAction::Pause => self.pause(now, id, by),
+            JobAction::Resume => self.resume(id),
+            JobAction::Retry => self.revive(now, id),
+            JobAction::Priority(priority) => self.reprioritise(id, priority),
+            JobAction::DropSignal(number) => self.act_on_signal(now, id, number, false),
+            JobAction::RestoreSignal(number) => self.act_on_signal(now, id, number, true),
         };
-        if matches!(did, Did::Done | Did::Told) {
-            self.log(now, &pick::action(act), &id.to_string(), by);
+        if matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested) {
+            self.log(now, &columns::action(act), &id.to_string(), by);
         }
         did
     }
 
-    pub(super) fn cancel(&mut self, now: Time, id: JobId, grace: Duration, by: &By) -> Did {
+    pub(super) fn cancel(&mut self, now: Time, id: JobId, grace: Duration, by: &Actor) -> ControlOutcome {
         match self.state(id) {
-            state if state.is_final() => return said::ended(state),
+            state if state.is_final() => return outcome::ended(state),
             State::Running => {}
             _ => {
                 let unwind = Unwind { reason: None, failure: by.failure() };
                 let ended = self.end_from_outside(id, Event::Cancel, unwind, now);
-                return if ended { Did::Done } else { Did::Told };
+                return if ended { ControlOutcome::Done } else { ControlOutcome::CancelRequested };
             }
         }
         if self.asked.contains_key(&id) {
-            return said::told_before();
+            return outcome::cancel_requested_before();
         }
         let row = self.jobs.get_mut(&id).expect("looked up before");
         row.hold = Hold::Wanted;
         let pair = (id, row.epoch);
         let worker = self.claims.iter().find(|(_, claim)| claim.jobs.contains(&pair)).map(|((w, _), _)| *w);
         let deadline_at = now.plus(grace);
-        let order = Order { job: id, epoch: pair.1, deadline_at, by: by.clone() };
+        let order = CancelRequest { job: id, epoch: pair.1, deadline_at, actor: by.clone() };
         self.asked.insert(id, Asked { order, worker: worker.unwrap_or(WorkerId(0)) });
         self.set_timer(deadline_at, id, Timer::Cancel);
-        *self.gates.entry(ORDER_GATE.to_owned()).or_default() += 1;
-        Did::Told
+        *self.gates.entry(CANCEL_GATE.to_owned()).or_default() += 1;
+        ControlOutcome::CancelRequested
     }
 
-    fn pause(&mut self, now: Time, id: JobId, by: &By) -> Did {
+    fn pause(&mut self, now: Time, id: JobId, by: &Actor) -> ControlOutcome {
         let state = self.state(id);
         if state.is_final() {
-            return said::cannot("pause", state);
+            return outcome::cannot("pause", state);
         }
         if self.asked.contains_key(&id) {
-            return said::being_cancelled();
+            return outcome::being_cancelled();
         }
         if let Some(pause) = self.pauses.get(&id) {
-            return Did::Already(format!("it was paused by {} before", pause.author));
+            return ControlOutcome::Already(format!("it was paused by {} before", pause.author));
         }
         let pause = Pause { at: now, author: by.author.clone(), note: by.note.clone() };
         self.pauses.insert(id, pause);
@@ -82,12 +82,12 @@ impl Inner {
         }
         self.jobs.get_mut(&id).expect("looked up before").hold =
             if waits { Hold::Aside } else { Hold::Wanted };
-        Did::Done
+        ControlOutcome::Done
     }
 
-    fn resume(&mut self, id: JobId) -> Did {
+    fn resume(&mut self, id: JobId) -> ControlOutcome {
         if self.pauses.remove(&id).is_none() {
-            return Did::Already("it is not paused".into());
+            return ControlOutcome::Already("it is not paused".into());
         }
         let asked = self.asked.contains_key(&id);
         let row = self.jobs.get_mut(&id).expect("looked up before");
@@ -99,18 +99,18 @@ impl Inner {
             }
             _ => row.hold = Hold::None,
         }
-        Did::Done
+        ControlOutcome::Done
     }
 
-    fn revive(&mut self, now: Time, id: JobId) -> Did {
+    fn revive(&mut self, now: Time, id: JobId) -> ControlOutcome {
         match self.state(id) {
-            State::Done => return said::retry_done(),
-            state if !state.is_final() => return said::retry_live(state),
+            State::Done => return outcome::retry_done(),
+            state if !state.is_final() => return outcome::retry_live(state),
             _ => {}
         }
         let new = self.jobs[&id].new.clone();
         if let Some(other) = self.namesake(&new, now) {
-            return said::name_taken(other);
+            return outcome::name_taken(other);
         }
         if let Some(unique) = &new.settings.unique {
             self.scopes.insert((new.kind.kind.clone(), unique.key.clone()), id);
@@ -132,23 +132,23 @@ impl Inner {
         self.child_lives(id);
         self.twig_lives(id, was, now);
         self.enter(id);
-        Did::Done
+        ControlOutcome::Done
     }
 
-    fn restate(&mut self, now: Time, restate: &Restate, by: &By) -> Did {
+    fn restate(&mut self, now: Time, restate: &StageUpdate, by: &Actor) -> ControlOutcome {
         let id = restate.job;
         if !self.jobs.contains_key(&id) {
-            return Did::Unknown;
+            return ControlOutcome::Unknown;
         }
         match self.state(id) {
-            State::Done => return said::restate_done(),
-            State::Running => return said::restate_running(),
+            State::Done => return outcome::restate_done(),
+            State::Running => return outcome::restate_running(),
             _ => {}
         }
         let ready = self.is_ready(id);
         let row = self.jobs.get_mut(&id).expect("looked up before");
         if (row.epoch, row.rev) != (restate.epoch, restate.rev) {
-            return said::restate_moved();
+            return outcome::restate_moved();
         }
         let place = (row.lane(), row.rank(), id);
         row.new.kind.version = restate.version;
@@ -159,25 +159,25 @@ impl Inner {
         if ready {
             self.make_ready(id);
         }
-        self.log(now, &pick::restate_action(restate), &id.to_string(), by);
-        Did::Done
+        self.log(now, &columns::stage_update_action(restate), &id.to_string(), by);
+        ControlOutcome::Done
     }
 
-    fn fork(&mut self, now: Time, fork: &Fork, by: &By) -> Did {
-        let Some(row) = self.jobs.get(&fork.from) else { return Did::Unknown };
+    fn fork(&mut self, now: Time, fork: &Fork, by: &Actor) -> ControlOutcome {
+        let Some(row) = self.jobs.get(&fork.from) else { return ControlOutcome::Unknown };
         if self.jobs.contains_key(&fork.id) {
-            return Did::Made(fork.id);
+            return ControlOutcome::Created(fork.id);
         }
         let kept: BTreeMap<i32, Entry> =
             row.journal.range(..fork.before).map(|(seq, entry)| (*seq, entry.clone())).collect();
         let last = row.journal.last_key_value().map(|(seq, _)| *seq);
         if !row.journal.contains_key(&fork.before) && !fork.is_whole(last) {
-            return said::fork_nowhere(fork.before);
+            return outcome::fork_nowhere(fork.before);
         }
         if let Some(key) = &fork.key
             && let Some(other) = self.keys.get(&(row.new.kind.kind.clone(), key.clone()))
         {
-            return said::fork_key_taken(key, *other);
+            return outcome::fork_key_taken(key, *other);
         }
         let (undo, stage, data) = (row.undo, row.stage.clone(), row.data.clone());
         let new = fork.job(&row.new);
@@ -186,19 +186,19 @@ impl Inner {
         (row.undo, row.stage, row.data, row.rev) = (undo, stage, data, Rev(1));
         row.journal = kept;
         row.journal.insert(fork.before, fork.entry(now));
-        self.log(now, &pick::fork_action(fork), &fork.from.to_string(), by);
-        Did::Made(fork.id)
+        self.log(now, &columns::fork_action(fork), &fork.from.to_string(), by);
+        ControlOutcome::Created(fork.id)
     }
 
-    fn reprioritise(&mut self, id: JobId, priority: i16) -> Did {
+    fn reprioritise(&mut self, id: JobId, priority: i16) -> ControlOutcome {
         let state = self.state(id);
         if state.is_final() {
-            return said::cannot("reorder", state);
+            return outcome::cannot("reorder", state);
         }
         let ready = self.is_ready(id);
         let row = &self.jobs[&id];
         if row.new.priority == priority {
-            return Did::Already(format!("its priority is {priority}"));
+            return ControlOutcome::Already(format!("its priority is {priority}"));
         }
         let place = (row.lane(), row.rank(), id);
         self.ready.remove(&place);
@@ -206,33 +206,33 @@ impl Inner {
         if ready {
             self.make_ready(id);
         }
-        Did::Done
+        ControlOutcome::Done
     }
 
-    fn rule(&mut self, now: Time, rule: &Rule, by: &By) -> Result<Did, Error> {
+    fn rule(&mut self, now: Time, rule: &AdminAction, by: &Actor) -> Result<ControlOutcome, Error> {
         let did = match rule {
-            Rule::PauseQueue(queue) => match self.queue_pauses.get(queue) {
-                Some(pause) => Did::Already(format!("it was paused by {} before", pause.author)),
+            AdminAction::PauseQueue(queue) => match self.queue_pauses.get(queue) {
+                Some(pause) => ControlOutcome::Already(format!("it was paused by {} before", pause.author)),
                 None => {
                     let pause = Pause { at: now, author: by.author.clone(), note: by.note.clone() };
                     self.queues.insert(queue.clone());
                     self.queue_pauses.insert(queue.clone(), pause);
-                    Did::Done
+                    ControlOutcome::Done
                 }
             },
-            Rule::ResumeQueue(queue) => match self.queue_pauses.remove(queue) {
+            AdminAction::ResumeQueue(queue) => match self.queue_pauses.remove(queue) {
                 Some(_) => {
                     *self.gates.entry(queue.clone()).or_default() += 1;
-                    Did::Done
+                    ControlOutcome::Done
                 }
-                None => Did::Already("it is not paused".into()),
+                None => ControlOutcome::Already("it is not paused".into()),
             },
-            Rule::Limit(limit)
+            AdminAction::Limit(limit)
                 if self.buckets.get(&limit.name).is_some_and(|old| old.limit == *limit && !old.lifted) =>
             {
-                Did::Already("it is so already".into())
+                ControlOutcome::Already("it is so already".into())
             }
-            Rule::Limit(limit) => {
+            AdminAction::Limit(limit) => {
                 let level = match self.buckets.get(&limit.name) {
                     Some(old) => old.level.under(&old.limit, limit, now),
                     None => Level::full(limit, now),
@@ -240,35 +240,35 @@ impl Inner {
                 let bucket = Bucket { limit: limit.clone(), lifted: false, level };
                 self.buckets.insert(limit.name.clone(), bucket);
                 self.limit_moved(&limit.name);
-                Did::Done
+                ControlOutcome::Done
             }
-            Rule::Lift(name) => match self.buckets.get_mut(name) {
-                None => Did::Unknown,
-                Some(bucket) if bucket.lifted => Did::Already("it is lifted".into()),
+            AdminAction::Lift(name) => match self.buckets.get_mut(name) {
+                None => ControlOutcome::Unknown,
+                Some(bucket) if bucket.lifted => ControlOutcome::Already("it is lifted".into()),
                 Some(bucket) => {
                     bucket.lifted = true;
                     self.limit_moved(name);
-                    Did::Done
+                    ControlOutcome::Done
                 }
             },
-            Rule::Slots { key, slots } => {
+            AdminAction::Slots { key, slots } => {
                 self.set_slots(key, *slots);
-                Did::Done
+                ControlOutcome::Done
             }
-            Rule::Schedule(schedule) => {
+            AdminAction::Schedule(schedule) => {
                 self.check_rate(&schedule.job(now))?;
                 self.put_schedule(now, schedule)
             }
-            Rule::DropSchedule(name) => match self.schedules.remove(name) {
-                Some(_) => Did::Done,
-                None => Did::Unknown,
+            AdminAction::DropSchedule(name) => match self.schedules.remove(name) {
+                Some(_) => ControlOutcome::Done,
+                None => ControlOutcome::Unknown,
             },
-            Rule::PauseSchedule(name) => self.pause_schedule(now, name, Some(by)),
-            Rule::ResumeSchedule(name) => self.pause_schedule(now, name, None),
-            Rule::Trigger(name) => self.trigger(now, name),
+            AdminAction::PauseSchedule(name) => self.pause_schedule(now, name, Some(by)),
+            AdminAction::ResumeSchedule(name) => self.pause_schedule(now, name, None),
+            AdminAction::Trigger(name) => self.trigger(now, name),
         };
-        if matches!(did, Did::Done | Did::Made(_)) {
-            let (action, subject) = pick::rule_action(rule);
+        if matches!(did, ControlOutcome::Done | ControlOutcome::Created(_)) {
+            let (action, subject) = columns::admin_action(rule);
             self.log(now, &action, &subject, by);
         }
         Ok(did)
@@ -329,41 +329,52 @@ impl Inner {
 }
 
 impl Control for Memory {
-    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        act: JobAction,
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
         self.run(now, |inner, now| {
-            check_by(by)?;
-            pick::check_act(act)?;
+            check_actor(by)?;
+            columns::check_act(act)?;
             Ok(jobs.iter().map(|id| inner.act(now, *id, act, by)).collect())
         })
     }
 
-    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
         self.run(now, |inner, now| {
-            check_by(by)?;
-            pick::check_rule(rule, &self.limits)?;
+            check_actor(by)?;
+            columns::check_admin(rule, &self.limits)?;
             inner.rule(now, rule, by)
         })
     }
 
-    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
         self.run(now, |inner, now| {
-            check_by(by)?;
-            jobs.iter().try_for_each(|restate| pick::check_restate(restate, &self.limits))?;
+            check_actor(by)?;
+            jobs.iter().try_for_each(|restate| columns::check_stage_update(restate, &self.limits))?;
             Ok(jobs.iter().map(|restate| inner.restate(now, restate, by)).collect())
         })
     }
 
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
         self.run(now, |inner, now| {
-            check_by(by)?;
+            check_actor(by)?;
             forks.iter().try_for_each(Fork::check)?;
             Ok(forks.iter().map(|fork| inner.fork(now, fork, by)).collect())
         })
     }
 
-    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
         self.run(now, |inner, now| {
-            check_by(by)?;
+            check_actor(by)?;
             inner.log(now, action, subject, by);
             Ok(())
         })
@@ -371,7 +382,7 @@ impl Control for Memory {
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
         self.run(now, |inner, now| {
-            pick::check_prune(prune)?;
+            columns::check_prune(prune)?;
             Ok(inner.prune(now, prune))
         })
     }

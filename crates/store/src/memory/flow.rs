@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::control::said;
+use crate::control::outcome;
 use windlass_model::{Conflict, Invalid};
 
 impl Inner {
@@ -86,7 +86,7 @@ impl Inner {
         match self.buckets.get(&charge.limit) {
             Some(bucket) if bucket.lifted => Ok(()),
             Some(bucket) => bucket.limit.check_weight(charge.weight),
-            None => Err(pick::no_limit(&charge.limit)),
+            None => Err(columns::no_limit(&charge.limit)),
         }
     }
 
@@ -100,18 +100,18 @@ impl Inner {
     }
 
     /// Takes a unique name for a job, or says what is to be answered instead. `Ok(Some)` is the job it replaces.
-    pub(super) fn take_name(&mut self, job: &NewJob, now: Time) -> Result<Option<JobId>, Submitted> {
+    pub(super) fn take_name(&mut self, job: &NewJob, now: Time) -> Result<Option<JobId>, SubmitOutcome> {
         let Some(unique) = &job.settings.unique else { return Ok(None) };
         let there = self.namesake(job, now);
         if let Some(id) = there {
             let same_input = self.jobs[&id].new.digest == job.digest;
             let running = self.state(id) == State::Running;
             match unique.conflict {
-                Conflict::Keep => return Err(Submitted::Existing { id, same_input }),
-                Conflict::Reject => return Err(Submitted::Rejected { id }),
-                Conflict::Replace if running => return Err(Submitted::Rejected { id }),
+                Conflict::Keep => return Err(SubmitOutcome::Existing { id, same_input }),
+                Conflict::Reject => return Err(SubmitOutcome::Rejected { id }),
+                Conflict::Replace if running => return Err(SubmitOutcome::Rejected { id }),
                 Conflict::Replace | Conflict::CancelAndReplace => {
-                    self.cancel(now, id, crate::pick::GRACE, &said::replaced(job.id));
+                    self.cancel(now, id, crate::columns::GRACE, &outcome::replaced(job.id));
                 }
             }
         }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    AsideSignal, AuditFilter, Backlog, Branch, Census, Filter, Firing, Holds, Job, Joined, Leaf, Leaves,
-    LimitView, Miss, Path, Picked, QueueView, RateHold, Rows, ScheduleView, SchemaState, SerialHold,
-    SerialView, Summary, Told, Waiting, WorkerView,
+    AsideSignal, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, CancelHold, ChildEnd, Filter,
+    Firing, Holds, Job, LimitView, Miss, QueueView, RateHold, ScheduleView, SchemaState, SerialHold,
+    SerialView, SourceRow, StateCount, Summary, TableSource, TransitionCount, Waiting, WorkerView,
 };
 
 impl Inner {
@@ -71,7 +71,7 @@ impl Inner {
             && filter.before.is_none_or(|before| id < before)
     }
 
-    fn census(&self, cap: u64) -> Vec<Census> {
+    fn census(&self, cap: u64) -> Vec<StateCount> {
         let mut counts: BTreeMap<(String, String, State), u64> = BTreeMap::new();
         for (id, row) in &self.jobs {
             let count = counts
@@ -79,7 +79,10 @@ impl Inner {
                 .or_default();
             *count = (*count + 1).min(cap);
         }
-        counts.into_iter().map(|((queue, kind, state), jobs)| Census { queue, kind, state, jobs }).collect()
+        counts
+            .into_iter()
+            .map(|((queue, kind, state), jobs)| StateCount { queue, kind, state, jobs })
+            .collect()
     }
 
     fn backlog(&self, cap: u64) -> Vec<Backlog> {
@@ -124,10 +127,10 @@ impl Inner {
         let lane = row.lane();
         let rank = (row.rank(), id);
         let before = self.ready.iter().filter(|(of, at, job)| *of == lane && (*at, *job) < rank).count();
-        let told = self.asked.get(&id).map(|asked| Told {
+        let told = self.asked.get(&id).map(|asked| CancelHold {
             deadline_at: asked.order.deadline_at,
-            author: asked.order.by.author.clone(),
-            note: asked.order.by.note.clone(),
+            author: asked.order.actor.author.clone(),
+            note: asked.order.actor.note.clone(),
         });
         let rate = row.new.settings.rate.as_ref().and_then(|charge| {
             let bucket = self.buckets.get(&charge.limit)?;
@@ -140,15 +143,22 @@ impl Inner {
             arriving: false,
             paused: self.pauses.get(&id).cloned(),
             queue_paused: self.queue_pauses.get(&row.new.queue).cloned(),
-            told,
+            cancel_requested: told,
             serial: row.serial().map(|key| self.serial_hold(key, row, id)),
             rate,
             waiting: row.wait.clone().filter(|_| row.parked).map(|what| {
-                let there = row.inbox.iter().filter(|signal| signal.aside.is_none());
+                let there = row.inbox.iter().filter(|signal| signal.unreadable.is_none());
                 let there: BTreeSet<&String> = there.map(|signal| &signal.name).collect();
                 let there = there.into_iter().cloned().collect();
-                let aside = row.inbox.iter().filter_map(AsideSignal::of).take(pick::ASIDE_SHOWN as usize);
-                Waiting { what, until: row.until, there, pending: row.pending, aside: aside.collect() }
+                let aside =
+                    row.inbox.iter().filter_map(AsideSignal::of).take(columns::UNREADABLE_SHOWN as usize);
+                Waiting {
+                    what,
+                    until: row.until,
+                    arrived: there,
+                    pending: row.pending,
+                    aside: aside.collect(),
+                }
             }),
             suspect: row.suspect,
             ahead: if self.is_ready(id) { before.min(1_000) as u64 } else { 0 },
@@ -233,7 +243,7 @@ impl Inspect for Memory {
         self.run(None, |inner, _| Ok(inner.jobs.get(&id).map(|row| row.history.clone()).unwrap_or_default()))
     }
 
-    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
         self.run(None, |inner, _| Ok(inner.census(cap)))
     }
 
@@ -308,14 +318,20 @@ impl Inspect for Memory {
         })
     }
 
-    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+    fn child_ends(
+        &self,
+        parent: JobId,
+        round: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Fut<'_, Vec<ChildEnd>> {
         self.run(None, |inner, _| {
             let meant = |(id, row): &(&JobId, &Row)| {
                 row.new.parent == Some(parent)
-                    && row.new.round == Some(round)
+                    && row.new.parent_rev == Some(round)
                     && after.is_none_or(|after| **id > after)
             };
-            let view = |(id, row): (&JobId, &Row)| Joined {
+            let view = |(id, row): (&JobId, &Row)| ChildEnd {
                 id: *id,
                 kind: row.new.kind.kind.clone(),
                 key: row.new.key.clone(),
@@ -329,11 +345,16 @@ impl Inspect for Memory {
         self.run(None, |inner, _| Ok(inner.branches(job)))
     }
 
-    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
+    fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
         self.run(None, |inner, _| Ok(inner.leaves_of(of)))
     }
 
-    fn rows<'a>(&'a self, _: &'a Rows, _: Option<&'a str>, _: usize) -> Fut<'a, Vec<Picked>> {
+    fn source_rows<'a>(
+        &'a self,
+        _: &'a TableSource,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> Fut<'a, Vec<SourceRow>> {
         let text = "the memory store has no tables; use SQLite or PostgreSQL";
         Box::pin(std::future::ready(Err(Error::Config(text.into()))))
     }
@@ -345,7 +366,7 @@ impl Inspect for Memory {
         })
     }
 
-    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+    fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
         self.run(None, |inner, _| {
             let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.steps.iter());
             Ok(all.filter(|step| after.is_none_or(|after| step.rev > after)).take(limit).cloned().collect())
@@ -366,7 +387,7 @@ impl Inspect for Memory {
         })
     }
 
-    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+    fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
         self.run(None, |inner, _| {
             let newest = inner.jobs.values().rev().filter(|row| row.new.kind.kind == kind).take(limit);
             let mut times: BTreeMap<(i32, String, Option<String>, String), u64> = BTreeMap::new();
@@ -376,7 +397,8 @@ impl Inspect for Memory {
                 let path = (version, step.stage.clone(), step.next.clone(), step.how.clone());
                 *times.entry(path).or_default() += 1;
             }
-            let path = |((version, stage, next, how), times)| Path { version, stage, next, how, times };
+            let path =
+                |((version, stage, next, how), times)| TransitionCount { version, stage, next, how, times };
             Ok(times.into_iter().map(path).collect())
         })
     }

@@ -21,13 +21,14 @@ use std::{
 
 use windlass_model::{
     Awaited, BranchNo, Change, ClaimNo, Entry, Epoch, Event, Failure, JobClaim, JobId, Limit, Limits, NewJob,
-    NewSignal, Payload, Reason, Rev, Signal, State, Submitted, Time, Unwind, Verdict, WorkerId, rank::rank,
-    rate::Level, state,
+    NewSignal, Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, Verdict, WorkerId,
+    rank::rank, rate::Level, state,
 };
 
 use crate::{
-    Ask, Attempt, AuditEntry, Beat, Born, By, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now,
-    ORDER_GATE, Order, Pause, Polled, Reaped, Renewal, Serves, Signalled, Stepped, Store, Sweep, Work, pick,
+    Actor, Attempt, AuditEntry, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control,
+    Error, Fut, Inspect, JobEnd, NewWorker, Now, Pause, PollReport, ReapReport, ReapRequest, RenewRequest,
+    Renewal, Serves, SignalOutcome, Store, TimerReport, Transition, Work, columns,
 };
 
 /// The store in memory.
@@ -60,7 +61,7 @@ enum Hold {
 
 /// That a running job was told to end.
 struct Asked {
-    order: Order,
+    order: CancelRequest,
     worker: WorkerId,
 }
 
@@ -140,7 +141,7 @@ struct Row {
     parked: bool,
     /// How many of the children of round `since` have not ended.
     pending: u32,
-    steps: Vec<Stepped>,
+    steps: Vec<Transition>,
     inbox: Vec<Signal>,
     /// Names and dedup ids of all signals ever delivered.
     heard: BTreeSet<(String, String)>,
@@ -261,7 +262,7 @@ impl Inner {
         self.moved(id, Event::Unwind);
         self.forget(id);
         let row = self.jobs.get_mut(&id).expect("looked up before");
-        row.unwind = pick::unwind(Some(&pick::unwind_text(&unwind)));
+        row.unwind = columns::unwind(Some(&columns::unwind_text(&unwind)));
         row.epoch.0 += 1;
         (row.attempts, row.deaths, row.crashes, row.suspect) = (0, 0, 0, false);
         row.spent = Vec::new();
@@ -324,7 +325,7 @@ impl Inner {
         now: Time,
         failure: &Failure,
     ) {
-        let failure = pick::failure(Some(&pick::failure_text(failure))).expect("there is text");
+        let failure = columns::failure(Some(&columns::failure_text(failure))).expect("there is text");
         let row = self.jobs.get_mut(&id).expect("noted of a job that is there");
         row.history.push(Attempt { epoch, worker, started_at, ended_at: now, failure: failure.clone() });
         row.failure = Some(failure);
@@ -332,11 +333,16 @@ impl Inner {
 }
 
 impl Store for Memory {
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         self.run(now, |inner, now| Ok(inner.enlist(now, worker)))
     }
 
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         self.run(now, |inner, now| {
             jobs.iter().try_for_each(|job| self.limits.check(job))?;
             jobs.iter().try_for_each(|job| inner.check_rate(job))?;
@@ -344,7 +350,7 @@ impl Store for Memory {
         })
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         self.run(now, |inner, now| inner.claim(now, ask))
     }
 
@@ -354,7 +360,7 @@ impl Store for Memory {
         })
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         self.run(now, |inner, now| {
             signals.iter().try_for_each(|signal| self.limits.check_signal(signal))?;
             Ok(signals.iter().map(|signal| inner.signal(now, signal, self.limits.inbox)).collect())
@@ -367,11 +373,11 @@ impl Store for Memory {
         ))))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         self.run(now, |inner, now| Ok(inner.renew(now, beat)))
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         self.run(now, |inner, now| Ok(inner.reap(now, sweep)))
     }
 
@@ -379,40 +385,40 @@ impl Store for Memory {
         self.run(now, |inner, _| Ok(inner.release(jobs)))
     }
 
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+    fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
         self.run(now, |inner, _| Ok(numbers.iter().map(|number| inner.disown((worker, *number))).sum()))
     }
 
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
+    fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
         self.run(now, |inner, _| Ok(inner.retire(worker)))
     }
 
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
         self.run(now, |inner, now| Ok(inner.due(now, limit)))
     }
 
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         self.run(None, |inner, _| {
             Ok(queues.iter().map(|q| inner.gates.get(q).copied().unwrap_or(0)).collect())
         })
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         self.run(None, |inner, _| {
             let mine = inner.asked.values().filter(|asked| asked.worker == worker);
             Ok(mine.map(|asked| asked.order.clone()).collect())
         })
     }
 
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
         self.run(now, |inner, now| Ok(inner.sweep() + inner.sweep_waits(now)))
     }
 
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.ended(*id)).collect()))
     }
 
-    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+    fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         self.run(now, |inner, now| Ok(inner.poll(now, limit)))
     }
 
@@ -433,7 +439,7 @@ impl Store for Memory {
         &self.limits
     }
 
-    fn beacon_dir(&self) -> Option<std::path::PathBuf> {
+    fn liveness_dir(&self) -> Option<std::path::PathBuf> {
         None
     }
 

@@ -3,7 +3,7 @@
 use windlass_model::{Schedule, calendar::Overlap};
 
 use super::*;
-use crate::{Did, Miss, control::said};
+use crate::{ControlOutcome, Miss, control::outcome};
 
 pub(super) struct Kept {
     pub(super) schedule: Schedule,
@@ -24,7 +24,7 @@ impl Inner {
         for name in names {
             let kept = &self.schedules[&name];
             let (schedule, next_at) = (kept.schedule.clone(), kept.next_at.expect("is due"));
-            let tick = pick::tick(&schedule, next_at, now, self.is_busy(kept));
+            let tick = columns::tick(&schedule, next_at, now, self.is_busy(kept));
             fired += tick.fire.len();
             for at in tick.fire {
                 self.fire_one(&schedule, at, now);
@@ -46,7 +46,7 @@ impl Inner {
         let job = schedule.job(tick);
         let last = self.schedules[&schedule.name].last_job.filter(|id| self.jobs.contains_key(id));
         if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
-            self.cancel(now, last, pick::GRACE, &said::next_tick(&schedule.name));
+            self.cancel(now, last, columns::GRACE, &outcome::next_tick(&schedule.name));
         }
         self.submit(now, std::slice::from_ref(&job), None);
         let kept = self.schedules.get_mut(&schedule.name).expect("it fires");
@@ -55,11 +55,13 @@ impl Inner {
         job.id
     }
 
-    pub(super) fn put_schedule(&mut self, now: Time, schedule: &Schedule) -> Did {
+    pub(super) fn put_schedule(&mut self, now: Time, schedule: &Schedule) -> ControlOutcome {
         *self.gates.entry(crate::TIMER_GATE.to_owned()).or_default() += 1;
         let first = schedule.calendar.next_after(now);
         match self.schedules.get_mut(&schedule.name) {
-            Some(kept) if kept.schedule == *schedule => return Did::Already("it is so already".into()),
+            Some(kept) if kept.schedule == *schedule => {
+                return ControlOutcome::Already("it is so already".into());
+            }
             Some(kept) => {
                 if kept.schedule.calendar != schedule.calendar {
                     kept.next_at = first;
@@ -74,33 +76,35 @@ impl Inner {
                 self.schedules.insert(name, kept);
             }
         }
-        Did::Done
+        ControlOutcome::Done
     }
 
-    pub(super) fn pause_schedule(&mut self, now: Time, name: &str, by: Option<&By>) -> Did {
-        let Some(kept) = self.schedules.get_mut(name) else { return Did::Unknown };
+    pub(super) fn pause_schedule(&mut self, now: Time, name: &str, by: Option<&Actor>) -> ControlOutcome {
+        let Some(kept) = self.schedules.get_mut(name) else { return ControlOutcome::Unknown };
         match (by, &kept.paused) {
-            (Some(_), Some(pause)) => Did::Already(format!("it was paused by {} before", pause.author)),
-            (None, None) => Did::Already("it is not paused".into()),
+            (Some(_), Some(pause)) => {
+                ControlOutcome::Already(format!("it was paused by {} before", pause.author))
+            }
+            (None, None) => ControlOutcome::Already("it is not paused".into()),
             (Some(by), None) => {
                 kept.paused = Some(Pause { at: now, author: by.author.clone(), note: by.note.clone() });
-                Did::Done
+                ControlOutcome::Done
             }
             (None, Some(_)) => {
                 kept.paused = None;
                 kept.next_at = kept.schedule.calendar.next_after(now);
                 *self.gates.entry(crate::TIMER_GATE.to_owned()).or_default() += 1;
-                Did::Done
+                ControlOutcome::Done
             }
         }
     }
 
-    pub(super) fn trigger(&mut self, now: Time, name: &str) -> Did {
-        let Some(kept) = self.schedules.get(name) else { return Did::Unknown };
+    pub(super) fn trigger(&mut self, now: Time, name: &str) -> ControlOutcome {
+        let Some(kept) = self.schedules.get(name) else { return ControlOutcome::Unknown };
         let schedule = kept.schedule.clone();
         match kept.last_job {
-            Some(job) if schedule.overlap == Overlap::Skip && self.is_busy(kept) => said::still_runs(job),
-            _ => Did::Made(self.fire_one(&schedule, now, now)),
+            Some(job) if schedule.overlap == Overlap::Skip && self.is_busy(kept) => outcome::still_runs(job),
+            _ => ControlOutcome::Created(self.fire_one(&schedule, now, now)),
         }
     }
 }

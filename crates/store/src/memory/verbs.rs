@@ -1,6 +1,6 @@
 //! The verbs themselves, on plain maps.
 
-use windlass_model::{Claimed, Outcome, When, crash, failure::class};
+use windlass_model::{ClaimedJob, Outcome, When, crash, failure::class};
 
 use super::*;
 
@@ -12,13 +12,18 @@ impl Inner {
         let week = std::time::Duration::from_secs(7 * 86_400);
         self.workers.retain(|_, worker| worker.life != Life::Gone || worker.lease_until >= now.minus(week));
         let lease_until = now.plus(new.lease);
-        let (name, beacon, serves) = (new.name.clone(), new.beacon.clone(), new.serves.clone());
+        let (name, beacon, serves) = (new.name.clone(), new.liveness_file.clone(), new.serves.clone());
         let worker = Worker { name, beacon, lease_until, life: Life::Alive, serves };
         self.workers.insert(new.id, worker);
         true
     }
 
-    pub(super) fn submit(&mut self, now: Time, jobs: &[NewJob], born: Option<Born>) -> Vec<Submitted> {
+    pub(super) fn submit(
+        &mut self,
+        now: Time,
+        jobs: &[NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Vec<SubmitOutcome> {
         // Told whatever the lease: a claim that the worker does not know of would wait for its death.
         let before: Vec<JobId> = born
             .and_then(|b| self.claims.get(&(b.worker, b.number)))
@@ -41,15 +46,15 @@ impl Inner {
                 if let Some(row) = self.jobs.get(&job.id) {
                     return match row.new.digest == job.digest {
                         true if first && before.contains(&job.id) => {
-                            Submitted::New { claimed: Some(Epoch(0)) }
+                            SubmitOutcome::New { claimed: Some(Epoch(0)) }
                         }
-                        true => Submitted::Repeated,
-                        false => Submitted::IdTaken,
+                        true => SubmitOutcome::Repeated,
+                        false => SubmitOutcome::IdTaken,
                     };
                 }
                 let key = job.key.as_ref().map(|key| (job.kind.kind.clone(), key.clone()));
                 if let Some(id) = key.as_ref().and_then(|key| self.keys.get(key)) {
-                    return Submitted::Existing {
+                    return SubmitOutcome::Existing {
                         id: *id,
                         same_input: self.jobs[id].new.digest == job.digest,
                     };
@@ -64,12 +69,12 @@ impl Inner {
                 let born = born.is_some() && !job.is_special() && !self.queue_pauses.contains_key(&job.queue);
                 let claimed = self.put_in(now, job, born);
                 for signal in &job.signals {
-                    self.hear(now, job.id, signal);
+                    self.record_delivery(now, job.id, signal);
                 }
                 taken.extend(claimed.map(|epoch| (job.id, epoch)));
                 match replaced {
-                    Some(id) => Submitted::Replaced { id },
-                    None => Submitted::New { claimed },
+                    Some(id) => SubmitOutcome::Replaced { id },
+                    None => SubmitOutcome::New { claimed },
                 }
             })
             .collect();
@@ -142,7 +147,7 @@ impl Inner {
         None
     }
 
-    pub(super) fn claim(&mut self, now: Time, ask: &Ask) -> Result<Haul, Error> {
+    pub(super) fn claim(&mut self, now: Time, ask: &ClaimRequest) -> Result<ClaimBatch, Error> {
         if !ask.kinds.is_empty() {
             self.queues.insert(ask.queue.clone());
         }
@@ -170,12 +175,12 @@ impl Inner {
             Some(claim) => claim.jobs.iter().copied().filter(|pair| self.is_claimed(*pair)).collect(),
             None if self.queue_pauses.contains_key(&ask.queue) => Vec::new(),
             None => {
-                let most = if ask.alone { 1 } else { ask.limit };
-                let (taken, refill) = self.take(now, &lanes(ask.alone), most);
+                let most = if ask.solo { 1 } else { ask.limit };
+                let (taken, refill) = self.take(now, &lanes(ask.solo), most);
                 refill_at = refill;
                 let pairs: Vec<_> = taken.into_iter().map(|id| (id, self.jobs[&id].epoch)).collect();
                 if !pairs.is_empty() {
-                    let claim = Claim { jobs: pairs.clone(), alone: ask.alone, claimed_at: now };
+                    let claim = Claim { jobs: pairs.clone(), alone: ask.solo, claimed_at: now };
                     self.claims.insert(number, claim);
                 }
                 pairs
@@ -184,10 +189,10 @@ impl Inner {
         let waiting = lanes(true);
         let suspects = !self.queue_pauses.contains_key(&ask.queue)
             && self.ready.iter().any(|(lane, ..)| waiting.contains(lane));
-        let limit = if ask.alone { 1 } else { ask.limit };
+        let limit = if ask.solo { 1 } else { ask.limit };
         let more = limit > 0 && pairs.len() >= limit;
         let jobs = pairs.into_iter().map(|(id, _)| self.claimed(id, ask.number)).collect();
-        Ok(Haul { jobs, more, suspects, refill_at, now })
+        Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
     }
 
     /// Forgets claims of which nothing is left.
@@ -200,31 +205,31 @@ impl Inner {
         }
     }
 
-    fn claimed(&self, id: JobId, claim: ClaimNo) -> Claimed {
+    fn claimed(&self, id: JobId, claim: ClaimNo) -> ClaimedJob {
         let row = &self.jobs[&id];
-        Claimed {
+        ClaimedJob {
             id,
             kind: row.new.kind.clone(),
             claim,
             epoch: row.epoch,
             rev: row.rev,
             attempts: row.attempts,
-            spent: row.spent.clone(),
+            retry_counts: row.spent.clone(),
             deaths: row.deaths,
             key: row.new.key.clone(),
             due_at: row.due_at,
             deadline_at: row.new.deadline_at,
             settings: row.new.settings.clone(),
             input: row.new.input.clone(),
-            parent: row.new.parent.filter(|_| row.new.round.is_some()),
-            counted: self.counted(id),
+            parent: row.new.parent.filter(|_| row.new.parent_rev.is_some()),
+            branch_member: self.counted(id),
             stage: row.stage.clone(),
-            since: row.since,
-            run: row.run,
+            stage_rev: row.since,
+            steps_since_wait: row.run,
             data: row.data.clone(),
             wait: row.wait.clone(),
-            until: row.until,
-            pending: row.pending,
+            wait_until: row.until,
+            pending_children: row.pending,
             inbox: self.shown(id),
             unwind: row.unwind.clone(),
         }
@@ -279,7 +284,7 @@ impl Inner {
         self.twig_writes(now, change, limits);
         // The names of a job that ends are free for its children.
         if !change.outcome.ends() {
-            self.bear(now, change);
+            self.spawn_children(now, change);
         }
         if let Some(failure) = change.outcome.failure() {
             self.note(change.job, change.worker, change.epoch, change.started_at, now, failure);
@@ -293,7 +298,7 @@ impl Inner {
             Outcome::Cancelled(_) => self.end(change.job, to, None, None, now),
             Outcome::Next if halted => {
                 self.progress(change);
-                self.let_pass(change.job, now);
+                self.yield_slot(change.job, now);
                 return Verdict::Halted;
             }
             Outcome::Next => self.progress(change),
@@ -309,7 +314,7 @@ impl Inner {
                 row.due_at = now.plus(*after);
                 if row.due_at > now {
                     let at = row.due_at;
-                    let holds = row.new.settings.serial.as_ref().is_some_and(|serial| serial.hold);
+                    let holds = row.new.settings.serial.as_ref().is_some_and(|serial| serial.keeps_slot);
                     self.set_timer(at, change.job, Timer::Wake);
                     if !holds {
                         self.leave(change.job);
@@ -320,14 +325,14 @@ impl Inner {
             }
         }
         if change.outcome.ends() {
-            self.bear(now, change);
+            self.spawn_children(now, change);
         }
         Verdict::Committed
     }
 
-    pub(super) fn renew(&mut self, now: Time, beat: &Beat) -> Renewal {
+    pub(super) fn renew(&mut self, now: Time, beat: &RenewRequest) -> Renewal {
         self.settle_claims(beat.worker, &beat.settled);
-        for number in &beat.joined {
+        for number in &beat.to_confirm {
             if let Some(claim) = self.claims.get_mut(&(beat.worker, *number)) {
                 claim.alone = false;
             }
@@ -346,8 +351,8 @@ impl Inner {
         Renewal::Held { lapsed, claims }
     }
 
-    pub(super) fn reap(&mut self, now: Time, sweep: &Sweep) -> Reaped {
-        let mut reaped = Reaped::default();
+    pub(super) fn reap(&mut self, now: Time, sweep: &ReapRequest) -> ReapReport {
+        let mut reaped = ReapReport::default();
         for (id, worker) in self.workers.iter_mut().filter(|(_, w)| w.life == Life::Alive) {
             if sweep.dead.contains(id) || (sweep.lapsed && worker.lease_until <= now) {
                 worker.life = Life::Dead;
@@ -394,14 +399,14 @@ impl Inner {
         alone: bool,
         claimed_at: Time,
         cap: u16,
-        reaped: &mut Reaped,
+        reaped: &mut ReapReport,
     ) {
         let row = &self.jobs[&id];
         let epoch = row.epoch;
         let fate = crash::after_death(row.deaths, row.crashes, alone, cap);
         self.note(id, worker, epoch, claimed_at, now, &lost(worker, alone));
         match fate {
-            crash::Fate::Suspect { deaths, crashes } => {
+            crash::AfterDeath::Suspect { deaths, crashes } => {
                 self.moved(id, Event::Reap);
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes, row.suspect) = (deaths, crashes, true);
@@ -409,7 +414,7 @@ impl Inner {
                 self.enter(id);
                 reaped.returned += 1;
             }
-            crash::Fate::Poison { deaths, crashes } => {
+            crash::AfterDeath::Poison { deaths, crashes } => {
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes) = (deaths, crashes);
                 let unwind = Unwind { reason: Some(Reason::Poison), failure: lost(worker, alone) };
@@ -451,8 +456,8 @@ impl Inner {
         self.claims.remove(&number).map_or(0, |claim| self.hand_back(&claim.jobs))
     }
 
-    pub(super) fn due(&mut self, now: Time, limit: usize) -> Due {
-        let mut due = Due { now, ..Due::default() };
+    pub(super) fn due(&mut self, now: Time, limit: usize) -> TimerReport {
+        let mut due = TimerReport { now, ..TimerReport::default() };
         let fired: Vec<_> =
             self.timers.iter().copied().take_while(|(at, ..)| *at <= now).take(limit).collect();
         for timer in fired {
@@ -474,7 +479,7 @@ impl Inner {
                     due.expired += 1;
                 }
                 (_, id, Timer::Cancel) => {
-                    let unwind = Unwind { reason: None, failure: self.asked[&id].order.by.failure() };
+                    let unwind = Unwind { reason: None, failure: self.asked[&id].order.actor.failure() };
                     self.end_from_outside(id, Event::Cancel, unwind, now);
                     due.cancelled += 1;
                 }
@@ -487,9 +492,9 @@ impl Inner {
         due
     }
 
-    pub(super) fn ended(&self, id: JobId) -> Option<Ended> {
-        let Some(row) = self.jobs.get(&id) else { return Some(Ended::Gone) };
-        Ended::from_parts(row.ended?, row.reason, row.failure.clone(), row.output.clone())
+    pub(super) fn ended(&self, id: JobId) -> Option<JobEnd> {
+        let Some(row) = self.jobs.get(&id) else { return Some(JobEnd::Gone) };
+        JobEnd::from_parts(row.ended?, row.reason, row.failure.clone(), row.output.clone())
     }
 }
 

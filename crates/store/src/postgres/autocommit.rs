@@ -18,7 +18,16 @@ const PLAN_AGE: Duration = Duration::from_secs(5);
 
 /// The tables that these statements name.
 const TABLES: [&str; 11] = [
-    "arrivals", "claims", "gates", "jobs", "journal", "lanes", "queues", "ready", "signals", "steps",
+    "arrivals",
+    "claims",
+    "gates",
+    "jobs",
+    "journal",
+    "lanes",
+    "queues",
+    "ready",
+    "signals",
+    "transitions",
     "workers",
 ];
 
@@ -101,7 +110,7 @@ mod tests {
     #[test]
     fn tables_are_named_in_full_and_nothing_else_is() {
         let sql = "with jobs_of as (select claims.jobs from claims where ready = 1 for update skip locked)\n\
-                   insert into steps select extract(epoch from now()) from jobs_of\n    join jobs j using (id), (select 1) ready";
+                   insert into transitions select extract(epoch from now()) from jobs_of\n    join jobs j using (id), (select 1) ready";
         let full = "with jobs_of as (select claims.jobs from \"a\".claims where ready = 1 for update skip locked)\n\
                    insert into \"a\".steps select extract(epoch from now()) from jobs_of\n    join \"a\".jobs j using (id), (select 1) ready";
         assert_eq!(qualified(sql, "a"), full);

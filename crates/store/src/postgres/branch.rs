@@ -14,22 +14,22 @@ use windlass_model::{Change, NewJob, Outcome, Reason, Rev, State, Tally};
 
 use super::{
     Postgres,
-    conn::{Conn, giving_way},
+    conn::{Conn, retry_deadlock},
     micros,
     pool::Guard,
-    serial,
-    wake::{self, LOCK},
+    serial, sql,
+    wait::{self, LOCK},
 };
-use crate::{Error, Now, pick};
+use crate::{Error, Now, columns};
 
 /// A branch: its job and its number.
 pub(super) type Key = (Uuid, i64);
 
 /// The statement that reads watches and sums, for those who prepare it.
-pub(super) const LOOK: &str = include_str!("sql/commit_look.sql");
+pub(super) const WATCHED_SUMS: &str = sql::branches::WATCHED_SUMS;
 
-const TALLY: &str = include_str!("sql/commit_tally.sql");
-const WATCHED: &str = include_str!("sql/signal_watched.sql");
+const TALLY: &str = sql::branches::COUNT;
+const WATCHED: &str = sql::branches::LOCK;
 
 /// What a transaction counts, and which branches are to be looked at once it is committed.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Conn {
     }
 
     /// Has a branch looked at once the transaction that is open is committed.
-    pub(super) fn look_at(&self, branch: Key) {
+    pub(super) fn watch_branch(&self, branch: Key) {
         self.counts().looks.insert(branch);
     }
 }
@@ -122,7 +122,7 @@ fn tally(change: &Change, items: i64) -> Tally {
 }
 
 fn promoted_items(promoted: &[NewJob]) -> i64 {
-    promoted.iter().filter_map(|job| Some(i64::from(job.twig.as_ref()?.items))).sum()
+    promoted.iter().filter_map(|job| Some(i64::from(job.branch_position.as_ref()?.items))).sum()
 }
 
 /// The state in which an outcome ends its job, if it does.
@@ -138,7 +138,7 @@ fn end(outcome: &Outcome) -> Option<State> {
 /// Whether there is something to count of a change: it is the first or the last of a child, or accounts for a part of a block.
 /// How much, its row says.
 pub(super) fn counts(change: &Change) -> bool {
-    change.counted.is_some() && (change.rev == Rev(0) || change.outcome.ends() || !is_whole(change))
+    change.branch_member.is_some() && (change.rev == Rev(0) || change.outcome.ends() || !is_whole(change))
 }
 
 /// Whether a statement can count a change by what it finds in the row: it accounts for no part of a block.
@@ -150,7 +150,7 @@ pub(super) fn is_whole(change: &Change) -> bool {
 pub(super) fn touched<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Key> {
     let ends = changes.filter(|change| change.outcome.ends());
     let keys: BTreeSet<Key> = ends
-        .filter_map(|change| change.counted.map(|counted| (counted.parent.0, counted.branch.0)))
+        .filter_map(|change| change.branch_member.map(|counted| (counted.parent.0, counted.branch.0)))
         .collect();
     keys.into_iter().collect()
 }
@@ -162,15 +162,16 @@ pub(super) async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Resu
     if tallies.is_empty() && looks.is_empty() {
         return conn.commit().await;
     }
-    for sql in [TALLY, LOOK] {
+    for sql in [TALLY, WATCHED_SUMS] {
         conn.prepare(sql).await?;
     }
     let looks: Vec<Key> = looks.into_iter().collect();
     // Polled, and so sent, in this order. If the first fails, the second rolls back.
-    let (counted, committed, met) = join3(write(conn, &tallies), conn.commit(), look(conn, &looks)).await;
+    let (counted, committed, met) =
+        join3(write(conn, &tallies), conn.commit(), read_watched(conn, &looks)).await;
     counted?;
     committed?;
-    told(store, conn, now, met).await;
+    notified(store, conn, now, met).await;
     Ok(())
 }
 
@@ -184,15 +185,15 @@ pub(super) async fn flush(conn: &Guard<'_>) -> Result<Vec<Key>, Error> {
 
 /// Tells parents what they wait to be told, as far as it is seen within the transaction that is open, which goes on. They are
 /// looked at again when it is committed.
-pub(super) async fn tell_within(conn: &Guard<'_>, now: Now) -> Result<(), Error> {
+pub(super) async fn notify_in_transaction(conn: &Guard<'_>, now: Now) -> Result<(), Error> {
     let touched = flush(conn).await?;
-    let met = look(conn, &touched).await?;
+    let met = read_watched(conn, &touched).await?;
     conn.counts().looks.extend(touched);
     if met.is_empty() {
         return Ok(());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met.into_iter().unzip();
-    wake::lock(conn, &jobs).await?;
+    wait::lock(conn, &jobs).await?;
     conn.execute(WATCHED, &[&jobs, &numbers]).await?;
     end_watches(conn, now, &jobs, &numbers).await.map(drop)
 }
@@ -202,9 +203,9 @@ async fn end_watches(conn: &Guard<'_>, now: Now, jobs: &[Uuid], numbers: &[i64])
     if jobs.is_empty() {
         return Ok(0);
     }
-    let sql = include_str!("sql/signal_branch.sql");
+    let sql = sql::signals::NOTIFY_PARENTS;
     let told = conn.query(sql, &[&micros(now), &jobs, &numbers]).await?.len();
-    let woken = wake::wake(conn, now, jobs).await?;
+    let woken = wait::wake(conn, now, jobs).await?;
     serial::settle(conn, &woken.unsettled).await?;
     Ok(told)
 }
@@ -224,13 +225,13 @@ pub(super) async fn write(conn: &Guard<'_>, tallies: &BTreeMap<Key, Tally>) -> R
 }
 
 /// Those of some branches whose watch is met.
-pub(super) async fn look(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<Key>, Error> {
+pub(super) async fn read_watched(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<Key>, Error> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-    let rows = conn.read(LOOK, &[&jobs, &numbers]).await?;
-    let met = |row: &&Row| pick::watch(row.get(2)).is_some_and(|watch| watch.is_met(&sum(row, 3)));
+    let rows = conn.read(WATCHED_SUMS, &[&jobs, &numbers]).await?;
+    let met = |row: &&Row| columns::watch(row.get(2)).is_some_and(|watch| watch.is_met(&sum(row, 3)));
     Ok(rows.iter().filter(met).map(|row| (row.get(0), row.get(1))).collect())
 }
 
@@ -241,11 +242,11 @@ pub(super) fn sum(row: &Row, first: usize) -> Tally {
 }
 
 /// Tells parents what a look has found. What was committed before is committed, whatever comes of this.
-pub(super) async fn told(store: &Postgres, conn: &Guard<'_>, now: Now, met: Result<Vec<Key>, Error>) {
+pub(super) async fn notified(store: &Postgres, conn: &Guard<'_>, now: Now, met: Result<Vec<Key>, Error>) {
     let told = async {
         match met?.as_slice() {
             [] => Ok(0),
-            met => tell(store, conn, now, met).await,
+            met => notify(store, conn, now, met).await,
         }
     };
     if let Err(error) = told.await {
@@ -255,31 +256,31 @@ pub(super) async fn told(store: &Postgres, conn: &Guard<'_>, now: Now, met: Resu
 
 /// Tells parents that some of their branches have come to what they watch for, those that have: the one routine for all doors.
 /// Answers how many branches had.
-pub(super) async fn tell(
+pub(super) async fn notify(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Now,
     branches: &[Key],
 ) -> Result<usize, Error> {
-    let told = giving_way!(tell_once(conn, now, branches, true));
+    let told = retry_deadlock!(notify_once(conn, now, branches, true));
     store.shared.floors.lowered(i64::MIN);
     told
 }
 
 /// Tells parents of branches that they watch, whether or not they have come to what is watched for: that may never be.
-pub(super) async fn tell_unmet(
+pub(super) async fn notify_unmet(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Now,
     branches: &[Key],
 ) -> Result<usize, Error> {
-    let told = giving_way!(tell_once(conn, now, branches, false));
+    let told = retry_deadlock!(notify_once(conn, now, branches, false));
     store.shared.floors.lowered(i64::MIN);
     told
 }
 
-async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key], only_met: bool) -> Result<usize, Error> {
-    for sql in [LOCK, WATCHED, LOOK] {
+async fn notify_once(conn: &Guard<'_>, now: Now, branches: &[Key], only_met: bool) -> Result<usize, Error> {
+    for sql in [LOCK, WATCHED, WATCHED_SUMS] {
         conn.prepare(sql).await?;
     }
     let work = async {
@@ -289,9 +290,9 @@ async fn tell_once(conn: &Guard<'_>, now: Now, branches: &[Key], only_met: bool)
         // The sum is read by a statement of its own: what was counted before the locks were had is seen.
         let (begun, locked, watched, met) = join4(
             conn.begin(),
-            wake::lock(conn, &parents),
+            wait::lock(conn, &parents),
             conn.execute(WATCHED, &[&jobs, &numbers]),
-            look(conn, branches),
+            read_watched(conn, branches),
         )
         .await;
         begun?;
@@ -317,7 +318,7 @@ pub(super) async fn orphan(conn: &Guard<'_>, now: Now, jobs: &[Uuid]) -> Result<
     if jobs.is_empty() {
         return Ok(());
     }
-    let expired = pick::reason_number(Reason::Expired);
-    let sql = include_str!("sql/act_orphan.sql");
+    let expired = columns::reason_number(Reason::Expired);
+    let sql = sql::branches::ORPHAN;
     conn.execute(sql, &[&jobs, &expired, &micros(now), &conn.gate_writer]).await.map(drop)
 }

@@ -8,17 +8,19 @@ use std::{
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_model::{
-    Awaited, BranchNo, ClaimNo, Claimed, Counted, Epoch, JobId, Limit, Payload, Rev, Time, rate::Level,
+    Awaited, BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Limit, Payload, Rev, Time,
+    rate::Level,
 };
 
 use super::{
     Postgres, micros,
     pool::Guard,
     rows::{Inbox, payload, signal},
+    sql,
 };
-use crate::{Ask, Error, Haul, Now, memory::lease_ran_out, pick};
+use crate::{ClaimBatch, ClaimRequest, Error, Now, columns, memory::lease_ran_out};
 
-pub(super) async fn claim(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
+pub(super) async fn claim(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBatch, Error> {
     match once(store, now, ask).await {
         // The same claim, sent twice at once: the other one has recorded it, and this one is a repeat.
         Err(Error::Refused(_)) => once(store, now, ask).await,
@@ -26,7 +28,7 @@ pub(super) async fn claim(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul,
     }
 }
 
-async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
+async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBatch, Error> {
     store.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
     let all = store.shared.lanes.all(&ask.queue, &ask.kinds);
     let queue = store.shared.lanes.queue(&ask.queue);
@@ -34,18 +36,18 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     let limited = buckets.iter().any(|bucket| *bucket != 0);
     let served: Vec<i32> = all.into_iter().map(|lane| lane.id).collect();
     let suspects: Vec<i32> = served.iter().map(|lane| -lane).collect();
-    let lanes = if ask.alone { &suspects } else { &served };
-    let limit = if ask.alone { 1 } else { i64::try_from(ask.limit).unwrap_or(i64::MAX) };
+    let lanes = if ask.solo { &suspects } else { &served };
+    let limit = if ask.solo { 1 } else { i64::try_from(ask.limit).unwrap_or(i64::MAX) };
     let settled: Vec<i64> = ask.settled.iter().map(|number| number.0).collect();
     let sql = match lanes.as_slice() {
-        _ if limited => include_str!("sql/claim_limited.sql"),
-        [_] => include_str!("sql/claim.sql"),
-        _ => include_str!("sql/claim_lanes.sql"),
+        _ if limited => sql::claim::RATE_LIMITED_LANES,
+        [_] => sql::claim::ONE_LANE,
+        _ => sql::claim::SEVERAL_LANES,
     };
     let (floors, raised) = store.shared.floors.of(lanes);
     let (now, worker, number) = (micros(now), ask.worker.0, ask.number.0);
     let mut params: Vec<&(dyn ToSql + Sync)> =
-        vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.alone, &floors, &queue];
+        vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.solo, &floors, &queue];
     let conn = store.conn().await?;
     let is_same_server = store.shared.open_claims.are_since(conn.opened_at, ask.worker, &ask.settled);
     let before = Instant::now();
@@ -74,7 +76,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     store.shared.open_claims.settled(ask.worker, &ask.settled);
     if repeat {
         // It may have been made before this session was opened.
-        rows = conn.query(include_str!("sql/claim_repeat.sql"), &[&ask.worker.0, &ask.number.0]).await?;
+        rows = conn.query(sql::claim::REPEAT, &[&ask.worker.0, &ask.number.0]).await?;
     } else {
         store.shared.open_claims.made(ask.worker, ask.number, before);
     }
@@ -83,7 +85,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     store.shared.floors.set_idle(lanes, rows.is_empty());
     if !repeat {
         let last = rows.iter().map(|row| (row.get(5), row.get(16)));
-        store.shared.floors.reached(lanes, raised, full && !ask.alone, last);
+        store.shared.floors.reached(lanes, raised, full && !ask.solo, last);
     }
     store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
     let mut jobs = rows.iter().map(|row| claimed(store, ask.number, row)).collect::<Result<Vec<_>, _>>()?;
@@ -104,7 +106,7 @@ async fn once(store: &Postgres, now: Now, ask: &Ask) -> Result<Haul, Error> {
     // A claim that began behind the beginning and came back short, found places locked, or did not know of a lane, has
     // passed something over.
     let more = full || passed_over || (raised && !repeat) || unknown;
-    Ok(Haul { jobs, more, suspects, refill_at, now })
+    Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
 }
 
 /// A claim that charges buckets: they are locked first, so that it sees what the one before it took.
@@ -115,7 +117,7 @@ async fn charged(
     params: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, Error> {
     let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
-    let lock = include_str!("sql/claim_buckets.sql");
+    let lock = sql::rate::LOCK;
     // One that is still being prepared would be overtaken by the next.
     conn.prepare(lock).await?;
     conn.prepare(sql).await?;
@@ -166,12 +168,12 @@ fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
 
 /// Hands those of some claimed jobs that waited for signals what came of them: those that did not wait for one of each name, and
 /// all of a claim that is repeated. The others have it already.
-async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed], repeat: bool) -> Result<(), Error> {
-    let waited = |job: &&mut Claimed| match &job.wait {
+async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
+    let waited = |job: &&mut ClaimedJob| match &job.wait {
         Some(Awaited::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
         _ => false,
     };
-    let mut waited: HashMap<Uuid, &mut Claimed> =
+    let mut waited: HashMap<Uuid, &mut ClaimedJob> =
         jobs.iter_mut().filter(waited).map(|job| (job.id.0, job)).collect();
     if waited.is_empty() {
         return Ok(());
@@ -183,7 +185,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed], repeat: bool) -> R
         }
     }
     let (ids, (names, every)): (Vec<Uuid>, (Vec<&str>, Vec<bool>)) = wanted.into_iter().unzip();
-    let rows = conn.read_autocommit(include_str!("sql/claim_inbox.sql"), &[&ids, &every, &names]).await?;
+    let rows = conn.read_autocommit(sql::claim::INBOX, &[&ids, &every, &names]).await?;
     waited.values_mut().for_each(|job| job.inbox.clear());
     for row in rows {
         let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("asked for");
@@ -192,11 +194,11 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [Claimed], repeat: bool) -> R
     Ok(())
 }
 
-fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<Claimed, Error> {
+fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Error> {
     let parent = row.get::<_, Option<Uuid>>(28).map(JobId);
     let branch = row.get::<_, Option<i64>>(32).map(BranchNo);
     let items = row.get::<_, i32>(33).max(0) as u32;
-    Ok(Claimed {
+    Ok(ClaimedJob {
         id: JobId(row.get(4)),
         kind: store.lane(row.get(5))?.kind,
         claim,
@@ -207,19 +209,19 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<Claimed, Error
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),
-        spent: pick::spent(row.get(12)),
-        settings: pick::settings(row.get(13)),
+        retry_counts: columns::retry_counts(row.get(12)),
+        settings: columns::settings(row.get(13)),
         input: Payload { codec: row.get::<_, i16>(14) as u8, bytes: row.get(15) },
         stage: row.get(22),
         data: payload(row.get(23), row.get(24)),
-        wait: pick::wait(row.get(25)),
-        until: row.get::<_, Option<i64>>(26).map(Time),
-        pending: row.get::<_, i32>(27).max(0) as u32,
+        wait: columns::wait(row.get(25)),
+        wait_until: row.get::<_, Option<i64>>(26).map(Time),
+        pending_children: row.get::<_, i32>(27).max(0) as u32,
         parent: parent.filter(|_| branch.is_none()),
-        counted: parent.zip(branch).map(|(parent, branch)| Counted { parent, branch, items }),
-        since: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
-        run: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
+        branch_member: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
+        stage_rev: Rev(row.get::<_, Option<i32>>(29).unwrap_or_default()),
+        steps_since_wait: row.get::<_, Option<i32>>(30).unwrap_or_default() as u32,
         inbox: row.get::<_, Option<Inbox>>(34).map_or_else(Vec::new, |inbox| inbox.0),
-        unwind: pick::unwind(row.get(31)),
+        unwind: columns::unwind(row.get(31)),
     })
 }

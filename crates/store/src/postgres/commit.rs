@@ -11,17 +11,17 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 
 use super::{
     Postgres, branch,
-    columns::{Base, Param},
-    conn::giving_way,
-    follow::{Part, follows, parks, readies, step_by_step},
-    journal::Beside,
+    conn::retry_deadlock,
+    consequences::{Group, follows, parks, readies, step_by_step},
+    journal::JournalWrites,
     names::Names,
+    params::{Base, Param},
     pool::Guard,
-    serial,
-    wake::{self, LOCK, WAKE},
-    write::{Sort, Sorts, Wrote},
+    serial, sql,
+    step::{ChangeBatches, ChangeKind, Written},
+    wait::{self, LOCK, WAKE},
 };
-use crate::{Error, Now, pick::DEADLINE};
+use crate::{Error, Now, columns::DEADLINE};
 
 /// Commits a batch. If the database refuses it for its data, it is halved until the bad change stands alone; the
 /// others commit.
@@ -72,7 +72,7 @@ fn bisect<'a>(
     verdicts: &'a mut [Verdict],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
-        match (giving_way!(whole(store, now, batch, names)), batch) {
+        match (retry_deadlock!(whole(store, now, batch, names)), batch) {
             (Ok(told), _) => {
                 for (place, change) in batch {
                     if let Some(verdict) = told.get(&change.job) {
@@ -104,8 +104,8 @@ async fn whole(
     names: &Names,
 ) -> Result<HashMap<JobId, Verdict>, Error> {
     let changes = || batch.iter().map(|(_, change)| *change);
-    let mut parts = Part::parts(batch);
-    let Part { sorts, beside, .. } = parts.first_mut().expect("there are changes");
+    let mut parts = Group::parts(batch);
+    let Group { batches: sorts, journal_writes: beside, .. } = parts.first_mut().expect("there are changes");
     let parks: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
     let counts = changes().any(branch::counts);
     // Ends of children of branches are counted by the statement that writes them, if it is the only one.
@@ -126,11 +126,11 @@ async fn whole(
         serial::settle_alone(&conn, &leaving).await?;
         wrote
     };
-    let again = |part: &Part<'_>| part.sorts.has(Sort::Again) || part.sorts.has(Sort::Waits);
+    let again = |part: &Group<'_>| part.batches.has(ChangeKind::Again) || part.batches.has(ChangeKind::Waits);
     if parts.iter().any(again) || changes().any(readies) {
         store.shared.floors.lowered(i64::MIN);
     }
-    let wrote: HashMap<JobId, Wrote> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
+    let wrote: HashMap<JobId, Written> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
     tidy(&conn, now, &wrote, batch, !follows).await?;
     let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
@@ -150,15 +150,15 @@ async fn counted(
     store: &Postgres,
     conn: &Guard<'_>,
     now: Now,
-    sorts: &Sorts<'_>,
+    sorts: &ChangeBatches<'_>,
     branches: &[branch::Key],
-) -> Result<Vec<Wrote>, Error> {
+) -> Result<Vec<Written>, Error> {
     // One that is still being prepared would be overtaken by the next.
     sorts.prepare(conn).await?;
-    conn.prepare(branch::LOOK).await?;
-    let (wrote, met) = join(sorts.write(conn, now), branch::look(conn, branches)).await;
+    conn.prepare(branch::WATCHED_SUMS).await?;
+    let (wrote, met) = join(sorts.write(conn, now), branch::read_watched(conn, branches)).await;
     let wrote = wrote?;
-    branch::told(store, conn, now, met).await;
+    branch::notified(store, conn, now, met).await;
     Ok(wrote)
 }
 
@@ -166,10 +166,10 @@ async fn counted(
 async fn together(
     conn: &Guard<'_>,
     now: Now,
-    sorts: &Sorts<'_>,
-    beside: &Beside<'_>,
+    sorts: &ChangeBatches<'_>,
+    beside: &JournalWrites<'_>,
     parks: &[Uuid],
-) -> Result<Vec<Wrote>, Error> {
+) -> Result<Vec<Written>, Error> {
     // One that is still being prepared would be overtaken by the next.
     sorts.prepare(conn).await?;
     beside.prepare(conn).await?;
@@ -181,9 +181,9 @@ async fn together(
     // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
     let (begun, locked, wrote, woken, committed) = join5(
         conn.begin(),
-        wake::lock(conn, &ids),
+        wait::lock(conn, &ids),
         join(beside.write(conn), sorts.write(conn, now)),
-        wake::wake(conn, now, parks),
+        wait::wake(conn, now, parks),
         conn.commit(),
     )
     .await;
@@ -205,7 +205,7 @@ pub(super) async fn within(
     change: &Change,
     names: &Names,
 ) -> Result<Option<Verdict>, Error> {
-    let part = Part::of(vec![(0, change)]);
+    let part = Group::of(vec![(0, change)]);
     part.prepare(conn).await?;
     let wrote = part.write(store, conn, now, names).await?;
     let Some(one) = wrote.first() else { return Ok(None) };
@@ -214,7 +214,7 @@ pub(super) async fn within(
 }
 
 /// What is to be said of a change that was written.
-fn verdict(change: &Change, wrote: &Wrote) -> Verdict {
+fn verdict(change: &Change, wrote: &Written) -> Verdict {
     let halted = wrote.held && change.outcome == Outcome::Next;
     if halted { Verdict::Halted } else { Verdict::Committed }
 }
@@ -224,25 +224,25 @@ fn verdict(change: &Change, wrote: &Wrote) -> Verdict {
 async fn tidy(
     conn: &Guard<'_>,
     now: Now,
-    wrote: &HashMap<JobId, Wrote>,
+    wrote: &HashMap<JobId, Written>,
     batch: &[Placed<'_>],
     orphan: bool,
 ) -> Result<(), Error> {
     let ends = batch.iter().map(|(_, change)| *change).filter(|change| change.outcome.ends());
-    let ends: Vec<(&Change, &Wrote)> =
+    let ends: Vec<(&Change, &Written)> =
         ends.filter_map(|change| Some((change, wrote.get(&change.job)?))).collect();
     let held: Vec<Uuid> =
         ends.iter().filter(|(_, wrote)| wrote.held).map(|(change, _)| change.job.0).collect();
     if !held.is_empty() {
-        conn.execute(include_str!("sql/act_clear.sql"), &[&held]).await?;
+        conn.execute(sql::control::CLEAR_HOLDS, &[&held]).await?;
         if orphan {
             branch::orphan(conn, now, &held).await?;
         }
     }
-    let deadline = |(change, _): &(&Change, &Wrote)| Some((change.deadline_at?.micros(), change.job.0));
+    let deadline = |(change, _): &(&Change, &Written)| Some((change.deadline_at?.micros(), change.job.0));
     let (at, ids): (Vec<i64>, Vec<Uuid>) = ends.iter().filter_map(deadline).unzip();
     if !at.is_empty() {
-        conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &DEADLINE]).await?;
+        conn.execute(sql::timers::REMOVE, &[&at, &ids, &DEADLINE]).await?;
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ async fn seen(
         .collect();
     let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
     let params: [Param<'_>; 5] = [&base.id, &base.epoch, &base.rev, &base.worker, &base.claim];
-    let rows = conn.query(include_str!("sql/commit_seen.sql"), &params).await?;
+    let rows = conn.query(sql::commit::FIND_UNAPPLIED, &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         match (missing[&id].outcome == Outcome::Next, claimed) {

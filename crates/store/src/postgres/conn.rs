@@ -35,7 +35,7 @@ use crate::Error;
 pub(super) const DEADLOCKS: u64 = 5;
 
 /// Calls again what was chosen to give way because two met in opposite order.
-macro_rules! giving_way {
+macro_rules! retry_deadlock {
     ($call:expr) => {{
         let mut tries = 1;
         loop {
@@ -51,7 +51,7 @@ macro_rules! giving_way {
         }
     }};
 }
-pub(super) use giving_way;
+pub(super) use retry_deadlock;
 
 /// How many rows a gate has: few enough to read, many enough that two writers seldom share one.
 const GATE_WRITERS: i64 = 64;

@@ -10,17 +10,18 @@ use uuid::Uuid;
 use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
 
 use super::{
-    Postgres,
+    Postgres, admin,
     branch::{self, Child},
-    conn::giving_way,
+    conn::retry_deadlock,
     fork, micros,
     pool::Guard,
-    prune, restate, rules, scope, serial, signal, unwind, wake,
+    prune, serial, signal, sql, stage_update, unique, unwind, wait,
 };
 use crate::{
-    Act, By, Control, Did, Error, Fork, Fut, Now, Prune, Pruned, Restate, Rule,
-    control::{check_by, said},
-    pick::{self, ASIDE, WANTED},
+    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, Prune, Pruned,
+    StageUpdate,
+    columns::{self, ASIDE, TO_HOLD},
+    control::{check_actor, outcome},
 };
 
 /// A job that is locked to be acted on.
@@ -71,18 +72,18 @@ pub(super) async fn hold(
     ids: &[Uuid],
     out: impl Fn(&Held) -> bool,
 ) -> Result<HashMap<Uuid, Held>, Error> {
-    let rows = conn.query(include_str!("sql/act_jobs.sql"), &[&ids]).await?;
+    let rows = conn.query(sql::control::LOCK_JOBS, &[&ids]).await?;
     let held = |row: &Row| Held {
         id: row.get(0),
         lane: row.get(1),
         priority: row.get(2),
-        ended: pick::final_state(row.get(3)),
+        ended: columns::final_state(row.get(3)),
         due_at: Time(row.get(4)),
         suspect: row.get(5),
         serial: row.get::<_, Option<i64>>(6).is_some(),
         aside: row.get::<_, Option<i16>>(7) == Some(ASIDE),
         epoch: Epoch(row.get(8)),
-        settings: pick::settings(row.get(9)),
+        settings: columns::settings(row.get(9)),
         kind: row.get(10),
         parked: row.get(11),
         rev: Rev(row.get(12)),
@@ -105,11 +106,11 @@ pub(super) async fn hold(
         let lanes: Vec<i32> = live.iter().map(|job| if job.suspect { -job.lane } else { job.lane }).collect();
         let ranks: Vec<i64> = live.iter().map(|job| rank(job.due_at, job.priority)).collect();
         let live: Vec<Uuid> = live.iter().map(|job| job.id).collect();
-        for row in conn.query(include_str!("sql/act_unready.sql"), &[&lanes, &ranks, &live]).await? {
+        for row in conn.query(sql::control::REMOVE_READY, &[&lanes, &ranks, &live]).await? {
             jobs.get_mut(&row.get(0)).expect("asked for").was_ready = true;
         }
     }
-    for row in conn.query(include_str!("sql/act_places.sql"), &[&ids]).await? {
+    for row in conn.query(sql::control::POSITIONS, &[&ids]).await? {
         let Some(job) = jobs.get_mut(&row.get(0)) else { continue };
         (job.in_line, job.asleep) = (row.get(1), row.get(2));
         (job.paused_by, job.told) = (row.get(3), row.get(4));
@@ -124,40 +125,40 @@ pub(super) async fn cancel(
     now: Time,
     jobs: &[JobId],
     grace: Duration,
-    by: &By,
-) -> Result<Vec<Did>, Error> {
+    by: &Actor,
+) -> Result<Vec<ControlOutcome>, Error> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
     let held = hold(conn, &ids, |_| true).await?;
     let mut end: Vec<Uuid> = Vec::new();
     let mut undo: Vec<Uuid> = Vec::new();
     let mut tell: Vec<Uuid> = Vec::new();
     let dids = ids.iter().map(|id| match held.get(id) {
-        None => Did::Unknown,
+        None => ControlOutcome::Unknown,
         Some(job) => match job.state() {
-            state if state.is_final() => said::ended(state),
-            State::Running if job.told => said::told_before(),
+            state if state.is_final() => outcome::ended(state),
+            State::Running if job.told => outcome::cancel_requested_before(),
             State::Running => {
                 tell.push(*id);
-                Did::Told
+                ControlOutcome::CancelRequested
             }
             _ if job.undoes => {
                 undo.push(*id);
-                Did::Told
+                ControlOutcome::CancelRequested
             }
             _ => {
                 end.push(*id);
-                Did::Done
+                ControlOutcome::Done
             }
         },
     });
-    let dids: Vec<Did> = dids.collect();
+    let dids: Vec<ControlOutcome> = dids.collect();
     finish(conn, now, &end, &vec![by; end.len()]).await?;
     unwind::begin(conn, now, &undo, &vec![unwind::cancelled(by); undo.len()]).await?;
     if !tell.is_empty() {
         let deadline = now.plus(grace).micros();
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
             [&tell, &deadline, &by.author, &by.note, &conn.gate_writer];
-        conn.execute(include_str!("sql/act_tell.sql"), &params).await?;
+        conn.execute(sql::control::REQUEST_CANCEL, &params).await?;
     }
     store.shared.floors.lowered(i64::MIN);
     Ok(dids)
@@ -170,7 +171,7 @@ pub(super) async fn cancel_waiting(
     conn: &Guard<'_>,
     now: Time,
     id: JobId,
-    by: &By,
+    by: &Actor,
 ) -> Result<bool, Error> {
     let held = hold(conn, &[id.0], |_| true).await?;
     store.shared.floors.lowered(i64::MIN);
@@ -186,12 +187,12 @@ pub(super) async fn cancel_waiting(
 
 /// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, their parents woken if they
 /// were the last they waited for, and their own branches cut.
-pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]) -> Result<(), Error> {
+pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&Actor]) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
     }
-    let failures: Vec<String> = by.iter().map(|by| pick::failure_text(&by.failure())).collect();
-    let rows = conn.query(include_str!("sql/act_end.sql"), &[&ids, &failures, &now.micros()]).await?;
+    let failures: Vec<String> = by.iter().map(|by| columns::failure_text(&by.failure())).collect();
+    let rows = conn.query(sql::control::CANCEL, &[&ids, &failures, &now.micros()]).await?;
     serial::leave(conn, ids).await?;
     let of = |column: usize| rows.iter().filter(move |row| row.get(column)).map(|row| row.get::<_, Uuid>(0));
     branch::orphan(conn, Some(now), &of(2).collect::<Vec<_>>()).await?;
@@ -200,82 +201,81 @@ pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&By]
     }
     let children: HashSet<Uuid> = of(1).collect();
     let children: Vec<Uuid> = ids.iter().copied().filter(|id| children.contains(id)).collect();
-    wake::children_ended(conn, Some(now), &children).await
+    wait::children_ended(conn, Some(now), &children).await
 }
 
-async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &By) -> Result<Vec<Did>, Error> {
+async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &Actor) -> Result<Vec<ControlOutcome>, Error> {
     let held = hold(conn, ids, |_| true).await?;
     let (mut put_back, mut paused, mut holds): (Vec<Uuid>, Vec<Uuid>, Vec<i16>) = Default::default();
     let mut dids = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(job) = held.get(id) else {
-            dids.push(Did::Unknown);
+            dids.push(ControlOutcome::Unknown);
             continue;
         };
         let state = job.state();
         let did = if state.is_final() {
-            said::cannot("pause", state)
+            outcome::cannot("pause", state)
         } else if job.told {
-            said::being_cancelled()
+            outcome::being_cancelled()
         } else if let Some(author) = &job.paused_by {
-            Did::Already(format!("it was paused by {author} before"))
+            ControlOutcome::Already(format!("it was paused by {author} before"))
         } else {
             paused.push(*id);
-            holds.push(if state == State::Ready { ASIDE } else { WANTED });
-            Did::Done
+            holds.push(if state == State::Ready { ASIDE } else { TO_HOLD });
+            ControlOutcome::Done
         };
-        if did != Did::Done && job.was_ready {
+        if did != ControlOutcome::Done && job.was_ready {
             put_back.push(*id);
         }
         dids.push(did);
     }
-    conn.execute(include_str!("sql/act_pause.sql"), &[&paused, &holds, &now.micros(), &by.author, &by.note])
-        .await?;
+    conn.execute(sql::control::PAUSE, &[&paused, &holds, &now.micros(), &by.author, &by.note]).await?;
     serial::enter(conn, &put_back).await?;
     serial::leave(conn, &paused).await?;
     Ok(dids)
 }
 
-async fn resume(conn: &Guard<'_>, ids: &[Uuid]) -> Result<Vec<Did>, Error> {
+async fn resume(conn: &Guard<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
     let held = hold(conn, ids, |_| false).await?;
     let paused = |id: &Uuid| held.get(id).is_some_and(|job| job.paused_by.is_some() && job.ended.is_none());
     let mine: Vec<Uuid> = ids.iter().copied().filter(paused).collect();
-    conn.execute(include_str!("sql/act_resume.sql"), &[&mine]).await?;
+    conn.execute(sql::control::RESUME, &[&mine]).await?;
     let back: Vec<Uuid> = mine.iter().copied().filter(|id| held[id].aside && !held[id].told).collect();
     serial::enter(conn, &back).await?;
     let did = |id: &Uuid| match held.get(id) {
-        None => Did::Unknown,
-        Some(_) if paused(id) => Did::Done,
-        Some(_) => Did::Already("it is not paused".into()),
+        None => ControlOutcome::Unknown,
+        Some(_) if paused(id) => ControlOutcome::Done,
+        Some(_) => ControlOutcome::Already("it is not paused".into()),
     };
     Ok(ids.iter().map(did).collect())
 }
 
-async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, Error> {
+async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
     let held = hold(conn, ids, |_| false).await?;
     let mut back: Vec<Uuid> = Vec::new();
     let mut dids = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(job) = held.get(id) else {
-            dids.push(Did::Unknown);
+            dids.push(ControlOutcome::Unknown);
             continue;
         };
         dids.push(match job.ended {
-            Some(State::Done) => said::retry_done(),
+            Some(State::Done) => outcome::retry_done(),
             // Its place may be the ready set, which was left alone.
-            None => said::retry_live(live_state(conn, job).await?),
+            None => outcome::retry_live(live_state(conn, job).await?),
             Some(_) => match &job.settings.unique {
                 None => {
                     back.push(*id);
-                    Did::Done
+                    ControlOutcome::Done
                 }
                 // One by one: two of them may want the same name.
-                Some(unique) => match scope::retake(conn, now, job.kind, unique, JobId(*id)).await? {
-                    Some(other) => said::name_taken(other),
+                Some(unique) => match unique::retake(conn, now, job.kind, unique, JobId(*id)).await? {
+                    Some(other) => outcome::name_taken(other),
                     None => {
                         bring_back(conn, now, &[*id]).await?;
                         back.push(*id);
-                        Did::Done
+                        ControlOutcome::Done
                     }
                 },
             },
@@ -284,7 +284,7 @@ async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, E
     let plain: Vec<Uuid> = back.iter().copied().filter(|id| held[id].settings.unique.is_none()).collect();
     bring_back(conn, now, &plain).await?;
     let children: Vec<Uuid> = back.iter().copied().filter(|id| held[id].child).collect();
-    wake::count_revivals(conn, &children).await?;
+    wait::count_revivals(conn, &children).await?;
     for job in back.iter().map(|id| &held[id]) {
         if let (Some(twig), Some(was)) = (&job.twig, job.ended) {
             conn.count_life(twig, was);
@@ -297,13 +297,13 @@ async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<Did>, E
 /// Makes ended jobs live and lets them enter; slots are handed over later.
 async fn bring_back(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<(), Error> {
     let (at, end) = (now.micros(), Time::MAX.micros());
-    conn.execute(include_str!("sql/act_revive.sql"), &[&ids, &at, &end, &conn.gate_writer]).await?;
+    conn.execute(sql::control::REVIVE, &[&ids, &at, &end, &conn.gate_writer]).await?;
     serial::enter_unsettled(conn, ids).await.map(drop)
 }
 
 /// Where a live job stands, without moving it.
 pub(super) async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
-    let rows = conn.query(include_str!("sql/scope_holder.sql"), &[&job.id, &super::SPAN]).await?;
+    let rows = conn.query(sql::unique::HOLDER, &[&job.id, &super::SPAN]).await?;
     Ok(match rows.first() {
         Some(row) if row.get(7) => State::Waiting,
         Some(row) if row.get(2) => State::Ready,
@@ -312,27 +312,35 @@ pub(super) async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Er
     })
 }
 
-async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<Did>, Error> {
+async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, Error> {
     let held = hold(conn, ids, |job| job.priority != priority).await?;
     let did = |id: &Uuid| match held.get(id) {
-        None => Did::Unknown,
-        Some(job) if job.ended.is_some() => said::cannot("reorder", job.state()),
-        Some(job) if job.priority == priority => Did::Already(format!("its priority is {priority}")),
-        Some(_) => Did::Done,
+        None => ControlOutcome::Unknown,
+        Some(job) if job.ended.is_some() => outcome::cannot("reorder", job.state()),
+        Some(job) if job.priority == priority => {
+            ControlOutcome::Already(format!("its priority is {priority}"))
+        }
+        Some(_) => ControlOutcome::Done,
     };
-    let dids: Vec<Did> = ids.iter().map(did).collect();
+    let dids: Vec<ControlOutcome> = ids.iter().map(did).collect();
     let changed: Vec<Uuid> =
-        ids.iter().zip(&dids).filter(|(_, did)| **did == Did::Done).map(|(id, _)| *id).collect();
-    conn.execute(include_str!("sql/act_priority.sql"), &[&changed, &priority]).await?;
+        ids.iter().zip(&dids).filter(|(_, did)| **did == ControlOutcome::Done).map(|(id, _)| *id).collect();
+    conn.execute(sql::control::PRIORITY, &[&changed, &priority]).await?;
     let back: Vec<Uuid> = held.values().filter(|job| job.was_ready).map(|job| job.id).collect();
     serial::enter(conn, &back).await?;
     Ok(dids)
 }
 
-async fn act(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> Result<Vec<Did>, Error> {
-    check_by(by)?;
-    pick::check_act(act)?;
-    let mut dids: Vec<Option<Did>> = vec![None; jobs.len()];
+async fn act(
+    store: &Postgres,
+    now: Now,
+    jobs: &[JobId],
+    act: JobAction,
+    by: &Actor,
+) -> Result<Vec<ControlOutcome>, Error> {
+    check_actor(by)?;
+    columns::check_act(act)?;
+    let mut dids: Vec<Option<ControlOutcome>> = vec![None; jobs.len()];
     let mut rest: Vec<usize> = (0..jobs.len()).collect();
     // A job that is named twice has its second turn after its first.
     while !rest.is_empty() {
@@ -340,7 +348,7 @@ async fn act(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> R
         let (wave, later): (Vec<usize>, Vec<usize>) =
             rest.into_iter().partition(|place| seen.insert(jobs[*place]));
         let ids: Vec<JobId> = wave.iter().map(|place| jobs[*place]).collect();
-        for (place, did) in wave.into_iter().zip(giving_way!(once(store, now, &ids, act, by))?) {
+        for (place, did) in wave.into_iter().zip(retry_deadlock!(once(store, now, &ids, act, by))?) {
             dids[place] = Some(did);
         }
         rest = later;
@@ -348,22 +356,30 @@ async fn act(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> R
     Ok(dids.into_iter().flatten().collect())
 }
 
-async fn once(store: &Postgres, now: Now, jobs: &[JobId], act: Act, by: &By) -> Result<Vec<Did>, Error> {
+async fn once(
+    store: &Postgres,
+    now: Now,
+    jobs: &[JobId],
+    act: JobAction,
+    by: &Actor,
+) -> Result<Vec<ControlOutcome>, Error> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
     transaction(store, now, async |conn, now| {
         let dids = match act {
-            Act::Cancel { grace } => cancel(store, conn, now, jobs, grace, by).await?,
-            Act::Pause => pause(conn, now, &ids, by).await?,
-            Act::Resume => resume(conn, &ids).await?,
-            Act::Retry => revive(conn, now, &ids).await?,
-            Act::Priority(priority) => reprioritise(conn, &ids, priority).await?,
-            Act::DropSignal(number) => signal::drop_from(conn, &ids, number).await?,
-            Act::RestoreSignal(number) => signal::restore(conn, now, &ids, number).await?,
+            JobAction::Cancel { grace } => cancel(store, conn, now, jobs, grace, by).await?,
+            JobAction::Pause => pause(conn, now, &ids, by).await?,
+            JobAction::Resume => resume(conn, &ids).await?,
+            JobAction::Retry => revive(conn, now, &ids).await?,
+            JobAction::Priority(priority) => reprioritise(conn, &ids, priority).await?,
+            JobAction::DropSignal(number) => signal::drop_from(conn, &ids, number).await?,
+            JobAction::RestoreSignal(number) => signal::restore(conn, now, &ids, number).await?,
         };
-        let done = |(_, did): &(&JobId, &Did)| matches!(did, Did::Done | Did::Told);
+        let done = |(_, did): &(&JobId, &ControlOutcome)| {
+            matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested)
+        };
         let subjects: Vec<String> =
             jobs.iter().zip(&dids).filter(done).map(|(id, _)| id.to_string()).collect();
-        log(conn, now, &pick::action(act), &subjects, by).await?;
+        log(conn, now, &columns::action(act), &subjects, by).await?;
         Ok(dids)
     })
     .await
@@ -395,7 +411,7 @@ pub(super) async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
     if let Some(now) = now {
         return Ok(now);
     }
-    let rows = conn.read(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(sql::timers::NEXT, &[&micros(now)]).await?;
     rows.first().map(|row| Time(row.get(0))).ok_or_else(|| Error::Fault("the clock answered nothing".into()))
 }
 
@@ -405,41 +421,52 @@ pub(super) async fn log(
     now: Time,
     action: &str,
     subjects: &[String],
-    by: &By,
+    by: &Actor,
 ) -> Result<(), Error> {
     if subjects.is_empty() {
         return Ok(());
     }
-    let sql = include_str!("sql/audit_write.sql");
+    let sql = sql::control::WRITE_AUDIT;
     conn.execute(sql, &[&now.micros(), &by.author, &action, &subjects, &by.note]).await.map(drop)
 }
 
 impl Control for Postgres {
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(fork::fork(self, now, forks, by))
     }
 
-    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
-        Box::pin(restate::restate(self, now, jobs, by))
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(stage_update::restate(self, now, jobs, by))
     }
 
-    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], what: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        what: JobAction,
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(act(self, now, jobs, what, by))
     }
 
-    fn rule<'a>(&'a self, now: Now, what: &'a Rule, by: &'a By) -> Fut<'a, Did> {
-        Box::pin(async move { giving_way!(rules::rule(self, now, what, by)) })
+    fn administer<'a>(&'a self, now: Now, what: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
+        Box::pin(async move { retry_deadlock!(admin::rule(self, now, what, by)) })
     }
 
-    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
         Box::pin(async move {
-            check_by(by)?;
+            check_actor(by)?;
             let subjects = [subject.to_owned()];
             transaction(self, now, async |conn, now| log(conn, now, action, &subjects, by).await).await
         })
     }
 
     fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(async move { giving_way!(prune::prune(self, now, what)) })
+        Box::pin(async move { retry_deadlock!(prune::prune(self, now, what)) })
     }
 }

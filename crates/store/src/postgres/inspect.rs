@@ -5,37 +5,37 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokio_postgres::Row;
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, leaves::place, migrate, rows::payload};
+use super::{Postgres, SPAN, children::place, migrate, rows::payload, sql};
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Ended, Error, Filter, Firing, Fut, Holds,
-    Inspect, Job, Joined, Leaf, Leaves, LimitView, Miss, Path, Picked, QueueView, Rows, ScheduleView,
-    SchemaState, SerialView, Stepped, Summary, WorkerView,
-    pick::{self, ALIVE, CANCELLED, FAILED},
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
+    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
+    SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
+    columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
-pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
+pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
     let conn = store.conn().await?;
     // Not from a standby, which may not even have the job.
-    let mut rows = conn.query(include_str!("sql/ended.sql"), &[&asked]).await?;
+    let mut rows = conn.query(sql::inspect::JOB_ENDS, &[&asked]).await?;
     let there: HashSet<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
     let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
-        let waiting = conn.query(include_str!("sql/arrive_waiting.sql"), &[&missing]).await?;
+        let waiting = conn.query(sql::arrivals::WAITING, &[&missing]).await?;
         arriving.extend(waiting.iter().map(|row| JobId(row.get(0))));
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }
     if !missing.is_empty() {
         // What was put in between the two reads is in neither answer.
-        rows.extend(conn.query(include_str!("sql/ended.sql"), &[&missing]).await?);
+        rows.extend(conn.query(sql::inspect::JOB_ENDS, &[&missing]).await?);
     }
     let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
     let answer = |id: &JobId| {
-        let Some(row) = found.get(id) else { return (!arriving.contains(id)).then_some(Ended::Gone) };
-        let state = pick::final_state(row.get(1))?;
+        let Some(row) = found.get(id) else { return (!arriving.contains(id)).then_some(JobEnd::Gone) };
+        let state = columns::final_state(row.get(1))?;
         let output = payload(row.get(4), row.get(5));
-        Ended::from_parts(state, pick::reason(row.get(2)), pick::failure(row.get(3)), output)
+        JobEnd::from_parts(state, columns::reason(row.get(2)), columns::failure(row.get(3)), output)
     };
     Ok(ids.iter().map(answer).collect())
 }
@@ -43,7 +43,7 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
 impl Postgres {
     pub(super) fn summary(&self, row: &Row) -> Result<Summary, Error> {
         let lane = self.lane(row.get(1))?;
-        let state = match pick::final_state(row.get(3)) {
+        let state = match columns::final_state(row.get(3)) {
             Some(state) => state,
             None if row.get(12) => State::Waiting,
             None if row.get(10) => State::Ready,
@@ -58,7 +58,7 @@ impl Postgres {
             key: row.get(9),
             state,
             stage: row.get(13),
-            reason: pick::reason(row.get(4)),
+            reason: columns::reason(row.get(4)),
             priority: row.get(2),
             attempts: row.get::<_, i32>(5) as u32,
             submitted_at: Time(row.get(6)),
@@ -69,7 +69,7 @@ impl Postgres {
 
     async fn read_job(&self, id: JobId) -> Result<Option<Job>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.read(include_str!("sql/inspect_job.sql"), &[&id.0, &SPAN]).await?;
+        let rows = conn.read(sql::inspect::JOB, &[&id.0, &SPAN]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         self.know_lanes(&conn, [row.get(1)].into_iter()).await?;
         Ok(Some(Job {
@@ -83,26 +83,26 @@ impl Postgres {
             deadline_at: row.get::<_, Option<i64>>(20).map(Time),
             parent: row.get::<_, Option<uuid::Uuid>>(30).map(JobId),
             place: place(row, 37),
-            tags: pick::tags(row.get(21)),
+            tags: columns::tags(row.get(21)),
             options: row.get(22),
-            settings: pick::settings(row.get(23)),
-            spent: pick::spent(row.get(24)),
+            settings: columns::settings(row.get(23)),
+            spent: columns::retry_counts(row.get(24)),
             input: Payload { codec: row.get::<_, i16>(25) as u8, bytes: row.get(26) },
             output: payload(row.get(27), row.get(28)),
-            failure: pick::failure(row.get(29)),
+            failure: columns::failure(row.get(29)),
             data: payload(row.get(31), row.get(32)),
-            wait: pick::wait(row.get(33)),
+            wait: columns::wait(row.get(33)),
             until: row.get::<_, Option<i64>>(34).map(Time),
             pending: row.get::<_, i32>(35).max(0) as u32,
-            unwind: pick::unwind(row.get(36)),
+            unwind: columns::unwind(row.get(36)),
         }))
     }
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
-        let (state, is_ready, is_scheduled, is_parked) = pick::places(filter.state);
+        let (state, is_ready, is_scheduled, is_parked) = columns::places(filter.state);
         let sql = match state {
-            Some(FAILED | CANCELLED) => include_str!("sql/inspect_trouble.sql"),
-            _ => include_str!("sql/inspect_jobs.sql"),
+            Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
+            _ => sql::inspect::JOBS,
         };
         let before = filter.before.map(|id| id.0);
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
@@ -131,22 +131,22 @@ impl Postgres {
         rows.iter().map(|row| self.summary(row)).collect()
     }
 
-    async fn count_jobs(&self, cap: u64) -> Result<Vec<Census>, Error> {
+    async fn count_jobs(&self, cap: u64) -> Result<Vec<StateCount>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.read(include_str!("sql/inspect_census.sql"), &[&i64::MAX]).await?;
+        let rows = conn.read(sql::inspect::STATE_COUNTS, &[&i64::MAX]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let counts: BTreeMap<(i32, String), u64> =
             rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
-        pick::census(counts, cap, |lane| self.lane(lane))
+        columns::state_counts(counts, cap, |lane| self.lane(lane))
     }
 
     async fn read_backlog(&self, cap: u64) -> Result<Vec<Backlog>, Error> {
         let conn = self.conn().await?;
         let cap_rows = i64::try_from(cap).unwrap_or(i64::MAX);
-        let rows = conn.read(include_str!("sql/inspect_backlog.sql"), &[&cap_rows]).await?;
+        let rows = conn.read(sql::inspect::BACKLOG, &[&cap_rows]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let count = |row: &Row| (row.get(0), row.get(1), row.get::<_, i64>(2) as u64, row.get(3));
-        pick::backlog(rows.iter().map(count), cap, |lane| self.lane(lane))
+        columns::backlog(rows.iter().map(count), cap, |lane| self.lane(lane))
     }
 }
 
@@ -161,19 +161,19 @@ impl Inspect for Postgres {
 
     fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
         Box::pin(async move {
-            let rows = self.conn().await?.read(include_str!("sql/inspect_history.sql"), &[&id.0]).await?;
+            let rows = self.conn().await?.read(sql::inspect::HISTORY, &[&id.0]).await?;
             let attempt = |row: &Row| Attempt {
                 epoch: Epoch(row.get(0)),
                 worker: WorkerId(row.get(1)),
                 started_at: Time(row.get(2)),
                 ended_at: Time(row.get(3)),
-                failure: pick::failure(Some(row.get(4))).expect("there is text"),
+                failure: columns::failure(Some(row.get(4))).expect("there is text"),
             };
             Ok(rows.iter().map(attempt).collect())
         })
     }
 
-    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
         Box::pin(self.count_jobs(cap))
     }
 
@@ -183,7 +183,7 @@ impl Inspect for Postgres {
 
     fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
         Box::pin(async move {
-            let rows = self.conn().await?.read(include_str!("sql/inspect_workers.sql"), &[]).await?;
+            let rows = self.conn().await?.read(sql::views::WORKERS, &[]).await?;
             let view = |row: &Row| WorkerView {
                 id: WorkerId(row.get(0)),
                 name: row.get(1),
@@ -191,7 +191,7 @@ impl Inspect for Postgres {
                 alive: row.get::<_, i16>(3) == ALIVE,
                 lease_until: Time(row.get(4)),
                 claims: row.get::<_, i64>(5) as u64,
-                serves: pick::serves(row.get(6)),
+                serves: columns::serves(row.get(6)),
             };
             Ok(rows.iter().map(view).collect())
         })
@@ -233,7 +233,13 @@ impl Inspect for Postgres {
         Box::pin(self.read_children(parent, after, limit))
     }
 
-    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+    fn child_ends(
+        &self,
+        parent: JobId,
+        round: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Fut<'_, Vec<ChildEnd>> {
         Box::pin(self.read_joined(parent, round, after, limit))
     }
 
@@ -241,11 +247,16 @@ impl Inspect for Postgres {
         Box::pin(self.read_branches(job))
     }
 
-    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
+    fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
         Box::pin(self.read_leaves(of))
     }
 
-    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>> {
+    fn source_rows<'a>(
+        &'a self,
+        rows: &'a TableSource,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Fut<'a, Vec<SourceRow>> {
         Box::pin(self.read_rows(rows, after, limit))
     }
 
@@ -253,7 +264,7 @@ impl Inspect for Postgres {
         Box::pin(self.read_inbox(id, limit))
     }
 
-    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+    fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
         Box::pin(self.read_steps(id, after, limit))
     }
 
@@ -269,7 +280,7 @@ impl Inspect for Postgres {
         Box::pin(self.read_context(id))
     }
 
-    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+    fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
         Box::pin(self.read_paths(kind, limit))
     }
 
@@ -279,14 +290,14 @@ impl Inspect for Postgres {
 
     fn bytes(&self) -> Fut<'_, u64> {
         Box::pin(async move {
-            let rows = self.conn().await?.read(include_str!("sql/inspect_bytes.sql"), &[]).await?;
+            let rows = self.conn().await?.read(sql::inspect::BYTES, &[]).await?;
             Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
         })
     }
 
     fn clock(&self) -> Fut<'_, Time> {
         Box::pin(async move {
-            let rows = self.conn().await?.read(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+            let rows = self.conn().await?.read(sql::timers::NEXT, &[&None::<i64>]).await?;
             rows.first()
                 .map(|row| Time(row.get(0)))
                 .ok_or_else(|| Error::Fault("the clock answered nothing".into()))

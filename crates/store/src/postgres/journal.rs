@@ -10,8 +10,8 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use super::{Postgres, columns::Param, pool::Guard};
-use crate::{Error, pick};
+use super::{Postgres, params::Param, pool::Guard, sql};
+use crate::{Error, columns};
 
 /// The entries that steps add to journals, as arrays: one element for each entry.
 #[derive(Default)]
@@ -67,18 +67,18 @@ impl<'a> Entries<'a> {
 /// The only entry of a step that does nothing but add it.
 pub(super) fn lone_entry(change: &Change) -> Option<&Entry> {
     let step = change.step.as_deref()?;
-    let plain = step.ran.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.part;
+    let plain = step.stage_ran.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.partial;
     match step.entries.as_slice() {
         [entry] if plain => Some(entry),
         _ => None,
     }
 }
 
-const ANEW: &str = include_str!("sql/commit_anew.sql");
-const FORGET: &str = include_str!("sql/commit_forget.sql");
-const CONTEXT: &str = include_str!("sql/commit_context.sql");
-const UNWIND: &str = include_str!("sql/commit_unwind.sql");
-const SET_ASIDE: &str = include_str!("sql/commit_aside.sql");
+const ANEW: &str = sql::journal::CLEAR;
+const FORGET: &str = sql::journal::FORGET;
+const CONTEXT: &str = sql::journal::SET_CONTEXT;
+const UNWIND: &str = sql::commit::UNWIND;
+const SET_ASIDE: &str = sql::signals::MARK_UNREADABLE;
 
 /// The changes that one of these statements is about.
 #[derive(Default)]
@@ -108,7 +108,7 @@ impl Of {
 /// unwound, and signals that are set aside. It is sent before the changes themselves, once their jobs are locked: each statement looks by itself whether the
 /// change will be written.
 #[derive(Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct JournalWrites<'a> {
     anew: Of,
     forget: (Of, Vec<i32>),
     context: (Of, Vec<&'a str>, Vec<i16>, Vec<&'a [u8]>),
@@ -116,9 +116,9 @@ pub(super) struct Beside<'a> {
     aside: (Of, Vec<i64>, Vec<&'a str>),
 }
 
-impl<'a> Beside<'a> {
-    pub(super) fn of(changes: impl Iterator<Item = &'a Change>) -> Beside<'a> {
-        let mut beside = Beside::default();
+impl<'a> JournalWrites<'a> {
+    pub(super) fn of(changes: impl Iterator<Item = &'a Change>) -> JournalWrites<'a> {
+        let mut beside = JournalWrites::default();
         for change in changes {
             if let Some(step) = change.step.as_deref() {
                 beside.push(change, step);
@@ -128,10 +128,10 @@ impl<'a> Beside<'a> {
     }
 
     fn push(&mut self, change: &'a Change, step: &'a Step) {
-        if step.anew {
+        if step.continue_as_new {
             self.anew.push(change);
         }
-        for seq in &step.forget {
+        for seq in &step.forget_entries {
             self.forget.0.push(change);
             self.forget.1.push(*seq);
         }
@@ -146,9 +146,9 @@ impl<'a> Beside<'a> {
         }
         if let Some(unwind) = &step.unwind {
             self.unwind.0.push(change);
-            self.unwind.1.push(pick::unwind_text(unwind));
+            self.unwind.1.push(columns::unwind_text(unwind));
         }
-        for aside in &step.aside {
+        for aside in &step.unreadable {
             self.aside.0.push(change);
             self.aside.1.push(aside.number);
             self.aside.2.push(&aside.why);
@@ -201,7 +201,7 @@ impl Postgres {
     ) -> Result<Vec<Entry>, Error> {
         let conn = self.conn().await?;
         let first = i64::try_from(limit.min(SHORT)).unwrap_or(i64::MAX);
-        let sql = include_str!("sql/inspect_journal.sql");
+        let sql = sql::inspect::JOURNAL;
         let rows = conn.read(sql, &[&id.0, &after.unwrap_or(i32::MIN), &first]).await?;
         let mut journal = rows.first().map_or(Ok(Vec::new()), entries)?;
         if journal.len() == SHORT && limit > SHORT {
@@ -217,7 +217,7 @@ impl Postgres {
 
     pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<Entry>>, Error> {
         let all: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let rows = self.conn().await?.read(include_str!("sql/inspect_journals.sql"), &[&all]).await?;
+        let rows = self.conn().await?.read(sql::inspect::JOURNALS, &[&all]).await?;
         let mut found = HashMap::with_capacity(rows.len());
         for row in &rows {
             found.insert(JobId(row.get(9)), entries(row)?);
@@ -226,7 +226,7 @@ impl Postgres {
     }
 
     pub(super) async fn read_context(&self, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
-        let rows = self.conn().await?.read(include_str!("sql/inspect_context.sql"), &[&id.0]).await?;
+        let rows = self.conn().await?.read(sql::inspect::CONTEXT, &[&id.0]).await?;
         let value =
             |row: &Row| (row.get(0), Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) });
         let values: BTreeMap<String, Payload> = rows.iter().map(value).collect();
@@ -255,7 +255,7 @@ const COLUMNS: &[Type] = &[
 fn copied(id: JobId, after: i32, limit: usize) -> String {
     let (job, limit) = (id.0, i64::try_from(limit).unwrap_or(i64::MAX));
     format!(
-        "copy (select seq, op, mark, name, key, line, at, codec, payload from journal where job = '{job}' and seq > {after} \
+        "copy (select seq, op, mark, name, key, source_line, at, codec, payload from journal where job = '{job}' and seq > {after} \
          order by seq limit {limit}) to stdout (format binary)"
     )
 }

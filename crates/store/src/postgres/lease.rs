@@ -2,8 +2,8 @@
 
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, columns::Param, micros, pool::Guard, serial, span};
-use crate::{Beat, By, Error, NewWorker, Now, Order, Renewal};
+use super::{Postgres, SPAN, micros, params::Param, pool::Guard, serial, span, sql};
+use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let serves = serde_json::to_string(&worker.serves).expect("names are plain data");
@@ -11,20 +11,20 @@ pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Re
     let conn = store.conn().await?;
     let wrote = conn
         .execute(
-            include_str!("sql/enlist.sql"),
-            &[&micros(now), &worker.id.0, &worker.name, &worker.beacon, &span(worker.lease), &serves],
+            sql::workers::REGISTER,
+            &[&micros(now), &worker.id.0, &worker.name, &worker.liveness_file, &span(worker.lease), &serves],
         )
         .await?;
     Ok(wrote == 1)
 }
 
-pub(super) async fn renew(store: &Postgres, now: Now, beat: &Beat) -> Result<Renewal, Error> {
+pub(super) async fn renew(store: &Postgres, now: Now, beat: &RenewRequest) -> Result<Renewal, Error> {
     let settled: Vec<i64> = beat.settled.iter().map(|number| number.0).collect();
-    let joined: Vec<i64> = beat.joined.iter().map(|number| number.0).collect();
+    let joined: Vec<i64> = beat.to_confirm.iter().map(|number| number.0).collect();
     let conn = store.conn().await?;
     let rows = conn
         .query_autocommit(
-            include_str!("sql/renew.sql"),
+            sql::workers::RENEW,
             &[&micros(now), &beat.worker.0, &span(beat.lease), &settled, &joined],
         )
         .await?;
@@ -51,13 +51,13 @@ pub(super) async fn release(store: &Postgres, jobs: &[JobClaim]) -> Result<usize
     released
 }
 
-pub(super) async fn orders(store: &Postgres, worker: WorkerId) -> Result<Vec<Order>, Error> {
-    let rows = store.conn().await?.query(include_str!("sql/orders.sql"), &[&worker.0]).await?;
-    let order = |row: &tokio_postgres::Row| Order {
+pub(super) async fn orders(store: &Postgres, worker: WorkerId) -> Result<Vec<CancelRequest>, Error> {
+    let rows = store.conn().await?.query(sql::workers::CANCEL_REQUESTS, &[&worker.0]).await?;
+    let order = |row: &tokio_postgres::Row| CancelRequest {
         job: JobId(row.get(0)),
         epoch: Epoch(row.get(1)),
         deadline_at: Time(row.get(2)),
-        by: By { author: row.get(3), note: row.get(4) },
+        actor: Actor { author: row.get(3), note: row.get(4) },
     };
     Ok(rows.iter().map(order).collect())
 }
@@ -72,7 +72,7 @@ async fn hand_back(conn: &Guard<'_>, mut jobs: Vec<Part>) -> Result<usize, Error
     let workers: Vec<_> = jobs.iter().map(|(.., claim)| claim.map(|(worker, _)| worker.0)).collect();
     let claims: Vec<_> = jobs.iter().map(|(.., claim)| claim.map(|(_, number)| number.0)).collect();
     let params: [Param<'_>; 6] = [&ids, &epochs, &SPAN, &conn.gate_writer, &workers, &claims];
-    let rows = conn.query(include_str!("sql/release.sql"), &params).await?;
+    let rows = conn.query(sql::workers::RELEASE, &params).await?;
     let Some(row) = rows.first() else { return Ok(0) };
     // What is held was set aside, and gives up its slot.
     serial::settle(conn, &row.get::<_, Option<Vec<uuid::Uuid>>>(1).unwrap_or_default()).await?;
@@ -97,10 +97,10 @@ async fn hand_back_claims(
     let conn = store.conn().await?;
     conn.begin().await?;
     let work = async {
-        if numbers.is_none() && conn.execute(include_str!("sql/retire.sql"), &[&worker.0]).await? == 0 {
+        if numbers.is_none() && conn.execute(sql::workers::RETIRE, &[&worker.0]).await? == 0 {
             return Ok(0);
         }
-        let rows = conn.query(include_str!("sql/retire_claims.sql"), &[&worker.0, &numbers]).await?;
+        let rows = conn.query(sql::workers::CLAIMS, &[&worker.0, &numbers]).await?;
         let mut jobs = Vec::new();
         for row in rows {
             let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));

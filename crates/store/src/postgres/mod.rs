@@ -7,45 +7,50 @@
 //!
 //! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
 
-mod arrive;
+mod admin;
+mod arrivals;
 mod autocommit;
 mod branch;
+mod branch_update;
+mod children;
 mod claim;
-mod columns;
 mod commit;
 mod conn;
+mod consequences;
 mod control;
 mod errors;
 mod floor;
-mod follow;
 mod fork;
-mod grow;
 mod inspect;
 mod journal;
 mod lease;
-mod leaves;
 mod migrate;
 mod names;
 mod open_claims;
+mod params;
 mod poll;
 mod pool;
 mod prune;
 mod reap;
-mod restate;
 mod rows;
-mod rules;
 mod schedule;
-mod scope;
 mod serial;
 mod settings;
 mod signal;
+mod stage_update;
+mod step;
 mod submit;
 mod timers;
 mod transact;
+mod unique;
 mod unwind;
 mod views;
-mod wake;
-mod write;
+mod wait;
+
+/// The statements of `sql/*.sql`: see `build.rs`.
+mod sql {
+    include!(concat!(env!("OUT_DIR"), "/postgres_sql.rs"));
+}
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -58,17 +63,18 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, KindVersion, Limits, NewJob, NewSignal, Submitted, Time, Verdict,
+    Change, ClaimNo, JobClaim, JobId, KindVersion, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict,
     WorkerId,
 };
 
 use crate::{
-    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Polled, Reaped,
-    Renewal, SchemaState, Signalled, Store, Sweep, Work,
+    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
+    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SchemaState, SignalOutcome,
+    Store, TimerReport, Work,
     address::take_limits,
     intern::{Lane, Lanes},
 };
-pub use arrive::submit_in;
+pub use arrivals::submit_in;
 use floor::Floors;
 use open_claims::OpenClaims;
 use pool::{Guard, Pool, Role};
@@ -210,7 +216,23 @@ impl Postgres {
 
     /// Takes the schema to `target` (`None` is the newest).
     pub async fn migrate(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
-        migrate::to(options, target).await
+        Postgres::migrate_with(options, target, Postgres::MIGRATIONS).await
+    }
+
+    /// All statements of `sql/*.sql`: file, name and text.
+    #[cfg(feature = "conformance")]
+    pub const STATEMENTS: &[(&str, &str, &str)] = sql::ALL;
+
+    /// The migrations of this build.
+    pub const MIGRATIONS: &[Migration] = migrate::MIGRATIONS;
+
+    /// [`Postgres::migrate`] with other migrations: for tests of migrating itself.
+    pub async fn migrate_with(
+        options: &Options,
+        target: Option<i32>,
+        migrations: &[Migration],
+    ) -> Result<SchemaState, Error> {
+        migrate::to(options, target, migrations).await
     }
 
     /// A session of one's own, set up as the store's transactions are: for tests and diagnostics.
@@ -246,9 +268,9 @@ impl Postgres {
         let versions: Vec<i32> = unknown.iter().map(|(_, kind, _)| kind.version).collect();
         let buckets: Vec<i32> = unknown.iter().map(|(.., bucket)| *bucket).collect();
         let conn = self.conn().await?;
-        conn.execute(include_str!("sql/intern_queue.sql"), &[&queues]).await?;
-        conn.execute(include_str!("sql/intern_kind.sql"), &[&kinds]).await?;
-        conn.execute(include_str!("sql/intern_lane.sql"), &[&queues, &kinds, &versions, &buckets]).await?;
+        conn.execute(sql::names::ADD_QUEUE, &[&queues]).await?;
+        conn.execute(sql::names::ADD_KIND, &[&kinds]).await?;
+        conn.execute(sql::names::ADD_LANE, &[&queues, &kinds, &versions, &buckets]).await?;
         self.read_lanes(&conn).await.map(drop)
     }
 
@@ -262,9 +284,9 @@ impl Postgres {
         };
         // What others make while this is read may be missing in it.
         let before = self.shared.lanes.snapshot();
-        let lanes = conn.read(include_str!("sql/intern_read.sql"), &[]).await?;
+        let lanes = conn.read(sql::names::LANES, &[]).await?;
         let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
-        let queues = conn.read(include_str!("sql/intern_queues.sql"), &[]).await?;
+        let queues = conn.read(sql::names::QUEUES, &[]).await?;
         let queues: HashMap<String, i32> = queues.iter().map(|row| (row.get(1), row.get(0))).collect();
         let known = &self.shared.lanes;
         let kept = known.keep_if_among(&before, &lanes, &queues);
@@ -299,15 +321,20 @@ fn span(span: Duration) -> i64 {
 }
 
 impl Store for Postgres {
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(lease::enlist(self, now, worker))
     }
 
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         Box::pin(submit::submit(self, now, jobs, born))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(claim::claim(self, now, ask))
     }
 
@@ -319,15 +346,15 @@ impl Store for Postgres {
         Box::pin(transact::transact(self, now, work))
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(lease::renew(self, now, beat))
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         Box::pin(reap::reap(self, now, sweep))
     }
 
@@ -335,27 +362,27 @@ impl Store for Postgres {
         Box::pin(lease::release(self, jobs))
     }
 
-    fn disown<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+    fn release_claims<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
         Box::pin(lease::disown(self, worker, numbers))
     }
 
-    fn retire<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
+    fn retire_worker<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
         Box::pin(lease::retire(self, worker))
     }
 
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
         Box::pin(timers::due(self, now, limit))
     }
 
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(timers::gate(self, queues))
     }
 
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         Box::pin(inspect::ended(self, ids))
     }
 
-    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+    fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         Box::pin(poll::poll(self, now, limit))
     }
 
@@ -372,12 +399,12 @@ impl Store for Postgres {
         self
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         Box::pin(lease::orders(self, worker))
     }
 
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(async move { Ok(serial::sweep(self).await? + wake::sweep(self, now).await?) })
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(async move { Ok(serial::sweep(self).await? + wait::sweep(self, now).await?) })
     }
 
     fn control(&self) -> &dyn Control {
@@ -388,7 +415,7 @@ impl Store for Postgres {
         &self.shared.options.limits
     }
 
-    fn beacon_dir(&self) -> Option<PathBuf> {
+    fn liveness_dir(&self) -> Option<PathBuf> {
         let options = &self.shared.options;
         let host = options.config.get_hosts().first().map(|host| format!("{host:?}")).unwrap_or_default();
         let port = options.config.get_ports().first().copied().unwrap_or(5432);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use windlass_model::NewJob;
 
-use super::{Postgres, rules::bucket, serial};
-use crate::{Error, intern::Lane, pick};
+use super::{Postgres, admin::bucket, serial, sql};
+use crate::{Error, columns, intern::Lane};
 
 /// What is said to whoever has numbers of names that may stand for something else by now.
 pub(super) fn gone_back() -> Error {
@@ -40,16 +40,12 @@ impl Names {
                 jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
             if !wanted.is_empty() {
                 let wanted: Vec<&str> = wanted.into_iter().collect();
-                let rows = store
-                    .conn()
-                    .await?
-                    .query(include_str!("sql/rule_buckets.sql"), &[&Some(&wanted)])
-                    .await?;
+                let rows = store.conn().await?.query(sql::rate::READ, &[&Some(&wanted)]).await?;
                 let limits: HashMap<String, _> =
                     rows.iter().map(|row| (row.get(1), (row.get(0), bucket(row)))).collect();
                 for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
                     let (id, (limit, _, lifted)) =
-                        limits.get(&charge.limit).ok_or_else(|| pick::no_limit(&charge.limit))?;
+                        limits.get(&charge.limit).ok_or_else(|| columns::no_limit(&charge.limit))?;
                     if check && !lifted {
                         limit.check_weight(charge.weight)?;
                     }

@@ -8,21 +8,21 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{
-    Poll, Tally, Time, Watch,
-    branch::Pace,
-    poll::{REDELIVERED, Recount, Rows, Seen},
+    BranchPoll, Tally, Time, Watch,
+    branch::PollInterval,
+    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
 };
 
 use super::{
     Postgres, SPAN,
     branch::{self, Key, sum},
-    columns::Param,
-    conn::giving_way,
+    conn::retry_deadlock,
     micros,
+    params::Param,
     pool::Guard,
-    serial, wake,
+    serial, sql, wait,
 };
-use crate::{CUT_AGAIN, Error, Now, Polled, pick};
+use crate::{CANCEL_AGAIN, Error, Now, PollReport, columns};
 
 /// How long whoever looks at a branch has it to itself: longer than a walk over a million children takes. After a crash it is
 /// looked at again so much later.
@@ -31,28 +31,28 @@ const HELD: Duration = Duration::from_secs(60);
 /// How many children one statement walks over: few enough for it to answer in time.
 pub(super) const PAGE: i64 = 20_000;
 
-pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Polled, Error> {
+pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<PollReport, Error> {
     let conn = store.conn().await?;
     let (now, next_at) = next(&conn, now).await?;
-    let mut polled = Polled { now, next_at, ..Polled::default() };
+    let mut polled = PollReport { now, next_at, ..PollReport::default() };
     if next_at.is_none_or(|at| at > now) {
         return Ok(polled);
     }
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let until = now.plus(HELD);
-    let sql = include_str!("sql/poll_take.sql");
+    let sql = sql::poll::TAKE;
     let rows = conn.query(sql, &[&now.micros(), &limit, &until.micros()]).await?;
     let taken: Vec<Key> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    polled.looked = taken.len();
+    polled.polled = taken.len();
     for view in views(&conn, &taken).await? {
-        look_at(store, &conn, &view, now, until, &mut polled).await?;
+        poll_branch(store, &conn, &view, now, until, &mut polled).await?;
     }
     polled.next_at = next(&conn, Some(now)).await?.1;
     Ok(polled)
 }
 
 async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error> {
-    let rows = conn.read(include_str!("sql/poll_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(sql::poll::NEXT, &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
     Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
 }
@@ -62,16 +62,16 @@ struct View {
     branch: Key,
     spawned: i64,
     watch: Option<Watch>,
-    before: Poll,
+    before: BranchPoll,
     tally: Tally,
     claimed: i64,
     begun: i64,
 }
 
 impl View {
-    fn seen(&self, now: Time) -> Seen {
+    fn seen(&self, now: Time) -> PollSample {
         let View { spawned, tally, claimed, begun, .. } = *self;
-        Seen { now, spawned, tally, claimed, begun }
+        PollSample { now, spawned, tally, claimed, begun }
     }
 }
 
@@ -80,12 +80,12 @@ async fn views(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<View>, Error> {
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-    let rows = conn.read(include_str!("sql/poll_seen.sql"), &[&jobs, &numbers]).await?;
+    let rows = conn.read(sql::poll::SAMPLE, &[&jobs, &numbers]).await?;
     let view = |row: &Row| View {
         branch: (row.get(0), row.get(1)),
         spawned: row.get(2),
-        watch: pick::watch(row.get(3)),
-        before: pick::poll(row.get(4), None),
+        watch: columns::watch(row.get(3)),
+        before: columns::poll(row.get(4), None),
         tally: sum(row, 5),
         claimed: row.get(9),
         begun: row.get(10),
@@ -93,15 +93,15 @@ async fn views(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<View>, Error> {
     Ok(rows.iter().map(view).collect())
 }
 
-async fn look_at(
+async fn poll_branch(
     store: &Postgres,
     conn: &Guard<'_>,
     view: &View,
     now: Time,
     mut until: Time,
-    polled: &mut Polled,
+    polled: &mut PollReport,
 ) -> Result<(), Error> {
-    let pace = view.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
+    let pace = view.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
     let (branch, before) = (view.branch, &view.before);
     let mut poll = before.next(&view.seen(now), pace);
     let mut tally = view.tally;
@@ -110,7 +110,7 @@ async fn look_at(
         let held = until;
         until = held.plus(HELD);
         let params: [Param<'_>; 4] = [&branch.0, &branch.1, &held.micros(), &until.micros()];
-        if conn.execute(include_str!("sql/poll_hold.sql"), &params).await? == 0 {
+        if conn.execute(sql::poll::HOLD, &params).await? == 0 {
             return Ok(());
         }
     }
@@ -132,17 +132,17 @@ async fn look_at(
         poll.found(lost);
     }
     let next_at = poll.next_at.map(Time::micros);
-    let text = pick::poll_text(&poll);
-    let (live, again) = (poll.pending > 0, now.plus(CUT_AGAIN).micros());
+    let text = columns::poll_text(&poll);
+    let (live, again) = (poll.pending > 0, now.plus(CANCEL_AGAIN).micros());
     let params: [Param<'_>; 7] = [&branch.0, &branch.1, &until.micros(), &text, &live, &again, &next_at];
-    let rows = conn.query(include_str!("sql/poll_write.sql"), &params).await?;
+    let rows = conn.query(sql::poll::WRITE, &params).await?;
     if rows.first().is_some_and(|row| row.get(0)) {
-        polled.cut.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
+        polled.to_cancel.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
     }
     if poll.lacks_children() {
-        polled.told += branch::tell_unmet(store, conn, Some(now), &[branch]).await?;
+        polled.notified += branch::notify_unmet(store, conn, Some(now), &[branch]).await?;
     } else if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
-        polled.told += branch::tell(store, conn, Some(now), &[branch]).await?;
+        polled.notified += branch::notify(store, conn, Some(now), &[branch]).await?;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
     conn.begin().await?;
     let work = async {
         let params: [Param<'_>; 3] = [&branch.0, &branch.1, &until.micros()];
-        let mine = !conn.query(include_str!("sql/poll_mine.sql"), &params).await?.is_empty();
+        let mine = !conn.query(sql::poll::IS_OURS, &params).await?.is_empty();
         if mine {
             branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
         }
@@ -177,12 +177,12 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
     let ends = |row: &Row| Tally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
-    let sums = conn.query(include_str!("sql/poll_sum.sql"), &[&job, &number]).await?;
+    let sums = conn.query(sql::poll::SUM, &[&job, &number]).await?;
     let (counted, spawned) = sums.first().map_or((Tally::default(), 0), |row| (ends(row), row.get(3)));
-    let mut rows = Rows::default();
+    let mut rows = ChildCounts::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
-        let page = conn.query(include_str!("sql/poll_count.sql"), &[&job, &number, &from, &PAGE]).await?;
+        let page = conn.query(sql::poll::COUNT, &[&job, &number, &from, &PAGE]).await?;
         if let Some(row) = page.first() {
             rows.ends.add(ends(row));
             rows.live += row.get::<_, i64>(3);
@@ -197,7 +197,7 @@ async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Re
     let mut lost: Vec<Uuid> = Vec::new();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take().filter(|_| lost.len() < REDELIVERED) {
-        let sql = include_str!("sql/poll_lost.sql");
+        let sql = sql::poll::LOST;
         for row in conn.query(sql, &[&job, &number, &from, &PAGE, &SPAN]).await? {
             lost.extend(row.get::<_, Vec<Uuid>>(0));
             after = row.get(1);
@@ -207,7 +207,7 @@ async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Re
     if lost.is_empty() {
         return Ok(0);
     }
-    let back = giving_way!(put_back(conn, &lost))?;
+    let back = retry_deadlock!(put_back(conn, &lost))?;
     store.shared.floors.lowered(i64::MIN);
     Ok(back)
 }
@@ -215,9 +215,9 @@ async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Re
 async fn put_back(conn: &Guard<'_>, lost: &[Uuid]) -> Result<usize, Error> {
     conn.begin().await?;
     let work = async {
-        wake::lock(conn, lost).await?;
+        wait::lock(conn, lost).await?;
         // Whether they are lost is asked again, now that nobody moves them.
-        let rows = conn.query(include_str!("sql/poll_return.sql"), &[&lost, &SPAN]).await?;
+        let rows = conn.query(sql::poll::REDELIVER, &[&lost, &SPAN]).await?;
         let back: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
         serial::enter(conn, &back).await?;
         serial::hand_over(conn).await?;

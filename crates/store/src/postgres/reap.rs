@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use windlass_model::{
     Epoch, JobId, Reason, State, Time, WorkerId,
-    crash::{Fate, after_death},
+    crash::{AfterDeath, after_death},
 };
 
 use super::{
@@ -13,15 +13,15 @@ use super::{
     control::clock,
     micros,
     pool::Guard,
-    serial, unwind, wake,
+    serial, sql, unwind, wait,
 };
 use crate::{
-    Error, Now, Reaped, Sweep,
+    Error, Now, ReapReport, ReapRequest,
+    columns::{self, DEADLINE, FAILED},
     memory::lost,
-    pick::{self, DEADLINE, FAILED},
 };
 
-pub(super) async fn reap(store: &Postgres, now: Now, sweep: &Sweep) -> Result<Reaped, Error> {
+pub(super) async fn reap(store: &Postgres, now: Now, sweep: &ReapRequest) -> Result<ReapReport, Error> {
     let conn = store.conn().await?;
     conn.begin().await?;
     let reaped = walk(&conn, now, sweep).await;
@@ -41,17 +41,18 @@ struct Claim {
     claimed_at: Time,
 }
 
-async fn walk(conn: &Guard<'_>, now: Now, sweep: &Sweep) -> Result<Reaped, Error> {
+async fn walk(conn: &Guard<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapReport, Error> {
     let named: Vec<i64> = sweep.dead.iter().map(|worker| worker.0).collect();
-    let dead =
-        conn.query(include_str!("sql/reap_worker.sql"), &[&micros(now), &named, &sweep.lapsed]).await?;
-    let mut reaped =
-        Reaped { workers: dead.iter().map(|row| WorkerId(row.get(0))).collect(), ..Reaped::default() };
+    let dead = conn.query(sql::reap::DECLARE_DEAD, &[&micros(now), &named, &sweep.lapsed]).await?;
+    let mut reaped = ReapReport {
+        workers: dead.iter().map(|row| WorkerId(row.get(0))).collect(),
+        ..ReapReport::default()
+    };
     reaped.workers.sort_unstable();
 
     let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
     let mut claims: HashMap<(JobId, Epoch), Claim> = HashMap::new();
-    for row in conn.query(include_str!("sql/reap_claims.sql"), &[&limit]).await? {
+    for row in conn.query(sql::reap::CLAIMS, &[&limit]).await? {
         let claim = Claim { worker: WorkerId(row.get(0)), alone: row.get(2), claimed_at: Time(row.get(3)) };
         let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(4), row.get(5));
         for pair in ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch)) {
@@ -61,7 +62,7 @@ async fn walk(conn: &Guard<'_>, now: Now, sweep: &Sweep) -> Result<Reaped, Error
     if !claims.is_empty() {
         return_jobs(conn, now, &claims, sweep.crashes, &mut reaped).await?;
     }
-    let rows = conn.query(include_str!("sql/reap_gone.sql"), &[]).await?;
+    let rows = conn.query(sql::reap::RETIRE_DEAD, &[]).await?;
     reaped.more = rows.first().is_some_and(|row| row.get(0));
     Ok(reaped)
 }
@@ -71,19 +72,19 @@ async fn return_jobs(
     now: Now,
     claims: &HashMap<(JobId, Epoch), Claim>,
     cap: u16,
-    reaped: &mut Reaped,
+    reaped: &mut ReapReport,
 ) -> Result<(), Error> {
     let ids: Vec<_> = claims.keys().map(|(id, _)| id.0).collect();
     let (mut fates, mut undoing) = (Fates::default(), Fates::default());
-    for row in conn.query(include_str!("sql/reap_job.sql"), &[&ids]).await? {
+    for row in conn.query(sql::reap::LOCK_JOBS, &[&ids]).await? {
         let pair = (JobId(row.get(0)), Epoch(row.get(1)));
         if let Some(claim) = claims.get(&pair) {
             let (deaths, crashes) = (row.get::<_, i16>(2) as u16, row.get::<_, i16>(3) as u16);
             let fate = after_death(deaths, crashes, claim.alone, cap);
-            let undoes = row.get(4) && matches!(fate, Fate::Poison { .. });
+            let undoes = row.get(4) && matches!(fate, AfterDeath::Poison { .. });
             let fates = if undoes { &mut undoing } else { &mut fates };
             fates.push(pair, claim, fate);
-            if matches!(fate, Fate::Poison { .. }) && !undoes {
+            if matches!(fate, AfterDeath::Poison { .. }) && !undoes {
                 fates.branched.extend(row.get::<_, bool>(5).then_some(pair.0.0));
                 fates.twigs.extend(Child::read(&row, 6));
             }
@@ -104,22 +105,27 @@ async fn return_jobs(
 }
 
 /// Has jobs unwound that would fail as poison.
-async fn have_unwound(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -> Result<(), Error> {
+async fn have_unwound(
+    conn: &Guard<'_>,
+    now: Now,
+    fates: &Fates,
+    reaped: &mut ReapReport,
+) -> Result<(), Error> {
     reaped.poisoned += fates.id.len();
     let now = clock(conn, now).await?;
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
         [&now.micros(), &fates.id, &fates.epoch, &fates.worker, &fates.claimed_at, &fates.failure];
-    conn.execute(include_str!("sql/reap_lost.sql"), &params).await?;
+    conn.execute(sql::reap::KEEP_LOST_ATTEMPTS, &params).await?;
     let how = |failure: &String| {
-        unwind::failed(Reason::Poison, pick::failure(Some(failure)).expect("there is text"))
+        unwind::failed(Reason::Poison, columns::failure(Some(failure)).expect("there is text"))
     };
     unwind::begin(conn, now, &fates.id, &fates.failure.iter().map(how).collect::<Vec<_>>()).await
 }
 
-async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -> Result<(), Error> {
+async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut ReapReport) -> Result<(), Error> {
     let rows = conn
         .query(
-            include_str!("sql/reap_return.sql"),
+            sql::reap::RETURN_JOBS,
             &[
                 &micros(now),
                 &fates.id,
@@ -130,7 +136,7 @@ async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -
                 &fates.worker,
                 &fates.claimed_at,
                 &fates.failure,
-                &pick::reason_number(Reason::Poison),
+                &columns::reason_number(Reason::Poison),
                 &SPAN,
                 &conn.gate_writer,
             ],
@@ -143,13 +149,13 @@ async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -
         left.extend(row.get::<_, Option<Vec<uuid::Uuid>>>(4).unwrap_or_default());
         children.extend(row.get::<_, Option<Vec<uuid::Uuid>>>(6).unwrap_or_default());
         if let Some(ended) = row.get::<_, Option<Vec<uuid::Uuid>>>(5) {
-            conn.execute(include_str!("sql/act_clear.sql"), &[&ended]).await?;
+            conn.execute(sql::control::CLEAR_HOLDS, &[&ended]).await?;
         }
         if row.get::<_, i16>(0) == FAILED {
             reaped.poisoned += count;
             let (at, jobs): (Option<Vec<i64>>, Option<Vec<uuid::Uuid>>) = (row.get(2), row.get(3));
             if let (Some(at), Some(jobs)) = (at, jobs) {
-                conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &jobs, &DEADLINE]).await?;
+                conn.execute(sql::timers::REMOVE, &[&at, &jobs, &DEADLINE]).await?;
             }
         } else {
             reaped.returned += count;
@@ -158,7 +164,7 @@ async fn write(conn: &Guard<'_>, now: Now, fates: &Fates, reaped: &mut Reaped) -
     branch::orphan(conn, now, &fates.branched).await?;
     fates.twigs.iter().for_each(|twig| conn.count_end(twig, State::Failed));
     serial::settle(conn, &left).await?;
-    wake::children_ended(conn, now, &children).await
+    wait::children_ended(conn, now, &children).await
 }
 
 /// Decisions, as arrays.
@@ -179,10 +185,10 @@ struct Fates {
 }
 
 impl Fates {
-    fn push(&mut self, (id, epoch): (JobId, Epoch), claim: &Claim, fate: Fate) {
+    fn push(&mut self, (id, epoch): (JobId, Epoch), claim: &Claim, fate: AfterDeath) {
         let (deaths, crashes, poison) = match fate {
-            Fate::Suspect { deaths, crashes } => (deaths, crashes, false),
-            Fate::Poison { deaths, crashes } => (deaths, crashes, true),
+            AfterDeath::Suspect { deaths, crashes } => (deaths, crashes, false),
+            AfterDeath::Poison { deaths, crashes } => (deaths, crashes, true),
         };
         self.id.push(id.0);
         self.epoch.push(epoch.0);
@@ -191,6 +197,6 @@ impl Fates {
         self.poison.push(poison);
         self.worker.push(claim.worker.0);
         self.claimed_at.push(claim.claimed_at.micros());
-        self.failure.push(pick::failure_text(&lost(claim.worker, claim.alone)));
+        self.failure.push(columns::failure_text(&lost(claim.worker, claim.alone)));
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
 
 use super::{Postgres, names::gone_back, span, submit::Batch};
-use crate::{Error, pick};
+use crate::{Error, columns};
 
 /// A payload out of two columns.
 pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
@@ -24,7 +24,7 @@ pub(super) fn signal(row: &Row, first: usize) -> Signal {
         name: row.get(first + 1),
         at: Time(row.get(first + 2)),
         payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
-        aside: if row.len() > first + 5 { row.get(first + 5) } else { None },
+        unreadable: if row.len() > first + 5 { row.get(first + 5) } else { None },
     }
 }
 
@@ -47,7 +47,7 @@ impl<'a> FromSql<'a> for Inbox {
                     codec: i16::from_sql(&Type::INT2, record.field()?)? as u8,
                     bytes: record.field()?.to_vec(),
                 },
-                aside: None,
+                unreadable: None,
             });
         }
         Ok(Inbox(inbox))
@@ -171,7 +171,7 @@ impl<'a> Rows<'a> {
             key: jobs.iter().map(|job| job.key.as_deref()).collect(),
             tags: jobs.iter().map(tags).collect(),
             options: jobs.iter().map(|job| job.options.as_deref()).collect(),
-            settings: jobs.iter().map(|job| pick::settings_text(&job.settings)).collect(),
+            settings: jobs.iter().map(|job| columns::settings_text(&job.settings)).collect(),
             stage: jobs.iter().map(|job| job.stage.as_deref()).collect(),
             tag_job: jobs.iter().flat_map(|job| std::iter::repeat_n(job.id.0, job.tags.len())).collect(),
             tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
@@ -180,17 +180,17 @@ impl<'a> Rows<'a> {
 }
 
 /// The places of jobs in branches, as columns; nulls for those that have none.
-pub(super) struct Twigs<'a> {
+pub(super) struct BranchColumns<'a> {
     pub(super) branch: Vec<Option<i64>>,
     pub(super) spawn: Vec<Option<i16>>,
     pub(super) item: Vec<Option<&'a str>>,
     pub(super) items: Vec<Option<i32>>,
 }
 
-impl<'a> Twigs<'a> {
-    pub(super) fn of(jobs: &[&'a NewJob]) -> Twigs<'a> {
-        let twig = |job: &&'a NewJob| job.twig.as_deref();
-        Twigs {
+impl<'a> BranchColumns<'a> {
+    pub(super) fn of(jobs: &[&'a NewJob]) -> BranchColumns<'a> {
+        let twig = |job: &&'a NewJob| job.branch_position.as_deref();
+        BranchColumns {
             branch: jobs.iter().map(|job| Some(twig(job)?.branch.0)).collect(),
             spawn: jobs.iter().map(|job| Some(twig(job)?.spawn)).collect(),
             item: jobs

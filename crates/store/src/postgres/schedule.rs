@@ -15,9 +15,10 @@ use super::{
     micros,
     names::Names,
     pool::Guard,
+    sql,
     submit::Batch,
 };
-use crate::{By, Did, Error, Now, control::said, pick};
+use crate::{Actor, ControlOutcome, Error, Now, columns, control::outcome};
 
 /// How many schedules fire in one transaction.
 const BATCH: i64 = 1_000;
@@ -34,7 +35,7 @@ fn kept(row: &Row) -> Result<Kept, Error> {
     let input = Payload { codec: row.get::<_, i16>(2) as u8, bytes: row.get(3) };
     Ok(Kept {
         id: row.get(0),
-        schedule: pick::schedule(row.get(1), input)?,
+        schedule: columns::schedule(row.get(1), input)?,
         next_at: row.get::<_, Option<i64>>(4).map(Time),
         last_job: row.get(5),
     })
@@ -44,7 +45,7 @@ fn kept(row: &Row) -> Result<Kept, Error> {
 pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
     let names = names(store, now).await?;
     transaction(store, now, async |conn, now| {
-        let rows = conn.query(include_str!("sql/schedule_due.sql"), &[&now.micros(), &BATCH]).await?;
+        let rows = conn.query(sql::schedules::TAKE_DUE, &[&now.micros(), &BATCH]).await?;
         // One that became due, or was changed, since the names were looked up has its turn at the next look.
         let due = rows.iter().filter_map(|row| kept(row).ok());
         let due: Vec<Kept> = due.filter(|kept| names.know(store, &kept.schedule.job(now))).collect();
@@ -53,7 +54,7 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
         for kept in &due {
             let is_busy = kept.last_job.is_some_and(|id| busy.contains(&id));
             let next_at = kept.next_at.unwrap_or(now);
-            let tick = pick::tick(&kept.schedule, next_at, now, is_busy);
+            let tick = columns::tick(&kept.schedule, next_at, now, is_busy);
             let last = firing.add(store, conn, now, kept, &tick.fire, is_busy).await?;
             firing.next.push((kept.id, tick.next_at, last));
             for (missed, why) in tick.missed {
@@ -70,13 +71,13 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
 async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
     let conn = store.conn().await?;
     let mut jobs = Vec::new();
-    for row in conn.query(include_str!("sql/schedule_peek.sql"), &[&micros(now), &BATCH]).await? {
+    for row in conn.query(sql::schedules::PEEK, &[&micros(now), &BATCH]).await? {
         match kept(&row) {
             Ok(kept) => jobs.push(kept.schedule.job(Time(0))),
             Err(error) => {
                 let (id, why) = (row.get::<_, i32>(0), error.to_string());
                 tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
-                conn.execute(include_str!("sql/schedule_shut.sql"), &[&id, &micros(now), &why]).await?;
+                conn.execute(sql::schedules::PAUSE_UNREADABLE, &[&id, &micros(now), &why]).await?;
             }
         }
     }
@@ -99,7 +100,7 @@ async fn busy(conn: &Guard<'_>, due: &[Kept]) -> Result<HashSet<Uuid>, Error> {
     if last.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = conn.query(include_str!("sql/schedule_busy.sql"), &[&last]).await?;
+    let rows = conn.query(sql::schedules::LIVE_JOBS, &[&last]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
@@ -135,8 +136,8 @@ impl<'a> Firing<'a> {
             if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
                 // One that this call submits must be in before it can be cancelled.
                 self.write_jobs(store, conn, now).await?;
-                let by = said::next_tick(&schedule.name);
-                control::cancel(store, conn, now, &[last], pick::GRACE, &by).await?;
+                let by = outcome::next_tick(&schedule.name);
+                control::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
             }
             last = Some(job.id);
             self.fired.push((kept.id, *tick));
@@ -150,8 +151,15 @@ impl<'a> Firing<'a> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let batch =
-            Batch { store, conn, now: Some(now), jobs: &jobs, names: self.names, born: None, runs: &[] };
+        let batch = Batch {
+            store,
+            conn,
+            now: Some(now),
+            jobs: &jobs,
+            names: self.names,
+            claim_on_submit: None,
+            runs: &[],
+        };
         if batch.put_within().await?.iter().any(Option::is_none) {
             // Its row is being deleted: the tick is fired by the next call.
             return Err(Error::Unavailable(
@@ -160,7 +168,7 @@ impl<'a> Firing<'a> {
         }
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
         let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
-        conn.execute(include_str!("sql/schedule_fired.sql"), &[&ids, &ticks, &made]).await?;
+        conn.execute(sql::schedules::ADD_FIRING, &[&ids, &ticks, &made]).await?;
         self.made += jobs.len();
         Ok(())
     }
@@ -171,7 +179,7 @@ impl<'a> Firing<'a> {
         let ids: Vec<i32> = self.next.iter().map(|(id, ..)| *id).collect();
         let next: Vec<Option<i64>> = self.next.iter().map(|(_, at, _)| at.map(Time::micros)).collect();
         let last: Vec<Option<Uuid>> = self.next.iter().map(|(.., last)| *last).collect();
-        conn.execute(include_str!("sql/schedule_next.sql"), &[&ids, &next, &last]).await?;
+        conn.execute(sql::schedules::SET_NEXT, &[&ids, &next, &last]).await?;
         Ok(self.made)
     }
 }
@@ -179,44 +187,51 @@ impl<'a> Firing<'a> {
 async fn miss(conn: &Guard<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
     let Missed { from, to, count, at_least } = missed;
     let (to, count) = (to.micros(), count as i64);
-    let sql = include_str!("sql/schedule_miss.sql");
+    let sql = sql::schedules::EXTEND_MISS;
     if conn.execute(sql, &[&id, &why, &to, &count, &at_least]).await? == 0 {
-        let sql = include_str!("sql/schedule_missed.sql");
+        let sql = sql::schedules::ADD_MISS;
         conn.execute(sql, &[&id, &now.micros(), &from.micros(), &to, &count, &at_least, &why]).await?;
     }
     Ok(())
 }
 
 async fn lock(conn: &Guard<'_>, name: &str) -> Result<Option<(Kept, Option<String>)>, Error> {
-    let rows = conn.query(include_str!("sql/schedule_lock.sql"), &[&name]).await?;
+    let rows = conn.query(sql::schedules::LOCK, &[&name]).await?;
     rows.first().map(|row| Ok((kept(row)?, row.get(6)))).transpose()
 }
 
 /// Makes or changes a schedule.
-pub(super) async fn put(conn: &Guard<'_>, now: Time, schedule: &Schedule) -> Result<Did, Error> {
+pub(super) async fn put(conn: &Guard<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
     gate(conn).await?;
     let mut next_at = schedule.calendar.next_after(now);
     if let Some((kept, _)) = lock(conn, &schedule.name).await? {
         if kept.schedule == *schedule {
-            return Ok(Did::Already("it is so already".into()));
+            return Ok(ControlOutcome::Already("it is so already".into()));
         }
         if kept.schedule.calendar == schedule.calendar {
             next_at = kept.next_at;
         }
     }
-    let (spec, codec) = (pick::schedule_text(schedule), i16::from(schedule.input.codec));
+    let (spec, codec) = (columns::schedule_text(schedule), i16::from(schedule.input.codec));
     let (bytes, next) = (&schedule.input.bytes, next_at.map(Time::micros));
-    let sql = include_str!("sql/schedule_put.sql");
+    let sql = sql::schedules::SET;
     conn.execute(sql, &[&schedule.name, &spec, &codec, bytes, &next]).await?;
-    Ok(Did::Done)
+    Ok(ControlOutcome::Done)
 }
 
 /// Lets a schedule rest, or takes that back.
-pub(super) async fn pause(conn: &Guard<'_>, now: Time, name: &str, by: Option<&By>) -> Result<Did, Error> {
-    let Some((kept, paused_by)) = lock(conn, name).await? else { return Ok(Did::Unknown) };
+pub(super) async fn pause(
+    conn: &Guard<'_>,
+    now: Time,
+    name: &str,
+    by: Option<&Actor>,
+) -> Result<ControlOutcome, Error> {
+    let Some((kept, paused_by)) = lock(conn, name).await? else { return Ok(ControlOutcome::Unknown) };
     match (by, paused_by) {
-        (Some(_), Some(author)) => return Ok(Did::Already(format!("it was paused by {author} before"))),
-        (None, None) => return Ok(Did::Already("it is not paused".into())),
+        (Some(_), Some(author)) => {
+            return Ok(ControlOutcome::Already(format!("it was paused by {author} before")));
+        }
+        (None, None) => return Ok(ControlOutcome::Already("it is not paused".into())),
         _ => {}
     }
     let at = by.map(|_| now.micros());
@@ -225,19 +240,19 @@ pub(super) async fn pause(conn: &Guard<'_>, now: Time, name: &str, by: Option<&B
         Some(_) => kept.next_at.map(Time::micros),
         None => kept.schedule.calendar.next_after(now).map(Time::micros),
     };
-    conn.execute(include_str!("sql/schedule_pause.sql"), &[&kept.id, &at, &author, &note, &next]).await?;
+    conn.execute(sql::schedules::PAUSE, &[&kept.id, &at, &author, &note, &next]).await?;
     if by.is_none() {
         gate(conn).await?;
     }
-    Ok(Did::Done)
+    Ok(ControlOutcome::Done)
 }
 
 /// Forgets a schedule.
-pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<Did, Error> {
-    let rows = conn.query(include_str!("sql/schedule_drop.sql"), &[&name]).await?;
+pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<ControlOutcome, Error> {
+    let rows = conn.query(sql::schedules::DROP, &[&name]).await?;
     Ok(match rows.first().map(|row| row.get::<_, i64>(0)) {
-        Some(1) => Did::Done,
-        _ => Did::Unknown,
+        Some(1) => ControlOutcome::Done,
+        _ => ControlOutcome::Unknown,
     })
 }
 
@@ -248,13 +263,13 @@ pub(super) async fn trigger(
     now: Time,
     name: &str,
     names: &Names,
-) -> Result<Did, Error> {
-    let Some((kept, _)) = lock(conn, name).await? else { return Ok(Did::Unknown) };
+) -> Result<ControlOutcome, Error> {
+    let Some((kept, _)) = lock(conn, name).await? else { return Ok(ControlOutcome::Unknown) };
     let due = [kept];
     let is_busy = !busy(conn, &due).await?.is_empty();
     let [kept] = due;
     if let (true, Overlap::Skip, Some(job)) = (is_busy, kept.schedule.overlap, kept.last_job) {
-        return Ok(said::still_runs(JobId(job)));
+        return Ok(outcome::still_runs(JobId(job)));
     }
     if !names.know(store, &kept.schedule.job(now)) {
         return Err(Error::Unavailable("the schedule was changed meanwhile; trigger it again".into()));
@@ -263,10 +278,10 @@ pub(super) async fn trigger(
     let last = firing.add(store, conn, now, &kept, &[now], is_busy).await?;
     firing.next.push((kept.id, kept.next_at, last));
     firing.write(store, conn, now).await?;
-    Ok(Did::Made(JobId(last.expect("it was made"))))
+    Ok(ControlOutcome::Created(JobId(last.expect("it was made"))))
 }
 
 async fn gate(conn: &Guard<'_>) -> Result<(), Error> {
-    let sql = include_str!("sql/rule_gates.sql");
+    let sql = sql::gates::BUMP_QUEUES;
     conn.execute(sql, &[&vec![0i32], &conn.gate_writer]).await.map(std::mem::drop)
 }

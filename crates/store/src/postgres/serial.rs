@@ -10,18 +10,18 @@ use std::collections::HashMap;
 use uuid::Uuid;
 use windlass_model::NewJob;
 
-use super::{Postgres, SPAN, pool::Guard};
+use super::{Postgres, SPAN, pool::Guard, sql};
 use crate::Error;
 
 /// Locks the serial keys of some jobs.
 pub(super) async fn lock(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
-    conn.execute(include_str!("sql/serial_lock.sql"), &[&ids]).await.map(drop)
+    conn.execute(sql::serial::LOCK_KEYS_OF_JOBS, &[&ids]).await.map(drop)
 }
 
 /// Takes jobs out of slots and lines in which they have no more business; what is free goes to the first in line at the end
 /// of the transaction. Needs [`lock`] before.
 pub(super) async fn leave(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
-    conn.execute(include_str!("sql/serial_leave.sql"), &[&ids]).await?;
+    conn.execute(sql::serial::LEAVE, &[&ids]).await?;
     conn.unsettled().extend(ids);
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(super) async fn hand_over(conn: &Guard<'_>) -> Result<usize, Error> {
     if ids.is_empty() {
         return Ok(0);
     }
-    let promote = include_str!("sql/serial_promote.sql");
+    let promote = sql::serial::PROMOTE;
     let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
     Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
 }
@@ -78,7 +78,7 @@ pub(super) async fn enter_unsettled(conn: &Guard<'_>, ids: &[Uuid]) -> Result<bo
     if ids.is_empty() {
         return Ok(false);
     }
-    let rows = conn.query(include_str!("sql/serial_enter.sql"), &[&ids, &SPAN, &conn.gate_writer]).await?;
+    let rows = conn.query(sql::serial::ENTER, &[&ids, &SPAN, &conn.gate_writer]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
@@ -96,14 +96,14 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
     let keys: Vec<&str> = slots.keys().copied().collect();
     let conn = store.conn().await?;
     let read = async || {
-        let rows = conn.query(include_str!("sql/serial_ids.sql"), &[&keys]).await?;
+        let rows = conn.query(sql::serial::READ, &[&keys]).await?;
         Ok::<Vec<(String, i64, i32)>, Error>(
             rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect(),
         )
     };
     let mut known = read().await?;
     if known.len() < keys.len() {
-        conn.execute(include_str!("sql/serial_intern.sql"), &[&keys]).await?;
+        conn.execute(sql::serial::ADD, &[&keys]).await?;
         known = read().await?;
     }
     let differs = |(key, id, now): &(String, i64, i32)| {
@@ -114,8 +114,8 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
     if !changed.is_empty() {
         conn.begin().await?;
         let work = async {
-            conn.execute(include_str!("sql/serial_keys.sql"), &[&changed]).await?;
-            conn.execute(include_str!("sql/serial_slots.sql"), &[&changed, &counts]).await?;
+            conn.execute(sql::serial::LOCK_KEYS, &[&changed]).await?;
+            conn.execute(sql::serial::CHANGE_SLOTS, &[&changed, &counts]).await?;
             // More slots than before may let someone in.
             for serial in &changed {
                 settle_key(&conn, *serial).await?;
@@ -137,7 +137,7 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
 
 /// Hands free slots of one key over; its row is locked by this transaction.
 pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<(), Error> {
-    let rows = conn.query(include_str!("sql/rule_first.sql"), &[&serial]).await?;
+    let rows = conn.query(sql::serial::FIRST_WAITING, &[&serial]).await?;
     match rows.first() {
         Some(row) => settle(conn, &[row.get(0)]).await,
         None => Ok(()),
@@ -148,7 +148,7 @@ pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<(), Erro
 pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
     let conn = store.conn().await?;
     let mut ids: Vec<Uuid> = Vec::new();
-    for sql in [include_str!("sql/sweep_holders.sql"), include_str!("sql/sweep.sql")] {
+    for sql in [sql::repair::STALE_HOLDERS, sql::repair::FREE_SERIAL_KEYS] {
         ids.extend(conn.query(sql, &[]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
     }
     if ids.is_empty() {

@@ -9,23 +9,23 @@ use windlass_model::{JobId, NewSignal, State, Time};
 
 use super::{
     Postgres,
-    conn::giving_way,
+    conn::retry_deadlock,
     control::{hold, live_state},
     micros,
     pool::Guard,
-    serial,
-    wake::{self, LOCK, WAKE, Woken},
+    serial, sql,
+    wait::{self, LOCK, WAKE, Woken},
 };
-use crate::{AsideSignal, Did, Error, Now, Signalled, control::said, pick};
+use crate::{AsideSignal, ControlOutcome, Error, Now, SignalOutcome, columns, control::outcome};
 
 /// The statement that fills inboxes, for those who prepare it.
-const PUT: &str = include_str!("sql/signal_put.sql");
+const PUT: &str = sql::signals::DELIVER;
 
 pub(super) async fn signal(
     store: &Postgres,
     now: Now,
     signals: &[NewSignal],
-) -> Result<Vec<Signalled>, Error> {
+) -> Result<Vec<SignalOutcome>, Error> {
     let limits = &store.shared.options.limits;
     signals.iter().try_for_each(|signal| limits.check_signal(signal))?;
     if signals.is_empty() {
@@ -41,9 +41,9 @@ pub(super) async fn signal(
         sent.extend(first.then_some((signal.job, signal)));
         first_of.push((place, first));
     }
-    let answers = giving_way!(deliver(store, now, &sent))?;
+    let answers = retry_deadlock!(deliver(store, now, &sent))?;
     let answer = |(place, first): &(usize, bool)| match answers[*place] {
-        Signalled::Delivered { .. } if !first => Signalled::Duplicate,
+        SignalOutcome::Delivered { .. } if !first => SignalOutcome::Duplicate,
         answer => answer,
     };
     Ok(first_of.iter().map(answer).collect())
@@ -55,7 +55,7 @@ async fn deliver(
     store: &Postgres,
     now: Now,
     signals: &[(JobId, &NewSignal)],
-) -> Result<Vec<Signalled>, Error> {
+) -> Result<Vec<SignalOutcome>, Error> {
     let ids: BTreeSet<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let conn = store.conn().await?;
@@ -66,9 +66,9 @@ async fn deliver(
     // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
     let (begun, locked, rows, woken, committed) = join5(
         conn.begin(),
-        wake::lock(&conn, &ids),
+        wait::lock(&conn, &ids),
         put(&conn, now, signals, store.shared.options.limits.inbox),
-        wake::wake(&conn, now, &ids),
+        wait::wake(&conn, now, &ids),
         conn.commit(),
     )
     .await;
@@ -104,21 +104,21 @@ pub(super) async fn put(
 }
 
 /// What is to be said of each signal. The one that completed what its job waits for is the one that woke it.
-fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<Signalled> {
+fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<SignalOutcome> {
     let mut there: HashMap<JobId, HashSet<String>> = HashMap::new();
     let mut told: HashSet<JobId> = HashSet::new();
     let mut answer = |((job, signal), row): (&(JobId, &NewSignal), &Row)| {
-        let Some(state) = row.get::<_, Option<i16>>(0) else { return Signalled::Unknown };
-        if let Some(state) = pick::final_state(state) {
-            return Signalled::Ended(state);
+        let Some(state) = row.get::<_, Option<i16>>(0) else { return SignalOutcome::Unknown };
+        if let Some(state) = columns::final_state(state) {
+            return SignalOutcome::Ended(state);
         }
         match (row.get(1), row.get(2)) {
-            (false, _) => return Signalled::Duplicate,
-            (true, false) => return Signalled::Full,
+            (false, _) => return SignalOutcome::Duplicate,
+            (true, false) => return SignalOutcome::Full,
             (true, true) => {}
         }
         if !woken.ids.contains(&job.0) || told.contains(job) {
-            return Signalled::Delivered { woke: false };
+            return SignalOutcome::Delivered { woke: false };
         }
         let there = there.entry(*job).or_default();
         there.extend(row.get::<_, Option<Vec<String>>>(5).unwrap_or_default());
@@ -130,14 +130,14 @@ fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<
         if woke {
             told.insert(*job);
         }
-        Signalled::Delivered { woke }
+        SignalOutcome::Delivered { woke }
     };
     signals.iter().zip(rows).map(&mut answer).collect()
 }
 
 /// The signals of a job that were set aside, as many as people are shown.
 pub(super) async fn aside(conn: &Guard<'_>, id: JobId) -> Result<Vec<AsideSignal>, Error> {
-    let rows = conn.query(include_str!("sql/inspect_aside.sql"), &[&id.0, &pick::ASIDE_SHOWN]).await?;
+    let rows = conn.query(sql::inspect::UNREADABLE_SIGNALS, &[&id.0, &columns::UNREADABLE_SHOWN]).await?;
     let aside = |row: &Row| AsideSignal {
         number: row.get(0),
         name: row.get(1),
@@ -149,26 +149,30 @@ pub(super) async fn aside(conn: &Guard<'_>, id: JobId) -> Result<Vec<AsideSignal
 
 /// Takes a signal out of the inboxes of jobs for good, and says of each what came of it. Jobs are out of the ready set meanwhile:
 /// a claim must not read the signal that is dropped.
-pub(super) async fn drop_from(conn: &Guard<'_>, ids: &[Uuid], number: i64) -> Result<Vec<Did>, Error> {
+pub(super) async fn drop_from(
+    conn: &Guard<'_>,
+    ids: &[Uuid],
+    number: i64,
+) -> Result<Vec<ControlOutcome>, Error> {
     let jobs = hold(conn, ids, |_| true).await?;
     let mut dids = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(job) = jobs.get(id) else {
-            dids.push(Did::Unknown);
+            dids.push(ControlOutcome::Unknown);
             continue;
         };
         dids.push(match find(conn, *id, number).await? {
-            None => said::no_signal(number),
+            None => outcome::no_signal(number),
             Some(false)
                 if job.ended.is_none()
                     && !job.was_ready
                     && live_state(conn, job).await? == State::Running =>
             {
-                said::signal_in_use()
+                outcome::signal_in_use()
             }
             Some(_) => {
-                conn.execute(include_str!("sql/signal_drop.sql"), &[id, &number]).await?;
-                Did::Done
+                conn.execute(sql::signals::DROP, &[id, &number]).await?;
+                ControlOutcome::Done
             }
         });
     }
@@ -183,32 +187,32 @@ pub(super) async fn restore(
     now: Time,
     ids: &[Uuid],
     number: i64,
-) -> Result<Vec<Did>, Error> {
+) -> Result<Vec<ControlOutcome>, Error> {
     let jobs = hold(conn, ids, |_| false).await?;
     let mut dids = Vec::with_capacity(ids.len());
     for id in ids {
         if !jobs.contains_key(id) {
-            dids.push(Did::Unknown);
+            dids.push(ControlOutcome::Unknown);
             continue;
         }
         dids.push(match find(conn, *id, number).await? {
-            None => said::no_signal(number),
-            Some(false) => said::not_aside(),
+            None => outcome::no_signal(number),
+            Some(false) => outcome::not_aside(),
             Some(true) => {
-                conn.execute(include_str!("sql/signal_restore.sql"), &[id, &number]).await?;
-                Did::Done
+                conn.execute(sql::signals::RESTORE, &[id, &number]).await?;
+                ControlOutcome::Done
             }
         });
     }
     let restored: Vec<Uuid> =
-        ids.iter().zip(&dids).filter(|(_, did)| **did == Did::Done).map(|(id, _)| *id).collect();
-    let woken = wake::wake(conn, Some(now), &restored).await?;
+        ids.iter().zip(&dids).filter(|(_, did)| **did == ControlOutcome::Done).map(|(id, _)| *id).collect();
+    let woken = wait::wake(conn, Some(now), &restored).await?;
     serial::settle(conn, &woken.unsettled).await?;
     Ok(dids)
 }
 
 /// Whether a signal in an inbox was set aside; `None` if there is none of this number.
 async fn find(conn: &Guard<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
-    let rows = conn.query(include_str!("sql/signal_one.sql"), &[&id, &number]).await?;
+    let rows = conn.query(sql::signals::READ, &[&id, &number]).await?;
     Ok(rows.first().map(|row| row.get(1)))
 }

@@ -6,21 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_model::{JobId, NewJob, NewSignal, Submitted, Time, rank::rank};
+use windlass_model::{JobId, NewJob, NewSignal, SubmitOutcome, Time, rank::rank};
 
 use super::{
     Postgres, SPAN, branch, micros,
     names::Names,
     pool::Guard,
-    rows::{Rows, Twigs},
-    scope,
-    scope::Took,
-    serial, signal, wake,
+    rows::{BranchColumns, Rows},
+    serial, signal, sql, unique,
+    unique::NameOutcome,
+    wait,
 };
 use crate::{
-    Born, Error, Now,
+    ClaimOnSubmit, Error, Now,
+    columns::{self, Found, Wrote},
     intern::Lane,
-    pick::{self, Found, Wrote},
 };
 
 /// How often a submit is sent again because what stood in its way was pruned between two statements.
@@ -30,15 +30,15 @@ pub(super) async fn submit(
     store: &Postgres,
     now: Now,
     jobs: &[NewJob],
-    born: Option<Born>,
-) -> Result<Vec<Submitted>, Error> {
+    born: Option<ClaimOnSubmit>,
+) -> Result<Vec<SubmitOutcome>, Error> {
     jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
     let names = Names::of(store, jobs).await?;
     for _ in 0..TRIES {
         let conn = store.conn().await?;
         let before = Instant::now();
-        let batch = Batch { store, conn: &conn, now, jobs, names: &names, born, runs: &[] };
-        let answers: Option<Vec<Submitted>> = batch.put().await?.into_iter().collect();
+        let batch = Batch { store, conn: &conn, now, jobs, names: &names, claim_on_submit: born, runs: &[] };
+        let answers: Option<Vec<SubmitOutcome>> = batch.put().await?.into_iter().collect();
         if let Some(answers) = answers {
             if let Some(born) = born {
                 store.shared.open_claims.made(born.worker, born.number, before);
@@ -56,14 +56,14 @@ pub(super) struct Batch<'a> {
     pub(super) now: Now,
     pub(super) jobs: &'a [NewJob],
     pub(super) names: &'a Names,
-    pub(super) born: Option<Born>,
+    pub(super) claim_on_submit: Option<ClaimOnSubmit>,
     /// Live jobs that are taken for running, wherever the transaction has put them by now: their changes submit these jobs.
     pub(super) runs: &'a [JobId],
 }
 
 impl Batch<'_> {
     /// Puts the batch in, in a transaction of its own if it needs one. `None` for a job that must be sent again.
-    async fn put(&self) -> Result<Vec<Option<Submitted>>, Error> {
+    async fn put(&self) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         lower_floors(self.store, self.now, self.jobs);
         let waves = waves(self.jobs);
         let plain = !self.jobs.iter().any(NewJob::is_special);
@@ -82,7 +82,7 @@ impl Batch<'_> {
     }
 
     /// Puts the batch in within the transaction that is open.
-    pub(super) async fn put_within(&self) -> Result<Vec<Option<Submitted>>, Error> {
+    pub(super) async fn put_within(&self) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         lower_floors(self.store, self.now, self.jobs);
         let mut wrote = vec![None; self.jobs.len()];
         let told = self.put_in(&waves(self.jobs), &mut wrote).await?;
@@ -94,7 +94,7 @@ impl Batch<'_> {
         &self,
         waves: &[Vec<usize>],
         wrote: &mut [Option<Wrote>],
-    ) -> Result<HashMap<usize, Submitted>, Error> {
+    ) -> Result<HashMap<usize, SubmitOutcome>, Error> {
         let mut told = HashMap::new();
         let mut entering = Vec::new();
         let mut in_line = false;
@@ -121,25 +121,26 @@ impl Batch<'_> {
     async fn answers(
         &self,
         wrote: &[Option<Wrote>],
-        mut told: HashMap<usize, Submitted>,
-    ) -> Result<Vec<Option<Submitted>>, Error> {
+        mut told: HashMap<usize, SubmitOutcome>,
+    ) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         let found = match wrote.iter().enumerate().all(|(n, wrote)| wrote.is_some() || told.contains_key(&n))
         {
             true => Found::default(),
             false => self.find(wrote).await?,
         };
-        let answers = pick::answers(self.jobs, wrote, &found);
+        let answers = columns::answers(self.jobs, wrote, &found);
         Ok(answers.into_iter().enumerate().map(|(n, answer)| told.remove(&n).or(answer)).collect())
     }
 
     /// Sends plain jobs, and notes which were written.
     async fn insert(&self, wave: &[usize], wrote: &mut [Option<Wrote>]) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
-        let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
+        let (worker, number) =
+            (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
         let written = self
             .conn
             .query(
-                include_str!("sql/submit.sql"),
+                sql::submit::INSERT,
                 &[
                     &micros(self.now),
                     &worker,
@@ -179,7 +180,7 @@ impl Batch<'_> {
         &self,
         wave: &[usize],
         wrote: &mut [Option<Wrote>],
-        told: &mut HashMap<usize, Submitted>,
+        told: &mut HashMap<usize, SubmitOutcome>,
         entering: &mut Vec<uuid::Uuid>,
     ) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
@@ -190,13 +191,13 @@ impl Batch<'_> {
         let weight: Vec<Option<i32>> =
             jobs.iter().map(|job| Some(job.settings.rate.as_ref()?.weight as i32)).collect();
         let keeps: Vec<Option<bool>> =
-            jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.hold)).collect();
-        let round: Vec<Option<i32>> = jobs.iter().map(|job| job.round.map(|round| round.0)).collect();
-        let twigs = Twigs::of(&jobs);
+            jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.keeps_slot)).collect();
+        let round: Vec<Option<i32>> = jobs.iter().map(|job| job.parent_rev.map(|round| round.0)).collect();
+        let twigs = BranchColumns::of(&jobs);
         let written = self
             .conn
             .query(
-                include_str!("sql/submit_special.sql"),
+                sql::submit::INSERT_SPECIAL,
                 &[
                     &micros(self.now),
                     &rows.id,
@@ -235,7 +236,7 @@ impl Batch<'_> {
             .collect();
         let in_now: Vec<&NewJob> = jobs.into_iter().filter(|job| written.contains_key(&job.id)).collect();
         // Before anything that ends another child of the same parent.
-        wake::count_births(self.conn, &in_now, 1).await?;
+        wait::count_new_children(self.conn, &in_now, 1).await?;
         let mut timed = false;
         let mut undone: Vec<&NewJob> = Vec::new();
         let mut signals: Vec<(JobId, &NewSignal)> = Vec::new();
@@ -244,27 +245,27 @@ impl Batch<'_> {
         for (n, place) in in_order {
             let job = &self.jobs[place];
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
-            match scope::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
-                Took::It(replaced) => {
+            match unique::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
+                NameOutcome::It(replaced) => {
                     wrote[place] = Some(Wrote { claimed: false });
-                    told.extend(replaced.map(|id| (place, Submitted::Replaced { id })));
+                    told.extend(replaced.map(|id| (place, SubmitOutcome::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
                     timed |= timer;
                     signals.extend(distinct(&job.signals).map(|signal| (job.id, signal)));
                 }
-                Took::Not(answer) => {
-                    self.conn.execute(include_str!("sql/submit_undo.sql"), &[&job.id.0]).await?;
+                NameOutcome::Not(answer) => {
+                    self.conn.execute(sql::submit::REMOVE, &[&job.id.0]).await?;
                     told.insert(place, answer);
                     undone.push(job);
                 }
             }
         }
-        wake::count_births(self.conn, &undone, -1).await?;
+        wait::count_new_children(self.conn, &undone, -1).await?;
         if !signals.is_empty() {
             signal::put(self.conn, self.now, &signals, self.store.shared.options.limits.inbox).await?;
         }
         if timed {
-            let sql = include_str!("sql/rule_gates.sql");
+            let sql = sql::gates::BUMP_QUEUES;
             self.conn.execute(sql, &[&vec![0i32], &self.conn.gate_writer]).await?;
         }
         Ok(())
@@ -284,8 +285,9 @@ impl Batch<'_> {
             .collect::<Result<_, Error>>()?;
         let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
-        let (worker, number) = (self.born.map(|b| b.worker.0), self.born.map(|b| b.number.0));
-        let sql = include_str!("sql/submit_existing.sql");
+        let (worker, number) =
+            (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
+        let sql = sql::submit::EXISTING;
         let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
         let mut found = Found::default();
         for row in rows {

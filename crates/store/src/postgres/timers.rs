@@ -7,18 +7,18 @@ use uuid::Uuid;
 use windlass_model::{JobId, Reason, State, Time, rank::rank};
 
 use super::{
-    Postgres, arrive,
+    Postgres, arrivals,
     branch::{self, Child},
     conn::Conn,
     control, micros,
     pool::Guard,
-    schedule, serial, unwind,
-    wake::children_ended,
+    schedule, serial, sql, unwind,
+    wait::children_ended,
 };
 use crate::{
-    By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
+    Actor, CANCEL_GATE, Error, Now, TIMER_GATE, TimerReport,
+    columns::{self, CANCEL, DEADLINE, WAKE},
     memory::expired,
-    pick::{self, CANCEL, DEADLINE, WAKE},
 };
 
 /// Numbers in the `parked` column: that a job is parked, and that it was woken before its time was over.
@@ -80,10 +80,10 @@ impl Fired {
 }
 
 /// Fires what is due, and puts in what waits. Looks first: most calls find nothing to do.
-pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due, Error> {
+pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<TimerReport, Error> {
     let conn = store.conn().await?;
     let Next { now: at, next_at, arrivals, ticks } = next(&conn, now).await?;
-    let mut due = Due { now: at, next_at, ..Due::default() };
+    let mut due = TimerReport { now: at, next_at, ..TimerReport::default() };
     // Three transactions: what is wrong with one must not hold up the others.
     let mut failed = None;
     if next_at.is_some_and(|next_at| next_at <= at) {
@@ -93,14 +93,14 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
             Ok(()) => branch::commit(store, &conn, Some(at)).await?,
             Err(error) => {
                 conn.rollback().await;
-                (due, failed) = (Due { now: at, next_at, ..Due::default() }, Some(error));
+                (due, failed) = (TimerReport { now: at, next_at, ..TimerReport::default() }, Some(error));
             }
         }
         store.shared.floors.lowered(i64::MIN);
     }
     drop(conn);
     if arrivals {
-        match arrive::admit(store, now, limit).await {
+        match arrivals::admit(store, now, limit).await {
             Ok(admitted) => due.admitted = admitted,
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -111,11 +111,11 @@ pub(super) async fn due(store: &Postgres, now: Now, limit: usize) -> Result<Due,
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    let idle = due == (Due { now: at, next_at, ..Due::default() });
+    let idle = due == (TimerReport { now: at, next_at, ..TimerReport::default() });
     if let Some(error) = failed.filter(|_| idle) {
         return Err(error);
     }
-    if due != (Due { now: at, next_at, ..Due::default() }) || ticks {
+    if due != (TimerReport { now: at, next_at, ..TimerReport::default() }) || ticks {
         due.next_at = next(&*store.conn().await?, Some(at)).await?.next_at;
     }
     Ok(due)
@@ -130,7 +130,7 @@ struct Next {
 }
 
 async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
-    let rows = conn.read(include_str!("sql/due_next.sql"), &[&micros(now)]).await?;
+    let rows = conn.read(sql::timers::NEXT, &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
     let next_at = row.get::<_, Option<i64>>(1).map(Time);
     Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
@@ -139,9 +139,9 @@ async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
 /// A timer that was taken: when it was due, whose it is, what it does.
 type Timer = (Time, JobId, i16);
 
-async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Result<(), Error> {
+async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut TimerReport) -> Result<(), Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = conn.query(include_str!("sql/due.sql"), &[&now.micros(), &limit]).await?;
+    let rows = conn.query(sql::timers::TAKE_DUE, &[&now.micros(), &limit]).await?;
     let mut timers: Vec<Timer> =
         rows.iter().map(|row| (Time(row.get(0)), JobId(row.get(1)), row.get(2))).collect();
     timers.sort_unstable();
@@ -149,7 +149,7 @@ async fn fire(conn: &Guard<'_>, now: Time, limit: usize, due: &mut Due) -> Resul
     while !timers.is_empty() {
         timers = fire_first(conn, now, timers, due).await?;
         if !timers.is_empty() {
-            branch::tell_within(conn, Some(now)).await?;
+            branch::notify_in_transaction(conn, Some(now)).await?;
         }
     }
     Ok(())
@@ -160,16 +160,16 @@ async fn fire_first(
     conn: &Guard<'_>,
     now: Time,
     mut timers: Vec<Timer>,
-    due: &mut Due,
+    due: &mut TimerReport,
 ) -> Result<Vec<Timer>, Error> {
     let ids: Vec<Uuid> = timers.iter().map(|(_, id, _)| id.0).collect();
-    let live = conn.query(include_str!("sql/due_jobs.sql"), &[&ids]).await?;
+    let live = conn.query(sql::timers::LOCK_JOBS, &[&ids]).await?;
     let live: HashMap<JobId, Row> = live.into_iter().map(|row| (JobId(row.get(0)), row)).collect();
     let told: Vec<Uuid> = timers.iter().filter(|(.., what)| *what == CANCEL).map(|(_, id, _)| id.0).collect();
-    let mut orders: HashMap<(JobId, Time), By> = HashMap::new();
+    let mut orders: HashMap<(JobId, Time), Actor> = HashMap::new();
     if !told.is_empty() {
-        for row in conn.query(include_str!("sql/due_told.sql"), &[&told]).await? {
-            let by = By { author: row.get(1), note: row.get(2) };
+        for row in conn.query(sql::timers::CANCEL_REQUESTS, &[&told]).await? {
+            let by = Actor { author: row.get(1), note: row.get(2) };
             orders.insert((JobId(row.get(0)), Time(row.get(3))), by);
         }
     }
@@ -239,11 +239,11 @@ async fn fire_first(
 async fn wake(conn: &Guard<'_>, wakes: &[Fired]) -> Result<(), Error> {
     let parked: Vec<Uuid> = wakes.iter().filter(|timer| timer.parked).map(|timer| timer.id.0).collect();
     if !parked.is_empty() {
-        conn.execute(include_str!("sql/due_unpark.sql"), &[&parked]).await?;
+        conn.execute(sql::timers::END_WAITS, &[&parked]).await?;
     }
     let aside: Vec<Uuid> = wakes.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
     if !aside.is_empty() {
-        conn.execute(include_str!("sql/due_aside.sql"), &[&aside]).await?;
+        conn.execute(sql::timers::HOLD, &[&aside]).await?;
     }
     let lined: Vec<Uuid> =
         wakes.iter().filter(|timer| timer.serial && !timer.held).map(|timer| timer.id.0).collect();
@@ -256,7 +256,7 @@ async fn wake(conn: &Guard<'_>, wakes: &[Fired]) -> Result<(), Error> {
     let ranks: Vec<i64> = plain.iter().map(|timer| timer.place().1).collect();
     let ids: Vec<Uuid> = plain.iter().map(|timer| timer.id.0).collect();
     let of_lanes: Vec<i32> = plain.iter().map(|timer| timer.lane).collect();
-    let sql = include_str!("sql/due_ready.sql");
+    let sql = sql::timers::MAKE_READY;
     conn.execute(sql, &[&lanes, &ranks, &ids, &of_lanes, &conn.gate_writer]).await.map(drop)
 }
 
@@ -265,8 +265,8 @@ async fn end(
     conn: &Guard<'_>,
     now: Time,
     ends: &[Fired],
-    orders: &HashMap<(JobId, Time), By>,
-    due: &mut Due,
+    orders: &HashMap<(JobId, Time), Actor>,
+    due: &mut TimerReport,
 ) -> Result<(), Error> {
     let expires = |timer: &&Fired| timer.what == DEADLINE;
     let expired_ones = ends.iter().filter(expires).count();
@@ -275,7 +275,7 @@ async fn end(
     // A statement of its own, after the serial keys are locked: it must see a place that was being filled meanwhile.
     let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
     let (lanes, ranks): (Vec<i32>, Vec<i64>) = ends.iter().map(Fired::place).unzip();
-    conn.execute(include_str!("sql/due_unready.sql"), &[&lanes, &ranks, &ids]).await?;
+    conn.execute(sql::timers::REMOVE_READY, &[&lanes, &ranks, &ids]).await?;
     let (undoing, over): (Vec<&Fired>, Vec<&Fired>) = ends.iter().partition(|timer| timer.undoes);
     let (expired_ones, told): (Vec<&Fired>, Vec<&Fired>) = over.into_iter().partition(expires);
     if !expired_ones.is_empty() {
@@ -283,7 +283,7 @@ async fn end(
     }
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
-        let by: Vec<&By> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
+        let by: Vec<&Actor> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
         control::finish(conn, now, &ids, &by).await?;
     }
     let how = |timer: &&Fired| match timer.what {
@@ -296,14 +296,15 @@ async fn end(
 
 /// Fails jobs whose deadline passed.
 async fn expire(conn: &Guard<'_>, now: Time, timers: &[&Fired]) -> Result<(), Error> {
-    let failures: Vec<String> = timers.iter().map(|timer| pick::failure_text(&expired(timer.at))).collect();
-    let reason = pick::reason_number(Reason::Expired);
+    let failures: Vec<String> =
+        timers.iter().map(|timer| columns::failure_text(&expired(timer.at))).collect();
+    let reason = columns::reason_number(Reason::Expired);
     let ids: Vec<Uuid> = timers.iter().map(|timer| timer.id.0).collect();
-    let sql = include_str!("sql/due_expire.sql");
+    let sql = sql::timers::EXPIRE;
     conn.execute(sql, &[&ids, &failures, &reason, &now.micros()]).await?;
-    conn.execute(include_str!("sql/act_clear.sql"), &[&ids]).await?;
+    conn.execute(sql::control::CLEAR_HOLDS, &[&ids]).await?;
     let at: Vec<i64> = timers.iter().map(|timer| timer.due_at.micros()).collect();
-    conn.execute(include_str!("sql/commit_untimer.sql"), &[&at, &ids, &WAKE]).await?;
+    conn.execute(sql::timers::REMOVE, &[&at, &ids, &WAKE]).await?;
     let branched: Vec<Uuid> = timers.iter().filter(|timer| timer.branched).map(|timer| timer.id.0).collect();
     branch::orphan(conn, Some(now), &branched).await?;
     for twig in timers.iter().filter_map(|timer| timer.twig.as_ref()) {
@@ -318,7 +319,7 @@ pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>
     let conn = store.conn().await?;
     let number = |queue: &String| match queue.as_str() {
         TIMER_GATE => Some(0),
-        ORDER_GATE => Some(-1),
+        CANCEL_GATE => Some(-1),
         queue => store.shared.lanes.queue(queue),
     };
     if queues.iter().any(|queue| number(queue).is_none()) {
@@ -326,7 +327,7 @@ pub(super) async fn gate(store: &Postgres, queues: &[String]) -> Result<Vec<u64>
     }
     let ids: Vec<Option<i32>> = queues.iter().map(number).collect();
     let asked: Vec<i32> = ids.iter().flatten().copied().collect();
-    let rows = conn.read_autocommit(include_str!("sql/gate.sql"), &[&asked]).await?;
+    let rows = conn.read_autocommit(sql::gates::VERSIONS, &[&asked]).await?;
     let sum = |id: &Option<i32>| {
         let row = rows.iter().find(|row| Some(row.get::<_, i32>(0)) == *id);
         row.map_or(0, |row| row.get::<_, i64>(1) as u64)

@@ -76,7 +76,9 @@ async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Erro
     conn.commit().await?;
     if !touched.is_empty() {
         match store.conn().await {
-            Ok(conn) => branch::told(store, &conn, now, branch::look(&conn, &touched).await).await,
+            Ok(conn) => {
+                branch::notified(store, &conn, now, branch::read_watched(&conn, &touched).await).await
+            }
             Err(error) => {
                 tracing::debug!(%error, "what is to be told of branches is left to the next look at them")
             }

@@ -7,11 +7,11 @@
 use uuid::Uuid;
 use windlass_model::{Failure, Reason, Time, Unwind};
 
-use super::{pool::Guard, serial};
-use crate::{By, Error, pick};
+use super::{pool::Guard, serial, sql};
+use crate::{Actor, Error, columns};
 
 /// How a job ends that someone cancels.
-pub(super) fn cancelled(by: &By) -> Unwind {
+pub(super) fn cancelled(by: &Actor) -> Unwind {
     Unwind { reason: None, failure: by.failure() }
 }
 
@@ -30,9 +30,9 @@ pub(super) async fn begin(
     if ids.is_empty() {
         return Ok(());
     }
-    let unwinds: Vec<String> = unwinds.iter().map(pick::unwind_text).collect();
+    let unwinds: Vec<String> = unwinds.iter().map(columns::unwind_text).collect();
     serial::lock(conn, ids).await?;
-    conn.execute(include_str!("sql/act_unwind.sql"), &[&ids, &unwinds, &now.micros()]).await?;
+    conn.execute(sql::control::UNWIND, &[&ids, &unwinds, &now.micros()]).await?;
     serial::enter_unsettled(conn, ids).await?;
     serial::settle(conn, ids).await
 }

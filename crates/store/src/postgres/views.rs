@@ -7,13 +7,15 @@ use windlass_model::{JobId, Payload, Rev, Signal, Time, WorkerId, calendar::Miss
 
 use super::{
     Postgres, SPAN,
+    admin::bucket,
     rows::{payload, signal},
-    rules::bucket,
     signal::aside,
+    sql,
 };
 use crate::{
-    AuditEntry, AuditFilter, Ended, Error, Firing, Holds, Joined, LimitView, Miss, Path, Pause, QueueView,
-    RateHold, ScheduleView, SerialHold, SerialView, Stepped, Summary, Told, Waiting, pick,
+    AuditEntry, AuditFilter, CancelHold, ChildEnd, Error, Firing, Holds, JobEnd, LimitView, Miss, Pause,
+    QueueView, RateHold, ScheduleView, SerialHold, SerialView, Summary, Transition, TransitionCount, Waiting,
+    columns,
 };
 
 /// A pause out of three columns.
@@ -25,10 +27,10 @@ fn pause(row: &Row, first: usize) -> Option<Pause> {
 impl Postgres {
     pub(super) async fn read_holds(&self, id: JobId) -> Result<Option<Holds>, Error> {
         let conn = self.conn().await?;
-        let sql = include_str!("sql/inspect_holds.sql");
+        let sql = sql::views::HOLDS;
         let rows = conn.read(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
         let Some(row) = rows.first() else {
-            let rows = conn.read(include_str!("sql/arrive_waiting.sql"), &[&vec![id.0]]).await?;
+            let rows = conn.read(sql::arrivals::WAITING, &[&vec![id.0]]).await?;
             return Ok((!rows.is_empty()).then(|| Holds { arriving: true, ..Holds::default() }));
         };
         let mut holds = Holds {
@@ -38,14 +40,14 @@ impl Postgres {
             ahead: row.get::<_, i64>(20) as u64,
             ..Holds::default()
         };
-        holds.told = row.get::<_, Option<i64>>(8).map(|at| Told {
+        holds.cancel_requested = row.get::<_, Option<i64>>(8).map(|at| CancelHold {
             deadline_at: Time(at),
             author: row.get(9),
             note: row.get(10),
         });
         if row.get(1) {
             let (serial, place): (i64, i64) = (row.get(13), row.get(14));
-            let line = conn.read(include_str!("sql/inspect_line.sql"), &[&serial, &place, &id.0]).await?;
+            let line = conn.read(sql::views::SERIAL_HOLD, &[&serial, &place, &id.0]).await?;
             let line = line.first().ok_or_else(|| Error::Fault("a line answered nothing".into()))?;
             holds.serial = Some(SerialHold {
                 key: row.get::<_, Option<String>>(11).unwrap_or_default(),
@@ -57,7 +59,7 @@ impl Postgres {
         }
         if let (number, Some(weight)) = (row.get::<_, i32>(17), row.get::<_, Option<i32>>(18)) {
             let now = Time(row.get(21));
-            let rows = conn.read(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
+            let rows = conn.read(sql::rate::READ, &[&None::<Vec<String>>]).await?;
             holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
                 let (limit, level, lifted) = bucket(row);
                 let weight = weight as u32;
@@ -67,18 +69,18 @@ impl Postgres {
                 RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
             });
         }
-        if let Some(what) = pick::wait(row.get(22)) {
+        if let Some(what) = columns::wait(row.get(22)) {
             let mut there: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
             there.sort_unstable();
             let until = row.get::<_, Option<i64>>(23).map(Time);
             let (pending, aside) = (row.get::<_, i32>(24).max(0) as u32, aside(&conn, id).await?);
-            holds.waiting = Some(Waiting { what, until, there, pending, aside });
+            holds.waiting = Some(Waiting { what, until, arrived: there, pending, aside });
         }
         Ok(Some(holds))
     }
 
     pub(super) async fn read_queues(&self) -> Result<Vec<QueueView>, Error> {
-        let rows = self.conn().await?.read(include_str!("sql/inspect_queues.sql"), &[]).await?;
+        let rows = self.conn().await?.read(sql::views::QUEUES, &[]).await?;
         let view = |row: &Row| QueueView {
             name: row.get(0),
             paused: pause(row, 1),
@@ -89,11 +91,11 @@ impl Postgres {
 
     pub(super) async fn read_limits(&self) -> Result<Vec<LimitView>, Error> {
         let conn = self.conn().await?;
-        let rows = conn.read(include_str!("sql/inspect_limits.sql"), &[]).await?;
+        let rows = conn.read(sql::views::RATE_LIMITS, &[]).await?;
         let waiting: HashMap<String, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let clock = conn.read(include_str!("sql/due_next.sql"), &[&None::<i64>]).await?;
+        let clock = conn.read(sql::timers::NEXT, &[&None::<i64>]).await?;
         let now = Time(clock.first().map(|row| row.get(0)).unwrap_or_default());
-        let rows = conn.read(include_str!("sql/rule_buckets.sql"), &[&None::<Vec<String>>]).await?;
+        let rows = conn.read(sql::rate::READ, &[&None::<Vec<String>>]).await?;
         let view = |row: &Row| {
             let (limit, level, lifted) = bucket(row);
             let tokens = level.refilled(&limit, now).tokens(&limit);
@@ -109,7 +111,7 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<SerialView>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.read(include_str!("sql/inspect_serials.sql"), &[&key, &limit]).await?;
+        let rows = self.conn().await?.read(sql::views::SERIAL_KEYS, &[&key, &limit]).await?;
         let view = |row: &Row| SerialView {
             key: row.get(0),
             slots: row.get::<_, i32>(1) as u32,
@@ -121,7 +123,7 @@ impl Postgres {
 
     pub(super) async fn read_audit(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let sql = include_str!("sql/inspect_audit.sql");
+        let sql = sql::views::AUDIT_LOG;
         let rows = self.conn().await?.read(sql, &[&filter.subject, &filter.before, &limit]).await?;
         let entry = |row: &Row| AuditEntry {
             number: row.get(0),
@@ -135,12 +137,12 @@ impl Postgres {
     }
 
     pub(super) async fn read_schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        let rows = self.conn().await?.read(include_str!("sql/inspect_schedules.sql"), &[]).await?;
+        let rows = self.conn().await?.read(sql::views::SCHEDULES, &[]).await?;
         let view = |row: &Row| {
             let input = Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) };
             let paused = pause(row, 4);
             Ok(ScheduleView {
-                schedule: pick::schedule(row.get(0), input)?,
+                schedule: columns::schedule(row.get(0), input)?,
                 next_at: row.get::<_, Option<i64>>(3).filter(|_| paused.is_none()).map(Time),
                 paused,
                 last_job: row.get::<_, Option<uuid::Uuid>>(7).map(JobId),
@@ -151,13 +153,13 @@ impl Postgres {
 
     pub(super) async fn read_firings(&self, name: &str, limit: usize) -> Result<Vec<Firing>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.read(include_str!("sql/inspect_firings.sql"), &[&name, &limit]).await?;
+        let rows = self.conn().await?.read(sql::views::FIRINGS, &[&name, &limit]).await?;
         Ok(rows.iter().map(|row| Firing { tick: Time(row.get(0)), job: JobId(row.get(1)) }).collect())
     }
 
     pub(super) async fn read_misses(&self, name: &str, limit: usize) -> Result<Vec<Miss>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.read(include_str!("sql/inspect_misses.sql"), &[&name, &limit]).await?;
+        let rows = self.conn().await?.read(sql::views::MISSES, &[&name, &limit]).await?;
         let miss = |row: &Row| {
             let (from, to) = (Time(row.get(1)), Time(row.get(2)));
             let missed = Missed { from, to, count: row.get::<_, i64>(3) as u64, at_least: row.get(4) };
@@ -175,7 +177,7 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let after = after.map(|id| id.0);
         let conn = self.conn().await?;
-        let sql = include_str!("sql/inspect_children.sql");
+        let sql = sql::children::CHILDREN;
         let rows = conn.read(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
         self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
@@ -187,20 +189,20 @@ impl Postgres {
         round: Rev,
         after: Option<JobId>,
         limit: usize,
-    ) -> Result<Vec<Joined>, Error> {
+    ) -> Result<Vec<ChildEnd>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = include_str!("sql/inspect_joined.sql");
+        let sql = sql::children::CHILD_ENDS;
         let params: [&(dyn ToSql + Sync); 4] = [&parent.0, &round.0, &after.map(|id| id.0), &limit];
         let rows = self.conn().await?.read(sql, &params).await?;
         let joined = |row: &Row| {
-            let state = pick::final_state(row.get(3));
-            let (reason, failure) = (pick::reason(row.get(4)), pick::failure(row.get(5)));
+            let state = columns::final_state(row.get(3));
+            let (reason, failure) = (columns::reason(row.get(4)), columns::failure(row.get(5)));
             let output = payload(row.get(6), row.get(7));
-            Joined {
+            ChildEnd {
                 id: JobId(row.get(0)),
                 kind: row.get(1),
                 key: row.get(2),
-                ended: state.and_then(|state| Ended::from_parts(state, reason, failure, output)),
+                ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
             }
         };
         Ok(rows.iter().map(joined).collect())
@@ -208,7 +210,7 @@ impl Postgres {
 
     pub(super) async fn read_inbox(&self, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.read(include_str!("sql/inspect_inbox.sql"), &[&id.0, &limit]).await?;
+        let rows = self.conn().await?.read(sql::inspect::INBOX, &[&id.0, &limit]).await?;
         Ok(rows.iter().map(|row| signal(row, 0)).collect())
     }
 
@@ -217,11 +219,11 @@ impl Postgres {
         id: JobId,
         after: Option<Rev>,
         limit: usize,
-    ) -> Result<Vec<Stepped>, Error> {
+    ) -> Result<Vec<Transition>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = include_str!("sql/inspect_steps.sql");
+        let sql = sql::inspect::TRANSITIONS;
         let rows = self.conn().await?.read(sql, &[&id.0, &after.map(|rev| rev.0), &limit]).await?;
-        let stepped = |row: &Row| Stepped {
+        let stepped = |row: &Row| Transition {
             rev: Rev(row.get(0)),
             stage: row.get(1),
             next: row.get(2),
@@ -232,17 +234,17 @@ impl Postgres {
         Ok(rows.iter().map(stepped).collect())
     }
 
-    pub(super) async fn read_paths(&self, kind: &str, limit: usize) -> Result<Vec<Path>, Error> {
+    pub(super) async fn read_paths(&self, kind: &str, limit: usize) -> Result<Vec<TransitionCount>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.conn().await?.read(include_str!("sql/inspect_paths.sql"), &[&kind, &limit]).await?;
-        let path = |row: &Row| Path {
+        let rows = self.conn().await?.read(sql::inspect::TRANSITION_COUNTS, &[&kind, &limit]).await?;
+        let path = |row: &Row| TransitionCount {
             version: row.get(0),
             stage: row.get(1),
             next: row.get(2),
             how: row.get(3),
             times: row.get::<_, i64>(4) as u64,
         };
-        let mut paths: Vec<Path> = rows.iter().map(path).collect();
+        let mut paths: Vec<TransitionCount> = rows.iter().map(path).collect();
         paths.sort_unstable();
         Ok(paths)
     }

@@ -7,17 +7,18 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, Change, Counted, Grow, JobId, NewJob, Reason, Rev, State, Step, Submitted, Tally, Time, Watch,
+    BranchMember, BranchNo, BranchUpdate, Change, JobId, NewJob, Reason, Rev, State, Step, SubmitOutcome,
+    Tally, Time, Watch,
 };
 
 use super::{
     commit,
     rate::Buckets,
-    signal,
+    signal, sql,
     submit::{put, put_unplaced},
     tx::{TIMERS, Tx},
 };
-use crate::{Error, pick};
+use crate::{Error, columns};
 
 /// A branch: its job, and its number there.
 pub(super) type Key = (JobId, BranchNo);
@@ -45,27 +46,27 @@ pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
 
 /// Reads what a job wants to be told of.
 pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>> {
-    Ok(pick::watch(row.get::<_, Option<String>>(at)?.as_deref()))
+    Ok(columns::watch(row.get::<_, Option<String>>(at)?.as_deref()))
 }
 
 /// A job as far as branches go.
-struct Twig {
-    counted: Option<Counted>,
+struct Member {
+    counted: Option<BranchMember>,
     rev: Rev,
     state: i16,
     reason: Option<Reason>,
     branched: bool,
 }
 
-fn twig(tx: &Tx<'_>, id: JobId) -> Result<Option<Twig>, Error> {
-    tx.one(include_str!("sql/commit_twig.sql"), [id.as_bytes()], |row| {
+fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Error> {
+    tx.one(sql::branches::MEMBER, [id.as_bytes()], |row| {
         let parent = row.get::<_, Option<[u8; 16]>>(0)?.map(JobId::from_bytes);
         let (branch, items) = (row.get::<_, Option<i64>>(1)?.map(BranchNo), row.get(2)?);
-        Ok(Twig {
-            counted: parent.zip(branch).map(|(parent, branch)| Counted { parent, branch, items }),
+        Ok(Member {
+            counted: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
             rev: Rev(row.get(3)?),
             state: row.get(4)?,
-            reason: pick::reason(row.get(5)?),
+            reason: columns::reason(row.get(5)?),
             branched: row.get(6)?,
         })
     })
@@ -77,14 +78,14 @@ pub(super) fn concerns(step: &Step) -> bool {
 }
 
 fn items_of(jobs: &[NewJob]) -> u32 {
-    jobs.iter().filter_map(|job| Some(job.twig.as_ref()?.items)).sum()
+    jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
 }
 
 /// What is wrong with what a step does to branches, if anything is. The change must be one that will be written.
 pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
     let accounted = step.items + items_of(&step.promoted);
     if accounted > 0 {
-        let counted = twig(tx, change.job)?.and_then(|twig| twig.counted);
+        let counted = read_member(tx, change.job)?.and_then(|twig| twig.counted);
         let left = counted.map_or(0, |counted| counted.items);
         if accounted > left {
             return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
@@ -92,9 +93,9 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
     }
     let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
         let params = params![change.job.as_bytes(), number.0];
-        tx.one(include_str!("sql/commit_sealed.sql"), params, |row| row.get(0))
+        tx.one(sql::branches::IS_SEALED, params, |row| row.get(0))
     };
-    for Grow { number, open, .. } in &step.branches {
+    for BranchUpdate { number, opened_as: open, .. } in &step.branches {
         match (sealed(*number)?, open) {
             (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
             (None, None) => return Ok(Some(format!("there is no branch {number}"))),
@@ -102,8 +103,8 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
         }
     }
     let mut open: Vec<BranchNo> =
-        step.branches.iter().filter(|grow| grow.open.is_some()).map(|grow| grow.number).collect();
-    for twig in step.children.iter().filter_map(|child| child.twig.as_ref()) {
+        step.branches.iter().filter(|grow| grow.opened_as.is_some()).map(|grow| grow.number).collect();
+    for twig in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
         if open.contains(&twig.branch) {
             continue;
         }
@@ -117,16 +118,26 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
 
 impl Tx<'_> {
     /// What a step does to branches, beside the children it puts in.
-    pub(super) fn grow(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
+    pub(super) fn update(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
         let job = change.job.as_bytes();
-        if step.branches.iter().any(|grow| grow.open.is_some()) {
-            self.run(include_str!("sql/commit_opened.sql"), [job])?;
+        if step.branches.iter().any(|grow| grow.opened_as.is_some()) {
+            self.run(sql::branches::MARK_PARENT, [job])?;
         }
         for grow in &step.branches {
-            let Grow { number, open, spawns, cursor, seal, watch, goal, merge, cut } = grow;
+            let BranchUpdate {
+                number,
+                opened_as: open,
+                spawns,
+                cursor,
+                seal,
+                watch,
+                merge_record: goal,
+                merged: merge,
+                cancel_children: cut,
+            } = grow;
             if let Some(name) = open {
                 let params = params![job, number.0, name, now.micros()];
-                self.run(include_str!("sql/commit_open.sql"), params)?;
+                self.run(sql::branches::OPEN, params)?;
             }
             self.settle_count((change.job, *number))?;
             let params = params![
@@ -137,13 +148,13 @@ impl Tx<'_> {
                 cursor.as_ref().map(|cursor| cursor.bytes.as_slice()),
                 goal,
                 seal,
-                watch.as_ref().map(pick::watch_text),
-                watch.as_ref().map(|watch| now.plus(watch.pace.min).micros()),
+                watch.as_ref().map(columns::watch_text),
+                watch.as_ref().map(|watch| now.plus(watch.poll_interval.min).micros()),
                 merge,
                 cut,
                 now.micros(),
             ];
-            self.run(include_str!("sql/commit_grow.sql"), params)?;
+            self.run(sql::branches::UPDATE, params)?;
             if watch.is_some() || *cut {
                 self.move_gate(TIMERS);
             }
@@ -157,41 +168,45 @@ impl Tx<'_> {
         now: Time,
         change: &Change,
         step: &Step,
-        put: &[Submitted],
+        put: &[SubmitOutcome],
     ) -> Result<(), Error> {
-        let is_in = |answer: &Submitted| matches!(answer, Submitted::New { .. } | Submitted::Replaced { .. });
+        let is_in = |answer: &SubmitOutcome| {
+            matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+        };
         let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
         for (child, _) in step.children.iter().zip(put).filter(|(_, answer)| is_in(answer)) {
-            if let Some(twig) = &child.twig {
+            if let Some(twig) = &child.branch_position {
                 *spawned.entry(twig.branch).or_default() += i64::from(twig.items);
             }
         }
         for (number, items) in spawned {
             let params = params![change.job.as_bytes(), number.0, items];
-            self.run(include_str!("sql/commit_spawned.sql"), params)?;
+            self.run(sql::branches::ADD_SPAWNED, params)?;
         }
         let watched = step.branches.iter().filter(|grow| grow.watch.is_some());
         let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
         watched.into_iter().try_for_each(|number| {
-            let counted = Counted { parent: change.job, branch: number, items: 0 };
+            let counted = BranchMember { parent: change.job, branch: number, items: 0 };
             self.count(now, counted, Tally::default())
         })
     }
 
     /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
     /// and jobs of their own take the place of others.
-    pub(super) fn twig_writes(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
-        let Some(counted) = twig(self, change.job)?.and_then(|twig| twig.counted) else { return Ok(()) };
+    pub(super) fn member_writes(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
+        let Some(counted) = read_member(self, change.job)?.and_then(|twig| twig.counted) else {
+            return Ok(());
+        };
         let step = change.step.as_deref();
         let (done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
         let replaced = items_of(promoted);
         if done + replaced > 0 {
             let params = params![change.job.as_bytes(), done, replaced];
-            self.run(include_str!("sql/commit_items.sql"), params)?;
+            self.run(sql::branches::COUNT_ITEMS, params)?;
         }
         if !promoted.is_empty() {
             let parent = Some(counted.parent);
-            let sibling = |job: &NewJob| NewJob { parent, round: None, ..job.clone() };
+            let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
             let attempted = step.map_or(HashSet::new(), |step| step.attempted());
             let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
                 promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
@@ -206,7 +221,12 @@ impl Tx<'_> {
     }
 
     /// A change was written of a job with nothing hanging on it but its branch.
-    pub(super) fn twig_wrote(&self, now: Time, change: &Change, counted: Counted) -> Result<(), Error> {
+    pub(super) fn member_wrote(
+        &self,
+        now: Time,
+        change: &Change,
+        counted: BranchMember,
+    ) -> Result<(), Error> {
         let first = change.rev == Rev(0);
         let end = change.outcome.end();
         if !first && end.is_none() {
@@ -215,7 +235,7 @@ impl Tx<'_> {
         // Whoever claims a job knows what its first change accounts for; later ones have others before them.
         let counted = match first {
             true => Some(counted),
-            false => twig(self, change.job)?.and_then(|twig| twig.counted),
+            false => read_member(self, change.job)?.and_then(|twig| twig.counted),
         };
         let Some(counted) = counted else { return Ok(()) };
         let items = i64::from(counted.items);
@@ -226,9 +246,9 @@ impl Tx<'_> {
 
     /// A job that is in a branch or has some has ended: it is counted in the one, and nobody waits for the others. If it was
     /// made to end, so are they.
-    pub(super) fn kin_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
-        let Some(twig) = twig(self, id)? else { return Ok(()) };
-        let Some(state) = pick::final_state(twig.state) else { return Ok(()) };
+    pub(super) fn child_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
+        let Some(twig) = read_member(self, id)? else { return Ok(()) };
+        let Some(state) = columns::final_state(twig.state) else { return Ok(()) };
         if let Some(counted) = twig.counted {
             let mut tally = Tally::of(state, i64::from(counted.items));
             // It never wrote anything, and will not.
@@ -240,18 +260,17 @@ impl Tx<'_> {
         }
         let mine: Vec<Key> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
         mine.into_iter().try_for_each(|key| self.settle_count(key))?;
-        self.run(include_str!("sql/commit_unwatch.sql"), [id.as_bytes()])?;
+        self.run(sql::branches::END_WATCHES, [id.as_bytes()])?;
         let made_to = state == State::Cancelled || twig.reason == Some(Reason::Expired);
-        if made_to && self.run(include_str!("sql/commit_cut.sql"), params![id.as_bytes(), now.micros()])? > 0
-        {
+        if made_to && self.run(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0 {
             self.move_gate(TIMERS);
         }
         Ok(())
     }
 
     /// A job of a branch that had ended in this state is live again.
-    pub(super) fn kin_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
-        let Some(Twig { counted: Some(counted), rev, .. }) = twig(self, id)? else { return Ok(()) };
+    pub(super) fn child_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
+        let Some(Member { counted: Some(counted), rev, .. }) = read_member(self, id)? else { return Ok(()) };
         let items = -i64::from(counted.items);
         let mut tally = Tally::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
@@ -259,11 +278,11 @@ impl Tx<'_> {
     }
 
     /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
-    fn count(&self, now: Time, counted: Counted, tally: Tally) -> Result<(), Error> {
+    fn count(&self, now: Time, counted: BranchMember, tally: Tally) -> Result<(), Error> {
         let key = (counted.parent, counted.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
-            let count = self.one(include_str!("sql/commit_tally.sql"), params, |row| {
+            let count = self.one(sql::branches::COUNT, params, |row| {
                 Ok(Count { tally: self::tally(row, 0)?, watch: watch(row, 4)?, dirty: false })
             })?;
             // Its job may have been pruned.
@@ -278,15 +297,15 @@ impl Tx<'_> {
             count.watch.take_if(|watch| watch.is_met(&count.tally))
         };
         match met {
-            Some(_) => self.tell(now, key),
+            Some(_) => self.notify(now, key),
             None => Ok(()),
         }
     }
 
     /// A job's watch is met: it is over, and the job is told.
-    pub(super) fn tell(&self, now: Time, (job, number): Key) -> Result<(), Error> {
-        self.run(include_str!("sql/commit_met.sql"), params![job.as_bytes(), number.0])?;
-        signal::tell_of_branch(self, now, job, number)
+    pub(super) fn notify(&self, now: Time, (job, number): Key) -> Result<(), Error> {
+        self.run(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
+        signal::signal_branch(self, now, job, number)
     }
 
     /// Writes what was counted for one branch, and forgets what is known of it.
@@ -311,7 +330,7 @@ impl Tx<'_> {
     pub(super) fn write_count(&self, (job, number): Key, tally: Tally) -> Result<(), Error> {
         let Tally { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
-        self.run(include_str!("sql/commit_count.sql"), params)?;
+        self.run(sql::branches::WRITE_COUNTS, params)?;
         Ok(())
     }
 }

@@ -2,28 +2,33 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, ClaimNo, Claimed, Counted, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId,
+    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, KindVersion, Payload, Rev, Time, WorkerId,
 };
 
 use super::{
     lease,
     rate::{self, Shares},
-    signal,
+    signal, sql,
     tx::{Tx, job_id, pack, unpack},
 };
 use crate::{
-    Ask, Error, Haul, Now,
+    ClaimBatch, ClaimRequest, Error, Now,
+    columns::{self, ALIVE},
     intern::Lane,
     memory::lease_ran_out,
-    pick::{self, ALIVE},
 };
 
 /// Claims. `None` if that would charge a rate limit and the transaction is not on disk once it is committed (`lasts`): what is
 /// charged must not be forgotten, or the limit would be exceeded. Nothing is taken then.
-pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask, lasts: bool) -> Result<Option<Haul>, Error> {
+pub(super) fn claim(
+    tx: &Tx<'_>,
+    now: Now,
+    ask: &ClaimRequest,
+    lasts: bool,
+) -> Result<Option<ClaimBatch>, Error> {
     let now = tx.now(now);
     let queue = tx.store.shared.lanes.queue(&ask.queue);
-    let found = tx.one(include_str!("sql/claim_worker.sql"), params![ask.worker.0, queue], |row| {
+    let found = tx.one(sql::claim::READ_WORKER, params![ask.worker.0, queue], |row| {
         let worker = (row.get::<_, i16>(0)?, row.get::<_, i64>(1)?);
         Ok((worker, row.get::<_, i32>(2)?, row.get::<_, bool>(3)?))
     })?;
@@ -38,7 +43,7 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask, lasts: bool) -> Result<Opt
     }
     lease::settle(tx, ask.worker, &ask.settled)?;
     let lanes = lanes(tx, ask);
-    let mut haul = Haul { now, ..Haul::default() };
+    let mut haul = ClaimBatch { now, ..ClaimBatch::default() };
     match read_claim(tx, ask.worker, ask.number)? {
         Some(pairs) => haul.jobs = repeated(tx, ask.number, &pairs)?,
         None if paused => {}
@@ -52,16 +57,16 @@ pub(super) fn claim(tx: &Tx<'_>, now: Now, ask: &Ask, lasts: bool) -> Result<Opt
         }
     }
     for lane in lanes.iter().filter(|_| !paused) {
-        haul.suspects = haul.suspects
-            || tx.one(include_str!("sql/claim_suspects.sql"), [-lane.id], |row| row.get(0))?.unwrap_or(false);
+        haul.suspects =
+            haul.suspects || tx.one(sql::claim::SUSPECTS, [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
-    let limit = if ask.alone { 1 } else { ask.limit };
+    let limit = if ask.solo { 1 } else { ask.limit };
     haul.more = limit > 0 && haul.jobs.len() >= limit;
     Ok(Some(haul))
 }
 
 /// The lanes that are asked for: those without a rate limit, then those with one.
-fn lanes(tx: &Tx<'_>, ask: &Ask) -> Vec<Lane> {
+fn lanes(tx: &Tx<'_>, ask: &ClaimRequest) -> Vec<Lane> {
     let known = &tx.store.shared.lanes;
     let mut lanes: Vec<Lane> = ask.kinds.iter().filter_map(|kind| known.get(&ask.queue, kind)).collect();
     lanes.extend(known.throttled(&ask.queue, &ask.kinds));
@@ -70,7 +75,7 @@ fn lanes(tx: &Tx<'_>, ask: &Ask) -> Vec<Lane> {
 
 /// Looks, without the write lock, whether a claim would find anything; most looks into an idle queue do not. Answers
 /// what such a claim answers.
-pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Option<Haul>, Error> {
+pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &ClaimRequest) -> Result<Option<ClaimBatch>, Error> {
     if !ask.settled.is_empty() {
         return Ok(None);
     }
@@ -82,22 +87,22 @@ pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &Ask) -> Result<Option<Haul>, Err
     let numbers = serde_json::to_string(&numbers.collect::<Vec<_>>()).expect("numbers are plain data");
     let queue = tx.store.shared.lanes.queue(&ask.queue);
     let params = params![ask.worker.0, ask.number.0, numbers, now.micros(), queue];
-    let found = tx.one(include_str!("sql/claim_peek.sql"), params, |row| {
+    let found = tx.one(sql::claim::PEEK, params, |row| {
         Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?, row.get::<_, i32>(3)?))
     })?;
     let Some((fit, paused, empty, newest)) = found else { return Ok(None) };
-    let nothing = Haul { now, ..Haul::default() };
+    let nothing = ClaimBatch { now, ..ClaimBatch::default() };
     if !fit || paused {
         return Ok(fit.then_some(nothing));
     }
     if !empty || newest > tx.store.shared.lanes.newest() {
         return Ok(None);
     }
-    if ask.alone || lanes.iter().all(|lane| lane.bucket == 0) {
+    if ask.solo || lanes.iter().all(|lane| lane.bucket == 0) {
         return Ok(Some(nothing));
     }
     let shares = rate::shares(tx, now, &lanes, |lane| lane.id, ask.limit)?;
-    Ok(shares.is_empty().then_some(Haul { refill_at: shares.refill_at, ..nothing }))
+    Ok(shares.is_empty().then_some(ClaimBatch { refill_at: shares.refill_at, ..nothing }))
 }
 
 impl Tx<'_> {
@@ -113,7 +118,7 @@ impl Tx<'_> {
         let known = match claims.get(&claim) {
             Some(known) => *known,
             None => {
-                let sql = include_str!("sql/claim_known.sql");
+                let sql = sql::claim::IS_RECORDED;
                 let known = self.one(sql, [worker.0, number.0], |row| row.get(0))?.unwrap_or(false);
                 claims.insert(claim, known);
                 known
@@ -130,15 +135,14 @@ pub(super) fn read_claim(
     worker: WorkerId,
     number: ClaimNo,
 ) -> Result<Option<Vec<(JobId, Epoch)>>, Error> {
-    let bytes =
-        tx.one(include_str!("sql/claim_repeat.sql"), [worker.0, number.0], |row| row.get::<_, Vec<u8>>(0))?;
+    let bytes = tx.one(sql::claim::REPEAT, [worker.0, number.0], |row| row.get::<_, Vec<u8>>(0))?;
     bytes.map(|bytes| unpack(&bytes)).transpose()
 }
 
-fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<Claimed>, Error> {
+fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<ClaimedJob>, Error> {
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
-        let found = tx.one(include_str!("sql/claim_job.sql"), params![id.as_bytes(), epoch.0], |row| {
+        let found = tx.one(sql::claim::JOB, params![id.as_bytes(), epoch.0], |row| {
             Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
@@ -149,24 +153,30 @@ fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Ve
 }
 
 /// The number of a lane as it is asked for: that of its suspects, if these are.
-fn number(ask: &Ask, lane: &Lane) -> i32 {
-    if ask.alone { -lane.id } else { lane.id }
+fn number(ask: &ClaimRequest, lane: &Lane) -> i32 {
+    if ask.solo { -lane.id } else { lane.id }
 }
 
 /// How many are to be taken of each lane.
-fn shares(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane]) -> Result<Shares, Error> {
-    let limit = if ask.alone { 1 } else { ask.limit };
+fn shares(tx: &Tx<'_>, now: Time, ask: &ClaimRequest, lanes: &[Lane]) -> Result<Shares, Error> {
+    let limit = if ask.solo { 1 } else { ask.limit };
     match lanes {
         [Lane { bucket: 0, .. }] => Ok(Shares::one_lane(limit)),
         lanes => rate::shares(tx, now, lanes, |lane| number(ask, lane), limit),
     }
 }
 
-fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane], shares: &Shares) -> Result<Vec<Claimed>, Error> {
-    let limit = if ask.alone { 1 } else { ask.limit };
-    let mut taken: Vec<(i64, Claimed)> = Vec::with_capacity(limit.min(1024));
+fn take(
+    tx: &Tx<'_>,
+    now: Time,
+    ask: &ClaimRequest,
+    lanes: &[Lane],
+    shares: &Shares,
+) -> Result<Vec<ClaimedJob>, Error> {
+    let limit = if ask.solo { 1 } else { ask.limit };
+    let mut taken: Vec<(i64, ClaimedJob)> = Vec::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.each).filter(|(_, share)| **share > 0) {
-        let mut statement = tx.prepare(include_str!("sql/claim_jobs.sql"))?;
+        let mut statement = tx.prepare(sql::claim::JOBS)?;
         let mut rows = statement.query([number(ask, lane)])?;
         let mut last = None;
         for _ in 0..*share {
@@ -177,7 +187,7 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane], shares: &Shares) -> R
         }
         drop(rows);
         if let Some((rank, id)) = last {
-            tx.run(include_str!("sql/claim_take.sql"), params![number(ask, lane), rank, id])?;
+            tx.run(sql::claim::TAKE, params![number(ask, lane), rank, id])?;
         }
     }
     if lanes.len() > 1 {
@@ -186,8 +196,8 @@ fn take(tx: &Tx<'_>, now: Time, ask: &Ask, lanes: &[Lane], shares: &Shares) -> R
     shares.charge(tx)?;
     if !taken.is_empty() {
         let pairs: Vec<_> = taken.iter().map(|(_, job)| (job.id, job.epoch)).collect();
-        let params = params![ask.worker.0, ask.number.0, ask.alone, now.micros(), pack(&pairs)];
-        tx.run(include_str!("sql/claim_record.sql"), params)?;
+        let params = params![ask.worker.0, ask.number.0, ask.solo, now.micros(), pack(&pairs)];
+        tx.run(sql::claim::RECORD, params)?;
     }
     Ok(taken.into_iter().map(|(_, job)| job).collect())
 }
@@ -214,7 +224,7 @@ struct Raw {
     since: i32,
     run: u32,
     unwind: Option<String>,
-    counted: Option<Counted>,
+    counted: Option<BranchMember>,
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
@@ -245,41 +255,41 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Raw> {
 }
 
 /// The branch that a job's end counts for.
-fn counted(row: &Row<'_>) -> rusqlite::Result<Option<Counted>> {
+fn counted(row: &Row<'_>) -> rusqlite::Result<Option<BranchMember>> {
     let Some(branch) = row.get::<_, Option<i64>>(23)? else { return Ok(None) };
     let parent = JobId::from_bytes(row.get(24)?);
-    Ok(Some(Counted { parent, branch: BranchNo(branch), items: row.get(25)? }))
+    Ok(Some(BranchMember { parent, branch: BranchNo(branch), items: row.get(25)? }))
 }
 
 impl Raw {
-    fn claimed(self, tx: &Tx<'_>, claim: ClaimNo, kind: &KindVersion) -> Result<Claimed, Error> {
+    fn claimed(self, tx: &Tx<'_>, claim: ClaimNo, kind: &KindVersion) -> Result<ClaimedJob, Error> {
         let id = job_id(&self.id)?;
-        let wait = pick::wait(self.wait.as_deref());
-        Ok(Claimed {
+        let wait = columns::wait(self.wait.as_deref());
+        Ok(ClaimedJob {
             id,
             kind: kind.clone(),
             claim,
             epoch: Epoch(self.epoch),
             rev: Rev(self.rev),
             attempts: self.attempts,
-            spent: pick::spent(self.spent.as_deref()),
+            retry_counts: columns::retry_counts(self.spent.as_deref()),
             deaths: self.deaths,
             key: self.key,
             due_at: Time(self.due_at),
             deadline_at: self.deadline_at.map(Time),
-            settings: pick::settings(self.settings.as_deref()),
+            settings: columns::settings(self.settings.as_deref()),
             input: self.input,
             parent: self.parent.map(JobId::from_bytes),
-            counted: self.counted,
+            branch_member: self.counted,
             stage: self.stage,
-            since: Rev(self.since),
-            run: self.run,
+            stage_rev: Rev(self.since),
+            steps_since_wait: self.run,
             data: self.data,
             inbox: signal::shown(tx, id, wait.as_ref())?,
             wait,
-            until: self.until.map(Time),
-            pending: self.pending,
-            unwind: pick::unwind(self.unwind.as_deref()),
+            wait_until: self.until.map(Time),
+            pending_children: self.pending,
+            unwind: columns::unwind(self.unwind.as_deref()),
         })
     }
 }

@@ -5,9 +5,10 @@ use windlass_model::{Change, Failure, NewJob, Outcome, Payload, Time, Verdict, W
 
 use super::{
     Sqlite, branch,
-    flow::Spot,
-    lanes::Name,
+    names::Name,
     rate::{self, Buckets},
+    serial::Placement,
+    sql,
     step::{self, Stage},
     submit::{NEAR, OUTPUT},
     tx::Tx,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, Now,
-    pick::{self, CANCELLED, DEADLINE, FAILED, WAKE},
+    columns::{self, CANCELLED, DEADLINE, FAILED, WAKE},
 };
 
 /// What a change brings with it that was looked at before the transaction: the rate limits of its children, or why it is
@@ -125,7 +126,7 @@ struct Found {
     open: bool,
     /// Whether it is claimed under the epoch of the change.
     claimed: bool,
-    spot: Spot,
+    spot: Placement,
 }
 
 impl Found {
@@ -145,9 +146,14 @@ impl Found {
 fn find(tx: &Tx<'_>, change: &Change) -> Result<Option<Found>, Error> {
     let (worker, claim) = (change.worker.0, change.claim.0);
     let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0, worker, claim];
-    tx.one(include_str!("sql/commit_seen.sql"), params, |row| {
+    tx.one(sql::commit::FIND_UNAPPLIED, params, |row| {
         let (repeated, open, claimed) = (row.get::<_, Option<bool>>(0)?, row.get(1)?, row.get(2)?);
-        Ok(Found { repeated: repeated == Some(true), open, claimed, spot: Spot::read(change.job, row, 3)? })
+        Ok(Found {
+            repeated: repeated == Some(true),
+            open,
+            claimed,
+            spot: Placement::read(change.job, row, 3)?,
+        })
     })
 }
 
@@ -162,7 +168,7 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         let found = find(tx, change)?;
         return Ok(found.and_then(|found| found.repeated(change)).unwrap_or(Verdict::Fenced));
     }
-    let ties = change.outcome.ends() && (change.tied || change.parent.is_some());
+    let ties = change.outcome.ends() && (change.is_serial || change.parent.is_some());
     let step = change.step.as_deref();
     let bears = step.is_some_and(|step| !step.children.is_empty() || branch::concerns(step));
     let unwinds = step.is_some_and(|step| step.unwind.is_some());
@@ -177,7 +183,7 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         }
     }
     if !ties && !bears && write(tx, now, change, false)? {
-        change.counted.map_or(Ok(()), |counted| tx.twig_wrote(now, change, counted))?;
+        change.branch_member.map_or(Ok(()), |counted| tx.member_wrote(now, change, counted))?;
         if change.outcome != Outcome::Next {
             tx.leaves((change.worker, change.claim));
         }
@@ -194,13 +200,13 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
     let mut spot = found.spot;
     let ends = change.outcome.ends();
     if let Some(step) = step {
-        tx.grow(now, change, step)?;
+        tx.update(now, change, step)?;
     }
-    if spot.kin {
-        tx.twig_writes(now, change, buckets)?;
+    if spot.in_branch {
+        tx.member_writes(now, change, buckets)?;
     }
     if bears && !ends {
-        step::bear(tx, now, change, buckets)?;
+        step::spawn_children(tx, now, change, buckets)?;
     }
     if bears {
         // A child that takes the place of another job may have told this very one to end, and it may have branches now.
@@ -215,7 +221,7 @@ fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<V
         tx.clear(now, &spot)?;
         // The names of a job that ends are free for its children.
         if bears {
-            step::bear(tx, now, change, buckets)?;
+            step::spawn_children(tx, now, change, buckets)?;
         }
     }
     if halts || change.outcome != Outcome::Next {
@@ -230,7 +236,7 @@ pub(super) fn first(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error
     if !write(tx, now, change, false)? {
         return Err(Error::Refused(format!("the job {} was there before its first attempt", change.job)));
     }
-    change.counted.map_or(Ok(()), |counted| tx.twig_wrote(now, change, counted))
+    change.branch_member.map_or(Ok(()), |counted| tx.member_wrote(now, change, counted))
 }
 
 /// Writes a change if epoch and rev are its own. It is written only if nothing hangs on the job that must be seen to,
@@ -239,7 +245,7 @@ fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bo
     match &change.outcome {
         Outcome::Done(output) => done(tx, now, change, output, is_cleared),
         Outcome::Failed { reason, failure } => {
-            let reason = Some(pick::reason_number(*reason));
+            let reason = Some(columns::reason_number(*reason));
             ended(tx, now, change, FAILED, reason, failure, is_cleared)
         }
         Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
@@ -270,7 +276,7 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         unwind,
         change.claim.0,
     ];
-    let applied = tx.run(include_str!("sql/commit_next.sql"), params)? == 1;
+    let applied = tx.run(sql::commit::NEXT, params)? == 1;
     if applied {
         step::keep_progress(tx, change, is_cleared)?;
         step::record(tx, now, change)?;
@@ -302,8 +308,8 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
         unwind,
         change.claim.0,
     ];
-    let row = tx.one(include_str!("sql/commit_wait.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
+    let row = tx.one(sql::waits::PARK, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
     })?;
     let Some((spot, keeps, pending)) = row else { return Ok(false) };
     step::keep_progress(tx, change, is_cleared)?;
@@ -318,7 +324,7 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
 /// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
 fn is_unchanged(change: &Change) -> Option<bool> {
     match change.step.as_ref() {
-        Some(step) if step.part => None,
+        Some(step) if step.partial => None,
         step => Some(step.is_some_and(|step| step.unchanged)),
     }
 }
@@ -339,13 +345,13 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         is_cleared,
         undo,
         unwind,
-        change.counted.is_some(),
+        change.branch_member.is_some(),
         change.claim.0,
     ];
-    let applied = tx.run(include_str!("sql/commit_done.sql"), params)? == 1;
+    let applied = tx.run(sql::commit::DONE, params)? == 1;
     if applied && far {
         let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
-        tx.run(include_str!("sql/submit_payload.sql"), params)?;
+        tx.run(sql::submit::ADD_PAYLOAD, params)?;
     }
     close(tx, now, change, applied)
 }
@@ -359,7 +365,7 @@ fn ended(
     failure: &Failure,
     is_cleared: bool,
 ) -> Result<bool, Error> {
-    let text = pick::failure_text(failure);
+    let text = columns::failure_text(failure);
     let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
@@ -375,10 +381,10 @@ fn ended(
         is_cleared,
         undo,
         unwind,
-        change.counted.is_some(),
+        change.branch_member.is_some(),
         change.claim.0,
     ];
-    let applied = tx.run(include_str!("sql/commit_failed.sql"), params)? == 1;
+    let applied = tx.run(sql::commit::FAILED, params)? == 1;
     if applied {
         note(tx, now, change, &text)?;
     }
@@ -393,7 +399,7 @@ fn retry(
     spent: &[u32],
     failure: Option<&Failure>,
 ) -> Result<bool, Error> {
-    let text = failure.map(pick::failure_text);
+    let text = failure.map(columns::failure_text);
     let (undo, unwind) = step::undoing(change);
     let params = params![
         change.job.as_bytes(),
@@ -402,14 +408,14 @@ fn retry(
         change.worker.0,
         change.started_at.micros(),
         due_at.micros(),
-        pick::spent_text(spent),
+        columns::retry_counts_text(spent),
         text,
         undo,
         unwind,
         change.claim.0,
     ];
-    let row = tx.one(include_str!("sql/commit_retry.sql"), params, |row| {
-        Ok((Spot::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
+    let row = tx.one(sql::commit::RETRY, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
     })?;
     let Some((spot, keeps)) = row else { return Ok(false) };
     if let Some(text) = text {
@@ -437,7 +443,7 @@ fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Er
         now.micros(),
         failure
     ];
-    tx.run(include_str!("sql/commit_attempt.sql"), params)?;
+    tx.run(sql::commit::ADD_ATTEMPT, params)?;
     Ok(())
 }
 

@@ -2,14 +2,23 @@
 
 use windlass_model::JobId;
 
-use super::{SMALL, Sqlite, act, journal, machine, prune, rules};
-use crate::{Act, By, Control, Did, Fork, Fut, Now, Prune, Pruned, Restate, Rule, control::check_by, pick};
+use super::{SMALL, Sqlite, act, admin, journal, machine, prune};
+use crate::{
+    Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, Prune, Pruned, StageUpdate,
+    columns, control::check_actor,
+};
 
 impl Control for Sqlite {
-    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        act: JobAction,
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_by(by)?;
-            pick::check_act(act)?;
+            check_actor(by)?;
+            columns::check_act(act)?;
             self.write(jobs.len() * 4, |tx| {
                 let now = tx.now(now);
                 jobs.iter().map(|id| act::act(tx, now, *id, act, by)).collect()
@@ -18,17 +27,17 @@ impl Control for Sqlite {
         })
     }
 
-    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
+    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
         Box::pin(async move {
-            check_by(by)?;
-            pick::check_rule(rule, &self.shared.options.limits)?;
-            self.write(1, |tx| rules::rule(tx, tx.now(now), rule, by)).await
+            check_actor(by)?;
+            columns::check_admin(rule, &self.shared.options.limits)?;
+            self.write(1, |tx| admin::rule(tx, tx.now(now), rule, by)).await
         })
     }
 
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_by(by)?;
+            check_actor(by)?;
             forks.iter().try_for_each(Fork::check)?;
             self.write(SMALL + 1, |tx| {
                 let now = tx.now(now);
@@ -38,25 +47,30 @@ impl Control for Sqlite {
         })
     }
 
-    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_by(by)?;
+            check_actor(by)?;
             let limits = &self.shared.options.limits;
-            jobs.iter().try_for_each(|restate| pick::check_restate(restate, limits))?;
+            jobs.iter().try_for_each(|restate| columns::check_stage_update(restate, limits))?;
             machine::restate(self, now, jobs, by).await
         })
     }
 
-    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
+    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
         Box::pin(async move {
-            check_by(by)?;
-            self.write(1, |tx| rules::log(tx, tx.now(now), action, subject, by)).await
+            check_actor(by)?;
+            self.write(1, |tx| admin::log(tx, tx.now(now), action, subject, by)).await
         })
     }
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
         Box::pin(async move {
-            pick::check_prune(prune)?;
+            columns::check_prune(prune)?;
             prune::prune(self, now, prune).await
         })
     }

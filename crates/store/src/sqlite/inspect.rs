@@ -6,22 +6,22 @@ use rusqlite::{Row, params};
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
-    Sqlite, arrive, journal, leaves, machine, migrate, rows, schedule,
+    Sqlite, arrivals, children, journal, machine, migrate, rows, schedule, sql,
     tx::{Tx, id_of, unpack},
     views,
 };
 use crate::{
-    Attempt, AuditEntry, AuditFilter, Backlog, Branch, Census, Ended, Error, Filter, Firing, Fut, Holds,
-    Inspect, Job, Joined, Leaf, Leaves, LimitView, Miss, Path, Picked, QueueView, Rows, ScheduleView,
-    SchemaState, SerialView, Stepped, Summary, WorkerView,
-    pick::{self, ALIVE, CANCELLED, FAILED},
+    Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
+    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
+    SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
+    columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
 pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
-pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Error> {
+pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let look = |id: &JobId| {
-        tx.one(include_str!("sql/ended.sql"), [id.as_bytes().as_slice()], |row| {
+        tx.one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
             let output = row.get::<_, Option<Vec<u8>>>(4)?;
             let output = output.map(|bytes| row.get(3).map(|codec| Payload { codec, bytes })).transpose();
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
@@ -31,7 +31,7 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Er
     for id in ids {
         let mut row = look(id)?;
         if row.is_none() {
-            if arrive::is_arriving(tx, *id)? {
+            if arrivals::is_arriving(tx, *id)? {
                 answers.push(None);
                 continue;
             }
@@ -39,9 +39,14 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Er
             row = look(id)?;
         }
         answers.push(match row {
-            None => Some(Ended::Gone),
-            Some((state, reason, failure, output)) => pick::final_state(state).and_then(|state| {
-                Ended::from_parts(state, pick::reason(reason), pick::failure(failure.as_deref()), output)
+            None => Some(JobEnd::Gone),
+            Some((state, reason, failure, output)) => columns::final_state(state).and_then(|state| {
+                JobEnd::from_parts(
+                    state,
+                    columns::reason(reason),
+                    columns::failure(failure.as_deref()),
+                    output,
+                )
             }),
         });
     }
@@ -50,7 +55,7 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<Ended>>, Er
 
 pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
-    let state = match pick::final_state(row.get(3)?) {
+    let state = match columns::final_state(row.get(3)?) {
         Some(state) => state,
         None if row.get(12)? => State::Waiting,
         None if row.get(10)? => State::Ready,
@@ -65,7 +70,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
         queue: lane.queue,
         key: row.get(9)?,
         state,
-        reason: pick::reason(row.get(4)?),
+        reason: columns::reason(row.get(4)?),
         priority: row.get(2)?,
         attempts: row.get(5)?,
         submitted_at: Time(row.get(6)?),
@@ -78,7 +83,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
 pub(super) type Holders = HashMap<(JobId, Epoch), (WorkerId, Time)>;
 
 pub(super) fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_claim.sql"))?;
+    let mut statement = tx.prepare(sql::inspect::CLAIMS)?;
     let mut rows = statement.query([])?;
     let mut holders = HashMap::new();
     while let Some(row) = rows.next()? {
@@ -91,7 +96,7 @@ pub(super) fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
 }
 
 fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_job.sql"))?;
+    let mut statement = tx.prepare(sql::inspect::JOB)?;
     let mut rows = statement.query(params![id.as_bytes(), SPAN])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let summary = summary(tx, row)?;
@@ -111,28 +116,28 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
         started_at: holder.map(|(_, at)| at).or(row.get::<_, Option<i64>>(19)?.map(Time)),
         deadline_at: row.get::<_, Option<i64>>(20)?.map(Time),
         parent: row.get::<_, Option<[u8; 16]>>(30)?.map(JobId::from_bytes),
-        place: leaves::place(tx, id)?,
-        tags: pick::tags(row.get::<_, Option<String>>(21)?.as_deref()),
+        place: children::place(tx, id)?,
+        tags: columns::tags(row.get::<_, Option<String>>(21)?.as_deref()),
         options: row.get(22)?,
-        settings: pick::settings(row.get::<_, Option<String>>(23)?.as_deref()),
-        spent: pick::spent(row.get::<_, Option<String>>(24)?.as_deref()),
+        settings: columns::settings(row.get::<_, Option<String>>(23)?.as_deref()),
+        spent: columns::retry_counts(row.get::<_, Option<String>>(24)?.as_deref()),
         input: Payload { codec: row.get(25)?, bytes: row.get(26)? },
         output: output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(27)?, bytes })).transpose()?,
-        failure: pick::failure(row.get::<_, Option<String>>(29)?.as_deref()),
+        failure: columns::failure(row.get::<_, Option<String>>(29)?.as_deref()),
         data: data.map(|codec| Ok::<_, Error>(Payload { codec, bytes: row.get(32)? })).transpose()?,
-        wait: pick::wait(row.get::<_, Option<String>>(33)?.as_deref()),
+        wait: columns::wait(row.get::<_, Option<String>>(33)?.as_deref()),
         until: row.get::<_, Option<i64>>(34)?.map(Time),
         pending: row.get(35)?,
-        unwind: pick::unwind(row.get::<_, Option<String>>(36)?.as_deref()),
+        unwind: columns::unwind(row.get::<_, Option<String>>(36)?.as_deref()),
         summary,
     }))
 }
 
 fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
-    let (state, is_ready, is_scheduled, is_parked) = pick::places(filter.state);
+    let (state, is_ready, is_scheduled, is_parked) = columns::places(filter.state);
     let sql = match state {
-        Some(FAILED | CANCELLED) => include_str!("sql/inspect_trouble.sql"),
-        _ => include_str!("sql/inspect_jobs.sql"),
+        Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
+        _ => sql::inspect::JOBS,
     };
     let mut statement = tx.prepare(sql)?;
     let before = filter.before.map(|id| *id.as_bytes());
@@ -160,7 +165,7 @@ fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
 }
 
 fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_history.sql"))?;
+    let mut statement = tx.prepare(sql::inspect::HISTORY)?;
     let mut rows = statement.query([id.as_bytes().as_slice()])?;
     let mut attempts = Vec::new();
     while let Some(row) = rows.next()? {
@@ -169,30 +174,30 @@ fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
             worker: WorkerId(row.get(1)?),
             started_at: Time(row.get(2)?),
             ended_at: Time(row.get(3)?),
-            failure: pick::failure(Some(&row.get::<_, String>(4)?)).expect("there is text"),
+            failure: columns::failure(Some(&row.get::<_, String>(4)?)).expect("there is text"),
         });
     }
     Ok(attempts)
 }
 
-fn census(tx: &Tx<'_>, cap: u64) -> Result<Vec<Census>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_census.sql"))?;
+fn census(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
+    let mut statement = tx.prepare(sql::inspect::STATE_COUNTS)?;
     let mut rows = statement.query([i64::MAX])?;
     let mut counts: BTreeMap<(i32, String), u64> = BTreeMap::new();
     while let Some(row) = rows.next()? {
         counts.insert((row.get(0)?, row.get(1)?), row.get::<_, i64>(2)? as u64);
     }
-    pick::census(counts, cap, |lane| tx.store.lane(tx, lane))
+    columns::state_counts(counts, cap, |lane| tx.store.lane(tx, lane))
 }
 
 fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_backlog.sql"))?;
+    let mut statement = tx.prepare(sql::inspect::BACKLOG)?;
     let mut rows = statement.query([i64::try_from(cap).unwrap_or(i64::MAX)])?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
         counts.push((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)? as u64, row.get(3)?));
     }
-    let mut claims = tx.prepare(include_str!("sql/inspect_claim.sql"))?;
+    let mut claims = tx.prepare(sql::inspect::CLAIMS)?;
     let mut rows = claims.query([])?;
     let mut left = usize::try_from(cap).unwrap_or(usize::MAX);
     while left > 0
@@ -200,16 +205,16 @@ fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
     {
         for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
             left -= 1;
-            let sql = include_str!("sql/inspect_running.sql");
+            let sql = sql::inspect::RUNNING;
             let lane = tx.one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
             counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
         }
     }
-    pick::backlog(counts, cap, |lane| tx.store.lane(tx, lane))
+    columns::backlog(counts, cap, |lane| tx.store.lane(tx, lane))
 }
 
 fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_workers.sql"))?;
+    let mut statement = tx.prepare(sql::views::WORKERS)?;
     let rows = statement.query_map([], |row| {
         Ok(WorkerView {
             id: WorkerId(row.get(0)?),
@@ -237,7 +242,7 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| history(tx, id))))
     }
 
-    fn census(&self, cap: u64) -> Fut<'_, Vec<Census>> {
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
         Box::pin(std::future::ready(self.read(|tx| census(tx, cap))))
     }
 
@@ -282,22 +287,33 @@ impl Inspect for Sqlite {
     }
 
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
-        Box::pin(std::future::ready(self.read(|tx| leaves::children(tx, parent, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| children::children(tx, parent, after, limit))))
     }
 
-    fn joined(&self, parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Joined>> {
+    fn child_ends(
+        &self,
+        parent: JobId,
+        round: Rev,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Fut<'_, Vec<ChildEnd>> {
         Box::pin(std::future::ready(self.read(|tx| machine::joined(tx, parent, round, after, limit))))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
-        Box::pin(std::future::ready(self.read(|tx| leaves::branches(tx, job))))
+        Box::pin(std::future::ready(self.read(|tx| children::branches(tx, job))))
     }
 
-    fn leaves<'a>(&'a self, of: &'a Leaves) -> Fut<'a, Vec<Leaf>> {
-        Box::pin(std::future::ready(self.walk(|tx| leaves::leaves(tx, of))))
+    fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
+        Box::pin(std::future::ready(self.walk(|tx| children::leaves(tx, of))))
     }
 
-    fn rows<'a>(&'a self, rows: &'a Rows, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<Picked>> {
+    fn source_rows<'a>(
+        &'a self,
+        rows: &'a TableSource,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Fut<'a, Vec<SourceRow>> {
         Box::pin(std::future::ready(self.walk(|tx| rows::rows(tx.conn, rows, after, limit))))
     }
 
@@ -305,7 +321,7 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| machine::inbox(tx, id, limit))))
     }
 
-    fn steps(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Stepped>> {
+    fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
         Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
     }
 
@@ -317,17 +333,17 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| journal::context(tx, id))))
     }
 
-    fn paths<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<Path>> {
+    fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
         Box::pin(std::future::ready(self.read(|tx| machine::paths(tx, kind, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
-        Box::pin(std::future::ready(self.read(|tx| migrate::state(tx.conn))))
+        Box::pin(std::future::ready(self.read(|tx| migrate::state(tx.conn, migrate::MIGRATIONS))))
     }
 
     fn bytes(&self) -> Fut<'_, u64> {
         let bytes = self.read(|tx| {
-            let size = tx.one(include_str!("sql/inspect_bytes.sql"), [], |row| row.get::<_, i64>(0))?;
+            let size = tx.one(sql::inspect::BYTES, [], |row| row.get::<_, i64>(0))?;
             Ok(size.unwrap_or(0) as u64)
         });
         Box::pin(std::future::ready(bytes))

@@ -7,27 +7,28 @@ use windlass_model::{
 };
 
 use super::{
+    admin,
     rate::Buckets,
-    rules,
+    sql,
     submit::put,
     tx::{Tx, id_of},
 };
-use crate::{By, Did, Error, Fork, control::said, pick};
+use crate::{Actor, ControlOutcome, Error, Fork, columns, control::outcome};
 
 /// Writes what a step says of the journal and the context. A step of a workflow is one insert here.
 pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
-    if step.anew {
-        tx.run(include_str!("sql/commit_anew.sql"), [job.as_bytes()])?;
+    if step.continue_as_new {
+        tx.run(sql::journal::CLEAR, [job.as_bytes()])?;
     }
-    for seq in &step.forget {
-        tx.run(include_str!("sql/commit_forget.sql"), params![job.as_bytes(), seq])?;
+    for seq in &step.forget_entries {
+        tx.run(sql::journal::FORGET, params![job.as_bytes(), seq])?;
     }
     for entry in &step.entries {
         add(tx, job, entry)?;
     }
     for (name, value) in &step.context {
         let params = params![job.as_bytes(), name, value.codec, value.bytes];
-        tx.run(include_str!("sql/commit_context.sql"), params)?;
+        tx.run(sql::journal::SET_CONTEXT, params)?;
     }
     Ok(())
 }
@@ -45,13 +46,13 @@ fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
         entry.payload.codec,
         entry.payload.bytes,
     ];
-    tx.run(include_str!("sql/commit_entry.sql"), params)?;
+    tx.run(sql::journal::APPEND, params)?;
     Ok(())
 }
 
 /// Reads a range of a journal.
 pub(super) fn read(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> Result<Vec<Entry>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/inspect_journal.sql"))?;
+    let mut statement = tx.prepare(sql::inspect::JOURNAL)?;
     let mut rows = statement.query(params![id.as_bytes(), after.map_or(i64::MIN, i64::from)])?;
     let mut entries = Vec::new();
     while entries.len() < limit
@@ -78,7 +79,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Error> {
 }
 
 pub(super) fn context(tx: &Tx<'_>, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
-    tx.all(include_str!("sql/inspect_context.sql"), [id.as_bytes()], |row| {
+    tx.all(sql::inspect::CONTEXT, [id.as_bytes()], |row| {
         Ok((row.get(0)?, Payload { codec: row.get(1)?, bytes: row.get(2)? }))
     })
 }
@@ -93,20 +94,20 @@ struct Origin {
 }
 
 /// Makes a job that goes on from somewhere in the journal of another.
-pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &By) -> Result<Did, Error> {
-    let Some(origin) = origin(tx, fork)? else { return Ok(Did::Unknown) };
+pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<ControlOutcome, Error> {
+    let Some(origin) = origin(tx, fork)? else { return Ok(ControlOutcome::Unknown) };
     let id = fork.id.as_bytes();
-    if tx.one(include_str!("sql/submit_by_id.sql"), [id], |_| Ok(()))?.is_some() {
-        return Ok(Did::Made(fork.id));
+    if tx.one(sql::submit::BY_ID, [id], |_| Ok(()))?.is_some() {
+        return Ok(ControlOutcome::Created(fork.id));
     }
     if !origin.is_there && !fork.is_whole(origin.last) {
-        return Ok(said::fork_nowhere(fork.before));
+        return Ok(outcome::fork_nowhere(fork.before));
     }
     let lane = tx.store.lane(tx, origin.lane)?;
     if let Some(key) = &fork.key {
         let params = params![lane.kind_id, key];
-        if let Some(other) = tx.one(include_str!("sql/submit_by_key.sql"), params, |row| id_of(row, 0))? {
-            return Ok(said::fork_key_taken(key, other));
+        if let Some(other) = tx.one(sql::submit::BY_KEY, params, |row| id_of(row, 0))? {
+            return Ok(outcome::fork_key_taken(key, other));
         }
     }
     let mut new = fork.job(&origin.job);
@@ -116,24 +117,24 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &By) -> Result<Did, 
     (new.kind, new.queue) = (lane.kind, lane.queue);
     put(tx, now, &[new], &buckets, None)?;
     let from = fork.from.as_bytes();
-    tx.run(include_str!("sql/act_fork_job.sql"), params![id, from])?;
-    tx.run(include_str!("sql/act_fork_data.sql"), params![id, from])?;
-    tx.run(include_str!("sql/act_fork_journal.sql"), params![id, from, fork.before])?;
+    tx.run(sql::fork::COPY_STAGE, params![id, from])?;
+    tx.run(sql::fork::COPY_DATA, params![id, from])?;
+    tx.run(sql::fork::COPY_JOURNAL, params![id, from, fork.before])?;
     add(tx, fork.id, &fork.entry(now))?;
-    rules::log(tx, now, &pick::fork_action(fork), &fork.from.to_string(), by)?;
-    Ok(Did::Made(fork.id))
+    admin::log(tx, now, &columns::fork_action(fork), &fork.from.to_string(), by)?;
+    Ok(ControlOutcome::Created(fork.id))
 }
 
 fn origin(tx: &Tx<'_>, fork: &Fork) -> Result<Option<Origin>, Error> {
     let params = params![fork.from.as_bytes(), fork.before];
-    tx.one(include_str!("sql/act_fork.sql"), params, |row| {
+    tx.one(sql::fork::COPY, params, |row| {
         let input = Payload { codec: row.get(3)?, bytes: row.get(4)? };
         // Its kind and queue are those of the lane.
         let mut job = NewJob::new(fork.from, "", "", input);
         (job.priority, job.digest) = (row.get(1)?, row.get(2)?);
-        job.tags = pick::tags(row.get::<_, Option<String>>(5)?.as_deref());
+        job.tags = columns::tags(row.get::<_, Option<String>>(5)?.as_deref());
         job.options = row.get(6)?;
-        job.settings = pick::settings(row.get::<_, Option<String>>(7)?.as_deref());
+        job.settings = columns::settings(row.get::<_, Option<String>>(7)?.as_deref());
         Ok(Origin { lane: row.get(0)?, job, is_there: row.get(8)?, last: row.get(9)? })
     })
 }

@@ -5,25 +5,34 @@ use windlass_model::{Awaited, JobId, KindVersion, Payload, Rev, Signal, State, T
 
 use super::{
     Sqlite,
-    act::{self, Seen},
-    flow::Spot,
-    rules, signal,
+    act::{self, JobRow},
+    admin,
+    serial::Placement,
+    signal, sql,
     step::{self, Stage},
     tx::{Tx, id_of},
     views::most,
 };
-use crate::{By, Did, Ended, Error, Joined, Now, Path, Restate, Stepped, Waiting, control::said, pick};
+use crate::{
+    Actor, ChildEnd, ControlOutcome, Error, JobEnd, Now, StageUpdate, Transition, TransitionCount, Waiting,
+    columns, control::outcome,
+};
 
 pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
-    tx.all(include_str!("sql/inspect_inbox.sql"), params![id.as_bytes(), most(limit)], |row| {
-        Ok(Signal { aside: row.get(5)?, ..signal::read(row)? })
+    tx.all(sql::inspect::INBOX, params![id.as_bytes(), most(limit)], |row| {
+        Ok(Signal { unreadable: row.get(5)?, ..signal::read(row)? })
     })
 }
 
-pub(super) fn steps(tx: &Tx<'_>, id: JobId, after: Option<Rev>, limit: usize) -> Result<Vec<Stepped>, Error> {
+pub(super) fn steps(
+    tx: &Tx<'_>,
+    id: JobId,
+    after: Option<Rev>,
+    limit: usize,
+) -> Result<Vec<Transition>, Error> {
     let after = after.map_or(-1, |rev| rev.0);
-    tx.all(include_str!("sql/inspect_steps.sql"), params![id.as_bytes(), after, most(limit)], |row| {
-        Ok(Stepped {
+    tx.all(sql::inspect::TRANSITIONS, params![id.as_bytes(), after, most(limit)], |row| {
+        Ok(Transition {
             rev: Rev(row.get(0)?),
             stage: row.get(1)?,
             next: row.get(2)?,
@@ -34,9 +43,9 @@ pub(super) fn steps(tx: &Tx<'_>, id: JobId, after: Option<Rev>, limit: usize) ->
     })
 }
 
-pub(super) fn paths(tx: &Tx<'_>, kind: &str, limit: usize) -> Result<Vec<Path>, Error> {
-    tx.all(include_str!("sql/inspect_paths.sql"), params![kind, most(limit)], |row| {
-        Ok(Path {
+pub(super) fn paths(tx: &Tx<'_>, kind: &str, limit: usize) -> Result<Vec<TransitionCount>, Error> {
+    tx.all(sql::inspect::TRANSITION_COUNTS, params![kind, most(limit)], |row| {
+        Ok(TransitionCount {
             version: row.get(0)?,
             stage: row.get(1)?,
             next: row.get(2)?,
@@ -52,47 +61,52 @@ pub(super) fn joined(
     round: Rev,
     after: Option<JobId>,
     limit: usize,
-) -> Result<Vec<Joined>, Error> {
+) -> Result<Vec<ChildEnd>, Error> {
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
-    let mut statement = tx.prepare(include_str!("sql/inspect_joined.sql"))?;
+    let mut statement = tx.prepare(sql::children::CHILD_ENDS)?;
     let mut rows = statement.query(params![parent.as_bytes(), round.0, after, most(limit)])?;
     let mut joined = Vec::new();
     while let Some(row) = rows.next()? {
         let output: Option<Vec<u8>> = row.get(7)?;
         let output = output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(6)?, bytes })).transpose()?;
-        let failure = pick::failure(row.get::<_, Option<String>>(5)?.as_deref());
-        let reason = pick::reason(row.get(4)?);
-        let state = pick::final_state(row.get(3)?);
-        joined.push(Joined {
+        let failure = columns::failure(row.get::<_, Option<String>>(5)?.as_deref());
+        let reason = columns::reason(row.get(4)?);
+        let state = columns::final_state(row.get(3)?);
+        joined.push(ChildEnd {
             id: id_of(row, 0)?,
             kind: tx.store.lane(tx, row.get(1)?)?.kind.kind,
             key: row.get(2)?,
-            ended: state.and_then(|state| Ended::from_parts(state, reason, failure, output)),
+            ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
         });
     }
     Ok(joined)
 }
 
 /// What a parked job waits for, and what of it is there.
-pub(super) fn waiting(tx: &Tx<'_>, spot: &Spot) -> Result<Option<Waiting>, Error> {
+pub(super) fn waiting(tx: &Tx<'_>, spot: &Placement) -> Result<Option<Waiting>, Error> {
     if !spot.parked {
         return Ok(None);
     }
     let id = spot.id.as_bytes();
-    let found = tx.one(include_str!("sql/inspect_waiting.sql"), [id], |row| {
+    let found = tx.one(sql::inspect::WAIT, [id], |row| {
         let wait = row.get::<_, Option<String>>(0)?;
         Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
     })?;
     let Some((wait, until, pending)) = found else { return Ok(None) };
-    let what = pick::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
-    let mut there: Vec<String> = tx.all(include_str!("sql/signal_names.sql"), [id], |row| row.get(0))?;
+    let what = columns::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
+    let mut there: Vec<String> = tx.all(sql::signals::AWAITED_NAMES, [id], |row| row.get(0))?;
     there.sort_unstable();
     there.dedup();
     let (until, aside) = (until.map(Time), signal::aside(tx, id)?);
-    Ok(Some(Waiting { what, until, there, pending, aside }))
+    Ok(Some(Waiting { what, until, arrived: there, pending, aside }))
 }
 
-pub(super) async fn restate(store: &Sqlite, now: Now, jobs: &[Restate], by: &By) -> Result<Vec<Did>, Error> {
+pub(super) async fn restate(
+    store: &Sqlite,
+    now: Now,
+    jobs: &[StageUpdate],
+    by: &Actor,
+) -> Result<Vec<ControlOutcome>, Error> {
     let did = store
         .write(jobs.len() * 4, |tx| {
             let now = tx.now(now);
@@ -104,14 +118,14 @@ pub(super) async fn restate(store: &Sqlite, now: Now, jobs: &[Restate], by: &By)
     Ok(did)
 }
 
-fn restate_one(tx: &Tx<'_>, now: Time, restate: &Restate, by: &By) -> Result<Did, Error> {
-    let Some(Seen { spot, state, placed, epoch, rev, .. }) = act::look(tx, restate.job)? else {
-        return Ok(Did::Unknown);
+fn restate_one(tx: &Tx<'_>, now: Time, restate: &StageUpdate, by: &Actor) -> Result<ControlOutcome, Error> {
+    let Some(JobRow { spot, state, placed, epoch, rev, .. }) = act::read_job(tx, restate.job)? else {
+        return Ok(ControlOutcome::Unknown);
     };
     match state {
-        State::Done => return Ok(said::restate_done()),
-        State::Running => return Ok(said::restate_running()),
-        _ if (epoch, rev) != (restate.epoch, restate.rev) => return Ok(said::restate_moved()),
+        State::Done => return Ok(outcome::restate_done()),
+        State::Running => return Ok(outcome::restate_running()),
+        _ if (epoch, rev) != (restate.epoch, restate.rev) => return Ok(outcome::restate_moved()),
         _ => {}
     }
     let old = tx.store.lane(tx, spot.lane)?;
@@ -124,11 +138,11 @@ fn restate_one(tx: &Tx<'_>, now: Time, restate: &Restate, by: &By) -> Result<Did
     }
     let stage = Stage::of(&restate.stage, &restate.data);
     let params = params![spot.id.as_bytes(), lane, stage.name, stage.codec, stage.near, stage.far];
-    tx.run(include_str!("sql/act_restate.sql"), params)?;
+    tx.run(sql::control::UPDATE_STAGE, params)?;
     step::keep_data(tx, spot.id, &restate.data)?;
     if placed {
-        tx.make_ready(&Spot { lane, ..spot })?;
+        tx.make_ready(&Placement { lane, ..spot })?;
     }
-    rules::log(tx, now, &pick::restate_action(restate), &restate.job.to_string(), by)?;
-    Ok(Did::Done)
+    admin::log(tx, now, &columns::stage_update_action(restate), &restate.job.to_string(), by)?;
+    Ok(ControlOutcome::Done)
 }

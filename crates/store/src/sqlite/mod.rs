@@ -9,39 +9,44 @@
 //! takes one takes the worker too. A network file system is refused, as its locks cannot be trusted.
 
 mod act;
-mod arrive;
+mod admin;
+mod arrivals;
 mod branch;
+mod children;
 mod claim;
 mod commit;
+mod conn;
 mod control;
-mod file;
-mod flow;
 mod inspect;
 mod journal;
-mod lanes;
 mod lease;
-mod leaves;
 mod machine;
 mod migrate;
+mod names;
 mod options;
 mod poll;
 mod prune;
 mod rate;
 mod reap;
 mod rows;
-mod rules;
 mod schedule;
-mod scope;
+mod serial;
 mod signal;
 mod step;
 mod submit;
 mod timers;
 mod transact;
 mod tx;
+mod unique;
 mod views;
 mod wait;
 
-pub use arrive::submit_in;
+/// The statements of `sql/*.sql`: see `build.rs`.
+mod sql {
+    include!(concat!(env!("OUT_DIR"), "/sqlite_sql.rs"));
+}
+
+pub use arrivals::submit_in;
 pub use options::Options;
 
 use std::{
@@ -56,13 +61,14 @@ use std::{
 
 use rusqlite::Connection;
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, Submitted, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId,
 };
 
 use self::tx::{BUSY, Tx};
 use crate::{
-    Ask, Beat, Born, Control, Due, Ended, Error, Fut, Haul, Inspect, NewWorker, Now, Order, Polled, Reaped,
-    Renewal, Signalled, Store, Sweep, Work, intern::Lanes,
+    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
+    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store,
+    TimerReport, Work, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -99,9 +105,9 @@ impl Sqlite {
 
     /// The same, counting its statements together with another handle's.
     fn open_counting(options: Options, statements: Arc<AtomicU64>) -> Result<Sqlite, Error> {
-        let mut writer = file::open_writer(&options.path)?;
+        let mut writer = conn::open_writer(&options.path)?;
         migrate::prepare(&mut writer, options.migrate)?;
-        let reader = file::open_reader(&options.path)?;
+        let reader = conn::open_reader(&options.path)?;
         let store = Sqlite {
             shared: Arc::new(Shared {
                 writer: tokio::sync::Mutex::new(writer),
@@ -121,13 +127,30 @@ impl Sqlite {
 
     /// Where the schema of the file at `path` stands, which must be there. Only looks.
     pub fn schema_of(path: &Path) -> Result<crate::SchemaState, Error> {
-        migrate::state(&Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+        let conn = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        migrate::state(&conn, migrate::MIGRATIONS)
     }
 
     /// Takes the schema of the file at `path` to `target` (`None` is the newest), making the file if needed.
     pub fn migrate(path: &Path, target: Option<i32>) -> Result<crate::SchemaState, Error> {
-        let mut writer = file::open_writer(path)?;
-        migrate::to(&mut writer, target)
+        Sqlite::migrate_with(path, target, Sqlite::MIGRATIONS)
+    }
+
+    /// All statements of `sql/*.sql`: file, name and text.
+    #[cfg(feature = "conformance")]
+    pub const STATEMENTS: &[(&str, &str, &str)] = sql::ALL;
+
+    /// The migrations of this build.
+    pub const MIGRATIONS: &[Migration] = migrate::MIGRATIONS;
+
+    /// [`Sqlite::migrate`] with other migrations: for tests of migrating itself.
+    pub fn migrate_with(
+        path: &Path,
+        target: Option<i32>,
+        migrations: &[Migration],
+    ) -> Result<crate::SchemaState, Error> {
+        let mut writer = conn::open_writer(path)?;
+        migrate::to(&mut writer, target, migrations)
     }
 
     fn reader(&self) -> MutexGuard<'_, Connection> {
@@ -153,7 +176,7 @@ impl Sqlite {
             let mut walker = self.shared.walker.lock().unwrap_or_else(|e| e.into_inner());
             let walker = match &mut *walker {
                 Some(walker) => walker,
-                none => none.insert(file::open_reader(&self.shared.options.path)?),
+                none => none.insert(conn::open_reader(&self.shared.options.path)?),
             };
             let snapshot = walker.unchecked_transaction()?;
             let tx = Tx::new(&snapshot, self);
@@ -298,15 +321,20 @@ fn blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
 }
 
 impl Store for Sqlite {
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(self.write(1, move |tx| lease::enlist(tx, now, worker)))
     }
 
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         Box::pin(submit::submit(self, now, jobs, born))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
             if let Some(nothing) = self.read(|tx| claim::idle(tx, now, ask))? {
@@ -329,13 +357,13 @@ impl Store for Sqlite {
         Box::pin(transact::transact(self, now, work))
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
-            if beat.settled.is_empty() && beat.joined.is_empty() {
+            if beat.settled.is_empty() && beat.to_confirm.is_empty() {
                 self.write_one(|tx| lease::renew(tx, now, beat)).await
             } else {
                 self.write(beat.settled.len(), |tx| lease::renew(tx, now, beat)).await
@@ -343,7 +371,7 @@ impl Store for Sqlite {
         })
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         Box::pin(self.write(sweep.limit, move |tx| reap::reap(tx, now, sweep)))
     }
 
@@ -351,7 +379,7 @@ impl Store for Sqlite {
         Box::pin(self.write(jobs.len(), move |tx| lease::release(tx, jobs)))
     }
 
-    fn disown<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+    fn release_claims<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
         Box::pin(
             self.write(numbers.len(), move |tx| {
                 lease::disown(tx, worker, |number| numbers.contains(&number))
@@ -359,31 +387,31 @@ impl Store for Sqlite {
         )
     }
 
-    fn retire<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
+    fn retire_worker<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
         Box::pin(self.write(SMALL + 1, move |tx| lease::retire(tx, worker)))
     }
 
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
         Box::pin(timers::due(self, now, limit))
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         Box::pin(std::future::ready(self.read(|tx| lease::orders(tx, worker))))
     }
 
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(flow::sweep(self, now))
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(serial::sweep(self, now))
     }
 
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(std::future::ready(timers::gate(self, queues)))
     }
 
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         Box::pin(std::future::ready(self.read(|tx| inspect::ended(tx, ids))))
     }
 
-    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
+    fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         Box::pin(poll::poll(self, now, limit))
     }
 
@@ -407,8 +435,8 @@ impl Store for Sqlite {
         &self.shared.options.limits
     }
 
-    fn beacon_dir(&self) -> Option<PathBuf> {
-        Some(file::beacon_dir(&self.shared.options.path))
+    fn liveness_dir(&self) -> Option<PathBuf> {
+        Some(conn::beacon_dir(&self.shared.options.path))
     }
 
     fn statements(&self) -> u64 {
@@ -435,7 +463,7 @@ mod tests {
             assert!(broken.await.expect_err("it panics").is_panic());
             for store in [&store, &other] {
                 store
-                    .write(1, |tx| tx.run("delete from windlass_heard", []))
+                    .write(1, |tx| tx.run("delete from windlass_delivered_signals", []))
                     .await
                     .expect("nobody is in its way");
             }

@@ -8,20 +8,20 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, Epoch, JobId, Poll, Tally, Time, Watch,
-    branch::Pace,
-    poll::{REDELIVERED, Recount, Rows, Seen},
+    BranchNo, BranchPoll, Epoch, JobId, Tally, Time, Watch,
+    branch::PollInterval,
+    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
 };
 
 use super::{
     SMALL, Sqlite,
     branch::{self, Key},
     inspect::SPAN,
-    lease,
+    lease, sql,
     tx::{Tx, id_of, unpack},
     views::most,
 };
-use crate::{CUT_AGAIN, Error, Now, Polled, pick};
+use crate::{CANCEL_AGAIN, Error, Now, PollReport, columns};
 
 /// A branch that is due to be looked at.
 struct Due {
@@ -31,7 +31,7 @@ struct Due {
     tally: Tally,
     watch: Option<Watch>,
     cut: bool,
-    poll: Poll,
+    poll: BranchPoll,
 }
 
 /// What workers have of a branch: how many children, and how many of these have written nothing.
@@ -42,7 +42,7 @@ struct Claimed {
 }
 
 /// What was found out about a branch in a snapshot.
-struct Look {
+struct Sampler {
     key: Key,
     poll_at: Time,
     claimed: Claimed,
@@ -52,15 +52,15 @@ struct Look {
     lost: Option<Vec<(JobId, Epoch)>>,
 }
 
-pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<Polled, Error> {
+pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<PollReport, Error> {
     let (now, next_at) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
     if limit == 0 || next_at.is_none_or(|at| at > now) {
-        return Ok(Polled { next_at, now, ..Polled::default() });
+        return Ok(PollReport { next_at, now, ..PollReport::default() });
     }
-    let looks = store.walk(|tx| look(tx, now, limit))?;
+    let looks = store.walk(|tx| poll_branch(tx, now, limit))?;
     store
         .write(SMALL + looks.len(), |tx| {
-            let mut polled = Polled { now, ..Polled::default() };
+            let mut polled = PollReport { now, ..PollReport::default() };
             looks.iter().try_for_each(|look| settle(tx, now, look, &mut polled))?;
             polled.next_at = next(tx)?;
             Ok(polled)
@@ -70,7 +70,7 @@ pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<Polle
 
 /// When the next branch is to be looked at.
 fn next(tx: &Tx<'_>) -> Result<Option<Time>, Error> {
-    let next = tx.one(include_str!("sql/poll_next.sql"), [], |row| row.get::<_, Option<i64>>(0))?;
+    let next = tx.one(sql::poll::NEXT, [], |row| row.get::<_, Option<i64>>(0))?;
     Ok(next.flatten().map(Time))
 }
 
@@ -83,23 +83,23 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Due> {
         tally: branch::tally(row, 4)?,
         watch: branch::watch(row, 8)?,
         cut: row.get(9)?,
-        poll: pick::poll(row.get::<_, Option<String>>(10)?.as_deref(), Some(poll_at)),
+        poll: columns::poll(row.get::<_, Option<String>>(10)?.as_deref(), Some(poll_at)),
     })
 }
 
 impl Due {
     /// What is seen of it now.
-    fn next(&self, now: Time, claimed: Claimed) -> Poll {
+    fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
         let Claimed { items, begun } = claimed;
-        let seen = Seen { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
-        let pace = self.watch.as_ref().map_or(Pace::default(), |watch| watch.pace);
+        let seen = PollSample { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
+        let pace = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
         self.poll.next(&seen, pace)
     }
 }
 
 /// Looks at the branches that are due, and closer at those where nothing moves. Only reads.
-fn look(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Look>, Error> {
-    let due = tx.all(include_str!("sql/poll.sql"), params![now.micros(), most(limit)], read)?;
+fn poll_branch(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sampler>, Error> {
+    let due = tx.all(sql::poll::DUE, params![now.micros(), most(limit)], read)?;
     let pairs = pairs(tx)?;
     let claimed = claimed(tx, &pairs)?;
     let mut looks = Vec::with_capacity(due.len());
@@ -113,14 +113,14 @@ fn look(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Look>, Error> {
         }
         let stuck = due.poll.is_stuck(&due.next(now, claimed));
         let lost = if stuck { Some(self::lost(tx, due.key, &pairs)?) } else { None };
-        looks.push(Look { key: due.key, poll_at: due.poll_at, claimed, recount, lost });
+        looks.push(Sampler { key: due.key, poll_at: due.poll_at, claimed, recount, lost });
     }
     Ok(looks)
 }
 
 /// All that workers have claimed.
 fn pairs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
-    let claims = tx.all(include_str!("sql/inspect_claim.sql"), [], |row| row.get::<_, Vec<u8>>(2))?;
+    let claims = tx.all(sql::inspect::CLAIMS, [], |row| row.get::<_, Vec<u8>>(2))?;
     let mut pairs = HashSet::new();
     for jobs in &claims {
         pairs.extend(unpack(jobs)?);
@@ -133,7 +133,7 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
     let mut branches: HashMap<Key, Claimed> = HashMap::new();
     for (id, epoch) in pairs {
         let params = params![id.as_bytes(), epoch.0];
-        let found = tx.one(include_str!("sql/poll_claimed.sql"), params, |row| {
+        let found = tx.one(sql::poll::CLAIMED, params, |row| {
             let key = (id_of(row, 0)?, BranchNo(row.get(1)?));
             Ok((key, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
         })?;
@@ -149,16 +149,16 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
 /// Compares the counts of a branch with its rows.
 fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
     let (job, number) = due.key;
-    let rows = tx.one(include_str!("sql/poll_count.sql"), params![job.as_bytes(), number.0], |row| {
+    let rows = tx.one(sql::poll::COUNT, params![job.as_bytes(), number.0], |row| {
         let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
-        Ok(Rows { ends, live: row.get(3)? })
+        Ok(ChildCounts { ends, live: row.get(3)? })
     })?;
     Ok(rows.unwrap_or_default().recount(due.spawned, &due.tally))
 }
 
 /// Children of a branch that are in no place at all.
 fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<(JobId, Epoch)>, Error> {
-    let mut statement = tx.prepare(include_str!("sql/poll_lost.sql"))?;
+    let mut statement = tx.prepare(sql::poll::LOST)?;
     let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
     let mut lost = Vec::new();
     while lost.len() < REDELIVERED
@@ -173,11 +173,11 @@ fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<
 }
 
 /// Writes what follows from a look, unless someone else has looked meanwhile.
-fn settle(tx: &Tx<'_>, now: Time, look: &Look, polled: &mut Polled) -> Result<(), Error> {
+fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Result<(), Error> {
     let (job, number) = look.key;
     let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
-    let Some(mut due) = tx.one(include_str!("sql/poll_branch.sql"), params, read)? else { return Ok(()) };
-    polled.looked += 1;
+    let Some(mut due) = tx.one(sql::poll::BRANCH, params, read)? else { return Ok(()) };
+    polled.polled += 1;
     let difference = look.recount.map_or(Tally::default(), |recount| recount.difference);
     if difference != Tally::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
@@ -202,20 +202,20 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Look, polled: &mut Polled) -> Result<()
         None => poll.searched_at = due.poll.searched_at,
     }
     if due.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&due.tally)).is_some() {
-        tx.tell(now, look.key)?;
-        polled.told += 1;
+        tx.notify(now, look.key)?;
+        polled.notified += 1;
     }
     let cut = due.cut && poll.pending > 0;
     let poll_at = match (cut, &due.watch) {
-        (true, _) => Some(now.plus(CUT_AGAIN)),
+        (true, _) => Some(now.plus(CANCEL_AGAIN)),
         (false, Some(_)) => poll.next_at,
         (false, None) => None,
     };
     if cut {
-        polled.cut.push(look.key);
+        polled.to_cancel.push(look.key);
     }
-    let text = pick::poll_text(&poll);
+    let text = columns::poll_text(&poll);
     let params = params![job.as_bytes(), number.0, text, cut, poll_at.map(Time::micros)];
-    tx.run(include_str!("sql/poll_seen.sql"), params)?;
+    tx.run(sql::poll::SAMPLE, params)?;
     Ok(())
 }

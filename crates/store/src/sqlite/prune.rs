@@ -4,12 +4,13 @@ use rusqlite::params;
 use windlass_model::{JobId, State, Time, Unique};
 
 use super::{
-    Sqlite, schedule, scope,
+    Sqlite, schedule, sql,
     tx::{Tx, id_of},
+    unique,
 };
 use crate::{
     Error, Now, Prune, Pruned,
-    pick::{self, CANCELLED, DONE, FAILED},
+    columns::{self, CANCELLED, DONE, FAILED},
 };
 
 /// An ended job that was looked at.
@@ -34,7 +35,7 @@ pub(super) async fn prune(store: &Sqlite, now: Now, prune: &Prune) -> Result<Pru
             let kind = match &prune.kind {
                 None => None,
                 Some(name) => {
-                    let kind = tx.one(include_str!("sql/prune_kind.sql"), [name], |row| row.get::<_, i32>(0));
+                    let kind = tx.one(sql::prune::KIND, [name], |row| row.get::<_, i32>(0));
                     // A kind that was never used has no jobs; no number is 0.
                     Some(kind?.unwrap_or(0))
                 }
@@ -50,7 +51,7 @@ fn walk(tx: &Tx<'_>, now: Time, prune: &Prune, kind: Option<i32>, most: usize) -
         State::Cancelled => CANCELLED,
         _ => DONE,
     };
-    let looked = look(tx, state, prune.after, most)?;
+    let looked = read_candidates(tx, state, prune.after, most)?;
     let mut pruned = Pruned::default();
     if looked.len() == most {
         pruned.after = looked.last().map(|old| old.id);
@@ -73,10 +74,10 @@ fn walk(tx: &Tx<'_>, now: Time, prune: &Prune, kind: Option<i32>, most: usize) -
 }
 
 /// The next jobs in the order of ids: all of them, or where an index holds them, those in the state that is meant.
-fn look(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Vec<Old>, Error> {
+fn read_candidates(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Vec<Old>, Error> {
     let sql = match state {
-        DONE => include_str!("sql/prune_jobs.sql"),
-        _ => include_str!("sql/prune_trouble.sql"),
+        DONE => sql::prune::CANDIDATES,
+        _ => sql::prune::UNSUCCESSFUL_CANDIDATES,
     };
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     tx.all(sql, params![state, after, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
@@ -87,8 +88,8 @@ fn look(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Ve
             kind: row.get(3)?,
             submitted_at: Time(row.get(4)?),
             needed: row.get(5)?,
-            unique: pick::settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
-            tags: pick::tags(row.get::<_, Option<String>>(7)?.as_deref()),
+            unique: columns::settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
+            tags: columns::tags(row.get::<_, Option<String>>(7)?.as_deref()),
             far: row.get::<_, Option<i16>>(8)?.is_some(),
             branched: row.get::<_, Option<bool>>(9)?.is_some(),
         })
@@ -99,7 +100,7 @@ fn look(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Ve
 fn has_name(tx: &Tx<'_>, now: Time, state: State, old: &Old) -> Result<bool, Error> {
     match &old.unique {
         Some(unique) if unique.holds(state, old.submitted_at, now) => {
-            Ok(scope::owner(tx, old.kind, &unique.key)? == Some(old.id))
+            Ok(unique::owner(tx, old.kind, &unique.key)? == Some(old.id))
         }
         _ => Ok(false),
     }
@@ -108,25 +109,25 @@ fn has_name(tx: &Tx<'_>, now: Time, state: State, old: &Old) -> Result<bool, Err
 fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
     let id = old.id.as_bytes();
     if let Some(unique) = &old.unique {
-        tx.run(include_str!("sql/scope_forget.sql"), params![old.kind, unique.key, id])?;
+        tx.run(sql::unique::RELEASE, params![old.kind, unique.key, id])?;
     }
     for tag in &old.tags {
-        tx.run(include_str!("sql/prune_tag.sql"), params![tag, id])?;
+        tx.run(sql::prune::TAG, params![tag, id])?;
     }
     if old.far {
-        tx.run(include_str!("sql/prune_payloads.sql"), [id])?;
+        tx.run(sql::prune::PAYLOADS, [id])?;
     }
     if old.branched {
-        tx.run(include_str!("sql/prune_branches.sql"), [id])?;
+        tx.run(sql::prune::BRANCHES, [id])?;
     }
     for sql in [
-        include_str!("sql/prune_attempts.sql"),
-        include_str!("sql/prune_signals.sql"),
-        include_str!("sql/prune_heard.sql"),
-        include_str!("sql/prune_steps.sql"),
-        include_str!("sql/prune_journal.sql"),
-        include_str!("sql/prune_context.sql"),
-        include_str!("sql/prune_job.sql"),
+        sql::prune::ATTEMPTS,
+        sql::prune::SIGNALS,
+        sql::prune::DELIVERED_SIGNALS,
+        sql::prune::TRANSITIONS,
+        sql::prune::JOURNAL,
+        sql::prune::CONTEXT,
+        sql::prune::JOB,
     ] {
         tx.run(sql, [id])?;
     }

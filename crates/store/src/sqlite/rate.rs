@@ -8,8 +8,8 @@ use std::{
 use rusqlite::{Row, params};
 use windlass_model::{Limit, NewJob, Time, rate::Level};
 
-use super::{Sqlite, tx::Tx};
-use crate::{Error, intern::Lane, pick};
+use super::{Sqlite, sql, tx::Tx};
+use crate::{Error, columns, intern::Lane};
 
 /// A bucket as it is in the file.
 pub(super) struct Bucket {
@@ -32,7 +32,7 @@ impl Bucket {
     }
 
     pub(super) fn named(tx: &Tx<'_>, name: &str) -> Result<Option<Bucket>, Error> {
-        tx.one(include_str!("sql/rule_bucket.sql"), [name], Bucket::read)
+        tx.one(sql::rate::READ_NAMED, [name], Bucket::read)
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn check<'j>(
 pub(super) fn check_in<'j>(tx: &Tx<'_>, jobs: impl Iterator<Item = &'j NewJob>) -> Result<Buckets, Error> {
     let mut buckets = Buckets::new();
     for charge in jobs.filter_map(|job| job.settings.rate.as_ref()) {
-        let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| pick::no_limit(&charge.limit))?;
+        let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| columns::no_limit(&charge.limit))?;
         if !bucket.lifted {
             bucket.limit.check_weight(charge.weight)?;
         }
@@ -99,7 +99,7 @@ impl Shares {
     pub(super) fn charge(&self, tx: &Tx<'_>) -> Result<(), Error> {
         for (bucket, level) in &self.charged {
             let params = params![bucket, level.units, level.at.micros()];
-            tx.run(include_str!("sql/claim_charge.sql"), params)?;
+            tx.run(sql::rate::CHARGE, params)?;
         }
         Ok(())
     }
@@ -118,18 +118,18 @@ pub(super) fn shares(
     let mut heads = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         if lane.bucket != 0 && !buckets.contains_key(&lane.bucket) {
-            let bucket = tx.one(include_str!("sql/claim_bucket.sql"), [lane.bucket], Bucket::read)?;
+            let bucket = tx.one(sql::rate::READ, [lane.bucket], Bucket::read)?;
             let Some(mut bucket) = bucket else { continue };
             bucket.level = bucket.level.refilled(&bucket.limit, now);
             buckets.insert(lane.bucket, bucket);
         }
         let (sql, most) = match buckets.get(&lane.bucket) {
-            None => (include_str!("sql/claim_heads.sql"), most),
-            Some(bucket) if bucket.lifted => (include_str!("sql/claim_weights.sql"), most),
+            None => (sql::claim::FIRST_READY, most),
+            Some(bucket) if bucket.lifted => (sql::rate::FIRST_READY, most),
             // Each costs a token at least, and one more shows how long to wait.
             Some(bucket) => {
                 let tokens = usize::try_from(bucket.level.tokens(&bucket.limit)).unwrap_or(0);
-                (include_str!("sql/claim_weights.sql"), most.min(tokens + 1))
+                (sql::rate::FIRST_READY, most.min(tokens + 1))
             }
         };
         heads.extend(tx.all(sql, params![number(lane), most as i64], |row| {

@@ -3,14 +3,15 @@
 use rusqlite::params;
 use windlass_model::{
     Epoch, JobId, Reason, Time, Unwind, WorkerId,
-    crash::{Fate, after_death},
+    crash::{AfterDeath, after_death},
 };
 
 use super::{
-    flow::Spot,
+    serial::Placement,
+    sql,
     tx::{Tx, unpack},
 };
-use crate::{Error, Now, Reaped, Sweep, memory::lost, pick};
+use crate::{Error, Now, ReapReport, ReapRequest, columns, memory::lost};
 
 /// One recorded claim of a dead worker.
 struct Claim {
@@ -21,24 +22,24 @@ struct Claim {
     jobs: Vec<u8>,
 }
 
-pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &Sweep) -> Result<Reaped, Error> {
+pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapReport, Error> {
     let now = tx.now(now);
-    let mut reaped = Reaped::default();
+    let mut reaped = ReapReport::default();
     let mut dead = sweep.dead.clone();
     if sweep.lapsed {
-        let mut statement = tx.prepare(include_str!("sql/reap_lapsed.sql"))?;
+        let mut statement = tx.prepare(sql::reap::LAPSED)?;
         let lapsed = statement.query_map([now.micros()], |row| Ok(WorkerId(row.get(0)?)))?;
         dead.extend(lapsed.collect::<Result<Vec<_>, _>>()?);
     }
     dead.sort_unstable();
     dead.dedup();
     for worker in dead {
-        if tx.run(include_str!("sql/reap_worker.sql"), [worker.0])? == 1 {
+        if tx.run(sql::reap::DECLARE_DEAD, [worker.0])? == 1 {
             reaped.workers.push(worker);
         }
     }
     let claims = {
-        let mut statement = tx.prepare(include_str!("sql/reap_claims.sql"))?;
+        let mut statement = tx.prepare(sql::reap::CLAIMS)?;
         let claims = statement.query_map([sweep.limit as i64], |row| {
             Ok(Claim {
                 worker: WorkerId(row.get(0)?),
@@ -54,10 +55,10 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &Sweep) -> Result<Reaped, Error
         for (id, epoch) in unpack(&claim.jobs)? {
             return_job(tx, now, &claim, id, epoch, sweep.crashes, &mut reaped)?;
         }
-        tx.run(include_str!("sql/claim_settle.sql"), [claim.worker.0, claim.number])?;
+        tx.run(sql::claim::REMOVE, [claim.worker.0, claim.number])?;
     }
-    tx.run(include_str!("sql/reap_gone.sql"), [])?;
-    reaped.more = tx.one(include_str!("sql/reap_more.sql"), [], |row| row.get(0))?.unwrap_or(false);
+    tx.run(sql::reap::RETIRE_DEAD, [])?;
+    reaped.more = tx.one(sql::reap::MORE, [], |row| row.get(0))?.unwrap_or(false);
     Ok(reaped)
 }
 
@@ -68,33 +69,33 @@ fn return_job(
     id: JobId,
     epoch: Epoch,
     cap: u16,
-    reaped: &mut Reaped,
+    reaped: &mut ReapReport,
 ) -> Result<(), Error> {
-    let row = tx.one(include_str!("sql/reap_job.sql"), params![id.as_bytes(), epoch.0], |row| {
+    let row = tx.one(sql::reap::LOCK_JOBS, params![id.as_bytes(), epoch.0], |row| {
         let counters = (row.get::<_, u16>(12)?, row.get::<_, u16>(13)?);
-        Ok((Spot::read(id, row, 0)?, counters, row.get::<_, bool>(14)?))
+        Ok((Placement::read(id, row, 0)?, counters, row.get::<_, bool>(14)?))
     })?;
     let Some((spot, (deaths, crashes), unwinds)) = row else { return Ok(()) };
     let death = lost(claim.worker, claim.alone);
-    let failure = pick::failure_text(&death);
+    let failure = columns::failure_text(&death);
     let (worker, started_at) = (claim.worker.0, claim.claimed_at.micros());
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
-    tx.run(include_str!("sql/commit_attempt.sql"), attempt)?;
+    tx.run(sql::commit::ADD_ATTEMPT, attempt)?;
     match after_death(deaths, crashes, claim.alone, cap) {
-        Fate::Suspect { deaths, crashes } => {
-            tx.run(include_str!("sql/reap_return.sql"), params![id.as_bytes(), deaths, crashes, failure])?;
-            tx.enter(&Spot { suspect: true, ..spot })?;
+        AfterDeath::Suspect { deaths, crashes } => {
+            tx.run(sql::reap::RETURN_JOBS, params![id.as_bytes(), deaths, crashes, failure])?;
+            tx.enter(&Placement { suspect: true, ..spot })?;
             reaped.returned += 1;
         }
-        Fate::Poison { .. } if unwinds => {
+        AfterDeath::Poison { .. } if unwinds => {
             let unwind = Unwind { reason: Some(Reason::Poison), failure: death };
             tx.unwind(now, &spot, &unwind, Some(&failure))?;
             reaped.poisoned += 1;
         }
-        Fate::Poison { deaths, crashes } => {
-            let reason = pick::reason_number(Reason::Poison);
+        AfterDeath::Poison { deaths, crashes } => {
+            let reason = columns::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
-            tx.run(include_str!("sql/reap_poison.sql"), params)?;
+            tx.run(sql::reap::POISON, params)?;
             tx.clear(now, &spot)?;
             reaped.poisoned += 1;
         }

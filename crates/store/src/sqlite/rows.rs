@@ -6,15 +6,15 @@ use rusqlite::{
 };
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, Picked, Rows};
+use crate::{Error, SourceRow, TableSource};
 
 /// A page of rows. The connection does not write, whatever the text of the query says.
 pub(super) fn rows(
     conn: &rusqlite::Connection,
-    rows: &Rows,
+    rows: &TableSource,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Picked>, Error> {
+) -> Result<Vec<SourceRow>, Error> {
     let after = after.map(|text| key_of(rows, text)).transpose()?;
     let sql = query(rows, after.is_some());
     let bad = |error: rusqlite::Error| wrong(rows, &format!("SQLite answers: {error}"));
@@ -38,8 +38,8 @@ pub(super) fn rows(
     Ok(picked)
 }
 
-fn query(rows: &Rows, is_after: bool) -> String {
-    let Rows { from, key, filter } = rows;
+fn query(rows: &TableSource, is_after: bool) -> String {
+    let TableSource { from, key, filter } = rows;
     let mut wheres: Vec<String> = filter.iter().map(|filter| format!("({filter}\n)")).collect();
     if is_after {
         wheres.push(format!("({key}) > ?2"));
@@ -63,9 +63,9 @@ impl From<rusqlite::Error> for Fetched {
 fn read(
     statement: &mut Statement<'_>,
     params: Vec<Value>,
-    of: &Rows,
+    of: &TableSource,
     names: &[String],
-) -> Result<Vec<Picked>, Fetched> {
+) -> Result<Vec<SourceRow>, Fetched> {
     let mut rows = statement.query(rusqlite::params_from_iter(params))?;
     let mut picked = Vec::new();
     while let Some(row) = rows.next()? {
@@ -76,7 +76,7 @@ fn read(
         for (column, name) in names.iter().enumerate() {
             object.insert(name.clone(), json(row.get_ref(column + 1)?));
         }
-        picked.push(Picked { after, key, row: Json::Object(object).to_string() });
+        picked.push(SourceRow { after, key, row: Json::Object(object).to_string() });
     }
     Ok(picked)
 }
@@ -96,7 +96,7 @@ fn keys(value: ValueRef<'_>) -> Option<(String, String)> {
 }
 
 /// A key read back.
-fn key_of(rows: &Rows, text: &str) -> Result<Value, Error> {
+fn key_of(rows: &TableSource, text: &str) -> Result<Value, Error> {
     let value = match text.split_at_checked(1) {
         Some(("i", number)) => number.parse().ok().map(Value::Integer),
         Some(("r", number)) => number.parse().ok().map(Value::Real),
@@ -139,8 +139,8 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     digits.len().is_multiple_of(2).then(|| digits.as_bytes().chunks(2).map(byte).collect())?
 }
 
-fn wrong(rows: &Rows, why: &str) -> Error {
-    let Rows { from, key, filter } = rows;
+fn wrong(rows: &TableSource, why: &str) -> Error {
+    let TableSource { from, key, filter } = rows;
     let filter = filter.as_ref().map(|filter| format!(" where {filter}")).unwrap_or_default();
     Error::Config(format!("the rows of {from}{filter} in the order of {key} cannot be read: {why}"))
 }

@@ -9,11 +9,12 @@ use windlass_model::{
 use super::{
     act,
     rate::{self, Bucket, Buckets},
+    sql,
     submit::put,
     tx::{TIMERS, Tx, id_of},
     views::pause as read_pause,
 };
-use crate::{By, Did, Error, Firing, Miss, ScheduleView, control::said, pick};
+use crate::{Actor, ControlOutcome, Error, Firing, Miss, ScheduleView, columns, control::outcome};
 
 /// How many schedules fire in one transaction.
 const BATCH: i64 = 1_000;
@@ -52,7 +53,7 @@ impl Raw {
     fn kept(self) -> Result<Kept, Error> {
         Ok(Kept {
             id: self.id,
-            schedule: pick::schedule(&self.spec, self.input)?,
+            schedule: columns::schedule(&self.spec, self.input)?,
             next_at: self.next_at.map(Time),
             last_job: self.last_job.map(JobId::from_bytes),
             paused_by: self.paused_by,
@@ -62,7 +63,7 @@ impl Raw {
 
 /// Fires schedules that are due; answers how many jobs were submitted, and whether lanes were made for them.
 pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
-    let due = tx.all(include_str!("sql/schedule_due.sql"), [now.micros(), BATCH], read)?;
+    let due = tx.all(sql::schedules::TAKE_DUE, [now.micros(), BATCH], read)?;
     let (mut fired, mut learned) = (0, false);
     for raw in due {
         let id = raw.id;
@@ -72,19 +73,19 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
                 // It must not hold up the others.
                 tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
                 let params = params![id, now.micros(), error.to_string()];
-                tx.run(include_str!("sql/schedule_shut.sql"), params)?;
+                tx.run(sql::schedules::PAUSE_UNREADABLE, params)?;
                 continue;
             }
         };
         let next_at = kept.next_at.unwrap_or(now);
-        let tick = pick::tick(&kept.schedule, next_at, now, is_busy(tx, &kept)?);
+        let tick = columns::tick(&kept.schedule, next_at, now, is_busy(tx, &kept)?);
         fired += tick.fire.len();
         for at in tick.fire {
             learned |= fire_one(tx, &mut kept, at, now)?;
         }
         let next = tick.next_at.map(Time::micros);
         let last = kept.last_job.as_ref().map(JobId::as_bytes);
-        tx.run(include_str!("sql/schedule_next.sql"), params![kept.id, next, last])?;
+        tx.run(sql::schedules::SET_NEXT, params![kept.id, next, last])?;
         for (missed, why) in tick.missed {
             miss(tx, kept.id, now, missed, why)?;
         }
@@ -94,7 +95,7 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
 
 fn is_busy(tx: &Tx<'_>, kept: &Kept) -> Result<bool, Error> {
     let Some(last) = &kept.last_job else { return Ok(false) };
-    let live = tx.one(include_str!("sql/schedule_busy.sql"), [last.as_bytes()], |_| Ok(()))?;
+    let live = tx.one(sql::schedules::LIVE_JOBS, [last.as_bytes()], |_| Ok(()))?;
     Ok(live.is_some())
 }
 
@@ -102,14 +103,14 @@ fn is_busy(tx: &Tx<'_>, kept: &Kept) -> Result<bool, Error> {
 fn fire_one(tx: &Tx<'_>, kept: &mut Kept, tick: Time, now: Time) -> Result<bool, Error> {
     let job = kept.schedule.job(tick);
     if let (Overlap::CancelPrevious, Some(last)) = (kept.schedule.overlap, kept.last_job)
-        && let Some(seen) = act::look(tx, last)?
+        && let Some(seen) = act::read_job(tx, last)?
     {
-        act::cancel(tx, now, &seen, pick::GRACE, &said::next_tick(&kept.schedule.name))?;
+        act::cancel(tx, now, &seen, columns::GRACE, &outcome::next_tick(&kept.schedule.name))?;
     }
     // Its weight was checked when it was given; a burst that was lowered since is no reason to refuse it.
     let mut buckets = Buckets::new();
     if let Some(charge) = &job.settings.rate {
-        let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| pick::no_limit(&charge.limit))?;
+        let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| columns::no_limit(&charge.limit))?;
         buckets.insert(charge.limit.clone(), bucket.id);
     }
     let name = (job.queue.as_str(), &job.kind, rate::bucket_of(&job, &buckets));
@@ -119,7 +120,7 @@ fn fire_one(tx: &Tx<'_>, kept: &mut Kept, tick: Time, now: Time) -> Result<bool,
     }
     put(tx, now, std::slice::from_ref(&job), &buckets, None)?;
     let params = params![kept.id, tick.micros(), job.id.as_bytes()];
-    tx.run(include_str!("sql/schedule_fired.sql"), params)?;
+    tx.run(sql::schedules::ADD_FIRING, params)?;
     kept.last_job = Some(job.id);
     Ok(learned)
 }
@@ -127,43 +128,45 @@ fn fire_one(tx: &Tx<'_>, kept: &mut Kept, tick: Time, now: Time) -> Result<bool,
 fn miss(tx: &Tx<'_>, id: i64, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
     let Missed { from, to, count, at_least } = missed;
     let params = params![id, why, to.micros(), count as i64, at_least];
-    if tx.run(include_str!("sql/schedule_miss.sql"), params)? == 0 {
+    if tx.run(sql::schedules::EXTEND_MISS, params)? == 0 {
         let params = params![id, now.micros(), from.micros(), to.micros(), count as i64, at_least, why];
-        tx.run(include_str!("sql/schedule_missed.sql"), params)?;
+        tx.run(sql::schedules::ADD_MISS, params)?;
     }
     Ok(())
 }
 
 fn named(tx: &Tx<'_>, name: &str) -> Result<Option<Kept>, Error> {
-    tx.one(include_str!("sql/schedule_named.sql"), [name], read)?.map(Raw::kept).transpose()
+    tx.one(sql::schedules::READ, [name], read)?.map(Raw::kept).transpose()
 }
 
 /// Makes or changes a schedule.
-pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<Did, Error> {
+pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
     rate::check_in(tx, std::iter::once(&schedule.job(now)))?;
     tx.move_gate(TIMERS);
     let mut next_at = schedule.calendar.next_after(now);
     if let Some(kept) = named(tx, &schedule.name)? {
         if kept.schedule == *schedule {
-            return Ok(Did::Already("it is so already".into()));
+            return Ok(ControlOutcome::Already("it is so already".into()));
         }
         if kept.schedule.calendar == schedule.calendar {
             next_at = kept.next_at;
         }
     }
-    let (spec, next) = (pick::schedule_text(schedule), next_at.map(Time::micros));
+    let (spec, next) = (columns::schedule_text(schedule), next_at.map(Time::micros));
     let params = params![schedule.name, spec, schedule.input.codec, schedule.input.bytes, next];
-    tx.run(include_str!("sql/schedule_put.sql"), params)?;
-    Ok(Did::Done)
+    tx.run(sql::schedules::SET, params)?;
+    Ok(ControlOutcome::Done)
 }
 
 /// Lets a schedule rest, or takes that back.
-pub(super) fn pause(tx: &Tx<'_>, now: Time, name: &str, by: Option<&By>) -> Result<Did, Error> {
-    let Some(kept) = named(tx, name)? else { return Ok(Did::Unknown) };
+pub(super) fn pause(tx: &Tx<'_>, now: Time, name: &str, by: Option<&Actor>) -> Result<ControlOutcome, Error> {
+    let Some(kept) = named(tx, name)? else { return Ok(ControlOutcome::Unknown) };
     let mut next_at = kept.next_at;
     match (by, kept.paused_by) {
-        (Some(_), Some(author)) => return Ok(Did::Already(format!("it was paused by {author} before"))),
-        (None, None) => return Ok(Did::Already("it is not paused".into())),
+        (Some(_), Some(author)) => {
+            return Ok(ControlOutcome::Already(format!("it was paused by {author} before")));
+        }
+        (None, None) => return Ok(ControlOutcome::Already("it is not paused".into())),
         (None, Some(_)) => {
             next_at = kept.schedule.calendar.next_after(now);
             tx.move_gate(TIMERS);
@@ -173,45 +176,40 @@ pub(super) fn pause(tx: &Tx<'_>, now: Time, name: &str, by: Option<&By>) -> Resu
     let (at, author) = (by.map(|_| now.micros()), by.map(|by| &by.author));
     let note = by.and_then(|by| by.note.as_ref());
     let params = params![kept.id, at, author, note, next_at.map(Time::micros)];
-    tx.run(include_str!("sql/schedule_pause.sql"), params)?;
-    Ok(Did::Done)
+    tx.run(sql::schedules::PAUSE, params)?;
+    Ok(ControlOutcome::Done)
 }
 
 /// Forgets a schedule, with what it fired and missed.
-pub(super) fn drop(tx: &Tx<'_>, name: &str) -> Result<Did, Error> {
-    let Some(kept) = named(tx, name)? else { return Ok(Did::Unknown) };
-    for sql in [
-        include_str!("sql/schedule_drop_firings.sql"),
-        include_str!("sql/schedule_drop_misses.sql"),
-        include_str!("sql/schedule_drop.sql"),
-    ] {
+pub(super) fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, Error> {
+    let Some(kept) = named(tx, name)? else { return Ok(ControlOutcome::Unknown) };
+    for sql in [sql::schedules::DROP_FIRINGS, sql::schedules::DROP_MISSES, sql::schedules::DROP] {
         tx.run(sql, [kept.id])?;
     }
-    Ok(Did::Done)
+    Ok(ControlOutcome::Done)
 }
 
 /// Submits the job of a schedule now.
-pub(super) fn trigger(tx: &Tx<'_>, now: Time, name: &str) -> Result<Did, Error> {
-    let Some(mut kept) = named(tx, name)? else { return Ok(Did::Unknown) };
+pub(super) fn trigger(tx: &Tx<'_>, now: Time, name: &str) -> Result<ControlOutcome, Error> {
+    let Some(mut kept) = named(tx, name)? else { return Ok(ControlOutcome::Unknown) };
     if let (Overlap::Skip, Some(job), true) = (kept.schedule.overlap, kept.last_job, is_busy(tx, &kept)?) {
-        return Ok(said::still_runs(job));
+        return Ok(outcome::still_runs(job));
     }
     fire_one(tx, &mut kept, now, now)?;
     let (next, last) = (kept.next_at.map(Time::micros), kept.last_job.as_ref().map(JobId::as_bytes));
-    tx.run(include_str!("sql/schedule_next.sql"), params![kept.id, next, last])?;
-    Ok(kept.last_job.map_or(Did::Unknown, Did::Made))
+    tx.run(sql::schedules::SET_NEXT, params![kept.id, next, last])?;
+    Ok(kept.last_job.map_or(ControlOutcome::Unknown, ControlOutcome::Created))
 }
 
 /// Forgets what schedules fired and missed before a moment.
 pub(super) fn prune(tx: &Tx<'_>, before: Time) -> Result<(), Error> {
-    tx.run(include_str!("sql/prune_firings.sql"), [before.micros()])?;
-    tx.run(include_str!("sql/prune_misses.sql"), [before.micros()])?;
+    tx.run(sql::prune::FIRINGS, [before.micros()])?;
+    tx.run(sql::prune::MISSES, [before.micros()])?;
     Ok(())
 }
 
 pub(super) fn schedules(tx: &Tx<'_>) -> Result<Vec<ScheduleView>, Error> {
-    let rows =
-        tx.all(include_str!("sql/inspect_schedules.sql"), [], |row| Ok((read(row)?, read_pause(row, 7)?)))?;
+    let rows = tx.all(sql::views::SCHEDULES, [], |row| Ok((read(row)?, read_pause(row, 7)?)))?;
     let view = |(raw, paused): (Raw, Option<crate::Pause>)| {
         let kept = raw.kept()?;
         let next_at = kept.next_at.filter(|_| paused.is_none());
@@ -222,14 +220,14 @@ pub(super) fn schedules(tx: &Tx<'_>) -> Result<Vec<ScheduleView>, Error> {
 
 pub(super) fn firings(tx: &Tx<'_>, name: &str, limit: usize) -> Result<Vec<Firing>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    tx.all(include_str!("sql/inspect_firings.sql"), params![name, limit], |row| {
+    tx.all(sql::views::FIRINGS, params![name, limit], |row| {
         Ok(Firing { tick: Time(row.get(0)?), job: id_of(row, 1)? })
     })
 }
 
 pub(super) fn misses(tx: &Tx<'_>, name: &str, limit: usize) -> Result<Vec<Miss>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    tx.all(include_str!("sql/inspect_misses.sql"), params![name, limit], |row| {
+    tx.all(sql::views::MISSES, params![name, limit], |row| {
         let (from, to) = (Time(row.get(1)?), Time(row.get(2)?));
         let missed = Missed { from, to, count: row.get::<_, i64>(3)? as u64, at_least: row.get(4)? };
         Ok(Miss { at: Time(row.get(0)?), missed, why: row.get(5)? })

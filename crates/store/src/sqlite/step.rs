@@ -6,10 +6,11 @@ use windlass_model::{Change, JobId, NewJob, Payload, Rev, Time};
 use super::{
     journal,
     rate::Buckets,
+    sql,
     submit::{DATA, NEAR, put},
     tx::Tx,
 };
-use crate::{Error, pick};
+use crate::{Error, columns};
 
 /// The stage that a change leaves its job in, as it is kept: data in the row, or apart if it is large.
 #[derive(Clone, Copy, Default)]
@@ -38,9 +39,9 @@ impl<'a> Stage<'a> {
 pub(super) fn keep_data(tx: &Tx<'_>, id: JobId, data: &Payload) -> Result<(), Error> {
     if data.bytes.len() > NEAR {
         let params = params![id.as_bytes(), DATA, data.bytes];
-        tx.run(include_str!("sql/submit_payload.sql"), params)?;
+        tx.run(sql::submit::ADD_PAYLOAD, params)?;
     } else {
-        tx.run(include_str!("sql/commit_near.sql"), [id.as_bytes()])?;
+        tx.run(sql::commit::DROP_EXTERNAL_DATA, [id.as_bytes()])?;
     }
     Ok(())
 }
@@ -60,7 +61,7 @@ pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     };
     let stage = Stage::of(name, data);
     let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.near, stage.far];
-    tx.run(include_str!("sql/commit_stage.sql"), params)?;
+    tx.run(sql::commit::KEEP_STAGE, params)?;
     keep_data(tx, change.job, data)
 }
 
@@ -69,7 +70,7 @@ pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
 pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
     let step = change.step.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
-    (step.filter(|step| step.undo).map(|_| true), unwind.map(pick::unwind_text))
+    (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
 }
 
 /// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
@@ -77,34 +78,39 @@ pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
 pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
-    if let Some(ran) = &step.ran {
+    if let Some(ran) = &step.stage_ran {
         let next = step.stage.as_ref().map(|(stage, _)| stage);
         let (ends, how) = (change.outcome.ends(), change.outcome.name());
         let params = params![id, change.rev.0 + 1, ran, ends, next, how, now.micros(), change.worker.0];
-        tx.run(include_str!("sql/commit_step.sql"), params)?;
+        tx.run(sql::commit::ADD_TRANSITION, params)?;
     }
     for number in &step.consumed {
-        tx.run(include_str!("sql/commit_consume.sql"), params![id, number])?;
+        tx.run(sql::signals::CONSUME, params![id, number])?;
     }
-    for aside in &step.aside {
-        tx.run(include_str!("sql/commit_aside.sql"), params![id, aside.number, aside.why])?;
+    for aside in &step.unreadable {
+        tx.run(sql::signals::MARK_UNREADABLE, params![id, aside.number, aside.why])?;
     }
     journal::write(tx, change.job, step)
 }
 
 /// Puts the children of a step in, as by a submit, and counts those of branches.
-pub(super) fn bear(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
+pub(super) fn spawn_children(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    buckets: &Buckets,
+) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
-    let round = if step.told { Rev::TOLD } else { Rev(change.rev.0 + 1) };
+    let round = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
     let parent = Some(change.job);
     let child = |child: &NewJob| {
-        let round = Some(round).filter(|_| child.twig.is_none());
-        NewJob { parent, round, ..child.clone() }
+        let round = Some(round).filter(|_| child.branch_position.is_none());
+        NewJob { parent, parent_rev: round, ..child.clone() }
     };
     let children: Vec<NewJob> = step.children.iter().map(child).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
-        tx.run(include_str!("sql/commit_round.sql"), params)?;
+        tx.run(sql::commit::START_CHILDREN, params)?;
     }
     let put = put(tx, now, &children, buckets, None)?;
     tx.spawned(now, change, step, &put)

@@ -3,20 +3,21 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, params};
-use windlass_model::{Epoch, JobId, NewJob, Rev, Submitted, Time, When, rank::rank};
+use windlass_model::{Epoch, JobId, NewJob, Rev, SubmitOutcome, Time, When, rank::rank};
 
 use super::{
     Sqlite,
     claim::read_claim,
-    flow::Spot,
     rate::{self, Buckets},
-    scope, signal,
+    serial::Placement,
+    signal, sql,
     tx::{Tx, id_of, pack},
+    unique,
 };
 use crate::{
-    Born, Error, Now,
+    ClaimOnSubmit, Error, Now,
+    columns::{self, ALIVE, DEADLINE, Found, WAKE, Wrote},
     intern::Lane,
-    pick::{self, ALIVE, DEADLINE, Found, WAKE, Wrote},
 };
 
 /// Payloads up to this size stay in the job's row, which is written at every step: some eight pages.
@@ -30,8 +31,8 @@ pub(super) async fn submit(
     store: &Sqlite,
     now: Now,
     jobs: &[NewJob],
-    born: Option<Born>,
-) -> Result<Vec<Submitted>, Error> {
+    born: Option<ClaimOnSubmit>,
+) -> Result<Vec<SubmitOutcome>, Error> {
     jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
     let buckets = rate::check(store, jobs.iter())?;
     let names = jobs.iter().map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, &buckets)));
@@ -45,23 +46,23 @@ pub(super) fn put(
     now: Time,
     jobs: &[NewJob],
     buckets: &Buckets,
-    asked: Option<Born>,
-) -> Result<Vec<Submitted>, Error> {
+    asked: Option<ClaimOnSubmit>,
+) -> Result<Vec<SubmitOutcome>, Error> {
     let born = match asked {
         Some(born) if serves(tx, born, now)? => Some(born),
         _ => None,
     };
     let shut: Vec<i32> = match born {
-        Some(_) => tx.all(include_str!("sql/submit_paused.sql"), [], |row| row.get(0))?,
+        Some(_) => tx.all(sql::submit::PAUSED_QUEUES, [], |row| row.get(0))?,
         None => Vec::new(),
     };
     let serials = serials(tx, jobs)?;
     let mut wrote = Vec::with_capacity(jobs.len());
     let mut taken = Vec::new();
-    let mut told: HashMap<usize, Submitted> = HashMap::new();
+    let mut told: HashMap<usize, SubmitOutcome> = HashMap::new();
     {
-        let mut insert = tx.prepare(include_str!("sql/submit.sql"))?;
-        let mut ready = tx.prepare(include_str!("sql/submit_ready.sql"))?;
+        let mut insert = tx.prepare(sql::submit::INSERT)?;
+        let mut ready = tx.prepare(sql::submit::MAKE_READY)?;
         for (index, job) in jobs.iter().enumerate() {
             let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
             let special = job.is_special();
@@ -70,9 +71,9 @@ pub(super) fn put(
                     wrote.push(None);
                     continue;
                 }
-                match scope::claim(tx, now, lane.kind_id, job)? {
+                match unique::claim(tx, now, lane.kind_id, job)? {
                     Ok(None) => {}
-                    Ok(Some(id)) => _ = told.insert(index, Submitted::Replaced { id }),
+                    Ok(Some(id)) => _ = told.insert(index, SubmitOutcome::Replaced { id }),
                     Err(answer) => {
                         told.insert(index, answer);
                         wrote.push(None);
@@ -104,7 +105,7 @@ pub(super) fn put(
     }
     if let Some(born) = born.filter(|_| !taken.is_empty()) {
         let params = params![born.worker.0, born.number.0, false, now.micros(), pack(&taken)];
-        tx.run(include_str!("sql/claim_record.sql"), params)?;
+        tx.run(sql::claim::RECORD, params)?;
     }
     let born = jobs.iter().zip(&wrote).filter(|(_, wrote)| wrote.is_some()).map(|(job, _)| job);
     tx.count_new(now, born)?;
@@ -112,7 +113,7 @@ pub(super) fn put(
         true => Found::default(),
         false => find(tx, jobs, buckets, &wrote, asked)?,
     };
-    let answers = pick::answers(jobs, &wrote, &found).into_iter().enumerate();
+    let answers = columns::answers(jobs, &wrote, &found).into_iter().enumerate();
     answers
         .map(|(index, answer)| told.remove(&index).or(answer))
         .map(|answer| answer.ok_or_else(|| Error::Fault("a job was neither inserted nor found".into())))
@@ -121,7 +122,7 @@ pub(super) fn put(
 
 /// Puts jobs in that go into no place yet, and need no more than their rows: what becomes of them is written next.
 pub(super) fn put_unplaced(tx: &Tx<'_>, now: Time, jobs: &[NewJob], buckets: &Buckets) -> Result<(), Error> {
-    let mut insert = tx.prepare(include_str!("sql/submit.sql"))?;
+    let mut insert = tx.prepare(sql::submit::INSERT)?;
     for job in jobs {
         let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
         Row { lane: &lane, due_at: now, serial: None }.insert(tx, &mut insert, now, job)?;
@@ -172,7 +173,7 @@ impl Row<'_> {
         let tags =
             (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"));
         let far = job.input.bytes.len() > NEAR;
-        let (settings, twig) = (&job.settings, job.twig.as_deref());
+        let (settings, twig) = (&job.settings, job.branch_position.as_deref());
         let new = insert.execute(params![
             job.id.as_bytes(),
             self.lane.id,
@@ -187,15 +188,15 @@ impl Row<'_> {
             job.key,
             tags,
             job.options,
-            pick::settings_text(settings),
+            columns::settings_text(settings),
             job.parent.as_ref().map(JobId::as_bytes),
             self.serial,
             self.serial.map(|_| self.due_at.micros()),
             settings.rate.as_ref().map(|charge| charge.weight),
-            settings.serial.as_ref().is_some_and(|serial| serial.hold).then_some(true),
+            settings.serial.as_ref().is_some_and(|serial| serial.keeps_slot).then_some(true),
             far.then_some(INPUT),
             job.stage,
-            job.round.map(|round| round.0),
+            job.parent_rev.map(|round| round.0),
             twig.map(|twig| twig.branch.0),
             twig.map(|twig| twig.spawn),
             twig.map(|twig| twig.item.as_str()),
@@ -206,19 +207,19 @@ impl Row<'_> {
         }
         if far {
             let params = params![job.id.as_bytes(), INPUT, job.input.bytes];
-            tx.run(include_str!("sql/submit_payload.sql"), params)?;
+            tx.run(sql::submit::ADD_PAYLOAD, params)?;
         }
         for tag in &job.tags {
-            tx.run(include_str!("sql/submit_tag.sql"), params![tag, job.id.as_bytes()])?;
+            tx.run(sql::submit::ADD_TAG, params![tag, job.id.as_bytes()])?;
         }
         for (number, signal) in (1..).zip(&job.signals) {
-            signal::hear(tx, now, job.id, number, signal)?;
+            signal::record_delivery(tx, now, job.id, number, signal)?;
         }
         Ok(true)
     }
 
-    fn spot(&self, job: &NewJob) -> Spot {
-        Spot {
+    fn spot(&self, job: &NewJob) -> Placement {
+        Placement {
             id: job.id,
             lane: self.lane.id,
             priority: job.priority,
@@ -229,19 +230,19 @@ impl Row<'_> {
             serial: self.serial,
             place: self.due_at,
             parked: false,
-            parent: job.parent.filter(|_| job.round.is_some()),
-            told: job.round == Some(Rev::TOLD),
-            kin: job.twig.is_some(),
+            parent: job.parent.filter(|_| job.parent_rev.is_some()),
+            signals_parent: job.parent_rev == Some(Rev::SIGNALLED),
+            in_branch: job.branch_position.is_some(),
         }
     }
 }
 
 /// Whether a job's id or key is there: then nobody's unique name is touched for it.
 fn is_there(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
-    let by_id = tx.one(include_str!("sql/submit_by_id.sql"), [job.id.as_bytes()], |_| Ok(()))?;
+    let by_id = tx.one(sql::submit::BY_ID, [job.id.as_bytes()], |_| Ok(()))?;
     let by_key = match &job.key {
         Some(key) if by_id.is_none() => {
-            tx.one(include_str!("sql/submit_by_key.sql"), params![lane.kind_id, key], |_| Ok(()))?
+            tx.one(sql::submit::BY_KEY, params![lane.kind_id, key], |_| Ok(()))?
         }
         _ => None,
     };
@@ -249,11 +250,10 @@ fn is_there(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
 }
 
 /// Whether the worker may have jobs born claimed.
-fn serves(tx: &Tx<'_>, born: Born, now: Time) -> Result<bool, Error> {
-    let worker =
-        tx.one(include_str!("sql/claim_worker.sql"), params![born.worker.0, None::<i32>], |row| {
-            Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
-        })?;
+fn serves(tx: &Tx<'_>, born: ClaimOnSubmit, now: Time) -> Result<bool, Error> {
+    let worker = tx.one(sql::claim::READ_WORKER, params![born.worker.0, None::<i32>], |row| {
+        Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
+    })?;
     Ok(worker.is_some_and(|(life, lease_until)| life == ALIVE && lease_until > now.micros()))
 }
 
@@ -263,22 +263,18 @@ fn find(
     jobs: &[NewJob],
     buckets: &Buckets,
     wrote: &[Option<Wrote>],
-    born: Option<Born>,
+    born: Option<ClaimOnSubmit>,
 ) -> Result<Found, Error> {
     let mut found = Found::default();
     for (job, _) in jobs.iter().zip(wrote).filter(|(_, wrote)| wrote.is_none()) {
         let digest = |row: &rusqlite::Row<'_>, column| row.get::<_, [u8; 16]>(column);
-        let by_id = tx.one(include_str!("sql/submit_by_id.sql"), [job.id.as_bytes().as_slice()], |row| {
-            digest(row, 0)
-        })?;
+        let by_id = tx.one(sql::submit::BY_ID, [job.id.as_bytes().as_slice()], |row| digest(row, 0))?;
         if let Some(digest) = by_id {
             found.ids.insert(job.id, digest);
         } else if let Some(key) = &job.key {
             let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
             let params = params![lane.kind_id, key];
-            let by_key = tx.one(include_str!("sql/submit_by_key.sql"), params, |row| {
-                Ok((id_of(row, 0)?, digest(row, 1)?))
-            })?;
+            let by_key = tx.one(sql::submit::BY_KEY, params, |row| Ok((id_of(row, 0)?, digest(row, 1)?)))?;
             if let Some(found_by_key) = by_key {
                 found.keys.insert((job.kind.kind.clone(), key.clone()), found_by_key);
             }

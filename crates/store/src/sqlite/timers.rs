@@ -5,16 +5,16 @@ use windlass_model::{JobId, Reason, Time, Unwind};
 
 use super::{
     Sqlite,
-    act::{self, Seen},
-    arrive,
-    flow::Spot,
-    schedule,
+    act::{self, JobRow},
+    arrivals, schedule,
+    serial::Placement,
+    sql,
     tx::{ORDERS, TIMERS, Tx, id_of},
 };
 use crate::{
-    By, Due, Error, Now, ORDER_GATE, TIMER_GATE,
+    Actor, CANCEL_GATE, Error, Now, TIMER_GATE, TimerReport,
+    columns::{self, DEADLINE, LIVE, WAKE},
     memory::expired,
-    pick::{self, DEADLINE, LIVE, WAKE},
 };
 
 /// A timer that is due, with its job.
@@ -22,18 +22,18 @@ struct Fired {
     at: Time,
     what: i16,
     live: bool,
-    spot: Spot,
+    spot: Placement,
 }
 
 /// Fires what is due and puts in what has arrived. Looks without the write lock first: most calls find nothing to do.
-pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<Due, Error> {
+pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<TimerReport, Error> {
     // Looked at once: an arrival is due at this very moment, not a microsecond later.
     let (now, next) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
     let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
     if !is_due(next.at(now)) {
-        return Ok(Due { now, next_at: next.at(now), ..Due::default() });
+        return Ok(TimerReport { now, next_at: next.at(now), ..TimerReport::default() });
     }
-    let mut due = Due { now, ..Due::default() };
+    let mut due = TimerReport { now, ..TimerReport::default() };
     // Three transactions: what is wrong with one must not hold up the others.
     let (mut failed, mut learned) = (None, false);
     if is_due(next.timer) {
@@ -43,7 +43,7 @@ pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<Due, E
         }
     }
     if next.arrivals {
-        match store.write(limit, |tx| arrive::admit(tx, now, limit)).await {
+        match store.write(limit, |tx| arrivals::admit(tx, now, limit)).await {
             Ok(arrived) => (due.admitted, learned) = (arrived.admitted, arrived.learned),
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -54,7 +54,7 @@ pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<Due, E
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    if let Some(error) = failed.filter(|_| due == Due { now, ..Due::default() }) {
+    if let Some(error) = failed.filter(|_| due == TimerReport { now, ..TimerReport::default() }) {
         return Err(error);
     }
     if learned {
@@ -80,21 +80,21 @@ impl Next {
 }
 
 fn next(tx: &Tx<'_>) -> Result<Next, Error> {
-    let next = tx.one(include_str!("sql/due_next.sql"), [], |row| {
+    let next = tx.one(sql::timers::NEXT, [], |row| {
         let (timer, tick) = (row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?);
         Ok(Next { timer: timer.map(Time), tick: tick.map(Time), arrivals: row.get(2)? })
     })?;
     next.ok_or_else(|| Error::Fault("the timers answered nothing".into()))
 }
 
-fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
+fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
     let params = params![now.micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    let fired = tx.all(include_str!("sql/due.sql"), params, |row| {
+    let fired = tx.all(sql::timers::TAKE_DUE, params, |row| {
         let (at, id): (_, JobId) = (Time(row.get(0)?), id_of(row, 1)?);
         let live = row.get::<_, i16>(3)? == LIVE;
-        Ok(Fired { at, what: row.get(2)?, live, spot: Spot::read(id, row, 4)? })
+        Ok(Fired { at, what: row.get(2)?, live, spot: Placement::read(id, row, 4)? })
     })?;
-    let mut due = Due { now, ..Due::default() };
+    let mut due = TimerReport { now, ..TimerReport::default() };
     for Fired { at, what, live, spot } in &fired {
         // An end earlier in this batch may have taken the job's other timers with it.
         if !tx.unset_timer(*at, spot.id, *what)? || !live {
@@ -114,7 +114,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
                 due.expired += 1;
             }
             _ => {
-                let by = tx.take_order(spot.id)?.unwrap_or_else(|| By::new("someone"));
+                let by = tx.take_cancel_request(spot.id)?.unwrap_or_else(|| Actor::new("someone"));
                 act::end_cancelled(tx, now, &as_it_is(tx, spot)?, &by)?;
                 due.cancelled += 1;
             }
@@ -123,28 +123,28 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Due, Error> {
     Ok(due)
 }
 
-fn expire(tx: &Tx<'_>, now: Time, seen: &Seen, at: Time) -> Result<(), Error> {
+fn expire(tx: &Tx<'_>, now: Time, seen: &JobRow, at: Time) -> Result<(), Error> {
     let (spot, failure) = (&seen.spot, expired(at));
     if seen.unwinds {
         return tx.unwind(now, spot, &Unwind { reason: Some(Reason::Expired), failure }, None);
     }
-    let (reason, failure) = (pick::reason_number(Reason::Expired), pick::failure_text(&failure));
+    let (reason, failure) = (columns::reason_number(Reason::Expired), columns::failure_text(&failure));
     let params = params![spot.id.as_bytes(), reason, failure, now.micros()];
-    tx.run(include_str!("sql/due_expire.sql"), params)?;
+    tx.run(sql::timers::EXPIRE, params)?;
     tx.unplace(spot)?;
-    tx.clear(now, &Spot { deadline_at: None, ..*spot })
+    tx.clear(now, &Placement { deadline_at: None, ..*spot })
 }
 
 /// A job whose timer is due, as it is now: the end of a child earlier in this batch may have woken it.
-fn as_it_is(tx: &Tx<'_>, spot: &Spot) -> Result<Seen, Error> {
-    act::look(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
+fn as_it_is(tx: &Tx<'_>, spot: &Placement) -> Result<JobRow, Error> {
+    act::read_job(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
 }
 
 /// Reads all gates at once: they are few.
 pub(super) fn gate(store: &Sqlite, queues: &[String]) -> Result<Vec<u64>, Error> {
     let known = |queue: &String| match queue.as_str() {
         TIMER_GATE => Some(TIMERS),
-        ORDER_GATE => Some(ORDERS),
+        CANCEL_GATE => Some(ORDERS),
         queue => store.shared.lanes.queue(queue),
     };
     if queues.iter().any(|queue| known(queue).is_none()) {
@@ -152,7 +152,7 @@ pub(super) fn gate(store: &Sqlite, queues: &[String]) -> Result<Vec<u64>, Error>
     }
     let ids: Vec<Option<i32>> = queues.iter().map(known).collect();
     store.read(|tx| {
-        let mut statement = tx.prepare(include_str!("sql/gate.sql"))?;
+        let mut statement = tx.prepare(sql::gates::VERSIONS)?;
         let mut rows = statement.query([])?;
         let mut sums = vec![0u64; queues.len()];
         while let Some(row) = rows.next()? {

@@ -17,13 +17,13 @@ use rusqlite::{Connection, config::DbConfig};
 use windlass_model::{Change, Verdict};
 
 use super::{
-    SMALL, Sqlite, commit, file,
+    SMALL, Sqlite, commit, conn,
     tx::{BUSY, Tx},
 };
 use crate::{Error, Now, SqliteWork, Work};
 
 /// After how many of its instructions SQLite asks whether a statement may go on: some 50 µs.
-const LOOK: i32 = 10_000;
+const CHECK_INTERVAL: i32 = 10_000;
 
 pub(super) async fn transact(store: &Sqlite, now: Now, work: Work<'_>) -> Result<Option<Verdict>, Error> {
     let Work::Sqlite(work) = work else {
@@ -102,7 +102,7 @@ fn run(
 /// Sets what the work may have set as it was.
 fn put_right(writer: &mut Connection, keys: bool) -> Result<(), Error> {
     writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, keys)?;
-    file::set_up(writer)
+    conn::set_up(writer)
 }
 
 /// Applies the change and commits, if that is what becomes of it.
@@ -144,7 +144,7 @@ fn watched(writer: &mut Connection, limit: Duration, work: SqliteWork<'_>) -> Re
     let watch = Watch(writer);
     let looks = Arc::clone(&seen);
     watch.0.progress_handler(
-        LOOK,
+        CHECK_INTERVAL,
         Some(move || {
             let late = started.elapsed() > limit;
             looks.took_too_long.fetch_or(late, Ordering::Relaxed);

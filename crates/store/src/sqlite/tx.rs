@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{CachedStatement, Connection, ErrorCode, params};
 use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
-use super::{Sqlite, branch::Counts};
+use super::{Sqlite, branch::Counts, sql};
 use crate::{Error, Now};
 
 /// The gate of the timers, and that of what workers are told.
@@ -105,7 +105,7 @@ impl<'a> Tx<'a> {
 
     /// Sets a timer; the timers' gate moves.
     pub(super) fn set_timer(&self, at: Time, job: JobId, what: i16) -> Result<(), Error> {
-        self.run(include_str!("sql/submit_timer.sql"), params![at.micros(), job.as_bytes(), what])?;
+        self.run(sql::timers::ADD, params![at.micros(), job.as_bytes(), what])?;
         self.move_gate(TIMERS);
         Ok(())
     }
@@ -113,7 +113,7 @@ impl<'a> Tx<'a> {
     /// Forgets a timer; answers whether it was there.
     pub(super) fn unset_timer(&self, at: Time, job: JobId, what: i16) -> Result<bool, Error> {
         let params = params![at.micros(), job.as_bytes(), what];
-        Ok(self.run(include_str!("sql/commit_untimer.sql"), params)? == 1)
+        Ok(self.run(sql::timers::REMOVE, params)? == 1)
     }
 
     /// The end of every verb: free slots are handed over, branches are counted, then the gates move.
@@ -122,7 +122,7 @@ impl<'a> Tx<'a> {
         self.settle_counts()?;
         for queue in self.gates.take() {
             let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
-            self.run(include_str!("sql/gate_bump.sql"), params)?;
+            self.run(sql::gates::BUMP, params)?;
         }
         Ok(())
     }

@@ -4,14 +4,15 @@ use rusqlite::params;
 use windlass_model::{JobId, Time};
 
 use super::{
-    act::{self, Seen},
-    arrive, machine,
+    act::{self, JobRow},
+    arrivals, machine,
     rate::Bucket,
+    sql,
     tx::{Tx, id_of},
 };
 use crate::{
-    AuditEntry, AuditFilter, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold, SerialView,
-    Told,
+    AuditEntry, AuditFilter, CancelHold, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold,
+    SerialView,
 };
 
 /// A number of rows as SQLite takes it.
@@ -27,8 +28,8 @@ pub(super) fn pause(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Op
 }
 
 pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
-    let Some(seen) = act::look(tx, id)? else {
-        let arriving = arrive::is_arriving(tx, id)?;
+    let Some(seen) = act::read_job(tx, id)? else {
+        let arriving = arrivals::is_arriving(tx, id)?;
         return Ok(arriving.then(|| Holds { arriving, ..Holds::default() }));
     };
     if seen.state.is_final() {
@@ -36,9 +37,9 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
     }
     let spot = &seen.spot;
     let params = params![id.as_bytes(), spot.lane];
-    let found = tx.one(include_str!("sql/inspect_holds.sql"), params, |row| {
+    let found = tx.one(sql::views::HOLDS, params, |row| {
         let told = match row.get::<_, Option<i64>>(3)? {
-            Some(at) => Some(Told { deadline_at: Time(at), author: row.get(4)?, note: row.get(5)? }),
+            Some(at) => Some(CancelHold { deadline_at: Time(at), author: row.get(4)?, note: row.get(5)? }),
             None => None,
         };
         Ok((pause(row, 0)?, told, pause(row, 6)?))
@@ -47,7 +48,7 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
     let ahead = match seen.placed {
         true => {
             let params = params![spot.number(), spot.rank(), id.as_bytes()];
-            tx.one(include_str!("sql/inspect_ahead.sql"), params, |row| row.get::<_, i64>(0))?
+            tx.one(sql::views::JOBS_AHEAD, params, |row| row.get::<_, i64>(0))?
         }
         false => None,
     };
@@ -56,7 +57,7 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
         arriving: false,
         paused,
         queue_paused,
-        told,
+        cancel_requested: told,
         serial: serial_hold(tx, &seen)?,
         rate: rate_hold(tx, &seen)?,
         suspect: spot.suspect,
@@ -64,19 +65,19 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
     }))
 }
 
-fn serial_hold(tx: &Tx<'_>, seen: &Seen) -> Result<Option<SerialHold>, Error> {
+fn serial_hold(tx: &Tx<'_>, seen: &JobRow) -> Result<Option<SerialHold>, Error> {
     let Some(serial) = seen.spot.serial else { return Ok(None) };
     let params = params![serial, seen.spot.id.as_bytes(), seen.spot.place.micros()];
-    let hold = tx.one(include_str!("sql/inspect_serial.sql"), params, |row| {
+    let hold = tx.one(sql::views::SERIAL_HOLD, params, |row| {
         let (key, slots, held) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(SerialHold { key, slots, held, holders: Vec::new(), ahead: row.get::<_, i64>(3)? as u64 })
     })?;
     let Some(hold) = hold else { return Ok(None) };
-    let holders = tx.all(include_str!("sql/inspect_holders.sql"), [serial], |row| id_of(row, 0))?;
+    let holders = tx.all(sql::views::SERIAL_HOLDERS, [serial], |row| id_of(row, 0))?;
     Ok(Some(SerialHold { holders, ..hold }))
 }
 
-fn rate_hold(tx: &Tx<'_>, seen: &Seen) -> Result<Option<RateHold>, Error> {
+fn rate_hold(tx: &Tx<'_>, seen: &JobRow) -> Result<Option<RateHold>, Error> {
     let Some(charge) = &seen.settings.rate else { return Ok(None) };
     let Some(bucket) = Bucket::named(tx, &charge.limit)? else { return Ok(None) };
     let now = tx.now(None);
@@ -87,7 +88,7 @@ fn rate_hold(tx: &Tx<'_>, seen: &Seen) -> Result<Option<RateHold>, Error> {
 }
 
 pub(super) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueView>, Error> {
-    tx.all(include_str!("sql/inspect_queues.sql"), [], |row| {
+    tx.all(sql::views::QUEUES, [], |row| {
         let oldest_ready = row.get::<_, Option<i64>>(4)?.map(Time);
         Ok(QueueView { name: row.get(0)?, paused: pause(row, 1)?, oldest_ready })
     })
@@ -95,7 +96,7 @@ pub(super) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueView>, Error> {
 
 pub(super) fn rate_limits(tx: &Tx<'_>) -> Result<Vec<LimitView>, Error> {
     let now = tx.now(None);
-    tx.all(include_str!("sql/inspect_limits.sql"), [], |row| {
+    tx.all(sql::views::RATE_LIMITS, [], |row| {
         let Bucket { limit, level, lifted, .. } = Bucket::read(row)?;
         let tokens = level.refilled(&limit, now).tokens(&limit);
         Ok(LimitView { limit, lifted, tokens, waiting: row.get::<_, i64>(8)? as u64 })
@@ -103,7 +104,7 @@ pub(super) fn rate_limits(tx: &Tx<'_>) -> Result<Vec<LimitView>, Error> {
 }
 
 pub(super) fn serial_keys(tx: &Tx<'_>, key: Option<&str>, limit: usize) -> Result<Vec<SerialView>, Error> {
-    tx.all(include_str!("sql/inspect_serials.sql"), params![key, most(limit)], |row| {
+    tx.all(sql::views::SERIAL_KEYS, params![key, most(limit)], |row| {
         let (held, waiting) = (row.get::<_, i64>(2)? as u64, row.get::<_, i64>(3)? as u64);
         Ok(SerialView { key: row.get(0)?, slots: row.get(1)?, held, waiting })
     })
@@ -111,7 +112,7 @@ pub(super) fn serial_keys(tx: &Tx<'_>, key: Option<&str>, limit: usize) -> Resul
 
 pub(super) fn audit(tx: &Tx<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
     let params = params![filter.subject, filter.before, most(filter.limit)];
-    tx.all(include_str!("sql/inspect_audit.sql"), params, |row| {
+    tx.all(sql::views::AUDIT_LOG, params, |row| {
         Ok(AuditEntry {
             number: row.get(0)?,
             at: Time(row.get(1)?),

@@ -8,12 +8,13 @@ use windlass_model::{Awaited, JobId, NewJob, Rev, Time, Wait};
 
 use super::{
     Sqlite,
-    flow::Spot,
+    serial::Placement,
+    sql,
     tx::{Tx, id_of},
 };
 use crate::{
     Error,
-    pick::{self, WAKE},
+    columns::{self, WAKE},
 };
 
 /// Numbers in the `parked` column: for what a job is parked.
@@ -40,13 +41,13 @@ pub(super) struct Parked {
 
 impl Parked {
     pub(super) fn of(wait: &Wait, now: Time) -> Parked {
-        let parked = match &wait.what {
+        let parked = match &wait.awaited {
             Awaited::Nothing => return Parked { wait: None, until: None, due_at: now, parked: None },
             Awaited::Signals { .. } => SIGNALS,
             Awaited::Children { .. } => CHILDREN,
         };
         let until = wait.timeout.map(|timeout| now.plus(timeout));
-        let wait = Some(pick::wait_text(&wait.what));
+        let wait = Some(columns::wait_text(&wait.awaited));
         Parked { wait, until, due_at: until.unwrap_or(now), parked: Some(parked) }
     }
 }
@@ -56,7 +57,7 @@ impl Tx<'_> {
     pub(super) fn park(
         &self,
         now: Time,
-        spot: &Spot,
+        spot: &Placement,
         wait: &Wait,
         keeps: bool,
         pending: i64,
@@ -64,7 +65,7 @@ impl Tx<'_> {
         if wait.timeout.is_some() {
             self.set_timer(spot.due_at, spot.id, WAKE)?;
         }
-        if self.is_met(spot.id, &wait.what, pending)? {
+        if self.is_met(spot.id, &wait.awaited, pending)? {
             return self.wake(now, spot);
         }
         if keeps { Ok(()) } else { self.leave(spot) }
@@ -74,7 +75,7 @@ impl Tx<'_> {
     pub(super) fn is_met(&self, id: JobId, what: &Awaited, pending: i64) -> Result<bool, Error> {
         let names: Vec<String> = match what {
             Awaited::Signals { .. } => {
-                self.all(include_str!("sql/signal_names.sql"), [id.as_bytes()], |row| row.get(0))?
+                self.all(sql::signals::AWAITED_NAMES, [id.as_bytes()], |row| row.get(0))?
             }
             _ => Vec::new(),
         };
@@ -82,16 +83,16 @@ impl Tx<'_> {
     }
 
     /// A parked job is due now.
-    pub(super) fn wake(&self, now: Time, spot: &Spot) -> Result<(), Error> {
+    pub(super) fn wake(&self, now: Time, spot: &Placement) -> Result<(), Error> {
         self.unset_timer(spot.due_at, spot.id, WAKE)?;
-        self.rouse(&Spot { due_at: now, ..*spot })
+        self.rouse(&Placement { due_at: now, ..*spot })
     }
 
     /// A parked job whose timer has gone off is due when that was to be.
-    pub(super) fn rouse(&self, spot: &Spot) -> Result<(), Error> {
+    pub(super) fn rouse(&self, spot: &Placement) -> Result<(), Error> {
         let params = params![spot.id.as_bytes(), spot.due_at.micros()];
-        self.run(include_str!("sql/signal_wake.sql"), params)?;
-        self.enter(&Spot { parked: false, ..*spot })
+        self.run(sql::waits::WAKE, params)?;
+        self.enter(&Placement { parked: false, ..*spot })
     }
 
     /// So many more (or fewer) children of a job have not ended; the last one that ends wakes it.
@@ -101,11 +102,11 @@ impl Tx<'_> {
             Of::Child(id) => (None, Some(id.as_bytes())),
         };
         let params = params![parent.as_bytes(), more, round, child];
-        let found = self.one(include_str!("sql/commit_child.sql"), params, |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?, Spot::read(parent, row, 2)?))
+        let found = self.one(sql::commit::COUNT_CHILD, params, |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?, Placement::read(parent, row, 2)?))
         })?;
         let Some((pending, wait, spot)) = found.filter(|(.., spot)| spot.parked) else { return Ok(()) };
-        match pick::wait(wait.as_deref()) {
+        match columns::wait(wait.as_deref()) {
             Some(Awaited::Children { .. }) if pending == 0 => self.wake(now, &spot),
             _ => Ok(()),
         }
@@ -118,8 +119,8 @@ impl Tx<'_> {
         jobs: impl Iterator<Item = &'j NewJob>,
     ) -> Result<(), Error> {
         let mut births: Vec<((JobId, Rev), i64)> = Vec::new();
-        let families = jobs.filter_map(|job| Some((job.parent?, job.round?)));
-        for family in families.filter(|(_, round)| *round != Rev::TOLD) {
+        let families = jobs.filter_map(|job| Some((job.parent?, job.parent_rev?)));
+        for family in families.filter(|(_, round)| *round != Rev::SIGNALLED) {
             match births.iter_mut().find(|(known, _)| *known == family) {
                 Some((_, count)) => *count += 1,
                 None => births.push((family, 1)),
@@ -133,8 +134,8 @@ impl Tx<'_> {
 }
 
 /// Parked jobs that have what they wait for: there should be none.
-pub(super) fn forgotten(tx: &Tx<'_>) -> Result<Vec<Spot>, Error> {
-    tx.all(include_str!("sql/sweep_waits.sql"), [BATCH], |row| Spot::read(id_of(row, 0)?, row, 1))
+pub(super) fn forgotten(tx: &Tx<'_>) -> Result<Vec<Placement>, Error> {
+    tx.all(sql::repair::MET_WAITS, [BATCH], |row| Placement::read(id_of(row, 0)?, row, 1))
 }
 
 /// Wakes parked jobs that nobody woke. Looks without the write lock first.

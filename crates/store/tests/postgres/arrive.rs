@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_model::{JobId, Limits, NewJob, Payload, Reason, State};
 use windlass_store::{
-    Ended, Store,
+    JobEnd, Store,
     conformance::kit::{self, job},
     postgres::{Options, Postgres, submit_in},
 };
@@ -22,7 +22,7 @@ async fn state(store: &Postgres, id: JobId) -> Option<State> {
 }
 
 async fn admit(store: &Postgres) -> usize {
-    store.due(None, 100).await.expect("due").admitted
+    store.fire_timers(None, 100).await.expect("due").admitted
 }
 
 #[tokio::test]
@@ -37,8 +37,8 @@ async fn a_job_is_in_if_and_only_if_the_callers_transaction_commits() {
     tx.rollback().await.expect("rolled back");
     assert_eq!(admit(&store).await, 0);
     assert_eq!(
-        store.ended(&[kit::id(1)]).await.expect("ended"),
-        [Some(Ended::Gone)],
+        store.job_ends(&[kit::id(1)]).await.expect("ended"),
+        [Some(JobEnd::Gone)],
         "nothing is left of it"
     );
 
@@ -48,7 +48,7 @@ async fn a_job_is_in_if_and_only_if_the_callers_transaction_commits() {
     assert!(early.expect_err("no place for them").to_string().contains("after the transaction"));
     submit_in(&tx, options.schema_name(), &limits, &job(2)).await.expect("submitted");
     tx.commit().await.expect("committed");
-    assert_eq!(store.ended(&[kit::id(2)]).await.expect("ended"), [None], "it is on its way");
+    assert_eq!(store.job_ends(&[kit::id(2)]).await.expect("ended"), [None], "it is on its way");
     assert!(store.inspect().holds(kit::id(2)).await.expect("holds").expect("there").arriving);
     assert_eq!(admit(&store).await, 1);
     assert_eq!(state(&store, kit::id(2)).await, Some(State::Ready));
@@ -68,7 +68,7 @@ async fn a_long_transaction_holds_up_nobody() {
     assert!(submitted.expect("not held up").is_ok());
     let handle: std::sync::Arc<dyn Store> = std::sync::Arc::new(store.clone());
     let new = windlass_store::NewWorker { lease: Duration::from_secs(60), ..kit::new_worker(1) };
-    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    assert!(store.register_worker(None, &new).await.expect("enlisted"));
     assert_eq!(kit::claim(&handle, None, &kit::ask(new.id, 1, 10)).await.len(), 1);
     assert_eq!(admit(&store).await, 0);
     tx.commit().await.expect("committed");

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Instant};
 
 use windlass_cluster::Cluster;
 use windlass_model::{
-    BranchNo, Change, Claimed, Grow, NewJob, Outcome, Payload, Step, Twig, Verdict, Watch, WorkerId,
+    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, NewJob, Outcome, Payload, Step, Verdict,
+    Watch, WorkerId,
 };
 use windlass_store::{
     conformance::kit::*,
@@ -24,8 +25,8 @@ fn new(n: u32) -> NewJob {
 }
 
 fn child(n: u32) -> NewJob {
-    let twig = Twig { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
-    NewJob { twig: Some(Box::new(twig)), ..new(n) }
+    let twig = BranchPosition { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    NewJob { branch_position: Some(Box::new(twig)), ..new(n) }
 }
 
 /// The processor time that the server and this process have used, in seconds.
@@ -73,7 +74,7 @@ impl Stretch {
     }
 }
 
-async fn end(store: &Handle, me: WorkerId, jobs: &[Claimed]) {
+async fn end(store: &Handle, me: WorkerId, jobs: &[ClaimedJob]) {
     let ends: Vec<Change> =
         jobs.iter().map(|job| change(me, job, Outcome::Done(Payload::json(b"null".to_vec())))).collect();
     let verdicts = store.commit(None, &ends).await.expect("commit");
@@ -106,7 +107,7 @@ async fn what_children_cost() {
     let options = Options::parse(&cluster.url()).expect("an address");
     let store: Handle = Arc::new(Postgres::open(options).await.expect("open"));
     let me = WorkerId(1);
-    store.enlist(None, &new_worker(1)).await.expect("enlist");
+    store.register_worker(None, &new_worker(1)).await.expect("enlist");
     store.submit(None, &[new(1)], None).await.expect("submit");
     let mut parent = claim(&store, None, &ask(me, 1, 1)).await.remove(0);
 
@@ -128,7 +129,7 @@ async fn what_children_cost() {
         for (n, children) in chunks.into_iter().enumerate() {
             let open = (round == 0 && n == 0).then(|| "all".to_owned());
             let cursor = Some(payload(&n.to_string()));
-            let grow = Grow { open, cursor, ..Grow::to(NO) };
+            let grow = BranchUpdate { opened_as: open, cursor, ..BranchUpdate::new(NO) };
             let step = Step { branches: vec![grow], children, ..Step::default() };
             let grown = with(change(me, &parent, Outcome::Next), step);
             assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [Verdict::Committed]);
@@ -136,7 +137,10 @@ async fn what_children_cost() {
         }
         began.say("children: spawn", JOBS);
         let watch = Watch { ended: Some(u64::from((round + 1) * JOBS)), ..Watch::default() };
-        let step = Step { branches: vec![Grow { watch: Some(watch), ..Grow::to(NO) }], ..Step::default() };
+        let step = Step {
+            branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }],
+            ..Step::default()
+        };
         let watched = with(change(me, &parent, Outcome::Next), step);
         assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [Verdict::Committed]);
         parent = further(&parent);
@@ -155,12 +159,12 @@ async fn what_children_cost_together() {
     let options = Options::parse(&cluster.url()).expect("an address");
     let store: Handle = Arc::new(Postgres::open(options).await.expect("open"));
     let me = WorkerId(1);
-    store.enlist(None, &new_worker(1)).await.expect("enlist");
+    store.register_worker(None, &new_worker(1)).await.expect("enlist");
     store.submit(None, &[new(1)], None).await.expect("submit");
     let parent = claim(&store, None, &ask(me, 1, 1)).await.remove(0);
     let began = Stretch::begin(server);
     let spawner = tokio::spawn(spawn_all(store.clone(), me, parent));
-    let (ended, mut ends) = tokio::sync::mpsc::channel::<Vec<Claimed>>(2);
+    let (ended, mut ends) = tokio::sync::mpsc::channel::<Vec<ClaimedJob>>(2);
     let claimer = {
         let store = store.clone();
         tokio::spawn(async move {
@@ -190,10 +194,11 @@ async fn what_children_cost_together() {
 /// How many when all is done at once.
 const TOGETHER: u32 = 500_000;
 
-async fn spawn_all(store: Handle, me: WorkerId, mut parent: Claimed) {
+async fn spawn_all(store: Handle, me: WorkerId, mut parent: ClaimedJob) {
     for n in 0..TOGETHER / CHUNK {
         let open = (n == 0).then(|| "all".to_owned());
-        let grow = Grow { open, cursor: Some(payload(&n.to_string())), ..Grow::to(NO) };
+        let grow =
+            BranchUpdate { opened_as: open, cursor: Some(payload(&n.to_string())), ..BranchUpdate::new(NO) };
         let children = (0..CHUNK).map(|m| child(1_000_000 + n * CHUNK + m)).collect();
         let step = Step { branches: vec![grow], children, ..Step::default() };
         let grown = with(change(me, &parent, Outcome::Next), step);
@@ -201,8 +206,10 @@ async fn spawn_all(store: Handle, me: WorkerId, mut parent: Claimed) {
         parent = further(&parent);
     }
     let watch = Watch { ended: Some(u64::from(TOGETHER)), ..Watch::default() };
-    let step =
-        Step { branches: vec![Grow { seal: true, watch: Some(watch), ..Grow::to(NO) }], ..Step::default() };
+    let step = Step {
+        branches: vec![BranchUpdate { seal: true, watch: Some(watch), ..BranchUpdate::new(NO) }],
+        ..Step::default()
+    };
     let watched = with(change(me, &parent, Outcome::Next), step);
     assert_eq!(store.commit(None, &[watched]).await.expect("commit"), [Verdict::Committed]);
 }
@@ -217,7 +224,7 @@ async fn what_a_look_at_many_children_costs() {
     let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
     let (me, parent) = running(&store, 1).await;
     let watch = Some(Watch { ended: Some(1_000_000), ..Watch::default() });
-    let grow = Grow { open: Some("all".into()), watch, ..Grow::to(NO) };
+    let grow = BranchUpdate { opened_as: Some("all".into()), watch, ..BranchUpdate::new(NO) };
     let children = vec![child(2)];
     let step = Step { branches: vec![grow], children, ..Step::default() };
     commit(&store, 1, with(change(me, &parent, wait_for("go", None)), step)).await;
@@ -235,8 +242,8 @@ async fn what_a_look_at_many_children_costs() {
     }
     for n in 0..3 {
         let began = Stretch::begin(server);
-        let polled = store.poll(at(1_000 * (n + 1)), 10).await.expect("poll");
-        assert_eq!((polled.looked, polled.redelivered), (1, 0));
+        let polled = store.poll_branches(at(1_000 * (n + 1)), 10).await.expect("poll");
+        assert_eq!((polled.polled, polled.redelivered), (1, 0));
         began.say(if n == 0 { "first look" } else { "counted and searched" }, 1_000_000);
     }
 }

@@ -10,10 +10,11 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, Change, Claimed, Grow, JobId, NewJob, Outcome, Reason, Step, Twig, Verdict, Watch, WorkerId,
-    branch::{BRANCH, Pace},
+    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, JobId, NewJob, Outcome, Reason, Step,
+    Verdict, Watch, WorkerId,
+    branch::{BRANCH, PollInterval},
 };
-use windlass_store::{Act, Ask, conformance::kit::*, postgres::Postgres};
+use windlass_store::{ClaimRequest, JobAction, conformance::kit::*, postgres::Postgres};
 
 const PARENTS: u32 = 6;
 /// How often each parent adds children and waits until all have ended.
@@ -25,7 +26,10 @@ fn queue(n: u32) -> String {
 }
 
 fn child(n: u32, branch: BranchNo) -> NewJob {
-    NewJob { twig: Some(Box::new(Twig { branch, spawn: 0, item: n.to_string(), items: 1 })), ..job(n) }
+    NewJob {
+        branch_position: Some(Box::new(BranchPosition { branch, spawn: 0, item: n.to_string(), items: 1 })),
+        ..job(n)
+    }
 }
 
 async fn put(store: &Handle, change: Change) {
@@ -33,10 +37,10 @@ async fn put(store: &Handle, change: Change) {
 }
 
 /// Claims the parent, once it is woken.
-async fn woken(store: &Handle, me: WorkerId, n: u32, number: &mut i64) -> Claimed {
+async fn woken(store: &Handle, me: WorkerId, n: u32, number: &mut i64) -> ClaimedJob {
     for _ in 0..6_000 {
         *number += 1;
-        let ask = Ask { queue: queue(n), ..ask(me, *number, 1) };
+        let ask = ClaimRequest { queue: queue(n), ..ask(me, *number, 1) };
         if let Some(job) = claim(store, None, &ask).await.pop() {
             return job;
         }
@@ -55,13 +59,16 @@ async fn parent(store: Handle, me: WorkerId, n: u32) {
         let open = (round == 0).then(|| format!("branch-{n}"));
         let first = n * 10_000 + round * EACH;
         let children = (first..first + EACH).map(|n| child(n, branch)).collect();
-        let branches = vec![Grow { open, ..Grow::to(branch) }];
+        let branches = vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(branch) }];
         let step = Step { branches, children, consumed, ..Step::default() };
         put(&store, with(change(me, &job, Outcome::Next), step)).await;
-        let pace = Pace { min: Duration::from_millis(20), max: Duration::from_millis(100) };
-        let watch = Watch { ended: Some(u64::from((round + 1) * EACH)), pace, ..Watch::default() };
-        let step =
-            Step { branches: vec![Grow { watch: Some(watch), ..Grow::to(branch) }], ..Step::default() };
+        let pace = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
+        let watch =
+            Watch { ended: Some(u64::from((round + 1) * EACH)), poll_interval: pace, ..Watch::default() };
+        let step = Step {
+            branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(branch) }],
+            ..Step::default()
+        };
         put(&store, with(change(me, &further(&job), wait_for(BRANCH, None)), step)).await;
     }
     let job = woken(&store, me, n, &mut number).await;
@@ -72,12 +79,12 @@ async fn parent(store: Handle, me: WorkerId, n: u32) {
 /// Ends children, one way or another, until all parents have ended.
 async fn work(store: Handle, n: i64, left: Arc<AtomicU32>) {
     let me = WorkerId(n);
-    assert!(store.enlist(None, &new_worker(n)).await.expect("enlist"));
+    assert!(store.register_worker(None, &new_worker(n)).await.expect("enlist"));
     let mut number = 0;
     while left.load(SeqCst) > 0 {
         number += 1;
         let held = claim(&store, None, &ask(me, number, fastrand::usize(1..20))).await;
-        let outcome = |job: &Claimed| match fastrand::u8(..10) {
+        let outcome = |job: &ClaimedJob| match fastrand::u8(..10) {
             0 => failed(Reason::Stopped),
             1 => cancelled(),
             2 if job.rev.0 == 0 => retry(Duration::ZERO, &[]),
@@ -108,13 +115,13 @@ async fn meddle(store: Handle, left: Arc<AtomicU32>) {
             break;
         }
         // After a while nobody brings children back, so that all come to an end.
-        let act = if n % 2 == 0 && n < 300 { Act::Retry } else { cancel(0) };
+        let act = if n % 2 == 0 && n < 300 { JobAction::Retry } else { cancel(0) };
         let ids: Vec<JobId> = (0..5).map(|_| any()).collect();
         if n < 400 {
-            store.control().act(None, &ids, act, &someone()).await.expect("act");
+            store.control().act_on_jobs(None, &ids, act, &someone()).await.expect("act");
         }
-        store.due(None, 100).await.expect("due");
-        let polled = store.poll(None, 3).await.expect("poll");
+        store.fire_timers(None, 100).await.expect("due");
+        let polled = store.poll_branches(None, 3).await.expect("poll");
         assert_eq!((polled.corrected, polled.redelivered), (0, 0), "nothing to mend");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -125,7 +132,7 @@ async fn every_end_is_counted_once_and_every_watch_told_once() {
     let options = super::fresh();
     let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
     let me = WorkerId(1);
-    assert!(store.enlist(None, &new_worker(1)).await.expect("enlist"));
+    assert!(store.register_worker(None, &new_worker(1)).await.expect("enlist"));
     let parents: Vec<NewJob> = (1..=PARENTS).map(|n| job_in(n, KIND, &queue(n))).collect();
     store.submit(None, &parents, None).await.expect("submit");
     let left = Arc::new(AtomicU32::new(PARENTS));
@@ -149,7 +156,7 @@ async fn every_end_is_counted_once_and_every_watch_told_once() {
     let client = Postgres::client(&options).await.expect("connected");
     let wrong = "select b.number from branches b
          where b.spawned <> (select count(*) from jobs where parent = b.job and branch = b.number)
-            or (select (sum(done), sum(failed), sum(cancelled)) from tallies where job = b.job and branch = b.number)
+            or (select (sum(done), sum(failed), sum(cancelled)) from branch_counts where job = b.job and branch = b.number)
                is distinct from
                (select (count(*) filter (where state = 1)::numeric, count(*) filter (where state = 2)::numeric,
                         count(*) filter (where state = 3)::numeric)
@@ -158,5 +165,5 @@ async fn every_end_is_counted_once_and_every_watch_told_once() {
     let count = async |sql: &str| client.query_one(sql, &[]).await.expect("counted").get::<_, i64>(0);
     let told = count("select count(*) from signals where name = 'windlass.branch'").await;
     assert_eq!(told, i64::from(PARENTS), "each watch was told once, and all but the last were consumed");
-    assert_eq!(count("select count(*) from heard").await, 0, "nothing is kept of what was told");
+    assert_eq!(count("select count(*) from delivered_signals").await, 0, "nothing is kept of what was told");
 }

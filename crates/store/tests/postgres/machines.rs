@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Awaited, Change, Claimed, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WorkerId,
+    Awaited, Change, ClaimedJob, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WorkerId,
 };
-use windlass_store::{Signalled, conformance::kit::*, postgres::Postgres};
+use windlass_store::{SignalOutcome, conformance::kit::*, postgres::Postgres};
 
 async fn open() -> Handle {
     Arc::new(Postgres::open(super::fresh()).await.expect("open"))
 }
 
 /// A step of a machine to `stage`.
-fn step(holder: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+fn step(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     let stage = Some(("After".to_owned(), payload("1")));
-    let step = Step { ran: Some("Before".into()), stage, ..Step::default() };
+    let step = Step { stage_ran: Some("Before".into()), stage, ..Step::default() };
     Change { step: Some(Box::new(step)), ..change(holder, job, outcome) }
 }
 
 /// The same with children, whose end it waits for.
-fn fork(holder: WorkerId, job: &Claimed, children: Vec<NewJob>) -> Change {
+fn fork(holder: WorkerId, job: &ClaimedJob, children: Vec<NewJob>) -> Change {
     let what = Awaited::Children { round: windlass_model::Rev(job.rev.0 + 1) };
-    let mut change = step(holder, job, Outcome::Wait(Wait { what, timeout: None }));
+    let mut change = step(holder, job, Outcome::Wait(Wait { awaited: what, timeout: None }));
     change.step.as_mut().expect("made above").children = children;
     change
 }
@@ -41,7 +41,7 @@ async fn steps_waits_and_signals_are_few_statements() {
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
     let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
-    let changes = |held: &[Claimed], outcome: fn() -> Outcome| -> Vec<Change> {
+    let changes = |held: &[ClaimedJob], outcome: fn() -> Outcome| -> Vec<Change> {
         held.iter().map(|job| step(holder, job, outcome())).collect()
     };
     for batch in [1, 100] {
@@ -54,7 +54,7 @@ async fn steps_waits_and_signals_are_few_statements() {
     for batch in [1..2, 2..100] {
         let signals: Vec<_> = batch.map(|n| signal(id(n), "go", "1", "x")).collect();
         let (told, sent) = cost!(store, store.signal(at(3), &signals));
-        assert_eq!(told, vec![Signalled::Delivered { woke: true }; signals.len()]);
+        assert_eq!(told, vec![SignalOutcome::Delivered { woke: true }; signals.len()]);
         assert_eq!(sent, 5, "begin, lock, put, wake, commit");
     }
     let (haul, sent) = cost!(store, store.claim(at(4), &ask(holder, 2, 100)));
@@ -83,8 +83,9 @@ async fn children_are_put_in_and_counted_in_one_transaction_each() {
     assert!(sent <= 8, "begin, park, put, count, enter, wake, commit; not {sent}");
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 100));
     let children = claim(&store, at(2), &ask(holder, 2, 100)).await;
-    let ends =
-        |part: &[Claimed]| -> Vec<Change> { part.iter().map(|job| change(holder, job, done("x"))).collect() };
+    let ends = |part: &[ClaimedJob]| -> Vec<Change> {
+        part.iter().map(|job| change(holder, job, done("x"))).collect()
+    };
     let (_, sent) = cost!(store, store.commit(at(3), &ends(&children[..99])));
     assert_eq!(sent, 6, "begin, lock, end, count, wake, commit");
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Waiting, 1));
@@ -109,7 +110,7 @@ async fn a_signal_and_the_wait_it_ends_never_miss_each_other() {
             };
             let tells = async move {
                 other.signal(at(1), &[signal(id, "go", "1", "x")]).await.expect("signal");
-                other.due(at(6), 100).await.expect("due");
+                other.fire_timers(at(6), 100).await.expect("due");
             };
             [tokio::spawn(parks), tokio::spawn(tells)]
         })
@@ -117,7 +118,7 @@ async fn a_signal_and_the_wait_it_ends_never_miss_each_other() {
     for task in tasks {
         task.await.expect("a task");
     }
-    assert_eq!(store.sweep(at(7)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(7)).await.expect("sweep"), 0);
     assert_eq!(count(&store, State::Ready).await, 100);
     assert_eq!(claim(&store, at(7), &ask(holder, 2, 200)).await.len(), 100);
     assert_eq!(claim(&store, at(7), &ask(holder, 3, 200)).await.len(), 0, "nobody twice");
@@ -146,8 +147,8 @@ async fn many_children_end_at_once_at_all_doors() {
         let store = store.clone();
         tasks.push(tokio::spawn(async move {
             let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
-            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
-            store.due(at(60), 50).await.expect("due");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.fire_timers(at(60), 50).await.expect("due");
         }));
     }
     for task in tasks {
@@ -155,30 +156,4 @@ async fn many_children_end_at_once_at_all_doors() {
     }
     assert_eq!((state(&store, id(1)).await, view(&store, id(1)).await.pending), (State::Ready, 0));
     assert_eq!(claim(&store, at(61), &ask(holder, 3, 200)).await.len(), 1);
-}
-
-/// What is parked goes back to what an older binary knows.
-#[tokio::test]
-async fn parked_jobs_are_ready_after_the_schema_went_down() {
-    let options = super::fresh();
-    let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
-    let holder = worker(&store, 1).await;
-    submit(&store, &[job(1), job(2), keyed(3, "k")]).await;
-    let held = claim(&store, at(0), &ask(holder, 1, 3)).await;
-    let parks: Vec<Change> =
-        held.iter().map(|job| step(holder, job, wait_for("go", Some(secs(9))))).collect();
-    store.commit(at(1), &parks).await.expect("commit");
-    act(&store, 2, 2, windlass_store::Act::Pause).await;
-    drop(store);
-    Postgres::migrate(&options, Some(2)).await.expect("down");
-    let client = Postgres::client(&options).await.expect("connected");
-    let counts = "select (select count(*) from ready), (select count(*) from line), (select count(*) from timers), \
-                  (select count(*) from jobs where hold = 2)";
-    let row = client.query_one(counts, &[]).await.expect("counted");
-    let count = |n: usize| row.get::<_, i64>(n);
-    assert_eq!(
-        (count(0), count(1), count(2), count(3)),
-        (1, 1, 0, 1),
-        "one ready, one in line, one set aside"
-    );
 }

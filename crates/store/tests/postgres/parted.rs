@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 use windlass_model::{
-    BranchNo, Change, Claimed, Entry, Grow, JobId, NewJob, Outcome, Reason, State, Step, Tally, Twig,
-    Verdict, Watch, WorkerId, branch::BRANCH,
+    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, Entry, JobId, NewJob, Outcome, Reason, State,
+    Step, Tally, Verdict, Watch, WorkerId, branch::BRANCH,
 };
 use windlass_store::{
-    Branch, Leaves, Only, PostgresWork, Work,
+    Branch, BranchChildFilter, ChildStates, PostgresWork, Work,
     conformance::{self, kit::*},
     postgres::{Options, Postgres},
 };
@@ -25,24 +25,28 @@ async fn open_with(options: &Options) -> Handle {
 
 /// Children of the branch, numbered from `from`.
 fn children(from: u32, count: u32) -> Vec<NewJob> {
-    let twig = |n: u32| Twig { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
-    (from..from + count).map(|n| NewJob { twig: Some(Box::new(twig(n))), ..job(n) }).collect()
+    let twig = |n: u32| BranchPosition { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    (from..from + count).map(|n| NewJob { branch_position: Some(Box::new(twig(n))), ..job(n) }).collect()
 }
 
 /// A step that adds children to the branch, which it opens if asked to.
 fn growing(open: bool, children: Vec<NewJob>) -> Step {
     let open = open.then(|| "all".to_owned());
-    Step { branches: vec![Grow { open, ..Grow::to(NO) }], children, ..Step::default() }
+    Step {
+        branches: vec![BranchUpdate { opened_as: open, ..BranchUpdate::new(NO) }],
+        children,
+        ..Step::default()
+    }
 }
 
 /// A step that seals the branch and watches for so many ends.
 fn watching(ended: u64) -> Step {
     let watch = Some(Watch { ended: Some(ended), ..Watch::default() });
-    Step { branches: vec![Grow { seal: true, watch, ..Grow::to(NO) }], ..Step::default() }
+    Step { branches: vec![BranchUpdate { seal: true, watch, ..BranchUpdate::new(NO) }], ..Step::default() }
 }
 
 /// The first job, parked until so many of as many children have ended, and the children, claimed.
-async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<Claimed>) {
+async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId, Vec<ClaimedJob>) {
     let (me, parent) = running(store, 1).await;
     let count = children.len();
     let grown = with(change(me, &parent, Outcome::Next), growing(true, children));
@@ -54,7 +58,7 @@ async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId,
     (me, held)
 }
 
-fn ends(me: WorkerId, jobs: &[Claimed]) -> Vec<Change> {
+fn ends(me: WorkerId, jobs: &[ClaimedJob]) -> Vec<Change> {
     jobs.iter().map(|job| change(me, job, done("x"))).collect()
 }
 
@@ -75,7 +79,7 @@ macro_rules! cost {
 async fn chunks_and_ends_are_few_statements() {
     let store = open().await;
     let (me, parent) = running(&store, 1).await;
-    let grown = |job: &Claimed, open: bool, from: u32| {
+    let grown = |job: &ClaimedJob, open: bool, from: u32| {
         [with(change(me, job, Outcome::Next), growing(open, children(from, 1_000)))]
     };
     let (_, sent) = cost!(store, store.commit(at(1), &grown(&parent, true, 1_000)));
@@ -94,7 +98,7 @@ async fn chunks_and_ends_are_few_statements() {
     let (verdicts, sent) = cost!(store, store.commit(at(3), &ends(me, &held[..1_000])));
     assert_eq!(verdicts, vec![Verdict::Committed; 1_000]);
     assert_eq!(sent, 2, "the ends, which count themselves, and a look");
-    let noted = |job: &Claimed, outcome: Outcome| {
+    let noted = |job: &ClaimedJob, outcome: Outcome| {
         with(change(me, job, outcome), Step { entries: vec![entry(1, "a", "1")], ..Step::default() })
     };
     let closed: Vec<Change> = held[1_000..1_100].iter().map(|job| noted(job, done("x"))).collect();
@@ -107,7 +111,7 @@ async fn chunks_and_ends_are_few_statements() {
     let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| noted(job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 4, "begin, step, tally, commit: that they have begun is counted");
-    let further: Vec<Claimed> = held[1_300..1_400].iter().map(further).collect();
+    let further: Vec<ClaimedJob> = held[1_300..1_400].iter().map(further).collect();
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 1, "what goes on is not counted again");
@@ -115,7 +119,7 @@ async fn chunks_and_ends_are_few_statements() {
     assert_eq!(branch(&store).await.tally, tally);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
-    let told = store.control().act(at(4), &ids, cancel(0), &someone()).await.expect("act");
+    let told = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
     assert_eq!(told.len(), 700);
     due(&store, 5, 1_000).await;
     assert_eq!(branch(&store).await.tally, Tally { started: 2_000, cancelled: 700, ..tally });
@@ -133,8 +137,8 @@ async fn jobs_without_branches_pay_nothing_for_them() {
     let wished: Vec<Change> = held[50..].iter().map(|job| change(me, job, cancelled())).collect();
     let (_, sent) = cost!(store, store.commit(at(1), &wished));
     assert_eq!(sent, 1);
-    let (polled, sent) = cost!(store, store.poll(at(2), 100));
-    assert_eq!((polled.looked, polled.next_at, sent), (0, None, 1));
+    let (polled, sent) = cost!(store, store.poll_branches(at(2), 100));
+    assert_eq!((polled.polled, polled.next_at, sent), (0, None, 1));
 }
 
 /// Nobody knows of the other while both commit: the later one sees what both have counted.
@@ -185,8 +189,8 @@ async fn many_children_end_at_once_at_all_doors_and_are_counted() {
     for part in back.chunks(5) {
         let (store, ids) = (store.clone(), part.iter().map(|back| back.job).collect::<Vec<JobId>>());
         tasks.push(tokio::spawn(async move {
-            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
-            store.due(at(60), 50).await.expect("due");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.fire_timers(at(60), 50).await.expect("due");
         }));
     }
     for task in tasks {
@@ -194,9 +198,9 @@ async fn many_children_end_at_once_at_all_doors_and_are_counted() {
     }
     let seen = branch(&store).await;
     assert_eq!((seen.tally.started, seen.tally.ended()), (200, 200));
-    let of = Leaves { job: id(1), branch: NO, only: Only::Bad, after: None, limit: 1_000 };
-    let bad = store.inspect().leaves(&of).await.expect("leaves");
-    assert_eq!(seen.tally.bad(), bad.len() as i64);
+    let of = BranchChildFilter { job: id(1), branch: NO, only: ChildStates::Bad, after: None, limit: 1_000 };
+    let bad = store.inspect().branch_children(&of).await.expect("leaves");
+    assert_eq!(seen.tally.unsuccessful(), bad.len() as i64);
     assert_eq!(inbox(&store, 1).await, ["7"]);
     assert_eq!(claim(&store, at(61), &ask(me, 3, 200)).await.len(), 1, "woken once");
 }
@@ -212,18 +216,18 @@ async fn a_lost_child_is_put_back_once() {
     commit(&store, 1, grown).await;
     commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(300))).await;
     assert_eq!(client.execute("delete from ready where job = $1", &[&id(200).0]).await.expect("deleted"), 1);
-    let first = store.poll(at(10), 10).await.expect("poll");
-    assert_eq!((first.looked, first.redelivered), (1, 0), "nothing to compare with");
+    let first = store.poll_branches(at(10), 10).await.expect("poll");
+    assert_eq!((first.polled, first.redelivered), (1, 0), "nothing to compare with");
     let (one, other) = (store.clone(), store.clone());
-    let (one, other) = tokio::join!(one.poll(at(20), 10), other.poll(at(20), 10));
+    let (one, other) = tokio::join!(one.poll_branches(at(20), 10), other.poll_branches(at(20), 10));
     let (one, other) = (one.expect("poll"), other.expect("poll"));
-    assert_eq!((one.looked + other.looked, one.redelivered + other.redelivered), (1, 1), "by one of them");
+    assert_eq!((one.polled + other.polled, one.redelivered + other.redelivered), (1, 1), "by one of them");
     let lost = view(&store, id(200)).await;
     assert_eq!((lost.summary.state, lost.epoch.0), (State::Ready, 1));
     let kept = view(&store, id(201)).await;
     assert_eq!((kept.summary.state, kept.epoch.0), (State::Ready, 0));
     for n in 1..10 {
-        assert_eq!(store.poll(at(20 + n * 400), 10).await.expect("poll").redelivered, 0);
+        assert_eq!(store.poll_branches(at(20 + n * 400), 10).await.expect("poll").redelivered, 0);
     }
     assert_eq!(view(&store, id(200)).await.epoch.0, 1);
     let seen = branch(&store).await.poll;
@@ -247,7 +251,7 @@ async fn a_lost_child_is_found_although_others_end() {
 }
 
 async fn tallies(client: &Client) -> i64 {
-    client.query_one("select count(*) from tallies", &[]).await.expect("counted").get(0)
+    client.query_one("select count(*) from branch_counts", &[]).await.expect("counted").get(0)
 }
 
 /// What was counted wrong is counted anew, while others count.
@@ -260,17 +264,17 @@ async fn wrong_tallies_are_corrected() {
     store.commit(at(3), &ends(me, &held[..40])).await.expect("commit");
     assert_eq!(tallies(&client).await, 1);
     client
-        .execute("update tallies set done = done - 10, failed = 5, cancelled = -3", &[])
+        .execute("update branch_counts set done = done - 10, failed = 5, cancelled = -3", &[])
         .await
         .expect("set");
-    assert_eq!(store.poll(at(10), 10).await.expect("poll").corrected, 0, "nothing to compare with");
+    assert_eq!(store.poll_branches(at(10), 10).await.expect("poll").corrected, 0, "nothing to compare with");
     let rest: Vec<_> = held[40..].chunks(5).map(|part| ends(me, part)).collect();
     let looks = {
         let store = store.clone();
         tokio::spawn(async move {
             let mut corrected = 0;
             for n in 0..20 {
-                corrected += store.poll(at(1_000 * (n + 1)), 10).await.expect("poll").corrected;
+                corrected += store.poll_branches(at(1_000 * (n + 1)), 10).await.expect("poll").corrected;
             }
             corrected
         })
@@ -281,7 +285,7 @@ async fn wrong_tallies_are_corrected() {
     let corrected = looks.await.expect("a task");
     let mut more = 0;
     for n in 0..3 {
-        more += store.poll(at(100_000 * (n + 1)), 10).await.expect("poll").corrected;
+        more += store.poll_branches(at(100_000 * (n + 1)), 10).await.expect("poll").corrected;
     }
     let seen = branch(&store).await;
     assert_eq!((seen.tally.ends(), corrected + more), ((100, 0, 0), 1), "once, and right");
@@ -297,12 +301,12 @@ async fn what_was_counted_and_not_told_is_told_by_a_look() {
     let client = Postgres::client(&options).await.expect("connected");
     let (_, held) = parted(&store, 2, children(10, 2)).await;
     let by_hand = "update jobs set state = 1, finished_at = 0 where branch is not null;
-         insert into tallies (job, branch, lane, started, done, failed, cancelled)
+         insert into branch_counts (job, branch, writer, started, done, failed, cancelled)
          select parent, branch, 99, 2, 2, 0, 0 from jobs where branch is not null limit 1";
     client.batch_execute(by_hand).await.expect("ended");
     assert_eq!((held.len(), inbox(&store, 1).await.len()), (2, 0));
-    let polled = store.poll(at(10), 10).await.expect("poll");
-    assert_eq!((polled.looked, polled.told, polled.next_at), (1, 1, None));
+    let polled = store.poll_branches(at(10), 10).await.expect("poll");
+    assert_eq!((polled.polled, polled.notified, polled.next_at), (1, 1, None));
     assert_eq!((inbox(&store, 1).await, state(&store, id(1)).await), (vec!["7".to_owned()], State::Ready));
 }
 
@@ -314,9 +318,9 @@ async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
     let (me, held) = parted(&store, 4, children(10, 4)).await;
     store.commit(at(3), &ends(me, &held[..3])).await.expect("commit");
     client.execute("delete from jobs where id = $1", &[&held[0].id.0]).await.expect("deleted");
-    store.poll(at(10), 10).await.expect("poll");
-    let polled = store.poll(at(400), 10).await.expect("poll");
-    assert_eq!((polled.looked, polled.corrected, polled.told), (1, 0, 0));
+    store.poll_branches(at(10), 10).await.expect("poll");
+    let polled = store.poll_branches(at(400), 10).await.expect("poll");
+    assert_eq!((polled.polled, polled.corrected, polled.notified), (1, 0, 0));
     let seen = branch(&store).await;
     assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
     store.commit(at(401), &ends(me, &held[3..])).await.expect("commit");
@@ -333,9 +337,9 @@ async fn a_parent_is_told_that_children_are_gone() {
     for job in &held[2..] {
         client.execute("delete from jobs where id = $1", &[&job.id.0]).await.expect("deleted");
     }
-    assert_eq!(store.poll(at(10), 10).await.expect("poll").told, 0, "nothing to compare with");
-    let polled = store.poll(at(400), 10).await.expect("poll");
-    assert_eq!((polled.corrected, polled.told, polled.next_at), (0, 1, None));
+    assert_eq!(store.poll_branches(at(10), 10).await.expect("poll").notified, 0, "nothing to compare with");
+    let polled = store.poll_branches(at(400), 10).await.expect("poll");
+    assert_eq!((polled.corrected, polled.notified, polled.next_at), (0, 1, None));
     let seen = branch(&store).await;
     assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
     assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
@@ -360,32 +364,9 @@ async fn a_pruned_job_leaves_no_branches_and_no_tallies() {
     assert_eq!(store.control().prune(at(101), &prune).await.expect("pruned").jobs, 1);
     store.commit(at(102), &ends(me, &held[1..2])).await.expect("commit");
     store.commit(at(102), &[change(me, &held[2], failed(Reason::Stopped))]).await.expect("commit");
-    let left = "select (select count(*) from branches) + (select count(*) from tallies)";
+    let left = "select (select count(*) from branches) + (select count(*) from branch_counts)";
     assert_eq!(client.query_one(left, &[]).await.expect("counted").get::<_, i64>(0), 0);
     assert_eq!(count(&store, State::Failed).await, 1);
-}
-
-#[tokio::test]
-async fn the_schema_goes_down_and_up_with_branches_there() {
-    let options = super::fresh();
-    let store = open_with(&options).await;
-    let (me, held) = parted(&store, 2, children(10, 3)).await;
-    store.commit(at(3), &ends(me, &held[..2])).await.expect("commit");
-    assert_eq!(inbox(&store, 1).await, ["7"]);
-    drop(store);
-    assert_eq!(Postgres::migrate(&options, Some(4)).await.expect("down").version, 4);
-    let client = Postgres::client(&options).await.expect("connected");
-    let left = "select (select count(*) from jobs where parent is not null), (select count(*) from signals),
-                       (select count(*) from heard)";
-    let row = client.query_one(left, &[]).await.expect("counted");
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (3, 0, 0));
-    drop(client);
-    let store = open_with(&options).await;
-    assert_eq!(store.inspect().children(id(1), None, 10).await.expect("children").len(), 3);
-    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
-    let third = view(&store, id(12)).await;
-    assert_eq!((third.parent, third.place, third.summary.state), (Some(id(1)), None, State::Running));
-    assert_eq!(commit(&store, 4, change(me, &held[2], done("x"))).await, Verdict::Committed);
 }
 
 /// The steps of a long chain are written one by one: an entry of a child that has begun is one statement.
@@ -393,7 +374,7 @@ async fn the_schema_goes_down_and_up_with_branches_there() {
 async fn entries_of_children_cost_what_those_of_others_do() {
     let store = open().await;
     let (me, held) = parted(&store, 1, children(10, 1)).await;
-    let step = |job: &Claimed, seq: i32| {
+    let step = |job: &ClaimedJob, seq: i32| {
         let entries: Vec<Entry> = vec![entry(seq, "a", "1")];
         [with(change(me, job, Outcome::Next), Step { entries, ..Step::default() })]
     };
@@ -409,18 +390,19 @@ async fn live_children_are_found_behind_many_that_ended() {
     let store = open().await;
     let (me, held) = parted(&store, 2_000, children(10, 2_000)).await;
     store.commit(at(3), &ends(me, &held[..1_950])).await.expect("commit");
-    let of = |only, after| Leaves { job: id(1), branch: NO, only, after, limit: 20 };
-    let (live, sent) = cost!(store, store.inspect().leaves(&of(Only::Live, None)));
+    let of = |only, after| BranchChildFilter { job: id(1), branch: NO, only, after, limit: 20 };
+    let (live, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Live, None)));
     let ids = |from: u32, count: u32| (from..from + count).map(id).collect::<Vec<_>>();
-    let of_leaves =
-        |leaves: &[windlass_store::Leaf]| leaves.iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>();
+    let of_leaves = |leaves: &[windlass_store::BranchChild]| {
+        leaves.iter().map(|leaf| leaf.summary.id).collect::<Vec<_>>()
+    };
     assert_eq!((of_leaves(&live), sent), (ids(1_960, 20), 3), "of 20, of 1,000, of 4,000");
-    let (live, sent) = cost!(store, store.inspect().leaves(&of(Only::Live, Some(id(2_000)))));
+    let (live, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Live, Some(id(2_000)))));
     assert_eq!((of_leaves(&live), sent), (ids(2_001, 9), 1));
-    let (all, sent) = cost!(store, store.inspect().leaves(&of(Only::Ended, None)));
+    let (all, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Ended, None)));
     assert_eq!((of_leaves(&all), sent), (ids(10, 20), 1));
     store.commit(at(4), &[change(me, &held[1_999], failed(Reason::Stopped))]).await.expect("commit");
-    let (bad, sent) = cost!(store, store.inspect().leaves(&of(Only::Bad, None)));
+    let (bad, sent) = cost!(store, store.inspect().branch_children(&of(ChildStates::Bad, None)));
     assert_eq!((of_leaves(&bad), sent), (ids(2_009, 1), 1));
 }
 

@@ -11,16 +11,16 @@ const FILL: &str = "
     insert into kinds (name) values ('served'), ('unserved');
     insert into lanes (queue, kind, version) values (1, 1, 1), (1, 2, 1);
     insert into workers (id, name, lease_until) values (7, 'w', 9000000000000000);
-    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, state, waits)
+    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, state, wait_names)
     select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 0,
            case when n between 300001 and 400000 then 32000000000000000 else n end,
            case when n between 200001 and 300000 then 2 else 1 end, 1, 0, 0, '', '{\"n\":1}',
            case when n <= 400000 then 0 else 1 end, case when n <= 200000 and n % 2 = 0 then '{go}'::text[] end
     from generate_series(1, 1000000) n;
     insert into signals (job, name, at, codec, payload)
-    select id, case n when 2 then 'other' else 'go' end, 0, 0, '1' from jobs, generate_series(1, 3) n where waits is not null;
+    select id, case n when 2 then 'other' else 'go' end, 0, 0, '1' from jobs, generate_series(1, 3) n where wait_names is not null;
     insert into ready (lane, rank, job) select lane, due_at, id from jobs where state = 0 and due_at <= 300000;
-    insert into timers (due_at, job, what) select due_at, id, 0 from jobs where state = 0 and due_at > 300000";
+    insert into timers (due_at, job, purpose) select due_at, id, 0 from jobs where state = 0 and due_at > 300000";
 
 /// The nodes of a plan: type, relation, rows per loop, loops.
 fn nodes<'a>(plan: &'a serde_json::Value, into: &mut Vec<&'a serde_json::Value>) {
@@ -66,8 +66,8 @@ async fn schema(client: &tokio_postgres::Client) -> String {
 
 async fn claims_cost_their_batch(client: &tokio_postgres::Client, how: &str, run: u32) {
     for (name, sql, lanes, floors) in [
-        ("one", include_str!("../../src/postgres/sql/claim.sql"), "{1}", "{-9223372036854775808}"),
-        ("lanes", include_str!("../../src/postgres/sql/claim_lanes.sql"), "{1,3,4}", "{0,0,0}"),
+        ("one", sql("claim.one_lane").1, "{1}", "{-9223372036854775808}"),
+        ("lanes", sql("claim.several_lanes").1, "{1,3,4}", "{0,0,0}"),
     ] {
         // Claims of several lanes are never sent without settings.
         if how != "busy" && name != "one" {
@@ -126,31 +126,30 @@ const MACHINES: &str = "
     insert into queues (name) values ('default');
     insert into kinds (name) values ('served');
     insert into lanes (queue, kind, version) values (1, 1, 1);
-    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parked, waits, needs, wait,
-                      parent, round, serial, place)
+    insert into jobs (id, submitted_at, due_at, lane, kind, priority, codec, digest, input, parked, wait_names, wait_needs, wait,
+                      parent, parent_rev, serial_key, serial_position)
     select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 0, n, 1, 1, 0, 0, '', '1',
            case when n < 10000 then 1 end, case when n < 10000 then '{go,stop}'::text[] end, 1, '{}',
            case when n >= 10000 then '00000000-0000-7000-8000-000000000000'::uuid end, case when n >= 10000 then 1 end,
            n, n
     from generate_series(0, 19999) n;
-    insert into serials (key) select n::text from generate_series(0, 19999) n;
-    insert into holders (serial, job) select serial, id from jobs;
+    insert into serial_keys (key) select n::text from generate_series(0, 19999) n;
+    insert into serial_holders (serial_key, job) select serial_key, id from jobs;
     insert into signals (job, name, at, codec, payload)
     select id, case n when 1 then 'go' else 'other' end, 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
-    insert into heard (job, name, dedup) select job, name, number::text from signals;
-    insert into steps (job, rev, stage, next, how, at, worker)
+    insert into delivered_signals (job, name, dedup) select job, name, number::text from signals;
+    insert into transitions (job, rev, stage, next, outcome, at, worker)
     select id, n, 'a', 'b', 'next', 0, 7 from jobs, generate_series(1, 3) n where parked = 1;
     insert into journal (job, seq, op, mark, name, at, codec, payload)
     select id, n, 1, 3, 'call', 0, 0, '1' from jobs, generate_series(1, 3) n where parked = 1;
     insert into context (job, name, codec, value) select id, 'name', 0, '1' from jobs where parked = 1";
 
-/// A statement, by its name.
-macro_rules! sql {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../src/postgres/sql/", $name, ".sql")))
-    };
+/// A statement, by its file and name.
+pub(super) fn sql(path: &'static str) -> (&'static str, &'static str) {
+    let all = Postgres::STATEMENTS.iter();
+    let mut found = all.filter(|(file, name, _)| path.split_once('.') == Some((*file, *name)));
+    (path, found.next().unwrap_or_else(|| panic!("there is no statement {path}")).2)
 }
-pub(super) use sql;
 
 /// The ids of a hundred jobs from the `n`th on, as an array.
 pub(super) fn hundred(n: u32) -> String {
@@ -169,7 +168,7 @@ pub(super) fn claims() -> String {
 }
 
 /// Many claims, that one among them.
-const CLAIMS: &str = "insert into claims (worker, number, claimed_at, alone, jobs, epochs) \
+const CLAIMS: &str = "insert into claims (worker, number, claimed_at, solo, jobs, epochs) \
      select w, n, 0, false, '{}', '{}' from generate_series(1, 9) w, generate_series(1, 500) n on conflict do nothing";
 
 /// Plans are made by the first call, when the tables are empty, and must be good when they are full.
@@ -198,11 +197,11 @@ async fn steps_waits_and_signals_cost_their_batch() {
     let claims = claims();
     let calls = [
         (
-            sql!("commit_next"),
+            sql("commit.next"),
             format!("{}, {ran}, {saved}, {not}, {consumed}, {}, {claims}", change(11_000), entries(11_000)),
         ),
         (
-            sql!("commit_next_entry"),
+            sql("commit.next_single_entry"),
             format!(
                 "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, false, true, 17, 1::int2, 1::int2, 'call', null, \
                  null, 0, 0::int2, 'x', 1",
@@ -210,7 +209,7 @@ async fn steps_waits_and_signals_cost_their_batch() {
             ),
         ),
         (
-            sql!("commit_done_journal"),
+            sql("commit.done_journal"),
             format!(
                 "{}, {zero}, {}, {}, {claims}",
                 change(11_700),
@@ -218,31 +217,34 @@ async fn steps_waits_and_signals_cost_their_batch() {
                 entries(11_700).split_once(", ").expect("two").1
             ),
         ),
-        (sql!("commit_anew"), which(0)),
-        (sql!("commit_forget"), format!("{}, {one}", which(100))),
-        (sql!("commit_context"), format!("{}, {}, {zero}, {}", which(100), times("name"), times("x"))),
-        (sql!("commit_unwind"), format!("{}, {}", which(100), times("x"))),
-        (sql!("inspect_journal"), format!("{first}, 0, 100")),
-        (sql!("inspect_context"), first.into()),
-        (sql!("act_fork_from"), format!("{first}, 2")),
+        (sql("journal.clear"), which(0)),
+        (sql("journal.forget"), format!("{}, {one}", which(100))),
+        (sql("journal.set_context"), format!("{}, {}, {zero}, {}", which(100), times("name"), times("x"))),
+        (sql("commit.unwind"), format!("{}, {}", which(100), times("x"))),
+        (sql("inspect.journal"), format!("{first}, 0, 100")),
+        (sql("inspect.context"), first.into()),
+        (sql("fork.find_entry"), format!("{first}, 2")),
         (
-            sql!("act_fork"),
+            sql("fork.copy"),
             format!(
                 "{first}, '00000000-0000-7000-8000-{:012x}', 9, 12::int2, 1::int2, 'f', 0, 0::int2, 'x'",
                 11_900
             ),
         ),
-        (sql!("reap_lost"), format!("null, {}, {zero}, {seven}, {zero}, {}", hundred(12_500), times("x"))),
-        (sql!("act_unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
         (
-            sql!("commit_next_one"),
+            sql("reap.keep_lost_attempts"),
+            format!("null, {}, {zero}, {seven}, {zero}, {}", hundred(12_500), times("x")),
+        ),
+        (sql("control.unwind"), format!("{}, {}, 9000", hundred(16_000), times("x"))),
+        (
+            sql("commit.next_single"),
             format!(
                 "null, '00000000-0000-7000-8000-{:012x}', 0, 0, 7, 0, 'a', 'b', 0::int2, 'x', false, 1",
                 11_500
             ),
         ),
         (
-            sql!("commit_wait"),
+            sql("waits.park"),
             format!(
                 "{}, {ran}, {saved}, {not}, {waits}, {consumed}, 9000, 1, 1, {}, {claims}",
                 change(12_000),
@@ -250,33 +252,33 @@ async fn steps_waits_and_signals_cost_their_batch() {
             ),
         ),
         (
-            sql!("commit_end"),
+            sql("commit.end_machine"),
             format!("{}, {ran}, {saved}, {ended}, {consumed}, {}, {claims}", change(13_000), entries(13_000)),
         ),
         (
-            sql!("commit_retry"),
+            sql("commit.retry"),
             format!(
                 "{}, {one}, {null}, {null}, 9000, 1, 1, {ran}, {saved}, {consumed}, {not}, {none}, {claims}",
                 change(14_000)
             ),
         ),
         (
-            sql!("signal_put"),
+            sql("signals.deliver"),
             format!("null, {parked}, {}, {}, {zero}, {}, 1000", times("go"), times("9"), times("x")),
         ),
-        (sql!("commit_lock"), parked.clone()),
-        (sql!("signal_wake"), format!("{parked}, null, 1, 1")),
-        (sql!("claim_inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
-        (sql!("commit_parents"), format!("{children}, -1, null, '{{}}'")),
-        (sql!("serial_enter"), format!("{children}, 1, 1")),
-        (sql!("act_jobs"), children.clone()),
-        (sql!("due_jobs"), children.clone()),
-        (sql!("reap_job"), children.clone()),
-        (sql!("inspect_joined"), format!("{first}, 1, null, 100")),
-        (sql!("inspect_steps"), format!("{first}, null, 100")),
-        (sql!("inspect_paths"), "'served', 100".into()),
-        (sql!("prune"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
-        (sql!("sweep_waits"), String::new()),
+        (sql("commit.lock_jobs"), parked.clone()),
+        (sql("waits.wake"), format!("{parked}, null, 1, 1")),
+        (sql("claim.inbox"), format!("{parked}, {}, {}", times("f"), times("go"))),
+        (sql("commit.count_child_ends"), format!("{children}, -1, null, '{{}}'")),
+        (sql("serial.enter"), format!("{children}, 1, 1")),
+        (sql("control.lock_jobs"), children.clone()),
+        (sql("timers.lock_jobs"), children.clone()),
+        (sql("reap.lock_jobs"), children.clone()),
+        (sql("children.child_ends"), format!("{first}, 1, null, 100")),
+        (sql("inspect.transitions"), format!("{first}, null, 100")),
+        (sql("inspect.transition_counts"), "'served', 100".into()),
+        (sql("prune.jobs"), format!("{children}, 0, '{{}}', '{{}}', '{{}}', 9000")),
+        (sql("repair.met_waits"), String::new()),
     ];
     cost_their_batch(&calls, &format!("{MACHINES}; {CLAIMS}")).await;
 }
@@ -305,14 +307,14 @@ async fn what_is_sent_without_settings_costs_its_batch() {
     };
     let step = format!("{job}, 'a', 'b', 0::int2, 'x', false, 1");
     let entry = format!("{job}, false, true, 17, 1::int2, 1::int2, 'call', null, null, 0, 0::int2, 'x', 1");
-    let (one, wrote) = (sql!("commit_next_one").1, sql!("commit_next_entry").1);
+    let (one, wrote) = (sql("commit.next_single").1, sql("commit.next_single_entry").1);
     let calls = [
         ("step", one.to_owned(), step.clone()),
         ("further_step", last(one, "$12"), step),
         ("entry", wrote.to_owned(), entry.clone()),
         ("further_entry", last(wrote, "$18"), entry),
-        ("gate", sql!("gate").1.to_owned(), "'{0,1,2}'".into()),
-        ("renew", sql!("renew").1.to_owned(), "null, 7, 1000, '{1,2,3}', '{4}'".into()),
+        ("gate", sql("gates.versions").1.to_owned(), "'{0,1,2}'".into()),
+        ("renew", sql("workers.renew").1.to_owned(), "null, 7, 1000, '{1,2,3}', '{4}'".into()),
     ];
     for how in ["unknown", "misjudged", "analysed"] {
         if how == "misjudged" {
@@ -335,12 +337,12 @@ pub(super) async fn cost_their_batch(calls: &[((&str, &str), String)], fill: &st
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
-    let execute = |name: &str, call: &str| match call {
-        "" => format!("execute {name}"),
-        call => format!("execute {name} ({call})"),
+    let execute = |path: &str, call: &str| match (path.replace('.', "_"), call) {
+        (name, "") => format!("execute {name}"),
+        (name, call) => format!("execute {name} ({call})"),
     };
     for ((name, text), call) in calls {
-        client.batch_execute(&format!("prepare {name} as {text}")).await.expect(name);
+        client.batch_execute(&format!("prepare {} as {text}", name.replace('.', "_"))).await.expect(name);
         client.batch_execute(&execute(name, call)).await.expect(name);
     }
     client.batch_execute(fill).await.expect("filled");
@@ -376,7 +378,7 @@ async fn costs(client: &tokio_postgres::Client, name: &str, execute: &str, by_in
         assert!(whole || !by_index || node["Node Type"] != "Seq Scan", "{name}: {node:#}");
         let most = match whole && !by_index {
             true => 5_000.0,
-            false if name == "sweep_waits" => 4_000.0,
+            false if name == "repair.met_waits" => 4_000.0,
             false => 400.0,
         };
         assert!(read <= most, "{name}: reads {read} rows of {}: {node:#}", node["Relation Name"]);
@@ -384,7 +386,7 @@ async fn costs(client: &tokio_postgres::Client, name: &str, execute: &str, by_in
 }
 
 async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
-    let sql = include_str!("../../src/postgres/sql/inspect_backlog.sql");
+    let sql = sql("inspect.backlog").1;
     client.batch_execute(&format!("prepare backlog (int8) as {sql}")).await.expect("prepared");
     let explained = client.query_one("explain (analyze, format json) execute backlog (500)", &[]).await;
     let plan: serde_json::Value = explained.expect("explained").get(0);
@@ -399,14 +401,17 @@ async fn a_look_at_the_backlog_costs_its_cap(client: &tokio_postgres::Client) {
 }
 
 #[tokio::test]
-async fn postgres_understands_every_statement() {
+async fn postgres_accepts_every_statement() {
     let options = super::fresh();
     Postgres::migrate(&options, None).await.expect("migrated");
     let client = Postgres::client(&options).await.expect("connected");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgres/sql");
-    for entry in std::fs::read_dir(folder).expect("the folder") {
-        let path = entry.expect("an entry").path();
-        let text = std::fs::read_to_string(&path).expect("readable");
-        client.prepare(&text).await.unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
+    let mut refused = Vec::new();
+    for (file, name, text) in Postgres::STATEMENTS {
+        if let Err(error) = client.prepare(text).await {
+            let message =
+                error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+            refused.push(format!("{file}.{name}: {message}"));
+        }
     }
+    assert!(refused.is_empty(), "{refused:#?}");
 }

@@ -53,7 +53,7 @@ async fn submit_runs_no_code_of_its_caller() {
     client.query_one("select rights.submit('noop')", &[]).await.expect("submitted");
     let row = client.query_one("select current_setting('attack.ran_as', true)", &[]).await.expect("read");
     assert_eq!(row.get::<_, Option<String>>(0), None, "the caller's trigger ran as this role");
-    assert_eq!(store.due(None, 100).await.expect("due").admitted, 1, "the job is where it belongs");
+    assert_eq!(store.fire_timers(None, 100).await.expect("due").admitted, 1, "the job is where it belongs");
 }
 
 #[tokio::test]

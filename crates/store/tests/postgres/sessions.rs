@@ -132,10 +132,10 @@ async fn a_worker_reads_nothing_from_a_standby() {
     };
     until("people can read there", async || store.inspect().job(new.id).await.is_ok()).await;
     until("nobody is told there that a job is gone", async || {
-        refused(store.ended(&[new.id]).await.expect_err("a standby does not know"))
+        refused(store.job_ends(&[new.id]).await.expect_err("a standby does not know"))
     })
     .await;
-    let enlisted = store.enlist(None, &new_worker(7_007)).await;
+    let enlisted = store.register_worker(None, &new_worker(7_007)).await;
     enlisted.expect_err("nothing can be written");
     until("a worker reads nothing there", async || {
         refused(store.inspect().journal(new.id, None, 9).await.expect_err("a standby may lack entries"))
@@ -144,7 +144,7 @@ async fn a_worker_reads_nothing_from_a_standby() {
     proxy.retarget(cluster().port());
     until("it reads from the primary again", async || {
         store.inspect().journal(new.id, None, 9).await.is_ok()
-            && store.ended(&[new.id]).await.is_ok_and(|ended| ended == [None])
+            && store.job_ends(&[new.id]).await.is_ok_and(|ended| ended == [None])
     })
     .await;
 }

@@ -12,11 +12,11 @@ use std::{
 use futures_util::FutureExt;
 use tokio_postgres::Transaction;
 use windlass_model::{
-    Change, Claimed, Entry, JobId, Outcome, Payload, State, Step, Verdict, WorkerId,
+    Change, ClaimedJob, Entry, JobId, Outcome, Payload, State, Step, Verdict, WorkerId,
     journal::{Mark, Op},
 };
 use windlass_store::{
-    Act, Error, Work,
+    Error, JobAction, Work,
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
@@ -36,7 +36,7 @@ struct Bench {
     options: Options,
     table: String,
     holder: WorkerId,
-    job: Claimed,
+    job: ClaimedJob,
 }
 
 impl Bench {
@@ -84,7 +84,7 @@ impl Bench {
     }
 }
 
-fn step_of(holder: WorkerId, job: &Claimed, seq: i32) -> Change {
+fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
     let entry = Entry {
         seq,
         op: Op::Transaction,
@@ -358,7 +358,7 @@ async fn a_transaction_writes_whole_changes() {
     let mut change = bench.step(1);
     change.outcome = wait_for("go", None);
     let step = change.step.as_mut().expect("has one");
-    (step.children, step.told, step.undo) = (jobs(10, 3), true, true);
+    (step.children, step.signal_child_ends, step.has_undo) = (jobs(10, 3), true, true);
     step.context = vec![("name".into(), payload("1"))];
     let sets = work(move |tx| {
         Box::pin(async move {
@@ -382,7 +382,7 @@ async fn a_transaction_writes_whole_changes() {
     assert_eq!(store.transact(at(1), looks).await.expect("undone"), None);
     // A job that is told to end is halted, with everything written.
     let child = claim_one(store, 2, bench.holder, 9).await;
-    act(store, 3, 10, Act::Pause).await;
+    act(store, 3, 10, JobAction::Pause).await;
     let halted = store.transact(at(4), bench.writes(1, Some(step_of(bench.holder, &child, 1)))).await;
     assert_eq!((halted.expect("halted"), bench.rows().await), (Some(Verdict::Halted), 1));
     // An end is told to the parent.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_model::{Failure, Outcome, Reason, State, Verdict};
 use windlass_store::{
-    Ask, Error, SchemaState,
+    ClaimRequest, Error, Migration, SchemaState,
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
@@ -46,6 +46,62 @@ async fn the_schema_goes_down_and_up_again() {
     assert_eq!(Postgres::migrate(&options, None).await.expect("up"), SchemaState::CURRENT);
     let store: Handle = Arc::new(Postgres::open(options.migrate(false)).await.expect("open"));
     submit(&store, &[job(1)]).await;
+}
+
+/// The migrations of this build and one more, which old binaries can live with.
+fn two_versions(up: &'static str) -> Vec<Migration> {
+    let mut all = Postgres::MIGRATIONS.to_vec();
+    let last = *all.last().expect("at least one");
+    let (version, oldest) = (last.version + 1, last.oldest);
+    all.push(Migration {
+        version,
+        oldest,
+        name: "fixture",
+        up,
+        down: "alter table jobs drop column fixture",
+    });
+    all
+}
+
+#[tokio::test]
+async fn jobs_stay_through_a_migration_and_older_binaries_go_on() {
+    let (options, current) = (fresh(), SchemaState::CURRENT);
+    let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
+    submit(&store, &jobs(0, 3)).await;
+    let me = worker(&store, 1).await;
+    let all = two_versions("alter table jobs add column fixture text");
+    let newer = Postgres::migrate_with(&options, None, &all).await.expect("up");
+    assert_eq!((newer.version, newer.oldest), (current.version + 1, current.oldest));
+    let taken = claim(&store, at(1), &ask(me, 1, 2)).await;
+    assert_eq!(ids(&taken), [0, 1].map(id), "the handle that was open uses the newer schema");
+    let other: Handle = Arc::new(Postgres::open(options.clone()).await.expect("an older binary may use it"));
+    assert_eq!(ids(&claim(&other, at(1), &ask(me, 2, 9)).await), [2].map(id));
+    let down = Postgres::migrate_with(&options, Some(current.version), &all).await.expect("down");
+    assert_eq!((down.version, down.oldest), (current.version, current.oldest));
+    assert_eq!(view(&store, id(0)).await.summary.state, State::Running);
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_changes_nothing() {
+    let options = named("half");
+    drop(Postgres::open(options.clone()).await.expect("open"));
+    let all = two_versions("create table half_done (id int4); create table jobs (id int4)");
+    assert!(Postgres::migrate_with(&options, None, &all).await.is_err());
+    assert_eq!(sql("select to_regclass('half.half_done') is null"), "t");
+    assert_eq!(sql("select version from half.meta"), SchemaState::CURRENT.version.to_string());
+}
+
+#[tokio::test]
+async fn a_schema_from_before_the_first_release_is_refused() {
+    let options = named("early");
+    drop(Postgres::open(options.clone()).await.expect("open"));
+    sql("update early.meta set version = 6, oldest = 6");
+    for error in [Postgres::open(options.clone()).await.err(), Postgres::migrate(&options, None).await.err()]
+    {
+        let error = error.expect("refused");
+        assert!(matches!(&error, Error::Schema(_)), "{error}");
+        assert!(error.to_string().contains("before the first release"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -122,7 +178,7 @@ async fn a_claim_is_the_same_few_statements_however_many_jobs_there_are() {
         }
         let worker = worker(&store, 1).await;
         let kinds = [kind(KIND, 1), kind("other", 1)];
-        let wanted = |number| Ask { kinds: kinds.clone().into(), ..ask(worker, number, 100) };
+        let wanted = |number| ClaimRequest { kinds: kinds.clone().into(), ..ask(worker, number, 100) };
         // The first claim also learns the lanes.
         claim(&store, at(0), &wanted(1)).await;
         let before = store.statements();
@@ -169,7 +225,7 @@ async fn a_silent_peer_is_unavailable() {
 async fn what_an_earlier_life_left_behind_is_void() {
     use windlass_model::State;
     use windlass_store::{
-        Act, By, Store,
+        Actor, JobAction, Store,
         conformance::kit::{self, at, id, job, t},
     };
     let options = super::fresh();
@@ -184,31 +240,31 @@ async fn what_an_earlier_life_left_behind_is_void() {
     let failed = kit::failed(windlass_model::Reason::Stopped);
     kit::commit(&store, 2, kit::change(holder, &claimed, failed)).await;
     let left = format!(
-        "insert into orders (job, worker, epoch, deadline_at, author) values ('{0}', 1, 0, {1}, 'before');
-         insert into pauses (job, at, author) values ('{0}', 0, 'before');
-         insert into timers (due_at, job, what) values ({1}, '{0}', 2), ({2}, '{0}', 1), ({3}, '{0}', 0)",
+        "insert into cancel_requests (job, worker, epoch, deadline_at, author) values ('{0}', 1, 0, {1}, 'before');
+         insert into paused_jobs (job, at, author) values ('{0}', 0, 'before');
+         insert into timers (due_at, job, purpose) values ({1}, '{0}', 2), ({2}, '{0}', 1), ({3}, '{0}', 0)",
         id(1),
         t(100).micros(),
         t(500).micros(),
         t(50).micros(),
     );
     client.batch_execute(&left).await.expect("left behind");
-    let by = By::new("someone");
-    let did = store.control().act(at(10), &[id(1)], Act::Retry, &by).await.expect("retry");
-    assert_eq!(did, [windlass_store::Did::Done]);
-    let due = store.due(at(505), 100).await.expect("due");
+    let by = Actor::new("someone");
+    let did = store.control().act_on_jobs(at(10), &[id(1)], JobAction::Retry, &by).await.expect("retry");
+    assert_eq!(did, [windlass_store::ControlOutcome::Done]);
+    let due = store.fire_timers(at(505), 100).await.expect("due");
     assert_eq!((due.woken, due.expired, due.cancelled), (0, 0, 0), "all of it is void");
     assert_eq!(kit::state(&store, id(1)).await, State::Ready);
     assert_eq!(
-        store.control().act(at(506), &[id(1)], Act::Pause, &by).await.expect("pause"),
-        [windlass_store::Did::Done]
+        store.control().act_on_jobs(at(506), &[id(1)], JobAction::Pause, &by).await.expect("pause"),
+        [windlass_store::ControlOutcome::Done]
     );
     assert_eq!(
-        store.control().act(at(507), &[id(1)], Act::Resume, &by).await.expect("resume"),
-        [windlass_store::Did::Done]
+        store.control().act_on_jobs(at(507), &[id(1)], JobAction::Resume, &by).await.expect("resume"),
+        [windlass_store::ControlOutcome::Done]
     );
     assert_eq!(
-        store.due(at(510), 100).await.expect("due").expired,
+        store.fire_timers(at(510), 100).await.expect("due").expired,
         1,
         "its new deadline is as far away as at first"
     );

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use windlass_cluster::Proxy;
 use windlass_store::{
-    Error, Picked, Rows, Store,
+    Error, SourceRow, Store, TableSource,
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
@@ -15,16 +15,16 @@ async fn open() -> (Handle, tokio_postgres::Client) {
     (store, Postgres::client(&options).await.expect("connected"))
 }
 
-fn rows(from: &str, key: &str) -> Rows {
-    Rows { from: from.to_owned(), key: key.to_owned(), filter: None }
+fn rows(from: &str, key: &str) -> TableSource {
+    TableSource { from: from.to_owned(), key: key.to_owned(), filter: None }
 }
 
 /// All of them, page by page.
-async fn pages(store: &dyn Store, rows: &Rows, limit: usize) -> Vec<Picked> {
-    let mut all: Vec<Picked> = Vec::new();
+async fn pages(store: &dyn Store, rows: &TableSource, limit: usize) -> Vec<SourceRow> {
+    let mut all: Vec<SourceRow> = Vec::new();
     loop {
         let after = all.last().map(|picked| picked.after.clone());
-        let page = store.inspect().rows(rows, after.as_deref(), limit).await.expect("rows");
+        let page = store.inspect().source_rows(rows, after.as_deref(), limit).await.expect("rows");
         let last = page.len() < limit;
         all.extend(page);
         if last {
@@ -33,8 +33,8 @@ async fn pages(store: &dyn Store, rows: &Rows, limit: usize) -> Vec<Picked> {
     }
 }
 
-async fn refused(store: &Handle, rows: &Rows, after: Option<&str>) -> String {
-    match store.inspect().rows(rows, after, 10).await {
+async fn refused(store: &Handle, rows: &TableSource, after: Option<&str>) -> String {
+    match store.inspect().source_rows(rows, after, 10).await {
         Err(Error::Config(why)) => why,
         answer => panic!("{answer:?}"),
     }
@@ -60,7 +60,8 @@ async fn rows_come_in_the_order_of_keys_of_any_type() {
     }
     let all = pages(&*store, &rows("user_orders", "id"), 100).await;
     assert_eq!((all[9].key.as_str(), all[9].after.as_str()), ("10", "10"), "as numbers, not as text");
-    let filtered = Rows { filter: Some("part = 0 or part = 1 -- not 2".into()), ..rows("user_orders", "id") };
+    let filtered =
+        TableSource { filter: Some("part = 0 or part = 1 -- not 2".into()), ..rows("user_orders", "id") };
     assert_eq!(pages(&*store, &filtered, 5).await.len(), 17);
     let query = rows("(select id * 2 as double, name from user_orders where id < 10) as o", "double");
     let all = pages(&*store, &query, 4).await;
@@ -69,7 +70,7 @@ async fn rows_come_in_the_order_of_keys_of_any_type() {
         ["2", "4", "6", "8", "10", "12", "14", "16", "18"]
     );
     assert_eq!(all[0].row, r#"{"double":2,"name":"name 0001"}"#);
-    let named = Rows { filter: Some("o.id > 20".into()), ..rows("public.user_orders o", "id") };
+    let named = TableSource { filter: Some("o.id > 20".into()), ..rows("public.user_orders o", "id") };
     assert_eq!(pages(&*store, &named, 2).await.len(), 5);
 }
 
@@ -81,17 +82,17 @@ async fn what_cannot_be_read_in_order_says_why() {
     client.batch_execute(made).await.expect("made");
     let why = refused(&store, &rows("user_odd", "gap"), None).await;
     assert!(why.contains("gap") && why.contains("is null in some rows"), "{why}");
-    let some = Rows { filter: Some("gap is not null".into()), ..rows("user_odd", "gap") };
+    let some = TableSource { filter: Some("gap is not null".into()), ..rows("user_odd", "gap") };
     assert_eq!(pages(&*store, &some, 2).await.len(), 3);
     let why = refused(&store, &rows("user_odd", "twice"), None).await;
     assert!(why.contains("is \"b\" in two rows"), "{why}");
     // Also if the two are on different pages.
-    let page = store.inspect().rows(&rows("user_odd", "twice"), None, 2).await;
+    let page = store.inspect().source_rows(&rows("user_odd", "twice"), None, 2).await;
     assert!(page.expect_err("refused").to_string().contains("in two rows"));
     for (bad, what) in [
         (rows("no_such_table", "id"), "no_such_table"),
         (rows("user_odd", "no_such_column"), "no_such_column"),
-        (Rows { filter: Some("id >".into()), ..rows("user_odd", "id") }, "where id >"),
+        (TableSource { filter: Some("id >".into()), ..rows("user_odd", "id") }, "where id >"),
         (rows("(select 1 / 0 as id) as o", "id"), "division by zero"),
     ] {
         let why = refused(&store, &bad, None).await;
@@ -114,7 +115,7 @@ async fn rows_of_a_peer_that_has_vanished_are_given_up() {
     let store: Handle = Arc::new(Postgres::open(options).await.expect("open"));
     let numbers = rows("(select generate_series(1, 30)::int8 as id) as numbers", "id");
     let page = async |after: Option<&'static str>| {
-        let page = store.inspect().rows(&numbers, after, 10);
+        let page = store.inspect().source_rows(&numbers, after, 10);
         tokio::time::timeout(Duration::from_secs(20), page).await.expect("it does not wait without end")
     };
     assert_eq!(page(None).await.expect("rows").len(), 10);

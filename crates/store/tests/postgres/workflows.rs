@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Change, Claimed, Entry, JobId, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict, WorkerId,
+    Change, ClaimedJob, Entry, JobId, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict,
+    WorkerId,
     journal::{Mark, Op},
     wait::CHILD,
 };
-use windlass_store::{Act, Did, conformance::kit::*, postgres::Postgres};
+use windlass_store::{ControlOutcome, JobAction, conformance::kit::*, postgres::Postgres};
 
 async fn open() -> Handle {
     Arc::new(Postgres::open(super::fresh()).await.expect("open"))
@@ -30,7 +31,7 @@ fn note(seq: i32) -> Step {
     Step { entries: vec![entry(seq)], ..Step::default() }
 }
 
-fn noted(holder: WorkerId, job: &Claimed, outcome: Outcome) -> Change {
+fn noted(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     with(change(holder, job, outcome), note(job.rev.0))
 }
 
@@ -49,7 +50,7 @@ async fn steps_of_workflows_are_as_few_statements_as_those_of_machines() {
     let holder = worker(&store, 1).await;
     submit(&store, &jobs(1, 100)).await;
     let mut held = claim(&store, at(0), &ask(holder, 1, 100)).await;
-    let changes = |held: &[Claimed], outcome: fn() -> Outcome| -> Vec<Change> {
+    let changes = |held: &[ClaimedJob], outcome: fn() -> Outcome| -> Vec<Change> {
         held.iter().map(|job| noted(holder, job, outcome())).collect()
     };
     for batch in [1, 100] {
@@ -104,10 +105,10 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
     let unwind = Unwind { reason: Some(Reason::Stopped), failure: windlass_model::Failure::stop("no") };
     let all = Step {
         entries: vec![entry(5)],
-        forget: vec![0],
+        forget_entries: vec![0],
         context: vec![("name".into(), payload("1"))],
-        anew: true,
-        undo: true,
+        continue_as_new: true,
+        has_undo: true,
         unwind: Some(Box::new(unwind)),
         ..Step::default()
     };
@@ -142,10 +143,10 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
 /// A parent that is told of its children.
 async fn telling(store: &Handle, children: Vec<NewJob>) -> WorkerId {
     let (holder, parent) = running(store, 1).await;
-    let names = vec![windlass_model::wait::Name { name: CHILD.into(), every: true }];
+    let names = vec![windlass_model::wait::SignalName { name: CHILD.into(), every: true }];
     let what = windlass_model::Awaited::Signals { names, needs: 1 };
-    let waits = Outcome::Wait(windlass_model::Wait { what, timeout: None });
-    let step = Step { children, told: true, ..note(0) };
+    let waits = Outcome::Wait(windlass_model::Wait { awaited: what, timeout: None });
+    let step = Step { children, signal_child_ends: true, ..note(0) };
     assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, Verdict::Committed);
     assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));
     holder
@@ -174,8 +175,8 @@ async fn many_children_end_at_once_at_all_doors_and_are_told() {
         let store = store.clone();
         tasks.push(tokio::spawn(async move {
             let ids: Vec<JobId> = (160 + part * 5..165 + part * 5).map(id).collect();
-            store.control().act(at(3), &ids, cancel(0), &someone()).await.expect("act");
-            store.due(at(60), 50).await.expect("due");
+            store.control().act_on_jobs(at(3), &ids, cancel(0), &someone()).await.expect("act");
+            store.fire_timers(at(60), 50).await.expect("due");
         }));
     }
     for task in tasks {
@@ -211,20 +212,20 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
         let holder = worker(&store, 1).await;
         submit(&store, &[NewJob { deadline_at: Some(t(50)), ..keyed(1, "k") }, keyed(2, "k")]).await;
         let job = claim_one(&store, 1, holder, 1).await;
-        let step = Step { undo: true, ..note(0) };
+        let step = Step { has_undo: true, ..note(0) };
         commit(&store, 2, with(change(holder, &job, wait_for("go", Some(secs(48)))), step)).await;
         let fired = async {
             if round % 2 == 0 {
                 tokio::task::yield_now().await;
             }
-            store.due(at(60), 100).await.expect("due")
+            store.fire_timers(at(60), 100).await.expect("due")
         };
         let (did, _) = tokio::join!(act(&store, 60, 1, cancel(0)), fired);
         let seen = view(&store, id(1)).await;
         // Either it is being unwound, or it was told twice to end.
         match seen.unwind {
             Some(_) if !seen.summary.state.is_final() => {
-                assert_eq!((did, seen.summary.state), (Did::Told, State::Ready));
+                assert_eq!((did, seen.summary.state), (ControlOutcome::CancelRequested, State::Ready));
                 let mut number = 10;
                 let unwound = loop {
                     number += 1;
@@ -241,10 +242,10 @@ async fn a_deadline_and_a_cancel_that_meet_unwind_once() {
                     Verdict::Committed
                 );
             }
-            Some(_) => assert_eq!((did, seen.summary.state), (Did::Done, State::Cancelled)),
+            Some(_) => assert_eq!((did, seen.summary.state), (ControlOutcome::Done, State::Cancelled)),
             None => panic!("ended without an undo: {seen:?}"),
         }
-        act(&store, 70, 1, Act::Retry).await;
+        act(&store, 70, 1, JobAction::Retry).await;
         assert_eq!(view(&store, id(1)).await.unwind, None);
     }
 }

@@ -8,7 +8,7 @@ use windlass_model::{
     Charge, Conflict, Limit, Limits, NewJob, Payload, Reason, State, States, Time, Unique, When,
 };
 use windlass_store::{
-    Act, Did, Ended, Error, Rule, TIMER_GATE,
+    AdminAction, ControlOutcome, Error, JobAction, JobEnd, TIMER_GATE,
     conformance::kit::*,
     sqlite::{Options, Sqlite, submit_in},
 };
@@ -60,8 +60,8 @@ async fn a_job_is_there_if_the_transaction_commits() {
     tx.execute("insert into orders_of_shop values (1)", []).expect("insert");
     submit_in(&tx, &full(1), &Limits::default()).expect("append");
     tx.rollback().expect("rollback");
-    assert_eq!(store.due(at(1), 9).await.expect("due").admitted, 0);
-    assert_eq!(store.ended(&[id(1)]).await.expect("ended"), [Some(Ended::Gone)]);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 0);
+    assert_eq!(store.job_ends(&[id(1)]).await.expect("ended"), [Some(JobEnd::Gone)]);
 
     let before = gates(&store, &[TIMER_GATE]).await;
     let tx = conn.transaction().expect("begin");
@@ -71,10 +71,10 @@ async fn a_job_is_there_if_the_transaction_commits() {
     tx.commit().expect("commit");
     assert_ne!(gates(&store, &[TIMER_GATE]).await, before);
     assert!(holds(&store, 1).await.arriving);
-    assert_eq!(store.ended(&[id(1), id(2)]).await.expect("ended"), [None, Some(Ended::Gone)]);
+    assert_eq!(store.job_ends(&[id(1), id(2)]).await.expect("ended"), [None, Some(JobEnd::Gone)]);
     assert_eq!(store.inspect().job(id(1)).await.expect("job"), None);
 
-    let fired = store.due(at(10), 9).await.expect("due");
+    let fired = store.fire_timers(at(10), 9).await.expect("due");
     assert_eq!((fired.admitted, fired.woken, fired.next_at), (1, 0, Some(t(15))));
     assert!(!holds(&store, 1).await.arriving);
     let kept = view(&store, id(1)).await;
@@ -85,15 +85,15 @@ async fn a_job_is_there_if_the_transaction_commits() {
     assert_eq!((kept.parent, kept.tags, kept.options), (new.parent, new.tags, new.options));
     assert_eq!((kept.settings, kept.input), (new.settings, new.input));
     assert_eq!(summary.stage, new.stage);
-    assert_eq!(store.due(at(10), 9).await.expect("due").admitted, 0, "once");
+    assert_eq!(store.fire_timers(at(10), 9).await.expect("due").admitted, 0, "once");
     let repeated = store.submit(at(11), &[full(1)], None).await.expect("submit");
-    assert_eq!(repeated, [windlass_model::Submitted::Repeated], "its digest was kept");
+    assert_eq!(repeated, [windlass_model::SubmitOutcome::Repeated], "its digest was kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arrivals_go_through_the_same_gates_as_submits() {
     let (_folder, store, conn) = open();
-    rule(&store, 0, Rule::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
     let mut charged = job_in(3, "new", "fresh");
     charged.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
     let unique = Unique { key: "u".into(), scope: States::LIVE, within: None, conflict: Conflict::Replace };
@@ -103,14 +103,17 @@ async fn arrivals_go_through_the_same_gates_as_submits() {
     replaces.settings.unique = Some(Box::new(unique));
     let large = NewJob { input: Payload::json(vec![b'1'; 100_000]), ..job(6) };
     append(&conn, &[keyed(1, "k"), keyed(2, "k"), charged, named, replaces, large.clone()]);
-    assert_eq!(store.due(at(0), 99).await.expect("due").admitted, 6);
+    assert_eq!(store.fire_timers(at(0), 99).await.expect("due").admitted, 6);
     let me = worker(&store, 1).await;
     let taken = claim(&store, at(1), &ask(me, 1, 9)).await;
     assert_eq!(ids(&taken), [1, 5, 6].map(id), "one of the key, and the one that replaced the other");
     assert_eq!(taken[2].input, large.input);
     assert_eq!(state(&store, id(4)).await, State::Cancelled);
-    let fresh =
-        windlass_store::Ask { queue: "fresh".into(), kinds: [kind("new", 1)].into(), ..ask(me, 2, 9) };
+    let fresh = windlass_store::ClaimRequest {
+        queue: "fresh".into(),
+        kinds: [kind("new", 1)].into(),
+        ..ask(me, 2, 9)
+    };
     assert_eq!(ids(&claim(&store, at(1), &fresh).await), [id(3)]);
 }
 
@@ -164,7 +167,7 @@ async fn what_cannot_be_put_in_is_a_failed_job_and_holds_up_nobody() {
         params![id(91).as_bytes(), huge],
     )
     .expect("insert");
-    let fired = store.due(at(1), 1_000).await.expect("due");
+    let fired = store.fire_timers(at(1), 1_000).await.expect("due");
     assert_eq!((fired.admitted, fired.next_at), (columns.len() * 2 + 2, None));
     for (n, (column, _, text)) in columns.iter().enumerate() {
         let kept = view(&store, id(n as u32)).await;
@@ -199,7 +202,7 @@ async fn what_the_database_refuses_is_a_failed_job_too() {
     )
     .expect("a trigger");
     append(&conn, &[job(1), NewJob { options: Some("\"poison\"".into()), ..job(2) }, job(3)]);
-    assert_eq!(store.due(at(1), 9).await.expect("due").admitted, 3);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 3);
     let kept = view(&store, id(2)).await;
     assert_eq!((kept.summary.state, kept.summary.reason), (State::Failed, Some(Reason::Refused)));
     assert!(kept.failure.expect("it says why").message.contains("poison"));
@@ -218,7 +221,7 @@ async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
     };
     submit(&store, &[with_key(1), with_name(2, Conflict::Keep)]).await;
     append(&conn, &[with_key(3), with_name(4, Conflict::Keep), with_name(5, Conflict::Reject)]);
-    assert_eq!(store.due(at(1), 9).await.expect("due").admitted, 3);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 3);
     for (n, owner, what) in [(3, 1, "its key"), (4, 2, "its unique name"), (5, 2, "its unique name")] {
         let kept = view(&store, id(n)).await;
         let failure = kept.failure.expect("it says why");
@@ -233,8 +236,11 @@ async fn a_taken_key_or_name_makes_a_cancelled_job_that_says_whose_it_is() {
     }
     let by_key = windlass_store::Filter { key: Some("k".into()), ..all() };
     assert_eq!(list(&store, by_key).await, [id(1)]);
-    assert!(matches!(act(&store, 2, 4, Act::Retry).await, Did::Refused(_)), "the name is taken still");
-    assert_eq!(act(&store, 2, 3, Act::Retry).await, Did::Done, "without its key it may run");
+    assert!(
+        matches!(act(&store, 2, 4, JobAction::Retry).await, ControlOutcome::Refused(_)),
+        "the name is taken still"
+    );
+    assert_eq!(act(&store, 2, 3, JobAction::Retry).await, ControlOutcome::Done, "without its key it may run");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -243,7 +249,7 @@ async fn ids_that_are_there_are_dropped() {
     submit(&store, &[job(1), job(2)]).await;
     let before = (view(&store, id(1)).await, view(&store, id(2)).await);
     append(&conn, &[job(1), NewJob { digest: [9; 16], ..job(2) }, job(3), job(3)]);
-    let fired = store.due(at(1), 9).await.expect("due");
+    let fired = store.fire_timers(at(1), 9).await.expect("due");
     assert_eq!((fired.admitted, fired.next_at), (1, None));
     assert_eq!((view(&store, id(1)).await, view(&store, id(2)).await), before);
     assert_eq!(list(&store, all()).await, [3, 2, 1].map(id));
@@ -253,12 +259,12 @@ async fn ids_that_are_there_are_dropped() {
 async fn batches_are_bounded_in_order_and_the_gate_never_stands_still() {
     let (_folder, store, conn) = open();
     append(&conn, &jobs(1, 5));
-    let none = store.due(at(1), 0).await.expect("due");
+    let none = store.fire_timers(at(1), 0).await.expect("due");
     assert_eq!((none.admitted, none.next_at), (0, Some(t(1))), "a limit of none puts in none");
-    let first = store.due(at(1), 3).await.expect("due");
+    let first = store.fire_timers(at(1), 3).await.expect("due");
     assert_eq!((first.admitted, first.next_at), (3, Some(t(1))), "there is more");
     assert_eq!(list(&store, all()).await, [3, 2, 1].map(id));
-    assert_eq!(store.due(at(1), 3).await.expect("due").next_at, None);
+    assert_eq!(store.fire_timers(at(1), 3).await.expect("due").next_at, None);
     // The numbers of arrivals begin again when the table is empty, which must not look like nothing.
     let mut seen = vec![gates(&store, &[TIMER_GATE]).await[0]];
     for n in 10..20 {
@@ -266,7 +272,7 @@ async fn batches_are_bounded_in_order_and_the_gate_never_stands_still() {
         let gate = gates(&store, &[TIMER_GATE]).await[0];
         assert!(!seen.contains(&gate), "arrival {n}");
         seen.push(gate);
-        assert_eq!(store.due(at(2), 9).await.expect("due").admitted, 1);
+        assert_eq!(store.fire_timers(at(2), 9).await.expect("due").admitted, 1);
         seen.push(gates(&store, &[TIMER_GATE]).await[0]);
     }
 }
@@ -285,7 +291,7 @@ async fn a_row_written_by_hand_needs_little() {
     )
     .expect("insert");
     assert!(holds(&store, 1).await.arriving && holds(&store, 2).await.arriving);
-    assert_eq!(store.due(at(1), 9).await.expect("due").admitted, 2);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("due").admitted, 2);
     let kept = view(&store, id(1)).await;
     assert_eq!((kept.summary.queue.as_str(), kept.summary.version), ("default", 1));
     assert_eq!(kept.input, payload("{\"a\":1}"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use windlass_model::{Charge, Limit, Outcome, Step, Verdict};
 use windlass_store::{
-    Ask, Rule, Store,
+    AdminAction, ClaimRequest, Store,
     conformance::kit::*,
     sqlite::{Options, Sqlite},
 };
@@ -22,9 +22,9 @@ async fn statements(ready: u32) -> (u64, u64) {
         submit(&store, &chunk).await;
     }
     let worker = worker(&store, 1).await;
-    let two = Ask { kinds: [kind(KIND, 1), kind("other", 1)].into(), ..ask(worker, 2, 100) };
+    let two = ClaimRequest { kinds: [kind(KIND, 1), kind("other", 1)].into(), ..ask(worker, 2, 100) };
     // The first claim also learns the lanes.
-    claim(&store, at(0), &Ask { number: windlass_model::ClaimNo(9), limit: 1, ..two.clone() }).await;
+    claim(&store, at(0), &ClaimRequest { number: windlass_model::ClaimNo(9), limit: 1, ..two.clone() }).await;
     let before = store.statements();
     let expected = 100.min(ready as usize / 2);
     assert!(claim(&store, at(0), &ask(worker, 1, 100)).await.len() >= expected - 1);
@@ -49,10 +49,13 @@ fn plan(conn: &Connection, sql: &str) -> String {
     rows.expect("plan").collect::<Result<Vec<_>, _>>().expect("plan").join("\n")
 }
 
-macro_rules! sql {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../src/sqlite/sql/", $name, ".sql")))),*]
-    };
+/// Statements, by their files and names.
+fn sql<const N: usize>(paths: [&'static str; N]) -> [(&'static str, &'static str); N] {
+    paths.map(|path| {
+        let all = Sqlite::STATEMENTS.iter();
+        let mut found = all.filter(|(file, name, _)| path.split_once('.') == Some((*file, *name)));
+        (path, found.next().unwrap_or_else(|| panic!("there is no statement {path}")).2)
+    })
 }
 
 #[tokio::test]
@@ -61,115 +64,115 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     submit(&store, &jobs(0, 1_000)).await;
     let conn = Connection::open(&path).expect("open");
-    let claim = sql!["claim_heads", "claim_jobs", "claim_take", "claim_suspects", "claim_weights"];
+    let claim = sql(["claim.first_ready", "claim.jobs", "claim.take", "claim.suspects", "rate.first_ready"]);
     for (name, sql) in claim {
         let plan = plan(&conn, sql);
         let searched = plan.contains("SEARCH r USING PRIMARY KEY (lane=?")
             || plan.contains("SEARCH windlass_ready USING PRIMARY KEY (lane=?");
         assert!(searched, "{name}:\n{plan}");
     }
-    let others = sql![
-        "act_cancel",
-        "act_fork",
-        "act_fork_data",
-        "act_fork_job",
-        "act_fork_journal",
-        "act_held",
-        "act_hold",
-        "act_job",
-        "act_priority",
-        "act_restate",
-        "act_retry",
-        "act_unwind",
-        "arrive_taken",
-        "claim_bucket",
-        "claim_charge",
-        "claim_job",
-        "claim_repeat",
-        "claim_settle",
-        "claim_worker",
-        "commit_anew",
-        "commit_child",
-        "commit_consume",
-        "commit_count",
-        "commit_cut",
-        "commit_done",
-        "commit_failed",
-        "commit_forget",
-        "commit_grow",
-        "commit_items",
-        "commit_met",
-        "commit_near",
-        "commit_next",
-        "commit_opened",
-        "commit_retry",
-        "commit_sealed",
-        "commit_seen",
-        "commit_spawned",
-        "commit_stage",
-        "commit_tally",
-        "commit_twig",
-        "commit_untimer",
-        "commit_unwatch",
-        "commit_wait",
-        "due",
-        "due_expire",
-        "due_unready",
-        "ended",
-        "reap_job",
-        "reap_return",
-        "reap_poison",
-        "release",
-        "submit_by_id",
-        "submit_by_key",
-        "inspect_ahead",
-        "inspect_bad",
-        "inspect_branches",
-        "inspect_children",
-        "inspect_context",
-        "inspect_history",
-        "inspect_holders",
-        "inspect_holds",
-        "inspect_inbox",
-        "inspect_joined",
-        "inspect_journal",
-        "inspect_leaves",
-        "inspect_place",
-        "inspect_serial",
-        "inspect_steps",
-        "inspect_waiting",
-        "orders",
-        "orders_forget",
-        "poll_branch",
-        "poll_claimed",
-        "poll_count",
-        "poll_lost",
-        "poll_next",
-        "poll_seen",
-        "prune_attempts",
-        "prune_branches",
-        "prune_context",
-        "prune_heard",
-        "prune_job",
-        "prune_jobs",
-        "prune_journal",
-        "prune_payloads",
-        "prune_signals",
-        "prune_steps",
-        "prune_tag",
-        "prune_trouble",
-        "scope_forget",
-        "scope_of",
-        "serial_find",
-        "serial_first",
-        "serial_free",
-        "serial_held",
-        "serial_unwait",
-        "signal_count",
-        "signal_job",
-        "signal_names",
-        "signal_wake",
-    ];
+    let others = sql([
+        "control.cancel",
+        "fork.copy",
+        "fork.copy_data",
+        "fork.copy_stage",
+        "fork.copy_journal",
+        "control.hold_reasons",
+        "control.set_hold",
+        "control.read_job",
+        "control.priority",
+        "control.update_stage",
+        "control.revive",
+        "control.unwind",
+        "arrivals.remove",
+        "rate.read",
+        "rate.charge",
+        "claim.job",
+        "claim.repeat",
+        "claim.remove",
+        "claim.read_worker",
+        "journal.clear",
+        "commit.count_child",
+        "signals.consume",
+        "branches.write_counts",
+        "branches.cancel_children",
+        "commit.done",
+        "commit.failed",
+        "journal.forget",
+        "branches.update",
+        "branches.count_items",
+        "branches.end_watch",
+        "commit.drop_external_data",
+        "commit.next",
+        "branches.mark_parent",
+        "commit.retry",
+        "branches.is_sealed",
+        "commit.find_unapplied",
+        "branches.add_spawned",
+        "commit.keep_stage",
+        "branches.count",
+        "branches.member",
+        "timers.remove",
+        "branches.end_watches",
+        "waits.park",
+        "timers.take_due",
+        "timers.expire",
+        "timers.remove_ready",
+        "inspect.job_ends",
+        "reap.lock_jobs",
+        "reap.return_jobs",
+        "reap.poison",
+        "workers.release",
+        "submit.by_id",
+        "submit.by_key",
+        "views.jobs_ahead",
+        "children.unsuccessful_children",
+        "children.branches",
+        "children.children",
+        "inspect.context",
+        "inspect.history",
+        "views.serial_holders",
+        "views.holds",
+        "inspect.inbox",
+        "children.child_ends",
+        "inspect.journal",
+        "children.branch_children",
+        "children.child_place",
+        "views.serial_hold",
+        "inspect.transitions",
+        "inspect.wait",
+        "workers.cancel_requests",
+        "control.forget_cancel_request",
+        "poll.branch",
+        "poll.claimed",
+        "poll.count",
+        "poll.lost",
+        "poll.next",
+        "poll.sample",
+        "prune.attempts",
+        "prune.branches",
+        "prune.context",
+        "prune.delivered_signals",
+        "prune.job",
+        "prune.candidates",
+        "prune.journal",
+        "prune.payloads",
+        "prune.signals",
+        "prune.transitions",
+        "prune.tag",
+        "prune.unsuccessful_candidates",
+        "unique.release",
+        "unique.holder",
+        "serial.read",
+        "serial.first",
+        "serial.free_slot",
+        "serial.has_slot",
+        "serial.stop_waiting",
+        "signals.count",
+        "signals.recipient",
+        "signals.awaited_names",
+        "waits.wake",
+    ]);
     for (name, sql) in claim.iter().chain(&others) {
         let plan = plan(&conn, sql);
         assert!(!plan.contains("TEMP B-TREE"), "{name} sorts:\n{plan}");
@@ -189,15 +192,21 @@ async fn children_are_found_by_their_parent_and_branch() {
     let (_folder, path) = path();
     let _store = Sqlite::open(Options::new(&path)).expect("open");
     let conn = Connection::open(&path).expect("open");
-    for (name, sql) in sql!["inspect_children", "inspect_joined", "inspect_leaves", "poll_count", "poll_lost"]
-    {
+    for (name, sql) in sql([
+        "children.children",
+        "children.child_ends",
+        "children.branch_children",
+        "poll.count",
+        "poll.lost",
+    ]) {
         let plan = plan(&conn, sql);
         assert!(plan.contains("USING INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
     }
-    let [(_, bad), (_, numbers), (_, due)] = sql!["inspect_bad", "inspect_numbers", "poll"];
+    let [(_, bad), (_, numbers), (_, due)] =
+        sql(["children.unsuccessful_children", "children.branch_numbers", "poll.due"]);
     let plans = [plan(&conn, bad), plan(&conn, numbers), plan(&conn, due)];
     assert!(
-        plans[0].contains("SEARCH j USING INDEX windlass_jobs_trouble (trouble=? AND id>?)"),
+        plans[0].contains("SEARCH j USING INDEX windlass_jobs_unsuccessful (unsuccessful_state=? AND id>?)"),
         "{}",
         plans[0]
     );
@@ -213,7 +222,7 @@ async fn a_look_at_the_backlog_walks_keys_and_no_ended_jobs() {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     submit(&store, &jobs(0, 1_000)).await;
     let conn = Connection::open(&path).expect("open");
-    for (name, sql) in sql!["inspect_backlog", "inspect_running"] {
+    for (name, sql) in sql(["inspect.backlog", "inspect.running"]) {
         let plan = plan(&conn, sql);
         assert!(
             !plan.contains("SCAN j") && !plan.contains("SCAN r") && !plan.contains("SCAN w"),
@@ -228,7 +237,7 @@ async fn a_look_that_finds_nothing_takes_no_write_lock() {
     let options = Options::new(&path).patience(std::time::Duration::from_millis(50));
     let store: Handle = Arc::new(Sqlite::open(options).expect("open"));
     let worker = worker(&store, 1).await;
-    rule(&store, 0, Rule::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
     let charged = |n, queue| {
         let mut new = job_in(n, KIND, queue);
         new.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
@@ -236,9 +245,9 @@ async fn a_look_that_finds_nothing_takes_no_write_lock() {
     };
     submit(&store, &[charged(1, QUEUE), charged(2, QUEUE), charged(3, "paused"), job_in(4, KIND, "paused")])
         .await;
-    rule(&store, 0, Rule::PauseQueue("paused".into())).await;
+    rule(&store, 0, AdminAction::PauseQueue("paused".into())).await;
     assert_eq!(claim(&store, at(0), &ask(worker, 1, 9)).await.len(), 1);
-    let of = |queue: &str, number| Ask { queue: queue.into(), ..ask(worker, number, 9) };
+    let of = |queue: &str, number| ClaimRequest { queue: queue.into(), ..ask(worker, number, 9) };
     for (number, queue) in [(2, "paused"), (3, "empty")] {
         claim(&store, at(0), &of(queue, number)).await;
     }
@@ -248,8 +257,8 @@ async fn a_look_that_finds_nothing_takes_no_write_lock() {
         let haul = store.claim(at(1), &of(queue, number)).await.expect("claim");
         assert!(haul.jobs.is_empty() && haul.refill_at.is_some() == waits, "{queue}: {haul:?}");
     }
-    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
-    assert_eq!(store.due(at(1), 9).await.expect("due").woken, 0);
+    assert_eq!(store.repair(at(1)).await.expect("repair.free_serial_keys"), 0);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("timers.take_due").woken, 0);
     assert!(
         store.claim(at(10), &of(QUEUE, 7)).await.is_err(),
         "the bucket pays again: there is something to take"
@@ -263,7 +272,7 @@ async fn of_plain_jobs(count: u32) -> [u64; 3] {
     let (_folder, path) = path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let worker = worker(&store, 1).await;
-    rule(&store, 0, Rule::Limit(Limit::per_second("api", 1))).await;
+    rule(&store, 0, AdminAction::Limit(Limit::per_second("api", 1))).await;
     submit(&store, &[keyed(9_000, "k"), job_in(9_001, KIND, "aside")]).await;
     claim(&store, at(0), &ask(worker, 1, 9)).await;
     let mut last = store.statements();
@@ -296,7 +305,7 @@ async fn a_sweep_walks_inboxes_and_stuck_jobs_alone() {
     let (_folder, path) = path();
     let _store = Sqlite::open(Options::new(&path)).expect("open");
     let conn = Connection::open(&path).expect("open");
-    let [(_, sql)] = sql!["sweep_waits"];
+    let [(_, sql)] = sql(["repair.met_waits"]);
     let plan = plan(&conn, sql);
     assert!(!plan.contains("SCAN windlass_jobs"), "{plan}");
     assert!(plan.contains("windlass_jobs_stuck"), "{plan}");
@@ -355,7 +364,7 @@ async fn a_step_of_a_workflow_costs_what_one_of_a_machine_costs() {
     let machine = of_commit(&store, of_machine).await;
     assert_eq!((machine, of_commit(&store, first).await), (5, 5), "begin, claim, update, insert, commit");
     let job = further(&jobs[1]);
-    let undoable = Step { undo: true, ..noted(vec![entry(1, "charge", "2")]) };
+    let undoable = Step { has_undo: true, ..noted(vec![entry(1, "charge", "2")]) };
     assert_eq!(of_commit(&store, with(change(me, &job, Outcome::Next), undoable)).await, 5);
     let job = further(&job);
     let parks = with(change(me, &job, wait_for("go", None)), noted(vec![entry(2, "wait", "3")]));
@@ -370,7 +379,7 @@ async fn the_end_of_a_child_is_told_in_few_statements() {
     let (_folder, path) = path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
-    let bears = Step { told: true, children: jobs(2, 1), ..Step::default() };
+    let bears = Step { signal_child_ends: true, children: jobs(2, 1), ..Step::default() };
     let parks = with(change(me, &parent, wait_for(windlass_model::wait::CHILD, None)), bears);
     assert_eq!(commit(&store, 1, parks).await, Verdict::Committed);
     let child = claim_one(&store, 1, me, 2).await;

@@ -9,11 +9,11 @@ use std::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_model::{
-    BranchNo, Claimed, Epoch, Grow, NewJob, Outcome, Step, Tally, Twig, Verdict, Watch, WorkerId,
-    branch::BRANCH,
+    BranchNo, BranchPosition, BranchUpdate, ClaimedJob, Epoch, NewJob, Outcome, Step, Tally, Verdict, Watch,
+    WorkerId, branch::BRANCH,
 };
 use windlass_store::{
-    Branch, Polled,
+    Branch, PollReport,
     conformance::{self, kit::*},
     sqlite::{Options, Sqlite},
 };
@@ -22,12 +22,12 @@ const NO: BranchNo = BranchNo(1);
 
 /// The `n`th job as a child of the branch.
 fn child(n: u32) -> NewJob {
-    let twig = Twig { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
-    NewJob { twig: Some(Box::new(twig)), ..job(n) }
+    let twig = BranchPosition { branch: NO, spawn: 0, item: n.to_string(), items: 1 };
+    NewJob { branch_position: Some(Box::new(twig)), ..job(n) }
 }
 
-fn opening() -> Grow {
-    Grow { open: Some("all".into()), spawns: Some(vec!["each".into()]), ..Grow::to(NO) }
+fn opening() -> BranchUpdate {
+    BranchUpdate { opened_as: Some("all".into()), spawns: Some(vec!["each".into()]), ..BranchUpdate::new(NO) }
 }
 
 /// The first job, parked until all children of its branch have ended, and a connection to its file.
@@ -36,7 +36,7 @@ async fn parked(count: u32) -> (TempDir, Handle, Connection, WorkerId) {
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
     let watch = Some(Watch { ended: Some(u64::from(count)), ..Watch::default() });
-    let branches = vec![Grow { watch, seal: true, ..opening() }];
+    let branches = vec![BranchUpdate { watch, seal: true, ..opening() }];
     let children = (2..count + 2).map(child).collect();
     let step = Step { branches, children, ..Step::default() };
     let parks = with(change(me, &parent, wait_for(BRANCH, None)), step);
@@ -49,15 +49,15 @@ async fn branch(store: &Handle) -> Branch {
     store.inspect().branches(id(1)).await.expect("branches").remove(0)
 }
 
-async fn poll(store: &Handle, now: u64) -> Polled {
-    store.poll(at(now), 9).await.expect("poll")
+async fn poll(store: &Handle, now: u64) -> PollReport {
+    store.poll_branches(at(now), 9).await.expect("poll")
 }
 
 async fn epoch(store: &Handle, n: u32) -> Epoch {
     view(store, id(n)).await.epoch
 }
 
-async fn finish(store: &Handle, now: u64, me: WorkerId, taken: &[Claimed]) {
+async fn finish(store: &Handle, now: u64, me: WorkerId, taken: &[ClaimedJob]) {
     let batch: Vec<_> = taken.iter().map(|job| change(me, job, done("x"))).collect();
     let verdicts = store.commit(at(now), &batch).await.expect("commit");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Committed));
@@ -71,7 +71,7 @@ async fn a_child_that_was_lost_is_put_back_once() {
     let running = claim(&store, at(1), &ask(me, 2, 3)).await;
     assert_eq!(poll(&store, 10).await.redelivered, 0, "one look alone says nothing");
     let polled = poll(&store, 20).await;
-    assert_eq!((polled.looked, polled.redelivered, polled.corrected), (1, 1, 0));
+    assert_eq!((polled.polled, polled.redelivered, polled.corrected), (1, 1, 0));
     assert_eq!((epoch(&store, 9).await, epoch(&store, 10).await), (Epoch(1), Epoch(0)), "the others wait on");
     assert_eq!(epoch(&store, 2).await, Epoch(0), "and some run");
     for now in [60, 120, 240, 480, 960] {
@@ -109,7 +109,7 @@ async fn counts_that_are_wrong_are_put_right() {
     assert_eq!(branch(&store).await.tally, wrong, "so its parent sleeps on");
     assert_eq!(poll(&store, 10).await.corrected, 0, "something moved");
     let polled = poll(&store, 20).await;
-    assert_eq!((polled.corrected, polled.told, polled.next_at), (1, 1, None));
+    assert_eq!((polled.corrected, polled.notified, polled.next_at), (1, 1, None));
     let right = Tally { started: 10, done: 10, failed: 0, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, right);
     let parent = claim_one(&store, 21, me, 3).await;
@@ -124,7 +124,7 @@ async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
     conn.execute("delete from windlass_jobs where id = ?1", [id(2).as_bytes()]).expect("delete");
     poll(&store, 10).await;
     let polled = poll(&store, 400).await;
-    assert_eq!((polled.corrected, polled.told), (0, 0));
+    assert_eq!((polled.corrected, polled.notified), (0, 0));
     let seen = branch(&store).await;
     assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
     finish(&store, 401, me, &taken[3..]).await;
@@ -140,9 +140,9 @@ async fn a_parent_is_told_that_children_are_gone() {
         conn.execute("delete from windlass_ready where job = ?1", [id(n).as_bytes()]).expect("delete");
         conn.execute("delete from windlass_jobs where id = ?1", [id(n).as_bytes()]).expect("delete");
     }
-    assert_eq!(poll(&store, 10).await.told, 0, "nothing to compare with");
+    assert_eq!(poll(&store, 10).await.notified, 0, "nothing to compare with");
     let polled = poll(&store, 400).await;
-    assert_eq!((polled.corrected, polled.told, polled.next_at), (0, 1, None));
+    assert_eq!((polled.corrected, polled.notified, polled.next_at), (0, 1, None));
     let seen = branch(&store).await;
     assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
     assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
@@ -157,7 +157,7 @@ async fn a_parent_that_was_not_told_is_told() {
     conn.execute("update windlass_branches set watch = null", []).expect("update");
     finish(&store, 2, me, &taken).await;
     conn.execute("update windlass_branches set watch = ?1", [watch]).expect("update");
-    assert_eq!(poll(&store, 10).await.told, 1);
+    assert_eq!(poll(&store, 10).await.notified, 1);
     assert_eq!(claim_one(&store, 11, me, 3).await.id, id(1));
 }
 
@@ -192,45 +192,6 @@ async fn children_of_a_branch_cost_no_more_than_other_jobs() {
 
 fn open(path: &Path) -> Handle {
     Arc::new(Sqlite::open(Options::new(path)).expect("open"))
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn children_run_on_when_their_branches_are_gone() {
-    let (folder, store, conn, me) = parked(4).await;
-    let taken = claim(&store, at(1), &ask(me, 2, 1)).await;
-    drop((store, conn));
-    let path = folder.path().join("work.db");
-    let down = Sqlite::migrate(&path, Some(4)).expect("down");
-    assert_eq!((down.version, down.oldest), (4, 4), "binaries of the fourth version may use it again");
-    assert_eq!(Sqlite::migrate(&path, None).expect("up"), windlass_store::SchemaState::CURRENT);
-    let store = open(&path);
-    assert_eq!(store.inspect().branches(id(1)).await.expect("branches"), []);
-    let listed = store.inspect().children(id(1), None, 9).await.expect("children");
-    assert_eq!(listed.len(), 4, "they are its children still");
-    assert_eq!(view(&store, id(2)).await.place, None);
-    finish(&store, 2, me, &taken).await;
-    let rest = claim(&store, at(3), &ask(me, 3, 9)).await;
-    assert!(rest.len() == 3 && rest.iter().all(|job| job.counted.is_none()));
-    finish(&store, 4, me, &rest).await;
-    assert_eq!(poll(&store, 500).await, Polled { now: t(500), ..Polled::default() });
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn children_from_before_branches_are_listed_as_they_were() {
-    let (_folder, path) = super::path();
-    let store = open(&path);
-    let (me, parent) = running(&store, 1).await;
-    commit(&store, 1, with(change(me, &parent, join(&parent)), bear(&jobs(2, 3)))).await;
-    drop(store);
-    Sqlite::migrate(&path, Some(4)).expect("down");
-    Sqlite::migrate(&path, None).expect("up");
-    let store = open(&path);
-    let joined = store.inspect().joined(id(1), windlass_model::Rev(1), None, 9).await.expect("joined");
-    assert_eq!(joined.len(), 3);
-    assert_eq!(store.inspect().children(id(1), Some(id(2)), 9).await.expect("children").len(), 2);
-    let taken = claim(&store, at(2), &ask(me, 2, 9)).await;
-    finish(&store, 3, me, &taken).await;
-    assert_eq!(claim_one(&store, 4, me, 3).await.id, id(1));
 }
 
 /// What a child costs, in microseconds: to be put in, claimed, and committed as done. On a disk, not in memory.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use windlass_model::{NewJob, Outcome, Payload, State, Step, Verdict};
 use windlass_store::{
-    Ended, Prune,
+    JobEnd, Prune,
     conformance::kit::*,
     sqlite::{Options, Sqlite},
 };
@@ -35,7 +35,10 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
         .collect();
     submit(&store, &new).await;
     assert_eq!(number(&conn, "select max(length(input)) from windlass_jobs"), NEAR as i64);
-    assert_eq!(number(&conn, "select count(*) from windlass_jobs where far = 1 and input = x''"), 2);
+    assert_eq!(
+        number(&conn, "select count(*) from windlass_jobs where external_payloads = 1 and input = x''"),
+        2
+    );
     assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 2);
 
     let wanted = ask(me, 1, 9);
@@ -55,12 +58,12 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
     );
     assert_eq!(number(&conn, "select max(length(output)) from windlass_jobs"), NEAR as i64);
     assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 4);
-    assert_eq!(number(&conn, "select count(*) from windlass_jobs where far = 2"), 2);
+    assert_eq!(number(&conn, "select count(*) from windlass_jobs where external_payloads = 2"), 2);
     for (n, new) in new.iter().enumerate() {
         let kept = view(&store, id(n as u32)).await;
         assert_eq!((kept.input, kept.output), (new.input.clone(), Some(output(n))), "job {n}");
-        let ended = store.ended(&[id(n as u32)]).await.expect("ended").remove(0);
-        assert_eq!(ended, Some(Ended::Done(output(n))), "job {n}");
+        let ended = store.job_ends(&[id(n as u32)]).await.expect("ended").remove(0);
+        assert_eq!(ended, Some(JobEnd::Done(output(n))), "job {n}");
     }
     let prune = Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
     assert_eq!(store.control().prune(at(10), &prune).await.expect("prune").jobs, 5);
@@ -98,7 +101,7 @@ async fn large_data_of_a_machine_goes_when_it_changes() {
     submit(&store, &[NewJob { input: sized(NEAR + 1, b'i'), ..machine(1, "Begin") }]).await;
     let to = |len| Step { stage: Some(("Next".into(), sized(len, b'd'))), ..Step::default() };
     let kept =
-        || number(&conn, "select coalesce(sum(length(bytes)), 0) from windlass_payloads where what = 4");
+        || number(&conn, "select coalesce(sum(length(bytes)), 0) from windlass_payloads where part = 4");
     let mut job = claim_one(&store, 0, me, 1).await;
     let mut number_of_claim = 1;
     let waits = wait_for("go", Some(secs(9)));
@@ -124,10 +127,10 @@ async fn large_data_of_a_machine_goes_when_it_changes() {
     for len in [NEAR + 3, 3] {
         let seen = view(&store, id(1)).await;
         let (epoch, rev, stage, data) = (seen.epoch, seen.rev, "Other".to_owned(), sized(len, b'r'));
-        let restate = windlass_store::Restate { job: id(1), epoch, rev, version: 1, stage, data };
-        store.control().restate(at(11), &[restate], &by).await.expect("restate");
+        let restate = windlass_store::StageUpdate { job: id(1), epoch, rev, version: 1, stage, data };
+        store.control().update_stages(at(11), &[restate], &by).await.expect("restate");
         assert_eq!(kept(), if len > NEAR { len as i64 } else { 0 });
         assert_eq!(view(&store, id(1)).await.data, Some(sized(len, b'r')));
     }
-    assert_eq!(number(&conn, "select far from windlass_jobs"), 1, "the input alone");
+    assert_eq!(number(&conn, "select external_payloads from windlass_jobs"), 1, "the input alone");
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_store::{
-    Picked, Rows,
+    SourceRow, TableSource,
     conformance::kit::Handle,
     sqlite::{Options, Sqlite},
 };
@@ -22,15 +22,15 @@ fn tables(path: &Path, sql: &str) {
     Connection::open(path).expect("open").execute_batch(sql).expect("tables");
 }
 
-fn of(from: &str, key: &str, filter: Option<&str>) -> Rows {
-    Rows { from: from.into(), key: key.into(), filter: filter.map(str::to_owned) }
+fn of(from: &str, key: &str, filter: Option<&str>) -> TableSource {
+    TableSource { from: from.into(), key: key.into(), filter: filter.map(str::to_owned) }
 }
 
 /// All rows, in pages of so many.
-async fn all(store: &Handle, rows: &Rows, limit: usize) -> Vec<Picked> {
+async fn all(store: &Handle, rows: &TableSource, limit: usize) -> Vec<SourceRow> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = store.inspect().rows(rows, after.as_deref(), limit).await.expect("rows");
+        let page = store.inspect().source_rows(rows, after.as_deref(), limit).await.expect("rows");
         assert!(page.len() <= limit);
         let Some(last) = page.last() else { return all };
         after = Some(last.after.clone());
@@ -38,12 +38,12 @@ async fn all(store: &Handle, rows: &Rows, limit: usize) -> Vec<Picked> {
     }
 }
 
-fn keys(picked: &[Picked]) -> Vec<&str> {
+fn keys(picked: &[SourceRow]) -> Vec<&str> {
     picked.iter().map(|picked| picked.key.as_str()).collect()
 }
 
-async fn refused(store: &Handle, rows: &Rows) -> String {
-    let read = store.inspect().rows(rows, None, 9).await;
+async fn refused(store: &Handle, rows: &TableSource) -> String {
+    let read = store.inspect().source_rows(rows, None, 9).await;
     read.expect_err("it cannot be read").to_string()
 }
 
@@ -96,7 +96,7 @@ async fn filters_and_queries_choose_rows() {
     let named = of("orders o", "o.id", Some("o.paid"));
     assert_eq!(keys(&all(&store, &named, 9).await), ["2", "3"]);
     assert_eq!(all(&store, &of("orders", "id", Some("customer = 'eve'")), 9).await, []);
-    assert_eq!(store.inspect().rows(&open, None, 0).await.expect("rows"), []);
+    assert_eq!(store.inspect().source_rows(&open, None, 0).await.expect("rows"), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,9 +116,9 @@ async fn what_cannot_be_walked_says_why() {
     let present = of("visits", "person", Some("person is not null"));
     let why = refused(&store, &present).await;
     assert!(why.contains("the key ann stands twice"), "{why}");
-    let one = store.inspect().rows(&present, None, 1).await;
+    let one = store.inspect().source_rows(&present, None, 1).await;
     assert!(one.is_err(), "also where a page ends: {one:?}");
-    let odd = store.inspect().rows(&of("visits", "day", None), Some("what"), 9).await;
+    let odd = store.inspect().source_rows(&of("visits", "day", None), Some("what"), 9).await;
     assert!(odd.expect_err("no such key").to_string().contains("no key that was answered"));
     let why = refused(&store, &of("visits; delete from visits", "day", None)).await;
     assert!(!why.is_empty());

@@ -32,6 +32,6 @@ impl Store for Separate {
     }
 
     windlass_store::delegate_store!(
-        enlist submit claim commit transact signal renew reap release disown retire due orders sweep poll gate ended rest
+        register_worker submit claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends rest
     );
 }

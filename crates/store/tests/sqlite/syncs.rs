@@ -11,7 +11,7 @@ use std::{
 use rusqlite::ffi;
 use windlass_model::Limit;
 use windlass_store::{
-    By, Rule,
+    Actor, AdminAction,
     conformance::kit::*,
     sqlite::{Options, Sqlite},
 };
@@ -95,8 +95,8 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
     let (_folder, path) = super::path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let me = worker(&store, 1).await;
-    let rule = Rule::Limit(Limit::per("api", 2, secs(60)).burst(2));
-    store.control().rule(at(0), &rule, &By::new("someone")).await.expect("a limit");
+    let rule = AdminAction::Limit(Limit::per("api", 2, secs(60)).burst(2));
+    store.control().administer(at(0), &rule, &Actor::new("someone")).await.expect("a limit");
     submit(&store, &[job(1)]).await;
     let of = async |number: i64| {
         let before = syncs(&path);

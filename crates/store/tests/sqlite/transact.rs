@@ -11,9 +11,9 @@ use std::{
 };
 
 use rusqlite::Connection;
-use windlass_model::{Change, Claimed, Outcome, Rev, Step, Verdict, WorkerId, wait::CHILD};
+use windlass_model::{Change, ClaimedJob, Outcome, Rev, Step, Verdict, WorkerId, wait::CHILD};
 use windlass_store::{
-    Act, Did, Error, Work,
+    ControlOutcome, Error, JobAction, Work,
     conformance::kit::*,
     sqlite::{Options, Sqlite},
 };
@@ -25,7 +25,7 @@ fn options(path: &Path) -> Options {
 }
 
 /// A store with a table of the program's own, and the first job, which runs.
-async fn begun(path: &Path) -> (Handle, WorkerId, Claimed) {
+async fn begun(path: &Path) -> (Handle, WorkerId, ClaimedJob) {
     let store: Handle = Arc::new(Sqlite::open(options(path)).expect("open"));
     let conn = Connection::open(path).expect("open");
     conn.execute_batch(
@@ -56,7 +56,7 @@ fn paying(change: Change) -> impl FnOnce(&Connection) -> Option<Change> + Send {
 }
 
 /// A step that adds one entry, at the place of its revision.
-fn paid(me: WorkerId, job: &Claimed) -> Change {
+fn paid(me: WorkerId, job: &ClaimedJob) -> Change {
     with(change(me, job, Outcome::Next), noted(vec![entry(job.rev.0, "pay", "x")]))
 }
 
@@ -71,8 +71,8 @@ async fn transact(
 async fn so_far(store: &Handle, path: &Path, times: i64) {
     assert_eq!((10 - balance(path), journal(store, 1).await.len() as i64), (times, times));
     assert_eq!(
-        act(store, 3, 1, Act::Priority(1 + view(store, id(1)).await.summary.priority)).await,
-        Did::Done
+        act(store, 3, 1, JobAction::Priority(1 + view(store, id(1)).await.summary.priority)).await,
+        ControlOutcome::Done
     );
 }
 
@@ -95,14 +95,14 @@ async fn all_that_a_change_may_do_is_done_with_it() {
     let (_folder, path) = super::path();
     let (store, me, job) = begun(&path).await;
     let children = vec![job_in(2, "never-seen", "nor-this-queue")];
-    let step = Step { told: true, children, ..noted(vec![entry(0, "pay", "x")]) };
+    let step = Step { signal_child_ends: true, children, ..noted(vec![entry(0, "pay", "x")]) };
     let parks = with(change(me, &job, wait_for(CHILD, Some(secs(50)))), step);
     let answer = transact(&store, paying(parks)).await;
     assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
     so_far(&store, &path, 1).await;
     assert_eq!(state(&store, id(1)).await, windlass_model::State::Waiting);
     assert_eq!(due(&store, 3, 9).await.next_at, Some(t(52)));
-    let asked = windlass_store::Ask {
+    let asked = windlass_store::ClaimRequest {
         queue: "nor-this-queue".into(),
         kinds: [kind("never-seen", 1)].into(),
         ..ask(me, 2, 9)
@@ -116,7 +116,7 @@ async fn all_that_a_change_may_do_is_done_with_it() {
 async fn a_job_that_is_to_halt_halts_with_both() {
     let (_folder, path) = super::path();
     let (store, me, job) = begun(&path).await;
-    act(&store, 1, 1, Act::Pause).await;
+    act(&store, 1, 1, JobAction::Pause).await;
     let step = paid(me, &job);
     let answer = transact(&store, paying(step)).await;
     assert_eq!(answer.expect("transact"), Some(Verdict::Halted));
@@ -150,9 +150,9 @@ async fn neither_is_there_when_the_change_is_not_taken() {
     let next = further(&job);
     let fenced = [
         ("there already", paid(me, &job)),
-        ("of another revision", paid(me, &Claimed { rev: Rev(9), ..job.clone() })),
-        ("of another epoch", paid(me, &Claimed { epoch: windlass_model::Epoch(4), ..next.clone() })),
-        ("of no job", paid(me, &Claimed { id: id(44), ..next.clone() })),
+        ("of another revision", paid(me, &ClaimedJob { rev: Rev(9), ..job.clone() })),
+        ("of another epoch", paid(me, &ClaimedJob { epoch: windlass_model::Epoch(4), ..next.clone() })),
+        ("of no job", paid(me, &ClaimedJob { id: id(44), ..next.clone() })),
     ];
     for (what, step) in fenced {
         let answer = transact(&store, paying(step)).await;

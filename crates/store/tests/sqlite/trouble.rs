@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
-use windlass_model::{NewJob, Payload, State, Submitted, Verdict};
+use windlass_model::{NewJob, Payload, State, SubmitOutcome, Verdict};
 use windlass_store::{
     Error, Store,
     conformance::kit::*,
@@ -81,7 +81,7 @@ async fn a_disk_that_gives_out_is_waited_out() {
         "what was acknowledged, and nothing else"
     );
     let answers = store.submit(at(0), &large(taken), None).await.expect("there is room again");
-    assert_eq!(answers, vec![Submitted::New { claimed: None }; 10]);
+    assert_eq!(answers, vec![SubmitOutcome::New { claimed: None }; 10]);
     let worker = worker(&store, 2).await;
     assert_eq!(claim(&store, at(0), &ask(worker, 1, 10_000)).await.len() as u32, taken + 10);
 }
@@ -154,13 +154,13 @@ async fn a_sweep_mends_what_a_hand_in_the_database_left() {
     // One holder has ended, one is gone, one lost its slot.
     conn.execute("update windlass_jobs set state = 1 where id = ?1", [id(1).as_bytes()]).expect("update");
     conn.execute("delete from windlass_jobs where id = ?1", [id(3).as_bytes()]).expect("delete");
-    conn.execute("delete from windlass_holders where job = ?1", [id(5).as_bytes()]).expect("delete");
+    conn.execute("delete from windlass_serial_holders where job = ?1", [id(5).as_bytes()]).expect("delete");
     assert!(claim(&store, at(1), &ask(worker, 2, 9)).await.is_empty());
     let before = gates(&store, &[QUEUE]).await;
-    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 3);
+    assert_eq!(store.repair(at(1)).await.expect("sweep"), 3);
     assert_ne!(gates(&store, &[QUEUE]).await, before);
     assert_eq!(ids(&claim(&store, at(1), &ask(worker, 3, 9)).await), [2, 4, 6].map(id));
-    assert_eq!(store.sweep(at(1)).await.expect("sweep"), 0);
+    assert_eq!(store.repair(at(1)).await.expect("sweep"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,9 +189,10 @@ async fn a_sweep_wakes_what_a_hand_in_the_file_left_parked() {
         let name = if n == 4 { "other" } else { "go" };
         conn.execute(sql, rusqlite::params![id(n).as_bytes(), name]).expect("insert");
     }
-    conn.execute("update windlass_jobs set pending = 0 where id = ?1", [id(3).as_bytes()]).expect("update");
-    assert_eq!(store.sweep(at(5)).await.expect("sweep"), 3);
-    assert_eq!(store.sweep(at(5)).await.expect("sweep"), 0);
+    conn.execute("update windlass_jobs set pending_children = 0 where id = ?1", [id(3).as_bytes()])
+        .expect("update");
+    assert_eq!(store.repair(at(5)).await.expect("sweep"), 3);
+    assert_eq!(store.repair(at(5)).await.expect("sweep"), 0);
     let woken = claim(&store, at(5), &ask(me, 3, 9)).await;
     assert_eq!(ids(&woken), [1, 3, 5].map(id), "2 and 4 have not all they wait for");
     assert!(woken.iter().all(|job| job.due_at == t(5)));

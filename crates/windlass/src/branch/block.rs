@@ -17,14 +17,14 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass_model::{
-    BranchNo, Counted, Failure, FirstAttempt, JobId, KindVersion, NewJob, Outcome, Payload, Retry, Step,
-    Time, Twig, Verdict, When, branch::ITEMS, failure::class,
+    BranchMember, BranchNo, BranchPosition, Failure, FirstAttempt, JobId, KindVersion, NewJob, Outcome,
+    Payload, Retry, Step, Time, Verdict, When, branch::ITEMS, failure::class,
 };
-use windlass_runtime::{Attempt, Pen, Turn};
-use windlass_store::{Ended, IdSource};
+use windlass_runtime::{Attempt, StepResult, StepWriter};
+use windlass_store::{IdSource, JobEnd};
 
 use super::results::ChildOf;
-use crate::{JobError, Task, TaskCx, child::Packable, codec::Codecs, machine::Bound};
+use crate::{JobError, Task, TaskCx, child::Packable, codec::Codecs, machine::Services};
 
 /// The stage of a job that is a block.
 pub(crate) const BLOCK: &str = "windlass.block";
@@ -34,9 +34,9 @@ const BYTES: usize = 256 << 10;
 /// How many items of a block may wait for something at the same time.
 const WAITING: usize = 64;
 /// How long an item may take before it becomes a job of its own.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW_ITEM: Duration = Duration::from_secs(5);
 /// How often what was done of a block is committed: that much is done again after a crash, beside what is under way.
-const OFTEN: Duration = Duration::from_secs(2);
+const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long an item without a time limit may hold its thread.
 const BLOCKED: Duration = Duration::from_secs(3_600);
 /// How many items are run, and for how long, before others get their turn.
@@ -46,8 +46,8 @@ const HELD: Duration = Duration::from_millis(10);
 const PARTS: usize = 10;
 
 /// Which item of a block a task runs for.
-pub(crate) struct OfBlock {
-    counted: Counted,
+pub(crate) struct BlockItem {
+    counted: BranchMember,
     spawn: i16,
     key: ItemKey,
 }
@@ -57,10 +57,10 @@ enum ItemKey {
     Text(String),
 }
 
-impl OfBlock {
+impl BlockItem {
     /// The id of the item: that of the job that it becomes if it is moved.
     pub(crate) fn id(&self) -> JobId {
-        let Counted { parent, branch, .. } = self.counted;
+        let BranchMember { parent, branch, .. } = self.counted;
         match &self.key {
             ItemKey::Number(number) => JobId::of_item(parent, branch, self.spawn, &number.to_string()),
             ItemKey::Text(key) => JobId::of_item(parent, branch, self.spawn, key),
@@ -69,7 +69,7 @@ impl OfBlock {
 }
 
 /// How many bytes of inputs a block may have, and of outputs: twice as many are always taken.
-pub(crate) fn bytes(bound: &Bound) -> usize {
+pub(crate) fn bytes(bound: &Services) -> usize {
     BYTES.min(bound.store.limits().payload / 4)
 }
 
@@ -123,14 +123,14 @@ struct Progress {
 
 /// The same as it is read by those who want the results.
 #[derive(Deserialize, Default)]
-struct Kept<'a> {
+struct StoredProgress<'a> {
     done: Bits,
     moved: Bits,
     #[serde(borrow)]
     results: Vec<Option<&'a RawValue>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> StoredProgress<'a> {
     /// What an item returned, if it has ended well. One that returned nothing reads as if it had not returned.
     fn result(&self, place: usize) -> Option<&'a RawValue> {
         let result = self.results.get(place).copied().flatten();
@@ -273,7 +273,7 @@ impl Packer {
     fn close(&mut self, ids: &IdSource) {
         let Some(Open { kind, queue, first, items, keys, count, .. }) = self.open.take() else { return };
         let item = keys.first().cloned().unwrap_or_else(|| first.to_string());
-        let twig = Twig { branch: BranchNo(0), spawn: self.spawn, item, items: count };
+        let twig = BranchPosition { branch: BranchNo(0), spawn: self.spawn, item, items: count };
         let mut input = format!("{{\"spawn\":{},\"first\":{first},\"items\":[", self.spawn).into_bytes();
         input.extend_from_slice(&items);
         input.push(b']');
@@ -284,7 +284,7 @@ impl Packer {
         input.push(b'}');
         let job = NewJob::new(ids.job(), &kind.kind, &queue, Payload::json(input));
         let (stage, twig) = (Some(BLOCK.into()), Some(Box::new(twig)));
-        self.blocks.push(NewJob { kind, stage, twig, when: self.when, ..job });
+        self.blocks.push(NewJob { kind, stage, branch_position: twig, when: self.when, ..job });
     }
 }
 
@@ -308,9 +308,9 @@ pub(crate) fn packed(
     let plain = codecs.decode(input).map_err(Failure::stop)?;
     let items = Items::read(&plain)?;
     let kept = kept.map(|kept| codecs.decode(kept)).transpose().map_err(Failure::stop)?;
-    let came: Kept<'_> = match &kept {
+    let came: StoredProgress<'_> = match &kept {
         Some(kept) => serde_json::from_slice(kept).map_err(Failure::stop)?,
-        None => Kept::default(),
+        None => StoredProgress::default(),
     };
     let item = |place: usize| {
         let (input, result) = (items.items[place].to_owned(), came.result(place).map(ToOwned::to_owned));
@@ -324,11 +324,11 @@ pub(crate) fn ended<T: DeserializeOwned>(
     id: JobId,
     input: &Payload,
     data: Option<&Payload>,
-    ended: Ended,
+    ended: JobEnd,
     codecs: &Codecs,
 ) -> Result<Vec<ChildOf<T>>, Failure> {
     let kept = match &ended {
-        Ended::Done(output) => Some(output),
+        JobEnd::Done(output) => Some(output),
         _ => data,
     };
     let child = |packed: Packed| {
@@ -366,7 +366,7 @@ pub(crate) fn results<T: DeserializeOwned>(
     codecs: &Codecs,
 ) -> Result<Vec<T>, Failure> {
     let plain = codecs.decode(output).map_err(Failure::stop)?;
-    let came: Kept<'_> = serde_json::from_slice(&plain).map_err(Failure::stop)?;
+    let came: StoredProgress<'_> = serde_json::from_slice(&plain).map_err(Failure::stop)?;
     let read = |place: usize| {
         let result = came.result(place)?;
         Some(serde_json::from_str(result.get()).map_err(|error| {
@@ -384,7 +384,7 @@ pub(crate) fn results<T: DeserializeOwned>(
 type Returned = Result<Box<RawValue>, Failure>;
 
 /// What has become of an item.
-enum Came {
+enum ItemOutcome {
     /// It has ended well.
     Returned(Box<RawValue>),
     /// It has failed.
@@ -396,9 +396,9 @@ enum Came {
 /// A block that is being run.
 struct Running<'a> {
     attempt: Arc<Attempt>,
-    bound: Arc<Bound>,
+    bound: Arc<Services>,
     retry: Retry,
-    counted: Counted,
+    counted: BranchMember,
     items: Arc<Items<'a>>,
     progress: Progress,
     /// Items that have ended well and were not committed.
@@ -417,10 +417,10 @@ struct Running<'a> {
 /// Runs the items of a block.
 pub(crate) async fn run<T: Task>(
     attempt: Arc<Attempt>,
-    bound: Arc<Bound>,
+    bound: Arc<Services>,
     retry: Retry,
     limit: Option<Duration>,
-) -> Result<Turn, Failure> {
+) -> Result<StepResult, Failure> {
     let job = Arc::clone(&attempt.job);
     let items = Arc::new(Items::read(&job.input.bytes)?);
     let progress: Progress = match &job.data {
@@ -430,7 +430,7 @@ pub(crate) async fn run<T: Task>(
         })?,
         None => Progress::default(),
     };
-    let Some(counted) = job.counted else {
+    let Some(counted) = job.branch_member else {
         return Err(
             Failure::stop("a block that belongs to no branch cannot be run").class(class::UNDECODABLE)
         );
@@ -450,12 +450,12 @@ pub(crate) async fn run<T: Task>(
         first_attempts,
         bytes,
         limit: limit_bytes,
-        commit_at: Instant::now() + OFTEN,
+        commit_at: Instant::now() + COMMIT_INTERVAL,
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
     if (running.attempt.job.deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
-        running.take_apart(&left);
+        running.split(&left);
         return running.end();
     }
     running.run::<T>(left, limit).await
@@ -468,12 +468,16 @@ impl Running<'_> {
         (0..self.items.items.len()).filter(open).collect()
     }
 
-    async fn run<T: Task>(mut self, left: Vec<usize>, limit: Option<Duration>) -> Result<Turn, Failure> {
-        let patience = limit.map_or(SLOW, |limit| limit.min(SLOW));
+    async fn run<T: Task>(
+        mut self,
+        left: Vec<usize>,
+        limit: Option<Duration>,
+    ) -> Result<StepResult, Failure> {
+        let patience = limit.map_or(SLOW_ITEM, |limit| limit.min(SLOW_ITEM));
         // One that is only slower than others of its block has not failed.
-        let late = || match limit.filter(|limit| *limit <= SLOW) {
-            Some(limit) => Came::Failed(timed_out(limit)),
-            None => Came::Slow,
+        let late = || match limit.filter(|limit| *limit <= SLOW_ITEM) {
+            Some(limit) => ItemOutcome::Failed(timed_out(limit)),
+            None => ItemOutcome::Slow,
         };
         let mut waiting = FuturesUnordered::new();
         let mut yielded = Instant::now();
@@ -481,13 +485,13 @@ impl Running<'_> {
             let item = AssertUnwindSafe(one::<T>(self.cx(place), self.items.items[place]));
             let mut item = Box::pin(item.catch_unwind());
             // One that holds its thread is given up like any other task, and the block is taken apart after that.
-            self.attempt.pen.pulse(Some(limit.unwrap_or(BLOCKED)));
+            self.attempt.writer.pulse(Some(limit.unwrap_or(BLOCKED)));
             let polled = poll_once(&mut item).await;
-            self.attempt.pen.pulse(None);
+            self.attempt.writer.pulse(None);
             match polled {
-                Poll::Ready(came) => self.came(place, None, flat(came)),
+                Poll::Ready(came) => self.note_item(place, None, flat(came)),
                 Poll::Pending => {
-                    let started_at = Some(self.attempt.pen.now());
+                    let started_at = Some(self.attempt.writer.now());
                     waiting.push(async move {
                         match tokio::time::timeout(patience, item).await {
                             Ok(came) => (place, started_at, flat(came)),
@@ -508,7 +512,7 @@ impl Running<'_> {
                         return Ok(turn);
                     }
                 }
-                self.promote(&left[count + 1..]);
+                self.promote_to_blocks(&left[count + 1..]);
                 return self.end();
             }
             if count % TURN == TURN - 1 || yielded.elapsed() > HELD {
@@ -532,21 +536,21 @@ impl Running<'_> {
         }
         // It is to end before it is through: what was done is kept.
         let over = self.commit().await?;
-        Ok(match (over, self.attempt.told_by()) {
+        Ok(match (over, self.attempt.cancel_requested_by()) {
             (Some(turn), _) => turn,
-            (None, Some(by)) => Turn::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) },
-            (None, None) => Turn::Over,
+            (None, Some(by)) => StepResult::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) },
+            (None, None) => StepResult::Over,
         })
     }
 
     /// Waits for the next item that ends, or until a commit is due, which is made. Answers how the attempt ends, if it does.
-    async fn next_of<F>(&mut self, waiting: &mut FuturesUnordered<F>) -> Result<Option<Turn>, Failure>
+    async fn next_of<F>(&mut self, waiting: &mut FuturesUnordered<F>) -> Result<Option<StepResult>, Failure>
     where
-        F: Future<Output = (usize, Option<Time>, Came)>,
+        F: Future<Output = (usize, Option<Time>, ItemOutcome)>,
     {
         let left = self.commit_at.saturating_duration_since(Instant::now());
         if let Ok(Some((place, started_at, came))) = tokio::time::timeout(left, waiting.next()).await {
-            self.came(place, started_at, came);
+            self.note_item(place, started_at, came);
         }
         self.commit_if_due().await
     }
@@ -557,7 +561,7 @@ impl Running<'_> {
             Some(keys) => ItemKey::Text(keys.get(place).cloned().unwrap_or_default()),
             None => ItemKey::Number(self.items.first + place as u64),
         };
-        TaskCx::item(Arc::clone(&self.attempt), OfBlock { counted, spawn, key })
+        TaskCx::item(Arc::clone(&self.attempt), BlockItem { counted, spawn, key })
     }
 
     /// The id of an item: that of the job that it becomes if it is moved.
@@ -566,58 +570,58 @@ impl Running<'_> {
     }
 
     /// An item has ended, or is not waited for any longer. Of one that ended at once nobody has noted when it started.
-    fn came(&mut self, place: usize, started_at: Option<Time>, came: Came) {
+    fn note_item(&mut self, place: usize, started_at: Option<Time>, came: ItemOutcome) {
         match came {
             // What does not fit is run again as a job of its own, which may keep more.
-            Came::Returned(result) if self.bytes + result.get().len() > 2 * self.limit => {
-                self.move_out(place);
+            ItemOutcome::Returned(result) if self.bytes + result.get().len() > 2 * self.limit => {
+                self.promote_item(place);
             }
-            Came::Returned(result) => {
+            ItemOutcome::Returned(result) => {
                 self.bytes += result.get().len();
                 self.progress.results[place] = Some(result);
                 self.progress.done.set(place);
                 self.fresh += 1;
             }
-            Came::Slow => _ = self.move_out(place),
-            Came::Failed(failure) => {
-                let started_at = started_at.unwrap_or_else(|| self.attempt.pen.now());
-                let outcome = match self.attempt.told_by() {
+            ItemOutcome::Slow => _ = self.promote_item(place),
+            ItemOutcome::Failed(failure) => {
+                let started_at = started_at.unwrap_or_else(|| self.attempt.writer.now());
+                let outcome = match self.attempt.cancel_requested_by() {
                     // Whatever it says: it is not tried again.
                     Some(by) => Outcome::Cancelled(by.failure()),
-                    None => self.retry.outcome(failure, &[], self.attempt.pen.chance()),
+                    None => self.retry.outcome(failure, &[], self.attempt.writer.random()),
                 };
-                let job = self.move_out(place);
+                let job = self.promote_item(place);
                 self.first_attempts.push(FirstAttempt { job, started_at, outcome });
             }
         }
     }
 
     /// An item becomes a job of its own.
-    fn move_out(&mut self, place: usize) -> JobId {
-        let (id, twig) = (self.id(place), self.twig(place, 1));
+    fn promote_item(&mut self, place: usize) -> JobId {
+        let (id, twig) = (self.id(place), self.position(place, 1));
         let input = Payload::json(self.items.items[place].get().as_bytes().to_vec());
         self.promoted.push(self.job(id, twig, input));
         self.progress.moved.set(place);
         id
     }
 
-    fn twig(&self, place: usize, items: u32) -> Twig {
+    fn position(&self, place: usize, items: u32) -> BranchPosition {
         let (branch, spawn) = (self.counted.branch, self.items.spawn);
-        Twig { branch, spawn, item: self.items.key(place), items }
+        BranchPosition { branch, spawn, item: self.items.key(place), items }
     }
 
-    fn job(&self, id: JobId, twig: Twig, input: Payload) -> NewJob {
+    fn job(&self, id: JobId, twig: BranchPosition, input: Payload) -> NewJob {
         let kind = &self.attempt.job.kind;
-        let job = NewJob::new(id, &kind.kind, self.attempt.pen.queue(), input);
-        NewJob { kind: kind.clone(), twig: Some(Box::new(twig)), ..job }
+        let job = NewJob::new(id, &kind.kind, self.attempt.writer.queue(), input);
+        NewJob { kind: kind.clone(), branch_position: Some(Box::new(twig)), ..job }
     }
 
     /// Items become blocks of their own.
-    fn promote(&mut self, places: &[usize]) {
+    fn promote_to_blocks(&mut self, places: &[usize]) {
         let [first, ..] = places else { return };
         let items: Vec<&RawValue> = places.iter().map(|place| self.items.items[*place]).collect();
         let keys = places.iter().map(|place| self.items.key(*place)).collect();
-        let twig = self.twig(*first, items.len() as u32);
+        let twig = self.position(*first, items.len() as u32);
         let items = Items { spawn: twig.spawn, first: 0, items, keys: Some(keys) };
         let input = Payload::json(serde_json::to_vec(&items).unwrap_or_default());
         let job = self.job(self.bound.ids.job(), twig, input);
@@ -626,20 +630,20 @@ impl Running<'_> {
     }
 
     /// Workers died with this block, and with it alone: the item that kills them is looked for.
-    fn take_apart(&mut self, left: &[usize]) {
+    fn split(&mut self, left: &[usize]) {
         for part in left.chunks(left.len().div_ceil(PARTS)) {
-            self.promote(part);
+            self.promote_to_blocks(part);
         }
     }
 
     /// Commits what was done so far, if the last commit was long enough ago.
-    async fn commit_if_due(&mut self) -> Result<Option<Turn>, Failure> {
+    async fn commit_if_due(&mut self) -> Result<Option<StepResult>, Failure> {
         if self.commit_at <= Instant::now() { self.commit().await } else { Ok(None) }
     }
 
     /// Commits what was done so far. Answers how the attempt ends, if it does.
-    async fn commit(&mut self) -> Result<Option<Turn>, Failure> {
-        self.commit_at = Instant::now() + OFTEN;
+    async fn commit(&mut self) -> Result<Option<StepResult>, Failure> {
+        self.commit_at = Instant::now() + COMMIT_INTERVAL;
         if self.fresh == 0 && self.promoted.is_empty() {
             return Ok(None);
         }
@@ -651,22 +655,22 @@ impl Running<'_> {
             first_attempts: std::mem::take(&mut self.first_attempts),
             ..Step::default()
         };
-        Ok(match Pen::commit_through(&self.attempt, step).await {
+        Ok(match StepWriter::commit_through(&self.attempt, step).await {
             Verdict::Committed => None,
-            Verdict::Halted => Some(Turn::Halted),
-            Verdict::Fenced => Some(Turn::Over),
-            Verdict::Refused(_) if self.attempt.pen.is_over() => Some(Turn::Over),
+            Verdict::Halted => Some(StepResult::Halted),
+            Verdict::Fenced => Some(StepResult::Over),
+            Verdict::Refused(_) if self.attempt.writer.is_over() => Some(StepResult::Over),
             Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
         })
     }
 
     /// All items are accounted for.
-    fn end(mut self) -> Result<Turn, Failure> {
+    fn end(mut self) -> Result<StepResult, Failure> {
         let output = self.encode(serde_json::to_vec(&self.progress).unwrap_or_default())?;
         let first_attempts = std::mem::take(&mut self.first_attempts);
         let step = Step { promoted: self.encoded()?, first_attempts, ..Step::default() };
         let step = (!step.promoted.is_empty()).then(|| Box::new(step));
-        Ok(Turn::Commit { step, outcome: Outcome::Done(output) })
+        Ok(StepResult::Commit { step, outcome: Outcome::Done(output) })
     }
 
     fn encode(&self, plain: Vec<u8>) -> Result<Payload, Failure> {
@@ -697,11 +701,13 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(future.poll_unpin(cx))).await
 }
 
-fn flat(came: Result<Returned, Box<dyn std::any::Any + Send>>) -> Came {
+fn flat(came: Result<Returned, Box<dyn std::any::Any + Send>>) -> ItemOutcome {
     match came {
-        Ok(Ok(result)) => Came::Returned(result),
-        Ok(Err(failure)) => Came::Failed(failure),
-        Err(panic) => Came::Failed(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC)),
+        Ok(Ok(result)) => ItemOutcome::Returned(result),
+        Ok(Err(failure)) => ItemOutcome::Failed(failure),
+        Err(panic) => {
+            ItemOutcome::Failed(Failure::retry(crate::workflow::panic_text(&*panic)).class(class::PANIC))
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Finding a child of a branch by what people call it: `parent$branch$spawn_item`.
 
 use windlass_model::JobId;
-use windlass_store::{Branch, Ended, Filter, Leaf, Leaves, Only};
+use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildStates, Filter, JobEnd};
 
 use super::{
     block,
-    items::{Item, before, expanded, is_block},
+    items::{Item, before, expand, is_block},
     results::{BLOCKS, SINGLES},
 };
 use crate::{Engine, Error};
@@ -16,25 +16,25 @@ const NAMESAKES: usize = 10;
 impl Engine {
     /// The child of a branch that people call so: `parent$branch$spawn_item`, where the parent is a job's key or its id.
     pub async fn item(&self, key: &str) -> Result<Item, Error> {
-        let mut why = Lacks::Shape;
+        let mut why = NotFound::Shape;
         for (at, _) in key.match_indices('$') {
             let Some((branch, child)) = key[at + 1..].split_once('$') else { continue };
             for (parent, name) in self.parents(&key[..at]).await? {
                 let branches = self.inspect().branches(parent).await?;
                 let known: Vec<String> = branches.iter().map(|branch| branch.name.clone()).collect();
-                why.rather(Lacks::Branch(parent, known));
+                why.rather(NotFound::Branch(parent, known));
                 // Of several runs of a job, the last one is meant first.
                 for of in branches.into_iter().filter(|of| of.name == branch).rev() {
-                    why.rather(Lacks::Spawn(of.spawns.clone()));
+                    why.rather(NotFound::Spawn(of.spawns.clone()));
                     for (spawn, item) in spawned(&of.spawns, child) {
-                        why.rather(Lacks::Item(of.spawns[spawn].clone(), item.to_owned()));
+                        why.rather(NotFound::Item(of.spawns[spawn].clone(), item.to_owned()));
                         if let Some(found) = self.child(&name, &of, spawn as i16, item).await? {
                             return Ok(found);
                         }
                     }
                 }
             }
-            why.rather(Lacks::Parent(key[..at].to_owned()));
+            why.rather(NotFound::Parent(key[..at].to_owned()));
         }
         Err(Error::NoSuchChild { key: key.to_owned(), why: why.said() })
     }
@@ -56,32 +56,39 @@ impl Engine {
     /// One child of a branch. One that was moved out of its block is found by its id; the others are looked for.
     async fn child(&self, parent: &str, of: &Branch, spawn: i16, item: &str) -> Result<Option<Item>, Error> {
         let id = JobId::of_item(of.job, of.number, spawn, item);
-        let moved = Leaves { job: of.job, branch: of.number, only: Only::All, after: before(id), limit: 1 };
-        let mut rows = self.inspect().leaves(&moved).await?;
+        let moved = BranchChildFilter {
+            job: of.job,
+            branch: of.number,
+            only: ChildStates::All,
+            after: before(id),
+            limit: 1,
+        };
+        let mut rows = self.inspect().branch_children(&moved).await?;
         if rows.first().is_some_and(|row| row.summary.id == id) {
-            return Ok(expanded(self, parent, of, rows.remove(0)).pop().map(|(_, item)| item));
+            return Ok(expand(self, parent, of, rows.remove(0)).pop().map(|(_, item)| item));
         }
-        let mut all = Leaves { after: None, limit: BLOCKS, ..moved };
+        let mut all = BranchChildFilter { after: None, limit: BLOCKS, ..moved };
         loop {
-            let page = self.inspect().leaves(&all).await?;
+            let page = self.inspect().branch_children(&all).await?;
             let Some(last) = page.last() else { return Ok(None) };
             all.after = Some(last.summary.id);
             all.limit = if page.iter().any(is_block) { BLOCKS } else { SINGLES };
-            let found = page.into_iter().find(|leaf| leaf.twig.spawn == spawn && self.holds(leaf, item));
+            let found =
+                page.into_iter().find(|leaf| leaf.branch_position.spawn == spawn && self.holds(leaf, item));
             if let Some(found) = found {
-                let mut children = expanded(self, parent, of, found).into_iter().map(|(_, child)| child);
+                let mut children = expand(self, parent, of, found).into_iter().map(|(_, child)| child);
                 return Ok(children.find(|child| child.place.item == item));
             }
         }
     }
 
     /// Whether a row stands for an item, as far as this program can read it.
-    fn holds(&self, leaf: &Leaf, item: &str) -> bool {
+    fn holds(&self, leaf: &BranchChild, item: &str) -> bool {
         if !is_block(leaf) {
-            return leaf.twig.item == item;
+            return leaf.branch_position.item == item;
         }
         let kept = match &leaf.ended {
-            Some(Ended::Done(output)) => Some(output),
+            Some(JobEnd::Done(output)) => Some(output),
             _ => leaf.data.as_ref(),
         };
         let packed = block::packed(&leaf.input, kept, self.codecs());
@@ -99,7 +106,7 @@ fn spawned<'t>(spawns: &[String], text: &'t str) -> Vec<(usize, &'t str)> {
 }
 
 /// Why a child is not found: the further down, the nearer it was.
-enum Lacks {
+enum NotFound {
     Shape,
     Parent(String),
     Branch(JobId, Vec<String>),
@@ -107,18 +114,18 @@ enum Lacks {
     Item(String, String),
 }
 
-impl Lacks {
+impl NotFound {
     fn rank(&self) -> u8 {
         match self {
-            Lacks::Shape => 0,
-            Lacks::Parent(_) => 1,
-            Lacks::Branch(..) => 2,
-            Lacks::Spawn(_) => 3,
-            Lacks::Item(..) => 4,
+            NotFound::Shape => 0,
+            NotFound::Parent(_) => 1,
+            NotFound::Branch(..) => 2,
+            NotFound::Spawn(_) => 3,
+            NotFound::Item(..) => 4,
         }
     }
 
-    fn rather(&mut self, other: Lacks) {
+    fn rather(&mut self, other: NotFound) {
         if other.rank() > self.rank() {
             *self = other;
         }
@@ -126,15 +133,15 @@ impl Lacks {
 
     fn said(&self) -> String {
         match self {
-            Lacks::Shape => "children of branches are called parent$branch$spawn_item".to_owned(),
-            Lacks::Parent(parent) => format!("no job has the id or the key {parent:?}"),
-            Lacks::Branch(job, known) if known.is_empty() => format!("job {job} has no branches"),
-            Lacks::Branch(job, known) => format!("job {job} has only the branches {}", known.join(", ")),
-            Lacks::Spawn(known) => format!("the spawns of that branch are {}", known.join(", ")),
-            Lacks::Item(spawn, item) if item.is_empty() => {
+            NotFound::Shape => "children of branches are called parent$branch$spawn_item".to_owned(),
+            NotFound::Parent(parent) => format!("no job has the id or the key {parent:?}"),
+            NotFound::Branch(job, known) if known.is_empty() => format!("job {job} has no branches"),
+            NotFound::Branch(job, known) => format!("job {job} has only the branches {}", known.join(", ")),
+            NotFound::Spawn(known) => format!("the spawns of that branch are {}", known.join(", ")),
+            NotFound::Item(spawn, item) if item.is_empty() => {
                 format!("the spawn {spawn:?} has an item for each child: name one")
             }
-            Lacks::Item(spawn, item) => {
+            NotFound::Item(spawn, item) => {
                 format!("the spawn {spawn:?} has made no child for the item {item:?}, or it was pruned")
             }
         }
@@ -156,9 +163,9 @@ mod tests {
 
     #[test]
     fn the_nearest_miss_is_told() {
-        let mut why = Lacks::Shape;
-        why.rather(Lacks::Spawn(vec!["a".into(), "b".into()]));
-        why.rather(Lacks::Parent("x".into()));
+        let mut why = NotFound::Shape;
+        why.rather(NotFound::Spawn(vec!["a".into(), "b".into()]));
+        why.rather(NotFound::Parent("x".into()));
         assert_eq!(why.said(), "the spawns of that branch are a, b");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_model::{Failure, JobId, Reason, State};
-use windlass_store::{Branch, Ended, Leaf, Leaves, Only, Place};
+use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildPlace, ChildStates, JobEnd};
 
 use super::{
     block::{self, Packed},
@@ -21,7 +21,7 @@ pub struct Item {
     /// What people call it: its parent's key or id, the branch, the spawn and the item.
     pub key: String,
     /// Its place in the branch.
-    pub place: Place,
+    pub place: ChildPlace,
     /// Its kind.
     pub kind: String,
     /// Its kind's version.
@@ -54,9 +54,9 @@ pub struct Items<'a> {
     parent: String,
     branches: Vec<Branch>,
     /// Which rows are read, one pass after the other, and which of their items are wanted.
-    passes: &'static [Only],
-    only: Only,
-    at: At,
+    passes: &'static [ChildStates],
+    only: ChildStates,
+    at: ReadPosition,
     /// What was read and not taken: the row that it is in, and its place there.
     ready: VecDeque<(JobId, usize, Item)>,
     /// What was taken last.
@@ -66,7 +66,7 @@ pub struct Items<'a> {
 
 /// Where reading goes on.
 #[derive(Clone, Copy, Default)]
-struct At {
+struct ReadPosition {
     branch: usize,
     pass: usize,
     after: Option<JobId>,
@@ -85,24 +85,29 @@ struct Mark {
 
 impl Engine {
     /// The children of a job's branches, or of the one with this name, one by one, those in blocks too.
-    pub async fn items(&self, job: JobId, branch: Option<&str>, only: Only) -> Result<Items<'_>, Error> {
+    pub async fn items(
+        &self,
+        job: JobId,
+        branch: Option<&str>,
+        only: ChildStates,
+    ) -> Result<Items<'_>, Error> {
         let Some(parent) = self.inspect().job(job).await? else { return Err(Error::NoSuchJob(job)) };
-        let branches = named(self.inspect().branches(job).await?, job, branch)?;
+        let branches = branches_named(self.inspect().branches(job).await?, job, branch)?;
         let parent = parent.summary.key.unwrap_or_else(|| job.to_string());
         Ok(Items::new(self, parent, branches, only))
     }
 }
 
 impl<'a> Items<'a> {
-    fn new(engine: &'a Engine, parent: String, branches: Vec<Branch>, only: Only) -> Items<'a> {
-        let passes: &[Only] = match only {
-            Only::All => &[Only::All],
-            Only::Live => &[Only::Live],
-            Only::Bad => &[Only::Bad],
+    fn new(engine: &'a Engine, parent: String, branches: Vec<Branch>, only: ChildStates) -> Items<'a> {
+        let passes: &[ChildStates] = match only {
+            ChildStates::All => &[ChildStates::All],
+            ChildStates::Live => &[ChildStates::Live],
+            ChildStates::Bad => &[ChildStates::Bad],
             // Of a block that has not ended, some items may have.
-            Only::Ended => &[Only::Ended, Only::Live],
+            ChildStates::Ended => &[ChildStates::Ended, ChildStates::Live],
         };
-        let (at, ready, taken) = (At::default(), VecDeque::new(), None);
+        let (at, ready, taken) = (ReadPosition::default(), VecDeque::new(), None);
         Items { engine, parent, branches, passes, only, at, ready, taken, rows: BLOCKS }
     }
 
@@ -126,7 +131,7 @@ impl<'a> Items<'a> {
         if pass >= self.passes.len() {
             return Err(wrong());
         }
-        self.at = At { branch, pass, after: before(row), begun: Some((row, place + 1)) };
+        self.at = ReadPosition { branch, pass, after: before(row), begun: Some((row, place + 1)) };
         Ok(self)
     }
 
@@ -140,16 +145,22 @@ impl<'a> Items<'a> {
     pub async fn next(&mut self) -> Result<Option<Item>, Error> {
         loop {
             if let Some((row, place, item)) = self.ready.pop_front() {
-                let At { branch, pass, .. } = self.at;
+                let ReadPosition { branch, pass, .. } = self.at;
                 self.taken = Some(Mark { branch, pass, row, place });
                 return Ok(Some(item));
             }
             let Some(branch) = self.branches.get(self.at.branch) else { return Ok(None) };
             let (job, only) = (branch.job, self.passes[self.at.pass]);
-            let of = Leaves { job, branch: branch.number, only, after: self.at.after, limit: self.rows };
-            let page = self.engine.inspect().leaves(&of).await?;
+            let of = BranchChildFilter {
+                job,
+                branch: branch.number,
+                only,
+                after: self.at.after,
+                limit: self.rows,
+            };
+            let page = self.engine.inspect().branch_children(&of).await?;
             let Some(last) = page.last() else {
-                self.turn();
+                self.advance();
                 continue;
             };
             self.at.after = Some(last.summary.id);
@@ -158,7 +169,7 @@ impl<'a> Items<'a> {
             for leaf in page {
                 let row = leaf.summary.id;
                 let first = self.at.begun.take_if(|(begun, _)| *begun == row).map_or(0, |(_, place)| place);
-                let items = expanded(self.engine, &self.parent, branch, leaf);
+                let items = expand(self.engine, &self.parent, branch, leaf);
                 let wanted =
                     items.into_iter().filter(|(place, item)| *place >= first && self.is_wanted(item));
                 self.ready.extend(wanted.map(|(place, item)| (row, place, item)).collect::<Vec<_>>());
@@ -167,35 +178,40 @@ impl<'a> Items<'a> {
     }
 
     /// Goes on with the next pass, or the next branch.
-    fn turn(&mut self) {
-        let At { branch, pass, .. } = self.at;
+    fn advance(&mut self) {
+        let ReadPosition { branch, pass, .. } = self.at;
         self.at = match pass + 1 < self.passes.len() {
-            true => At { branch, pass: pass + 1, ..At::default() },
-            false => At { branch: branch + 1, ..At::default() },
+            true => ReadPosition { branch, pass: pass + 1, ..ReadPosition::default() },
+            false => ReadPosition { branch: branch + 1, ..ReadPosition::default() },
         };
         self.rows = BLOCKS;
     }
 
     fn is_wanted(&self, item: &Item) -> bool {
         match self.only {
-            Only::All => true,
-            Only::Live => !item.state.is_final(),
-            Only::Ended => item.state.is_final(),
-            Only::Bad => item.state.is_final() && item.state != State::Done,
+            ChildStates::All => true,
+            ChildStates::Live => !item.state.is_final(),
+            ChildStates::Ended => item.state.is_final(),
+            ChildStates::Bad => item.state.is_final() && item.state != State::Done,
         }
     }
 }
 
 /// The children that one row stands for, with their places in it.
-pub(super) fn expanded(engine: &Engine, parent: &str, branch: &Branch, leaf: Leaf) -> Vec<(usize, Item)> {
-    let Leaf { summary, twig, ended, input, data, .. } = leaf;
+pub(super) fn expand(
+    engine: &Engine,
+    parent: &str,
+    branch: &Branch,
+    leaf: BranchChild,
+) -> Vec<(usize, Item)> {
+    let BranchChild { summary, branch_position: twig, ended, input, data, .. } = leaf;
     let spawn = usize::try_from(twig.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
     let (output, failure) = match ended {
-        Some(Ended::Done(output)) => (Some(output), None),
-        Some(Ended::Failed { failure, .. } | Ended::Cancelled(failure)) => (None, Some(failure)),
-        Some(Ended::Gone) | None => (None, None),
+        Some(JobEnd::Done(output)) => (Some(output), None),
+        Some(JobEnd::Failed { failure, .. } | JobEnd::Cancelled(failure)) => (None, Some(failure)),
+        Some(JobEnd::Gone) | None => (None, None),
     };
-    let place = Place {
+    let place = ChildPlace {
         branch: branch.number,
         name: branch.name.clone(),
         spawn: spawn.cloned().unwrap_or_default(),
@@ -227,7 +243,7 @@ pub(super) fn expanded(engine: &Engine, parent: &str, branch: &Branch, leaf: Lea
     };
     let item = |Packed { place: at, key, input, result }: Packed| {
         let id = JobId::of_item(branch.job, branch.number, twig.spawn, &key);
-        let place = Place { item: key, items: 1, ..row.place.clone() };
+        let place = ChildPlace { item: key, items: 1, ..row.place.clone() };
         let key = place.key(parent);
         let input = serde_json::from_str(input.get()).ok();
         let item = Item { id, key, place, block, input, ..row.clone() };
@@ -243,7 +259,7 @@ pub(super) fn expanded(engine: &Engine, parent: &str, branch: &Branch, leaf: Lea
     packed.into_iter().map(item).collect()
 }
 
-pub(super) fn is_block(leaf: &Leaf) -> bool {
+pub(super) fn is_block(leaf: &BranchChild) -> bool {
     block::is_block(leaf.summary.stage.as_deref())
 }
 
@@ -254,7 +270,11 @@ pub(super) fn before(id: JobId) -> Option<JobId> {
 }
 
 /// The branches with a name, or all of them.
-pub(crate) fn named(branches: Vec<Branch>, job: JobId, name: Option<&str>) -> Result<Vec<Branch>, Error> {
+pub(crate) fn branches_named(
+    branches: Vec<Branch>,
+    job: JobId,
+    name: Option<&str>,
+) -> Result<Vec<Branch>, Error> {
     let Some(name) = name else { return Ok(branches) };
     let known: Vec<String> = branches.iter().map(|branch| branch.name.clone()).collect();
     let meant: Vec<Branch> = branches.into_iter().filter(|branch| branch.name == name).collect();

@@ -11,11 +11,13 @@ mod room;
 mod source;
 mod spawn;
 
-pub(crate) use items::named;
+pub(crate) use items::branches_named;
 pub use items::{Item, Items};
 pub use results::{ChildOf, Merged, Results};
-pub(crate) use results::{Goal, Pages, Read, Verdict, bad_children, missing_children};
-pub(crate) use room::room;
-pub use source::{Rows, Source, Streamed, stream};
+pub(crate) use results::{
+    MergeRecord, MergeVerdict, Pages, ReadPosition, missing_children, unsuccessful_children,
+};
+pub(crate) use room::wait_for_room;
+pub use source::{Rows, Source, StreamSource, stream};
 pub use spawn::{AsChild, AsResult, IntoChild};
-pub(crate) use spawn::{Plan, Produced, Producing, items_of};
+pub(crate) use spawn::{Chunk, ChunkStream, Plan, items_of};

@@ -3,11 +3,11 @@
 use std::{collections::VecDeque, marker::PhantomData, sync::Arc};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use windlass_model::{BranchNo, Failure, JobId, Merge, failure::class, merge::Stand};
-use windlass_store::{Branch, Ended, Error, Leaf, Leaves, Only, Store};
+use windlass_model::{BranchNo, Failure, JobId, Merge, failure::class, merge::BranchProgress};
+use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildStates, Error, JobEnd, Store};
 
 use super::block;
-use crate::{JobError, codec::Codecs, handle::output, machine::Bound, patience::patiently};
+use crate::{JobError, codec::Codecs, handle::output, machine::Services, store_retry::retry_unavailable};
 
 /// How the children of merged branches ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Merged {
     pub(crate) fn new(
         job: JobId,
         branches: impl Iterator<Item = (String, BranchNo)>,
-        stand: Stand,
+        stand: BranchProgress,
     ) -> Merged {
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         Merged {
@@ -42,7 +42,7 @@ impl Merged {
     }
 
     /// That it took longer than it may.
-    pub(crate) fn late(&self) -> String {
+    pub(crate) fn timeout_text(&self) -> String {
         let Merged { spawned, done, failed, cancelled, .. } = self;
         format!(
             "the merge of {} took longer than it may: of {spawned} children {done} are done, {failed} failed, {cancelled} \
@@ -57,7 +57,7 @@ impl Merged {
     }
 
     /// That fewer children were read than had been counted.
-    fn lacking(&self, read: u64) -> Failure {
+    fn missing_error(&self, read: u64) -> Failure {
         let (Merged { done, job, .. }, names) = (self, self.names());
         let text = format!(
             "of the {done} children of {} that were counted as done {read} could be read, so {} not in the store any more: they \
@@ -73,34 +73,34 @@ impl Merged {
         Failure::stop(text).class(class::MISSING)
     }
 
-    pub(crate) fn results<T: DeserializeOwned>(&self, bound: &Arc<Bound>) -> Results<T> {
-        let pages = Pages::new(Arc::clone(bound), self.clone(), Read::default());
+    pub(crate) fn results<T: DeserializeOwned>(&self, bound: &Arc<Services>) -> Results<T> {
+        let pages = Pages::new(Arc::clone(bound), self.clone(), ReadPosition::default());
         Results { pages, ready: VecDeque::new(), result: PhantomData }
     }
 }
 
 /// How branches are to be merged, and were: what is kept of it with each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Goal {
+pub(crate) struct MergeRecord {
     #[serde(flatten)]
     pub(crate) merge: Merge,
     /// The branches that are merged together.
     pub(crate) of: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<MergeVerdict>,
 }
 
 /// How a merge came out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum MergeVerdict {
     Met(Merged),
     Failed(String),
     Timeout(String),
 }
 
-impl Goal {
-    pub(crate) fn read(text: Option<&str>) -> Option<Goal> {
+impl MergeRecord {
+    pub(crate) fn read(text: Option<&str>) -> Option<MergeRecord> {
         serde_json::from_str(text?).ok()
     }
 
@@ -136,7 +136,7 @@ impl<T: DeserializeOwned> Results<T> {
             if let Some(child) = self.ready.pop_front() {
                 return Ok(Some(child));
             }
-            let Some(leaves) = self.pages.leaves().await? else { return Ok(None) };
+            let Some(leaves) = self.pages.read_page().await? else { return Ok(None) };
             for leaf in leaves {
                 let children = children::<T>(leaf, &self.pages.bound.codecs)?;
                 self.pages.read.done += children.iter().filter(|child| is_done(child)).count() as u64;
@@ -152,32 +152,32 @@ fn is_done<T>(child: &ChildOf<T>) -> bool {
 }
 
 /// How the children ended that one row stands for.
-fn children<T: DeserializeOwned>(leaf: Leaf, codecs: &Codecs) -> Result<Vec<ChildOf<T>>, Failure> {
+fn children<T: DeserializeOwned>(leaf: BranchChild, codecs: &Codecs) -> Result<Vec<ChildOf<T>>, Failure> {
     let Some(ended) = leaf.ended else {
         // Items of a block are counted before all of them have ended.
-        return match leaf.tallied {
+        return match leaf.items_done {
             0 => Ok(Vec::new()),
             _ => block::done_so_far(leaf.summary.id, &leaf.input, leaf.data.as_ref(), codecs),
         };
     };
     if !block::is_block(leaf.summary.stage.as_deref()) {
         let id = leaf.summary.id;
-        return Ok(vec![ChildOf { id, item: leaf.twig.item, result: output(id, ended, codecs) }]);
+        return Ok(vec![ChildOf { id, item: leaf.branch_position.item, result: output(id, ended, codecs) }]);
     }
     block::ended(leaf.summary.id, &leaf.input, leaf.data.as_ref(), ended, codecs)
 }
 
 /// The children of branches, page by page.
 pub(crate) struct Pages {
-    pub(crate) bound: Arc<Bound>,
+    pub(crate) bound: Arc<Services>,
     merged: Merged,
-    read: Read,
+    read: ReadPosition,
     limit: usize,
 }
 
 /// How far the children of branches were read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Read {
+pub(crate) struct ReadPosition {
     /// Which branch is under way.
     branch: usize,
     /// The child of it that was read last.
@@ -191,50 +191,50 @@ pub(super) const BLOCKS: usize = 16;
 pub(super) const SINGLES: usize = 1_000;
 
 impl Pages {
-    pub(crate) fn new(bound: Arc<Bound>, merged: Merged, read: Read) -> Pages {
+    pub(crate) fn new(bound: Arc<Services>, merged: Merged, read: ReadPosition) -> Pages {
         Pages { bound, merged, read, limit: BLOCKS }
     }
 
     /// How far it is.
-    pub(crate) fn read(&self) -> Read {
+    pub(crate) fn read(&self) -> ReadPosition {
         self.read
     }
 
     /// The next children that have ended, and blocks of which items have; `None` if there are no more. Whoever was counted as
     /// done when the branches were merged is among them, or that is an error.
-    async fn leaves(&mut self) -> Result<Option<Vec<Leaf>>, Failure> {
+    async fn read_page(&mut self) -> Result<Option<Vec<BranchChild>>, Failure> {
         let store = Arc::clone(&self.bound.store);
         let Merged { job, spawned, done, failed, cancelled, .. } = self.merged;
-        let only = if done + failed + cancelled < spawned { Only::All } else { Only::Ended };
+        let only = if done + failed + cancelled < spawned { ChildStates::All } else { ChildStates::Ended };
         loop {
             let Some((_, branch)) = self.merged.branches.get(self.read.branch) else {
                 return if self.read.done < done {
-                    Err(self.merged.lacking(self.read.done))
+                    Err(self.merged.missing_error(self.read.done))
                 } else {
                     Ok(None)
                 };
             };
             let (after, limit) = (self.read.after, self.limit);
-            let of = Leaves { job, branch: *branch, only, after, limit };
-            let page = patiently!(store.inspect().leaves(&of))?;
+            let of = BranchChildFilter { job, branch: *branch, only, after, limit };
+            let page = retry_unavailable!(store.inspect().branch_children(&of))?;
             if let Some(last) = page.last() {
                 self.read.after = Some(last.summary.id);
                 let blocks = page.iter().any(|leaf| block::is_block(leaf.summary.stage.as_deref()));
                 self.limit = if blocks { BLOCKS } else { SINGLES };
                 return Ok(Some(page));
             }
-            self.read = Read { branch: self.read.branch + 1, after: None, ..self.read };
+            self.read = ReadPosition { branch: self.read.branch + 1, after: None, ..self.read };
             self.limit = BLOCKS;
         }
     }
 
     /// What the next children returned that ended well; `None` if there are no more.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
-        let Some(leaves) = self.leaves().await? else { return Ok(None) };
+        let Some(leaves) = self.read_page().await? else { return Ok(None) };
         let mut results = Vec::new();
         for leaf in leaves {
             // What the items of a block returned is read without their inputs.
-            if let (true, Some(Ended::Done(output))) =
+            if let (true, Some(JobEnd::Done(output))) =
                 (block::is_block(leaf.summary.stage.as_deref()), &leaf.ended)
             {
                 let block = block::results::<T>(leaf.summary.id, output, &self.bound.codecs)?;
@@ -271,12 +271,17 @@ pub(crate) async fn missing_children(
     for branch in branches.iter().filter(|branch| branch.poll.missing > 0) {
         let (mut rows, mut after) = (0, None);
         loop {
-            let of =
-                Leaves { job: branch.job, branch: branch.number, only: Only::All, after, limit: SINGLES };
-            let page = store.inspect().leaves(&of).await?;
+            let of = BranchChildFilter {
+                job: branch.job,
+                branch: branch.number,
+                only: ChildStates::All,
+                after,
+                limit: SINGLES,
+            };
+            let page = store.inspect().branch_children(&of).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
-            rows += page.iter().map(|leaf| i64::from(leaf.twig.items)).sum::<i64>();
+            rows += page.iter().map(|leaf| i64::from(leaf.branch_position.items)).sum::<i64>();
         }
         let (missing, spawned) = (branch.spawned - rows, branch.spawned);
         if missing > 0 {
@@ -292,7 +297,7 @@ pub(crate) async fn missing_children(
 }
 
 /// The first children of branches that ended badly, for people to read.
-pub(crate) async fn bad_children(
+pub(crate) async fn unsuccessful_children(
     store: &dyn Store,
     job: JobId,
     branches: &[BranchNo],
@@ -300,11 +305,17 @@ pub(crate) async fn bad_children(
 ) -> Result<String, Error> {
     let mut texts = Vec::new();
     for branch in branches {
-        let of = Leaves { job, branch: *branch, only: Only::Bad, after: None, limit: most - texts.len() };
-        for leaf in store.inspect().leaves(&of).await? {
+        let of = BranchChildFilter {
+            job,
+            branch: *branch,
+            only: ChildStates::Bad,
+            after: None,
+            limit: most - texts.len(),
+        };
+        for leaf in store.inspect().branch_children(&of).await? {
             let why = match leaf.ended {
-                Some(Ended::Failed { failure, .. }) => failure.message,
-                Some(Ended::Cancelled(failure)) => format!("cancelled, {}", failure.message),
+                Some(JobEnd::Failed { failure, .. }) => failure.message,
+                Some(JobEnd::Cancelled(failure)) => format!("cancelled, {}", failure.message),
                 _ => continue,
             };
             texts.push(format!("{}: {why}", leaf.summary.id));

@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use windlass_model::{BranchNo, Failure, JobId, branch::Pace, branch::Watch};
+use windlass_model::{BranchNo, Failure, JobId, branch::PollInterval, branch::Watch};
 use windlass_store::Store;
 
-use crate::patience::patiently;
+use crate::store_retry::retry_unavailable;
 
 /// The least time between two looks at a branch that is full.
-const LOOK: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until there is room for so many more children, but for no longer than `linger`: then it answers what is to be told of
 /// the branch before they are spawned.
-pub(crate) async fn room(
+pub(crate) async fn wait_for_room(
     store: &dyn Store,
     branch: (JobId, BranchNo),
     in_flight: u64,
@@ -21,7 +21,7 @@ pub(crate) async fn room(
 ) -> Result<Option<Watch>, Failure> {
     let since = Instant::now();
     loop {
-        let branches = patiently!(store.inspect().branches(branch.0))?;
+        let branches = retry_unavailable!(store.inspect().branches(branch.0))?;
         let Some(branch) = branches.into_iter().find(|kept| kept.number == branch.1) else { return Ok(None) };
         let (spawned, ended) = (branch.spawned.max(0) as u64, branch.tally.ended().max(0) as u64);
         let live = spawned.saturating_sub(ended);
@@ -30,10 +30,10 @@ pub(crate) async fn room(
             return Ok(None);
         }
         let left = linger.saturating_sub(since.elapsed());
-        if left < LOOK {
+        if left < MIN_INTERVAL {
             let ended = Some((spawned + more).saturating_sub(in_flight.max(more)));
-            return Ok(Some(Watch { ended, pace: Pace::default(), ..Watch::default() }));
+            return Ok(Some(Watch { ended, poll_interval: PollInterval::default(), ..Watch::default() }));
         }
-        tokio::time::sleep((linger / 8).clamp(LOOK, left)).await;
+        tokio::time::sleep((linger / 8).clamp(MIN_INTERVAL, left)).await;
     }
 }

@@ -9,7 +9,7 @@ use std::{future::Future, pin::Pin};
 use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use windlass_model::{Failure, failure::class};
-use windlass_store::{Error, Picked, Store};
+use windlass_store::{Error, SourceRow, Store};
 
 /// Where the children of a branch come from: anything that can be iterated, [`stream`]s, and [`Rows`] of your own tables.
 pub trait Source: Send + 'static {
@@ -18,13 +18,13 @@ pub trait Source: Send + 'static {
 
     /// Begins to read it, after what was read before.
     #[doc(hidden)]
-    fn open(self, from: From) -> impl Read<Item = Self::Item>;
+    fn open(self, from: SourceStart) -> impl SourceReader<Item = Self::Item>;
 }
 
 /// Where reading goes on.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
-pub struct From {
+pub struct SourceStart {
     /// How many items were read.
     pub n: u64,
     /// The key of the last one, as the store reads it.
@@ -33,20 +33,23 @@ pub struct From {
 
 /// A source that is being read.
 #[doc(hidden)]
-pub trait Read: Send + 'static {
+pub trait SourceReader: Send + 'static {
     /// What it yields.
     type Item: Send;
 
     /// The next items, at most so many; fewer only at the end.
-    fn next(&mut self, most: usize) -> impl Future<Output = Result<Vec<One<Self::Item>>, Failure>> + Send;
+    fn next(
+        &mut self,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<SourceItem<Self::Item>>, Failure>> + Send;
 
     /// The item before the first of the next ones, if there is one and it can be had again.
-    fn last(&mut self) -> impl Future<Output = Result<Last<Self::Item>, Failure>> + Send;
+    fn last(&mut self) -> impl Future<Output = Result<PreviousItem<Self::Item>, Failure>> + Send;
 }
 
 /// An item of a source.
 #[doc(hidden)]
-pub struct One<T> {
+pub struct SourceItem<T> {
     /// What people know it by; `None` for its number.
     pub key: Option<String>,
     /// Its key, as the store reads it.
@@ -57,7 +60,7 @@ pub struct One<T> {
 
 /// What came before the place where reading goes on.
 #[doc(hidden)]
-pub enum Last<T> {
+pub enum PreviousItem<T> {
     /// It is not read again: its key was kept.
     Keyed,
     /// The item.
@@ -67,7 +70,7 @@ pub enum Last<T> {
 }
 
 /// An iterator that is being read.
-pub(super) struct Iterated<I> {
+pub(super) struct IterReader<I> {
     iter: I,
     skip: u64,
 }
@@ -80,57 +83,57 @@ where
 {
     type Item = I::Item;
 
-    fn open(self, from: From) -> impl Read<Item = I::Item> {
-        Iterated { iter: self.into_iter(), skip: from.n }
+    fn open(self, from: SourceStart) -> impl SourceReader<Item = I::Item> {
+        IterReader { iter: self.into_iter(), skip: from.n }
     }
 }
 
-impl<I> Read for Iterated<I>
+impl<I> SourceReader for IterReader<I>
 where
     I: Iterator + Send + 'static,
     I::Item: Send,
 {
     type Item = I::Item;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<One<I::Item>>, Failure> {
-        Ok(self.iter.by_ref().take(most).map(|item| One { key: None, after: None, item }).collect())
+    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<I::Item>>, Failure> {
+        Ok(self.iter.by_ref().take(most).map(|item| SourceItem { key: None, after: None, item }).collect())
     }
 
-    async fn last(&mut self) -> Result<Last<I::Item>, Failure> {
+    async fn last(&mut self) -> Result<PreviousItem<I::Item>, Failure> {
         // Counted as well as skipped: of a source that has become shorter it is told how long it is now.
         let mut n = 0;
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         let last = self.iter.by_ref().take(skip).inspect(|_| n += 1).last();
         Ok(match last {
-            Some(item) if n == self.skip => Last::Item(item),
-            _ => Last::Ended(n),
+            Some(item) if n == self.skip => PreviousItem::Item(item),
+            _ => PreviousItem::Ended(n),
         })
     }
 }
 
 /// A stream that children are spawned from; see [`stream`].
-pub struct Streamed<F> {
+pub struct StreamSource<F> {
     make: F,
 }
 
 /// Children from an async stream. It is made anew when the workflow is taken up again before the branch is sealed, and must
 /// enumerate alike.
-pub fn stream<F, S>(make: F) -> Streamed<F>
+pub fn stream<F, S>(make: F) -> StreamSource<F>
 where
     F: FnOnce() -> S + Send + 'static,
     S: Stream + Send + 'static,
     S::Item: Send,
 {
-    Streamed { make }
+    StreamSource { make }
 }
 
 /// A stream that is being read.
-pub(super) struct Flowing<T> {
+pub(super) struct StreamReader<T> {
     stream: Pin<Box<dyn Stream<Item = T> + Send>>,
     skip: u64,
 }
 
-impl<F, S> Source for Streamed<F>
+impl<F, S> Source for StreamSource<F>
 where
     F: FnOnce() -> S + Send + 'static,
     S: Stream + Send + 'static,
@@ -138,31 +141,31 @@ where
 {
     type Item = S::Item;
 
-    fn open(self, from: From) -> impl Read<Item = S::Item> {
-        Flowing { stream: Box::pin((self.make)()), skip: from.n }
+    fn open(self, from: SourceStart) -> impl SourceReader<Item = S::Item> {
+        StreamReader { stream: Box::pin((self.make)()), skip: from.n }
     }
 }
 
-impl<T: Send + 'static> Read for Flowing<T> {
+impl<T: Send + 'static> SourceReader for StreamReader<T> {
     type Item = T;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<One<T>>, Failure> {
+    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<T>>, Failure> {
         let mut items = Vec::with_capacity(most.min(1_000));
         while items.len() < most
             && let Some(item) = self.stream.next().await
         {
-            items.push(One { key: None, after: None, item });
+            items.push(SourceItem { key: None, after: None, item });
         }
         Ok(items)
     }
 
-    async fn last(&mut self) -> Result<Last<T>, Failure> {
+    async fn last(&mut self) -> Result<PreviousItem<T>, Failure> {
         for n in 1..self.skip {
             if self.stream.next().await.is_none() {
-                return Ok(Last::Ended(n - 1));
+                return Ok(PreviousItem::Ended(n - 1));
             }
         }
-        Ok(self.stream.next().await.map_or(Last::Ended(self.skip - 1), Last::Item))
+        Ok(self.stream.next().await.map_or(PreviousItem::Ended(self.skip - 1), PreviousItem::Item))
     }
 }
 
@@ -171,14 +174,14 @@ impl<T: Send + 'static> Read for Flowing<T> {
 /// Rows that are added behind the place that was reached are not seen, those before it are. Each row is read as a JSON
 /// object, of which `T` takes what it needs.
 pub struct Rows<T> {
-    rows: windlass_store::Rows,
+    rows: windlass_store::TableSource,
     item: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned + Send + 'static> Rows<T> {
     /// All rows of a table, or of a view.
     pub fn table(table: impl Into<String>) -> Rows<T> {
-        let rows = windlass_store::Rows { from: table.into(), key: "id".into(), filter: None };
+        let rows = windlass_store::TableSource { from: table.into(), key: "id".into(), filter: None };
         Rows { rows, item: std::marker::PhantomData }
     }
 
@@ -201,8 +204,8 @@ impl<T: DeserializeOwned + Send + 'static> Rows<T> {
 }
 
 /// Rows that are being read.
-pub(super) struct Reading<T> {
-    rows: windlass_store::Rows,
+pub(super) struct RowsReader<T> {
+    rows: windlass_store::TableSource,
     after: Option<String>,
     item: std::marker::PhantomData<fn() -> T>,
 }
@@ -215,15 +218,15 @@ tokio::task_local! {
 impl<T: DeserializeOwned + Send + 'static> Source for Rows<T> {
     type Item = T;
 
-    fn open(self, from: From) -> impl Read<Item = T> {
-        Reading { rows: self.rows, after: from.after, item: std::marker::PhantomData }
+    fn open(self, from: SourceStart) -> impl SourceReader<Item = T> {
+        RowsReader { rows: self.rows, after: from.after, item: std::marker::PhantomData }
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static> Read for Reading<T> {
+impl<T: DeserializeOwned + Send + 'static> SourceReader for RowsReader<T> {
     type Item = T;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<One<T>>, Failure> {
+    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<T>>, Failure> {
         if ordered(&self.rows) {
             let text = "the rows of a branch are read in the order of their key, and the query has an order of its own; leave \
                         out its `order by`, and name the column with `.key(…)`";
@@ -232,15 +235,15 @@ impl<T: DeserializeOwned + Send + 'static> Read for Reading<T> {
         let store = STORE.with(std::sync::Arc::clone);
         let after = self.after.clone();
         let inspect = store.inspect();
-        let picked = crate::patience::patiently!(async {
-            match inspect.rows(&self.rows, after.as_deref(), most).await {
+        let picked = crate::store_retry::retry_unavailable!(async {
+            match inspect.source_rows(&self.rows, after.as_deref(), most).await {
                 Err(error @ Error::Unavailable(_)) => Err(error),
                 answer => Ok(answer),
             }
         })?
         .map_err(|error| Failure::stop(error).class(class::REFUSED))?;
         self.after = picked.last().map(|picked| picked.after.clone()).or(after);
-        let one = |picked: Picked| {
+        let one = |picked: SourceRow| {
             let item = serde_json::from_str(&picked.row).map_err(|error| {
                 let text = format!(
                     "the row with the key {} does not decode as {} ({error})",
@@ -249,18 +252,18 @@ impl<T: DeserializeOwned + Send + 'static> Read for Reading<T> {
                 );
                 Failure::stop(text).class(class::UNDECODABLE)
             })?;
-            Ok(One { key: Some(picked.key), after: Some(picked.after), item })
+            Ok(SourceItem { key: Some(picked.key), after: Some(picked.after), item })
         };
         picked.into_iter().map(one).collect()
     }
 
-    async fn last(&mut self) -> Result<Last<T>, Failure> {
-        Ok(Last::Keyed)
+    async fn last(&mut self) -> Result<PreviousItem<T>, Failure> {
+        Ok(PreviousItem::Keyed)
     }
 }
 
 /// Whether a query has an order of its own, outside of all parentheses but its own.
-fn ordered(rows: &windlass_store::Rows) -> bool {
+fn ordered(rows: &windlass_store::TableSource) -> bool {
     let text = rows.from.to_ascii_lowercase();
     let (mut depth, mut outer) = (0, String::new());
     for character in text.chars() {

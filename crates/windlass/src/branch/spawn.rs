@@ -10,19 +10,19 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use windlass_model::{
-    BranchNo, Failure, JobId, NewJob, Payload, Time, Twig, When,
+    BranchNo, BranchPosition, Failure, JobId, NewJob, Payload, Time, When,
     branch::{SPAWNS, check_branch},
     failure::class,
 };
 
 use super::{
     block,
-    source::{From, Last, One, Read, STORE, Source},
+    source::{PreviousItem, STORE, Source, SourceItem, SourceReader, SourceStart},
 };
 use crate::{
     Child, Kind,
-    machine::Bound,
-    patience::{self, patiently},
+    machine::Services,
+    store_retry::{self, retry_unavailable},
     workflow::PartError,
 };
 
@@ -80,40 +80,41 @@ struct Spawn {
     feed: Open,
 }
 
-type Open = Box<dyn FnOnce(From) -> Box<dyn Feed> + Send>;
-type Fed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+type Open = Box<dyn FnOnce(SourceStart) -> Box<dyn ChildFeed> + Send>;
+type FeedFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// A source of children that is being read, whatever its type.
-trait Feed: Send {
-    fn next(&mut self, most: usize) -> Fed<'_, Vec<One<Child>>>;
-    fn last(&mut self) -> Fed<'_, Last<Child>>;
+trait ChildFeed: Send {
+    fn next(&mut self, most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>>;
+    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>>;
 }
 
-struct Fed1<R, F> {
+struct MappedFeed<R, F> {
     read: R,
     make: F,
 }
 
-impl<R, F> Feed for Fed1<R, F>
+impl<R, F> ChildFeed for MappedFeed<R, F>
 where
-    R: Read,
+    R: SourceReader,
     F: FnMut(R::Item) -> Result<Child, Failure> + Send,
 {
-    fn next(&mut self, most: usize) -> Fed<'_, Vec<One<Child>>> {
+    fn next(&mut self, most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>> {
         Box::pin(async move {
             let items = self.read.next(most).await?;
-            let make =
-                |One { key, after, item }: One<R::Item>| Ok(One { key, after, item: (self.make)(item)? });
+            let make = |SourceItem { key, after, item }: SourceItem<R::Item>| {
+                Ok(SourceItem { key, after, item: (self.make)(item)? })
+            };
             items.into_iter().map(make).collect()
         })
     }
 
-    fn last(&mut self) -> Fed<'_, Last<Child>> {
+    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>> {
         Box::pin(async move {
             Ok(match self.read.last().await? {
-                Last::Keyed => Last::Keyed,
-                Last::Ended(n) => Last::Ended(n),
-                Last::Item(item) => Last::Item((self.make)(item)?),
+                PreviousItem::Keyed => PreviousItem::Keyed,
+                PreviousItem::Ended(n) => PreviousItem::Ended(n),
+                PreviousItem::Item(item) => PreviousItem::Item((self.make)(item)?),
             })
         })
     }
@@ -138,7 +139,7 @@ struct Cursor {
 }
 
 /// What is to be committed of a branch.
-pub(crate) enum Produced {
+pub(crate) enum Chunk {
     /// More children, and where the sources stand after them.
     Chunk {
         children: Vec<NewJob>,
@@ -164,7 +165,7 @@ impl Plan {
         C: IntoChild<M>,
     {
         let feed: Open = Box::new(move |from| {
-            Box::new(Fed1 { read: source.open(from), make: move |item| make(item).into_child() })
+            Box::new(MappedFeed { read: source.open(from), make: move |item| make(item).into_child() })
         });
         self.spawns.push(Spawn { name: name.to_owned(), feed });
     }
@@ -219,7 +220,7 @@ impl Plan {
 
     /// Begins to read the sources, in a task of its own, so that the next chunk is ready when one is committed. `number` is
     /// that of the branch if it was opened before.
-    pub(crate) fn start(self, bound: Arc<Bound>, job: JobId, number: Option<BranchNo>) -> Producing {
+    pub(crate) fn start(self, bound: Arc<Services>, job: JobId, number: Option<BranchNo>) -> ChunkStream {
         // One chunk waits while one is committed and the next is made.
         let (sender, chunks) = mpsc::channel(1);
         let store = Arc::clone(&bound.store);
@@ -231,7 +232,7 @@ impl Plan {
                 let _ = sender.send(Err(failure)).await;
             }
         });
-        Producing { chunks, task: tokio::spawn(patience::inherited(work)), skipped }
+        ChunkStream { chunks, task: tokio::spawn(store_retry::inherit_attempt(work)), skipped }
     }
 }
 
@@ -241,37 +242,37 @@ struct Single {
     spawned: bool,
 }
 
-impl Feed for Single {
-    fn next(&mut self, _most: usize) -> Fed<'_, Vec<One<Child>>> {
+impl ChildFeed for Single {
+    fn next(&mut self, _most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>> {
         let child = self.child.take().filter(|_| !self.spawned);
-        let one = |item: Child| One { key: Some(String::new()), after: None, item };
+        let one = |item: Child| SourceItem { key: Some(String::new()), after: None, item };
         Box::pin(std::future::ready(child.into_iter().map(|child| child.map(one)).collect()))
     }
 
-    fn last(&mut self) -> Fed<'_, Last<Child>> {
+    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>> {
         let last = match self.child.take() {
-            Some(child) => child.map(Last::Item),
-            None => Ok(Last::Ended(0)),
+            Some(child) => child.map(PreviousItem::Item),
+            None => Ok(PreviousItem::Ended(0)),
         };
         Box::pin(std::future::ready(last))
     }
 }
 
 /// Sources that are being read.
-pub(crate) struct Producing {
-    chunks: mpsc::Receiver<Result<Produced, PartError>>,
+pub(crate) struct ChunkStream {
+    chunks: mpsc::Receiver<Result<Chunk, PartError>>,
     task: tokio::task::JoinHandle<()>,
     skipped: Arc<OnceLock<Duration>>,
 }
 
-impl Producing {
+impl ChunkStream {
     /// How long it took to skip a source forward to where it stood.
     pub(crate) fn skipped(&self) -> Duration {
         self.skipped.get().copied().unwrap_or_default()
     }
 
     /// What is to be committed next.
-    pub(crate) async fn next(&mut self) -> Result<Produced, PartError> {
+    pub(crate) async fn next(&mut self) -> Result<Chunk, PartError> {
         match self.chunks.recv().await {
             Some(produced) => produced,
             None => Err(match (&mut self.task).await {
@@ -281,14 +282,14 @@ impl Producing {
                     PartError::Failed(Failure::stop(text).class(class::PANIC))
                 }
                 _ => PartError::Unread(
-                    Failure::retry("the sources of the branch were given up").class(patience::STORE),
+                    Failure::retry("the sources of the branch were given up").class(store_retry::STORE),
                 ),
             }),
         }
     }
 }
 
-impl Drop for Producing {
+impl Drop for ChunkStream {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -296,10 +297,10 @@ impl Drop for Producing {
 
 struct Producer {
     plan: Plan,
-    bound: Arc<Bound>,
+    bound: Arc<Services>,
     job: JobId,
     number: Option<BranchNo>,
-    sender: mpsc::Sender<Result<Produced, PartError>>,
+    sender: mpsc::Sender<Result<Chunk, PartError>>,
     skipped: Arc<OnceLock<Duration>>,
 }
 
@@ -310,11 +311,12 @@ impl Producer {
         let mut before = Vec::new();
         let (mut cursor, mut spawned, mut opened_at) = (Cursor::default(), 0, None);
         if let Some(number) = self.number {
-            let branches = patiently!(store.inspect().branches(self.job)).map_err(PartError::of_engine)?;
+            let branches =
+                retry_unavailable!(store.inspect().branches(self.job)).map_err(PartError::of_engine)?;
             if let Some(branch) = branches.into_iter().find(|branch| branch.number == number) {
                 if branch.sealed {
                     // Merged after all, as far as it was filled.
-                    let _ = self.sender.send(Ok(Produced::Sealed)).await;
+                    let _ = self.sender.send(Ok(Chunk::Sealed)).await;
                     return Ok(());
                 }
                 before = branch.spawns;
@@ -342,7 +344,7 @@ impl Producer {
         let mut announced = Some(names);
         let started = match cursor.started.or(opened_at) {
             Some(at) => at,
-            None => patiently!(store.inspect().clock()).map_err(PartError::of_engine)?,
+            None => retry_unavailable!(store.inspect().clock()).map_err(PartError::of_engine)?,
         };
         cursor.started = self.plan.per_second.map(|_| started);
         let spawns = std::mem::take(&mut self.plan.spawns);
@@ -351,7 +353,7 @@ impl Producer {
             if place > cursor.spawn {
                 cursor = Cursor { spawn: place, started: cursor.started, ..Cursor::default() };
             }
-            let mut feed = (spawn.feed)(From { n: cursor.n, after: cursor.after.clone() });
+            let mut feed = (spawn.feed)(SourceStart { n: cursor.n, after: cursor.after.clone() });
             if cursor.n > 0 {
                 let since = Instant::now();
                 resume(&bound, &branch, &mut *feed, &cursor, &spawn.name).await?;
@@ -374,7 +376,7 @@ impl Producer {
                     spawned += items;
                     let kept = serde_json::to_vec(&cursor).unwrap_or_default();
                     let kept = bound.codecs.encode(kept).map_err(refused)?;
-                    let chunk = Produced::Chunk { children, spawns: announced.take(), cursor: kept };
+                    let chunk = Chunk::Chunk { children, spawns: announced.take(), cursor: kept };
                     if self.sender.send(Ok(chunk)).await.is_err() {
                         return Ok(());
                     }
@@ -384,7 +386,7 @@ impl Producer {
                 }
             }
         }
-        let _ = self.sender.send(Ok(Produced::Sealed)).await;
+        let _ = self.sender.send(Ok(Chunk::Sealed)).await;
         Ok(())
     }
 
@@ -393,13 +395,13 @@ impl Producer {
         &self,
         spawn: usize,
         cursor: &mut Cursor,
-        items: Vec<One<Child>>,
+        items: Vec<SourceItem<Child>>,
         spawned: u64,
         started: Time,
     ) -> Result<Vec<NewJob>, Failure> {
         let mut jobs: Vec<NewJob> = Vec::with_capacity(items.len());
         let mut last = None;
-        for One { key, after, item } in items {
+        for SourceItem { key, after, item } in items {
             self.repeats(cursor, key.as_deref(), after.as_deref())?;
             let mut job = item.into_job(self.bound.ids.job()).map_err(refused)?;
             if job.when == When::Now {
@@ -408,7 +410,8 @@ impl Producer {
             let item = key.unwrap_or_else(|| cursor.n.to_string());
             (cursor.n, cursor.after, last) = (cursor.n + 1, after, Some(job.digest));
             let branch = BranchNo(0);
-            job.twig = Some(Box::new(Twig { branch, spawn: spawn as i16, item, items: 1 }));
+            job.branch_position =
+                Some(Box::new(BranchPosition { branch, spawn: spawn as i16, item, items: 1 }));
             self.bound.store.limits().check_payload("input of a child", &job.input.bytes).map_err(refused)?;
             jobs.push(self.bound.codecs.encoded(job).map_err(refused)?);
         }
@@ -421,13 +424,13 @@ impl Producer {
         &self,
         spawn: usize,
         cursor: &mut Cursor,
-        items: Vec<One<Child>>,
+        items: Vec<SourceItem<Child>>,
         spawned: u64,
         started: Time,
     ) -> Result<Vec<NewJob>, Failure> {
         let limit = block::bytes(&self.bound);
         let mut packer = block::Packer::new(spawn as i16, self.due(spawned, started), limit);
-        for One { key, after, item } in items {
+        for SourceItem { key, after, item } in items {
             self.repeats(cursor, key.as_deref(), after.as_deref())?;
             let item = item.into_item().map_err(|child| block::unpackable(child.kind()))?;
             packer.push(item, key, cursor.n, &self.bound.ids).map_err(refused)?;
@@ -460,9 +463,9 @@ impl Producer {
 
 /// Looks whether a source that is read again enumerates alike.
 async fn resume(
-    bound: &Bound,
+    bound: &Services,
     branch: &str,
-    feed: &mut dyn Feed,
+    feed: &mut dyn ChildFeed,
     cursor: &Cursor,
     spawn: &str,
 ) -> Result<(), PartError> {
@@ -475,9 +478,9 @@ async fn resume(
         ))
     };
     match feed.last().await? {
-        Last::Keyed => Ok(()),
-        Last::Ended(n) => Err(changed(format!("now it ends after {n} items"))),
-        Last::Item(child) => {
+        PreviousItem::Keyed => Ok(()),
+        PreviousItem::Ended(n) => Err(changed(format!("now it ends after {n} items"))),
+        PreviousItem::Item(child) => {
             let job = child.into_job(bound.ids.job()).map_err(refused)?;
             match &cursor.last {
                 Some(last) if *last != hex(&job.digest) => {
@@ -490,7 +493,7 @@ async fn resume(
 }
 
 pub(crate) fn items_of(job: &NewJob) -> u32 {
-    job.twig.as_ref().map_or(1, |twig| twig.items)
+    job.branch_position.as_ref().map_or(1, |twig| twig.items)
 }
 
 fn hex(digest: &[u8; 16]) -> String {

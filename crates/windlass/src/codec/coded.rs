@@ -3,7 +3,7 @@
 use std::{future::ready, sync::Arc};
 
 use windlass_model::{Failure, Payload, Retry, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, Turn};
+use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, StepResult};
 
 use super::Codecs;
 
@@ -31,9 +31,12 @@ impl Handler for Coded {
                 let started = self.handler.start(attempt);
                 Started { running: self.encoding(started.running), ..started }
             }
-            Err((failure, stage)) => {
-                Started { running: Box::pin(ready(Err(failure))), timeout: None, stage, whole: false }
-            }
+            Err((failure, stage)) => Started {
+                running: Box::pin(ready(Err(failure))),
+                timeout: None,
+                stage,
+                times_all_steps: false,
+            },
         }
     }
 
@@ -55,7 +58,7 @@ impl Coded {
     fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, (Failure, Option<String>)> {
         let job = &attempt.job;
         let payloads = [Some(&job.input), job.data.as_ref()];
-        let shown: Vec<i64> = job.shown().iter().map(|signal| signal.number).collect();
+        let shown: Vec<i64> = job.visible_signals().iter().map(|signal| signal.number).collect();
         let inbox = job.inbox.iter().map(|signal| &signal.payload);
         if payloads.into_iter().flatten().chain(inbox).all(|payload| payload.codec == 0) {
             return Ok(attempt);
@@ -92,19 +95,19 @@ impl Coded {
         Box::pin(async move {
             let mut turn = running.await?;
             match &mut turn {
-                Turn::Done(output) => encode(&codecs, "output", output)?,
-                Turn::Next(stage) | Turn::Wait(stage, _) | Turn::Again { stage, .. } => {
+                StepResult::Done(output) => encode(&codecs, "output", output)?,
+                StepResult::Next(stage) | StepResult::Wait(stage, _) | StepResult::Again { stage, .. } => {
                     encode(&codecs, "state", &mut stage.data)?;
                 }
-                Turn::Children { stage, children, .. } => {
+                StepResult::Children { stage, children, .. } => {
                     encode(&codecs, "state", &mut stage.data)?;
                     children
                         .iter_mut()
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
                 }
                 // A workflow encodes what it writes itself.
-                Turn::Commit { .. } | Turn::SetAside(_) => {}
-                Turn::ByPolicy(_) | Turn::Stop(_) | Turn::Halted | Turn::Over => {}
+                StepResult::Commit { .. } | StepResult::SetAside(_) => {}
+                StepResult::ByPolicy(_) | StepResult::Stop(_) | StepResult::Halted | StepResult::Over => {}
             }
             Ok(turn)
         })

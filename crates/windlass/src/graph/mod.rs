@@ -13,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_model::{Awaited, Entry, State, journal::Op, merge::Stand};
+use windlass_model::{Awaited, Entry, State, journal::Op, merge::BranchProgress};
 use windlass_store::Branch;
 
 use read::Call;
@@ -50,12 +50,12 @@ pub struct Node {
     /// Its name.
     pub name: String,
     /// How far the calls got: how many there are of each.
-    pub fates: BTreeMap<Fate, u64>,
+    pub fates: BTreeMap<CallState, u64>,
     /// What else there is to say of it.
     pub notes: Vec<String>,
     /// Of a branch: how its children have ended, of all jobs together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub children: Option<Stand>,
+    pub children: Option<BranchProgress>,
     /// How far from the beginning it stands, from 0. Those of one level are side by side.
     pub level: usize,
 }
@@ -63,7 +63,7 @@ pub struct Node {
 /// How far a call got.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum CallState {
     /// It ended well.
     Done,
     /// It ended badly.
@@ -103,34 +103,41 @@ pub enum Point {
     End(State),
 }
 
-impl Fate {
+impl CallState {
     /// All of them, in the order in which a legend has them.
-    pub const ALL: [Fate; 7] =
-        [Fate::Done, Fate::Failed, Fate::Waiting, Fate::Tried, Fate::Undone, Fate::NotUndone, Fate::Left];
+    pub const ALL: [CallState; 7] = [
+        CallState::Done,
+        CallState::Failed,
+        CallState::Waiting,
+        CallState::Tried,
+        CallState::Undone,
+        CallState::NotUndone,
+        CallState::Left,
+    ];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
-            Fate::Done => "done",
-            Fate::Failed => "failed",
-            Fate::Waiting => "waiting",
-            Fate::Tried => "tried",
-            Fate::Undone => "undone",
-            Fate::NotUndone => "not undone",
-            Fate::Left => "left",
+            CallState::Done => "done",
+            CallState::Failed => "failed",
+            CallState::Waiting => "waiting",
+            CallState::Tried => "tried",
+            CallState::Undone => "undone",
+            CallState::NotUndone => "not undone",
+            CallState::Left => "left",
         }
     }
 
     /// The colours of its box: inside, and of its border.
     fn colours(self) -> (&'static str, &'static str) {
         match self {
-            Fate::Done => ("#dcf3e3", "#2f8f57"),
-            Fate::Failed => ("#fbdcdc", "#c23b3b"),
-            Fate::Waiting => ("#dbe9fb", "#2f6fc4"),
-            Fate::Tried => ("#fdf0cd", "#b98a13"),
-            Fate::Undone => ("#ece0f7", "#7d4fb3"),
-            Fate::NotUndone => ("#f9d9ec", "#b3307f"),
-            Fate::Left => ("#eeeeee", "#8a8a8a"),
+            CallState::Done => ("#dcf3e3", "#2f8f57"),
+            CallState::Failed => ("#fbdcdc", "#c23b3b"),
+            CallState::Waiting => ("#dbe9fb", "#2f6fc4"),
+            CallState::Tried => ("#fdf0cd", "#b98a13"),
+            CallState::Undone => ("#ece0f7", "#7d4fb3"),
+            CallState::NotUndone => ("#f9d9ec", "#b3307f"),
+            CallState::Left => ("#eeeeee", "#8a8a8a"),
         }
     }
 }
@@ -168,7 +175,7 @@ impl Graph {
             .map(|((from, to), jobs)| Edge { from: moved(from), to: moved(to), jobs })
             .collect();
         edges.sort_by_key(|edge| (edge.from, edge.to));
-        let mut sorted: Vec<Node> = order.iter().map(|node| nodes[*node].told(one)).collect();
+        let mut sorted: Vec<Node> = order.iter().map(|node| nodes[*node].to_node(one)).collect();
         for node in 0..sorted.len() {
             let before = edges.iter().filter_map(|edge| match (edge.from, edge.to) {
                 (Point::Node(from), Point::Node(to)) if to == node && from < node => {
@@ -206,9 +213,9 @@ impl Graph {
     }
 
     /// The fates that occur, in the order of a legend.
-    fn legend(&self) -> Vec<Fate> {
-        let occurs = |fate: &Fate| self.nodes.iter().any(|node| node.fates.contains_key(fate));
-        Fate::ALL.into_iter().filter(occurs).collect()
+    fn legend(&self) -> Vec<CallState> {
+        let occurs = |fate: &CallState| self.nodes.iter().any(|node| node.fates.contains_key(fate));
+        CallState::ALL.into_iter().filter(occurs).collect()
     }
 }
 
@@ -219,15 +226,22 @@ impl Node {
     }
 
     /// The fate that it is coloured by: the one that most needs to be seen.
-    fn colour(&self) -> Fate {
-        let urgent =
-            [Fate::NotUndone, Fate::Failed, Fate::Waiting, Fate::Tried, Fate::Undone, Fate::Done, Fate::Left];
-        urgent.into_iter().find(|fate| self.fates.contains_key(fate)).unwrap_or(Fate::Done)
+    fn colour(&self) -> CallState {
+        let urgent = [
+            CallState::NotUndone,
+            CallState::Failed,
+            CallState::Waiting,
+            CallState::Tried,
+            CallState::Undone,
+            CallState::Done,
+            CallState::Left,
+        ];
+        urgent.into_iter().find(|fate| self.fates.contains_key(fate)).unwrap_or(CallState::Done)
     }
 
     /// What it is and how far it got, in a line.
     fn about(&self) -> String {
-        let count = |(fate, calls): (&Fate, &u64)| match self.calls() {
+        let count = |(fate, calls): (&CallState, &u64)| match self.calls() {
             1 => fate.name().to_owned(),
             _ => format!("{calls} {}", fate.name()),
         };
@@ -252,7 +266,7 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn told(&self, one: bool) -> Node {
+    fn to_node(&self, one: bool) -> Node {
         let mut node = self.node.clone();
         node.notes.extend(node.children.as_ref().map(children));
         if one {
@@ -296,7 +310,8 @@ impl Gathered {
         let known = &mut self.nodes[number];
         *known.node.fates.entry(call.fate).or_default() += 1;
         if let Some(stand) = call.children {
-            known.node.children = Some(Stand::sum(&[known.node.children.unwrap_or_default(), stand]));
+            known.node.children =
+                Some(BranchProgress::sum(&[known.node.children.unwrap_or_default(), stand]));
         }
         known.own.extend(call.note());
         number
@@ -304,8 +319,8 @@ impl Gathered {
 }
 
 /// How many children a branch has, and how they have ended.
-fn children(stand: &Stand) -> String {
-    let Stand { spawned, tally } = stand;
+fn children(stand: &BranchProgress) -> String {
+    let BranchProgress { spawned, tally } = stand;
     let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
     for (count, how) in
         [(tally.failed, "failed"), (tally.cancelled, "cancelled"), (spawned - tally.ended(), "pending")]

@@ -7,12 +7,12 @@ use windlass_model::{
     branch::BRANCH,
     calendar::Missed,
     journal::{Mark, Op},
-    merge::Stand,
+    merge::BranchProgress,
     wait::CHILD,
 };
 use windlass_store::Branch;
 
-use super::{Fate, Run};
+use super::{CallState, Run};
 
 /// A call of one job. Of a repeat all ticks are one.
 pub(super) struct Call {
@@ -22,7 +22,7 @@ pub(super) struct Call {
     pub(super) first: i32,
     /// Where its end stands.
     pub(super) last: Option<i32>,
-    pub(super) fate: Fate,
+    pub(super) fate: CallState,
     key: Option<String>,
     tries: u32,
     ticks: u64,
@@ -33,7 +33,7 @@ pub(super) struct Call {
     number: Option<usize>,
     /// Of a branch: its number, and how its children have ended.
     branch: Option<BranchNo>,
-    pub(super) children: Option<Stand>,
+    pub(super) children: Option<BranchProgress>,
 }
 
 impl Call {
@@ -48,7 +48,7 @@ impl Call {
             name: name.to_owned(),
             first: i32::MAX - 1,
             last: None,
-            fate: Fate::Waiting,
+            fate: CallState::Waiting,
             key,
             tries: 0,
             ticks: 0,
@@ -93,7 +93,7 @@ impl Call {
         // What was void, or undone, and is done once more begins anew.
         let again = !matches!(entry.mark, Mark::Undone | Mark::NotUndone);
         if again && self.last.is_some() {
-            (self.first, self.last, self.fate) = (entry.seq, None, Fate::Waiting);
+            (self.first, self.last, self.fate) = (entry.seq, None, CallState::Waiting);
         }
         match entry.mark {
             Mark::Begun if entry.op == Op::Child => {
@@ -105,17 +105,17 @@ impl Call {
             Mark::Begun => {}
             Mark::Tried => {
                 self.tries += 1;
-                self.fate = Fate::Tried;
+                self.fate = CallState::Tried;
             }
             Mark::Done | Mark::DoneWithUndo => {
-                (self.last, self.fate) = (Some(entry.seq), Fate::Done);
+                (self.last, self.fate) = (Some(entry.seq), CallState::Done);
                 if matches!(entry.op, Op::Select | Op::Version) {
                     self.number = serde_json::from_slice(&entry.payload.bytes).ok();
                 }
             }
-            Mark::Failed => (self.last, self.fate) = (Some(entry.seq), Fate::Failed),
-            Mark::Undone => self.fate = Fate::Undone,
-            Mark::NotUndone => self.fate = Fate::NotUndone,
+            Mark::Failed => (self.last, self.fate) = (Some(entry.seq), CallState::Failed),
+            Mark::Undone => self.fate = CallState::Undone,
+            Mark::NotUndone => self.fate = CallState::NotUndone,
         }
     }
 
@@ -132,8 +132,8 @@ impl Call {
                 let missed = serde_json::from_slice::<Missed>(&entry.payload.bytes);
                 self.missed += missed.map_or(1, |missed| missed.count);
             }
-            (Some(_), Mark::Tried) => self.fate = Fate::Tried,
-            (Some(_), _) => self.fate = Fate::Waiting,
+            (Some(_), Mark::Tried) => self.fate = CallState::Tried,
+            (Some(_), _) => self.fate = CallState::Waiting,
         }
     }
 }
@@ -172,8 +172,8 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
         // What was begun before a select, and has not ended, has lost it.
         let lost = selects.iter().find(|select| call.op != Op::Repeat && call.first < **select);
         match lost {
-            Some(select) => (call.last, call.fate) = (Some(select - 1), Fate::Left),
-            None if run.state.is_final() => (call.last, call.fate) = (Some(i32::MAX - 1), Fate::Left),
+            Some(select) => (call.last, call.fate) = (Some(select - 1), CallState::Left),
+            None if run.state.is_final() => (call.last, call.fate) = (Some(i32::MAX - 1), CallState::Left),
             None => {}
         }
     }
@@ -182,10 +182,10 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
 }
 
 /// How the children of a branch have ended.
-fn spawned(call: &Call, branches: &[Branch]) -> Option<Stand> {
+fn spawned(call: &Call, branches: &[Branch]) -> Option<BranchProgress> {
     let number = call.branch?;
     let branch = branches.iter().find(|branch| branch.number == number)?;
-    Some(Stand { spawned: branch.spawned, tally: branch.tally })
+    Some(BranchProgress { spawned: branch.spawned, tally: branch.tally })
 }
 
 /// Adds the merges that a job waits for, which leave no record before they are over.

@@ -2,7 +2,7 @@
 
 use windlass_model::State;
 
-use super::{Edge, Fate, Graph, Node, Point, short};
+use super::{CallState, Edge, Graph, Node, Point, short};
 
 /// Sizes, in pixels.
 const WIDTH: f64 = 276.0;
@@ -68,9 +68,9 @@ pub(super) fn draw(graph: &Graph, title: &str) -> String {
     svg += &circle(layout.start, "start", "#445");
     for (state, x, y) in &layout.ends {
         let colour = match state {
-            State::Done => Fate::Done.colours().1,
-            State::Failed => Fate::Failed.colours().1,
-            _ => Fate::Left.colours().1,
+            State::Done => CallState::Done.colours().1,
+            State::Failed => CallState::Failed.colours().1,
+            _ => CallState::Left.colours().1,
         };
         svg += &circle((*x, *y), &state.to_string(), colour);
     }
@@ -221,7 +221,7 @@ fn boxed(node: &Node, (x, y): (f64, f64)) -> String {
         [one] => (*one).to_owned(),
         [first, rest @ ..] => format!("{}, and {} more", short(first, LINE - 14), rest.len()),
     };
-    let dashed = if node.colour() == Fate::Left { " stroke-dasharray=\"5 4\"" } else { "" };
+    let dashed = if node.colour() == CallState::Left { " stroke-dasharray=\"5 4\"" } else { "" };
     let first = if note.is_empty() { y + 27.0 } else { y + 22.0 };
     let mut text = format!(
         "<g><title>{}</title><rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"{inside}\" \
@@ -268,7 +268,7 @@ fn legend(graph: &Graph, height: f64) -> String {
     let mut text = String::new();
     for fate in graph.legend() {
         let (inside, border) = fate.colours();
-        let dashed = if fate == Fate::Left { " stroke-dasharray=\"3 2\"" } else { "" };
+        let dashed = if fate == CallState::Left { " stroke-dasharray=\"3 2\"" } else { "" };
         let words = meaning(fate);
         text += &format!(
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{inside}\" stroke=\"{border}\"{dashed}/>\n\
@@ -283,15 +283,15 @@ fn legend(graph: &Graph, height: f64) -> String {
 }
 
 /// What a colour stands for.
-fn meaning(fate: Fate) -> &'static str {
+fn meaning(fate: CallState) -> &'static str {
     match fate {
-        Fate::Left => "left: nobody waits for it",
+        CallState::Left => "left: nobody waits for it",
         fate => fate.name(),
     }
 }
 
 /// How wide that is in a legend.
-fn room(fate: Fate) -> f64 {
+fn room(fate: CallState) -> f64 {
     34.0 + meaning(fate).len() as f64 * 7.0
 }
 

@@ -3,10 +3,10 @@
 use windlass_model::{
     Awaited, Entry, Payload, State, Time,
     journal::{Mark, Op},
-    wait::Name,
+    wait::SignalName,
 };
 
-use super::{Fate, Graph, Point, Run};
+use super::{CallState, Graph, Point, Run};
 
 /// A journal, from what each entry says: op, mark, name, key and payload.
 fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<Entry> {
@@ -61,7 +61,7 @@ fn calls_follow_each_other_and_loops_are_one_node() {
     assert_eq!(graph.nodes.iter().map(|node| node.level).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(notes(&graph, "reserve"), ["1 failed try"]);
     let pack = &graph.nodes[2];
-    assert_eq!((pack.calls(), pack.fates[&Fate::Done], pack.fates[&Fate::Failed]), (2, 1, 1));
+    assert_eq!((pack.calls(), pack.fates[&CallState::Done], pack.fates[&CallState::Failed]), (2, 1, 1));
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn a_select_shows_who_was_first_and_who_was_left() {
         (Op::Signal, Begun, "paid", None, "99"),
     ]);
     let names = vec![
-        Name { name: "paid".into(), every: false },
-        Name { name: "called_off".into(), every: false },
-        Name { name: "windlass.child".into(), every: true },
+        SignalName { name: "paid".into(), every: false },
+        SignalName { name: "called_off".into(), every: false },
+        SignalName { name: "windlass.child".into(), every: true },
     ];
     let wait = Awaited::Signals { names, needs: 1 };
     let graph =
@@ -111,7 +111,7 @@ fn a_select_shows_who_was_first_and_who_was_left() {
     let fate = |name: &str| graph.nodes.iter().find(|node| node.name == name).expect(name).colour();
     assert_eq!(
         ["late", "decision", "paid", "called_off"].map(fate),
-        [Fate::Left, Fate::Done, Fate::Waiting, Fate::Waiting]
+        [CallState::Left, CallState::Done, CallState::Waiting, CallState::Waiting]
     );
     assert_eq!(
         (notes(&graph, "who"), notes(&graph, "pay")),
@@ -139,7 +139,7 @@ fn a_repeat_tells_its_ticks_and_an_undo_what_became_of_it() {
     let graph = of(&entries, State::Failed);
     assert_eq!(edges(&graph), ["^>pay", "pay>book", "book>beat", "beat>ship", "ship>failed"]);
     assert_eq!(notes(&graph, "beat"), ["12 ticks, 3 missed"]);
-    assert_eq!((graph.nodes[0].colour(), graph.nodes[1].colour()), (Fate::Undone, Fate::NotUndone));
+    assert_eq!((graph.nodes[0].colour(), graph.nodes[1].colour()), (CallState::Undone, CallState::NotUndone));
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn a_branch_is_one_node_with_its_count() {
         cursor: None,
         sealed: true,
         merged: false,
-        cut: false,
+        cancels_children: false,
         spawned: 1_000,
         tally: windlass_model::Tally { started: 0, done: 900, failed: 2, cancelled: 0 },
         watch: None,
         goal: None,
         opened_at: Time(1),
         merged_at: None,
-        poll: windlass_model::Poll::default(),
+        poll: windlass_model::BranchPoll::default(),
     };
     let branches = [branch];
     let run = Run { entries: &entries, state: State::Done, wait: None, branches: &branches };
@@ -211,7 +211,7 @@ fn a_branch_is_one_node_with_its_count() {
     assert_eq!(edges(&waiting), ["^>items", "items>merge"], "a merge leaves no record before it is over");
     assert_eq!(
         (waiting.nodes[1].colour(), notes(&waiting, "merge")),
-        (Fate::Waiting, &["of items".into()][..])
+        (CallState::Waiting, &["of items".into()][..])
     );
     let both = Graph::of_kind([run, run]);
     assert_eq!(notes(&both, "items"), ["2000 children, 4 failed, 196 pending"]);

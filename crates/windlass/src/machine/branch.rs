@@ -7,22 +7,22 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    Awaited, BranchNo, Failure, Grow, Merge, Outcome, Payload, Step, Time, Verdict, Wait,
+    Awaited, BranchNo, BranchUpdate, Failure, Merge, Outcome, Payload, Step, Time, Verdict, Wait,
     branch::{BRANCH, Watch},
     failure::class,
-    merge::{Judged, Stand},
-    wait::Name,
+    merge::{BranchProgress, MergeDecision},
+    wait::SignalName,
 };
-use windlass_runtime::{Attempt, Pen, Stage, Turn};
+use windlass_runtime::{Attempt, Stage, StepResult, StepWriter};
 use windlass_store::Branch as Kept;
 
-use super::{Bound, StepCx};
+use super::{Services, StepCx};
 use crate::{
     branch::{
-        Goal, IntoChild, Merged, Plan, Produced, Results, Source, Verdict as Judgement, bad_children,
-        items_of, missing_children, room,
+        Chunk, IntoChild, MergeRecord, MergeVerdict as Judgement, Merged, Plan, Results, Source, items_of,
+        missing_children, unsuccessful_children, wait_for_room,
     },
-    patience::patiently,
+    store_retry::retry_unavailable,
     workflow::PartError,
 };
 
@@ -50,7 +50,7 @@ impl StepCx {
     pub async fn merged(&self, name: &str) -> Result<Merged, Failure> {
         let branches = branches(&self.bound, &self.attempt).await?;
         let branch = branches.iter().rev().find(|branch| branch.name == name && branch.merged);
-        let goal = branch.and_then(|branch| Goal::read(branch.goal.as_deref()));
+        let goal = branch.and_then(|branch| MergeRecord::read(branch.goal.as_deref()));
         let Some((branch, goal)) = branch.zip(goal) else {
             let text = format!(
                 "the branch {name:?} was not merged; ask for it with `Next::merge` in the step before"
@@ -61,7 +61,9 @@ impl StepCx {
             Some(Judgement::Met(merged)) => Ok(merged),
             Some(Judgement::Failed(why)) => Err(Failure::stop(why).class("merge")),
             Some(Judgement::Timeout(why)) => Err(Failure::stop(why).class(class::TIMEOUT)),
-            None => Ok(Merged::new(self.id(), [(name.to_owned(), branch.number)].into_iter(), stand(branch))),
+            None => {
+                Ok(Merged::new(self.id(), [(name.to_owned(), branch.number)].into_iter(), progress(branch)))
+            }
         }
     }
 
@@ -125,34 +127,34 @@ impl MachineBranch<'_> {
         if before.is_some_and(|branch| branch.sealed) {
             return Ok(());
         }
-        let number = before.map_or_else(|| cx.attempt.pen.branch(), |branch| branch.number);
+        let number = before.map_or_else(|| cx.attempt.writer.branch(), |branch| branch.number);
         let mut open = before.is_none().then(|| name.clone());
         let mut producing = plan.start(Arc::clone(&cx.bound), cx.id(), before.map(|branch| branch.number));
         loop {
-            let mut grow = Grow { open: open.take(), ..Grow::to(number) };
+            let mut grow = BranchUpdate { opened_as: open.take(), ..BranchUpdate::new(number) };
             let produced = match producing.next().await {
                 Ok(produced) => produced,
                 Err(PartError::Failed(failure) | PartError::Unread(failure)) => return Err(failure),
                 Err(PartError::Diverged(failure)) => return cx.diverge(failure).await,
             };
             let children = match produced {
-                Produced::Chunk { mut children, spawns, cursor } => {
+                Chunk::Chunk { mut children, spawns, cursor } => {
                     let more = children.iter().map(|child| u64::from(items_of(child))).sum();
-                    wait_for_room(cx, number, limit, more, producing.skipped()).await?;
+                    wait_or_give_up(cx, number, limit, more, producing.skipped()).await?;
                     for child in &mut children {
-                        child.twig.iter_mut().for_each(|twig| twig.branch = number);
+                        child.branch_position.iter_mut().for_each(|twig| twig.branch = number);
                     }
                     (grow.spawns, grow.cursor) = (spawns, Some(cursor));
                     children
                 }
-                Produced::Sealed => {
+                Chunk::Sealed => {
                     grow.seal = true;
                     Vec::new()
                 }
             };
             let over = grow.seal;
-            let step = Step { children, branches: vec![grow], part: true, ..Step::default() };
-            match Pen::commit_through(&cx.attempt, step).await {
+            let step = Step { children, branches: vec![grow], partial: true, ..Step::default() };
+            match StepWriter::commit_through(&cx.attempt, step).await {
                 Verdict::Committed if over => return Ok(()),
                 Verdict::Committed => {}
                 Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
@@ -167,7 +169,7 @@ impl MachineBranch<'_> {
 
 /// Waits until there is room for so many more children. If that takes long the step is given up, to be run again later:
 /// otherwise machines could have all slots of a worker, and their children none.
-async fn wait_for_room(
+async fn wait_or_give_up(
     cx: &StepCx,
     number: BranchNo,
     limit: Option<u64>,
@@ -176,7 +178,7 @@ async fn wait_for_room(
 ) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     let linger = skipped.max(LINGER);
-    match room(&*cx.bound.store, (cx.id(), number), limit, more, linger).await? {
+    match wait_for_room(&*cx.bound.store, (cx.id(), number), limit, more, linger).await? {
         None => Ok(()),
         Some(_) => {
             cx.paused.notify_one();
@@ -186,25 +188,25 @@ async fn wait_for_room(
 }
 
 /// What follows when a step was given up because a branch that it fills is full.
-pub(super) fn pause(attempt: &Attempt) -> Turn {
-    if attempt.told_by().is_some() {
-        return Turn::ByPolicy(Failure::retry("the step waited for room in a branch"));
+pub(super) fn pause(attempt: &Attempt) -> StepResult {
+    if attempt.cancel_requested_by().is_some() {
+        return StepResult::ByPolicy(Failure::retry("the step waited for room in a branch"));
     }
-    let spent = attempt.job.spent.clone();
-    Turn::Commit { step: None, outcome: Outcome::Retry { after: PAUSE, spent, failure: None } }
+    let spent = attempt.job.retry_counts.clone();
+    StepResult::Commit { step: None, outcome: Outcome::Retry { after: PAUSE, spent, failure: None } }
 }
 
-async fn branches(bound: &Arc<Bound>, attempt: &Attempt) -> Result<Vec<Kept>, Failure> {
+async fn branches(bound: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Kept>, Failure> {
     let store = Arc::clone(&bound.store);
-    patiently!(store.inspect().branches(attempt.job.id))
+    retry_unavailable!(store.inspect().branches(attempt.job.id))
 }
 
-fn stand(branch: &Kept) -> Stand {
-    Stand { spawned: branch.spawned, tally: branch.tally }
+fn progress(branch: &Kept) -> BranchProgress {
+    BranchProgress { spawned: branch.spawned, tally: branch.tally }
 }
 
 /// A branch that nobody merges is a mistake: its children would end unseen.
-pub(super) async fn unmerged(cx: &StepCx) -> Result<(), Failure> {
+pub(super) async fn check_all_merged(cx: &StepCx) -> Result<(), Failure> {
     // Most machines have none, and none is asked for in vain.
     if !cx.branches.load(Ordering::Relaxed) {
         return Ok(());
@@ -223,18 +225,18 @@ pub(super) async fn unmerged(cx: &StepCx) -> Result<(), Failure> {
 
 /// The wait for branches.
 fn wait(timeout: Option<Duration>) -> Wait {
-    let names = vec![Name { name: BRANCH.into(), every: true }];
-    Wait { what: Awaited::Signals { names, needs: 1 }, timeout }
+    let names = vec![SignalName { name: BRANCH.into(), every: true }];
+    Wait { awaited: Awaited::Signals { names, needs: 1 }, timeout }
 }
 
 /// What follows from a step that asks for a merge: the machine goes on in the stage when that is over.
-pub(super) async fn ask(
+pub(super) async fn request_merge(
     cx: &StepCx,
     ran: String,
     stage: Stage,
     names: Vec<String>,
     merge: Merge,
-) -> Result<Turn, Failure> {
+) -> Result<StepResult, Failure> {
     let mut names = names;
     names.sort();
     names.dedup();
@@ -260,29 +262,33 @@ pub(super) async fn ask(
     if wanted.is_empty() {
         return Err(refused("no branch is named to be merged; name those that were opened".into()));
     }
-    let stands: Vec<Stand> = wanted.iter().map(|branch| stand(branch)).collect();
-    let watches = match merge.judge(&stands) {
-        Judged::Wait(watches) => watches,
+    let stands: Vec<BranchProgress> = wanted.iter().map(|branch| progress(branch)).collect();
+    let watches = match merge.decide(&stands) {
+        MergeDecision::Wait(watches) => watches,
         // What is over already is told at once.
-        _ => vec![Some(Watch { ended: Some(0), pace: merge.pace, ..Watch::default() }); wanted.len()],
+        _ => vec![
+            Some(Watch { ended: Some(0), poll_interval: merge.poll_interval, ..Watch::default() });
+            wanted.len()
+        ],
     };
     let timeout = merge.timeout;
-    let goal = Goal { merge, of: names, verdict: None }.text();
-    let grow = |(branch, watch): (&&Kept, Option<Watch>)| Grow {
+    let goal = MergeRecord { merge, of: names, verdict: None }.text();
+    let grow = |(branch, watch): (&&Kept, Option<Watch>)| BranchUpdate {
         seal: true,
         watch,
-        goal: Some(goal.clone()),
-        ..Grow::to(branch.number)
+        merge_record: Some(goal.clone()),
+        ..BranchUpdate::new(branch.number)
     };
     let branches = wanted.iter().zip(watches).map(grow).collect();
     let Stage { name, data, .. } = stage;
     let data = encoded(&cx.bound, data)?;
-    let consumed = cx.attempt.job.shown().iter().map(|signal| signal.number).collect();
-    let step = Step { ran: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
-    Ok(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait(timeout)) })
+    let consumed = cx.attempt.job.visible_signals().iter().map(|signal| signal.number).collect();
+    let step =
+        Step { stage_ran: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
+    Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait(timeout)) })
 }
 
-fn encoded(bound: &Bound, data: Payload) -> Result<Payload, Failure> {
+fn encoded(bound: &Services, data: Payload) -> Result<Payload, Failure> {
     bound.codecs.encode(data.bytes).map_err(|error| Failure::stop(error).class(class::REFUSED))
 }
 
@@ -292,59 +298,73 @@ pub(super) fn is_merging(attempt: &Attempt) -> bool {
 }
 
 /// Looks whether the merge is over that a machine waits for. If not, it is parked again; what it returns then is how.
-pub(super) async fn look(bound: &Arc<Bound>, attempt: &Arc<Attempt>) -> Result<Option<Turn>, Failure> {
+pub(super) async fn poll_merge(
+    bound: &Arc<Services>,
+    attempt: &Arc<Attempt>,
+) -> Result<Option<StepResult>, Failure> {
     let kept = branches(bound, attempt).await?;
     let waited = |branch: &&Kept| !branch.merged && branch.goal.is_some();
-    let Some(goal) = kept.iter().rev().find(waited).and_then(|branch| Goal::read(branch.goal.as_deref()))
+    let Some(goal) =
+        kept.iter().rev().find(waited).and_then(|branch| MergeRecord::read(branch.goal.as_deref()))
     else {
         return Ok(None);
     };
     let of = |branch: &&Kept| !branch.merged && goal.of.contains(&branch.name);
     let wanted: Vec<&Kept> = kept.iter().filter(of).collect();
-    let stands: Vec<Stand> = wanted.iter().map(|branch| stand(branch)).collect();
-    let all = Stand::sum(&stands);
-    let now: Time = attempt.pen.now();
-    let until = attempt.job.until;
+    let stands: Vec<BranchProgress> = wanted.iter().map(|branch| progress(branch)).collect();
+    let all = BranchProgress::sum(&stands);
+    let now: Time = attempt.writer.now();
+    let until = attempt.job.wait_until;
     let merged = || {
         let names = wanted.iter().map(|branch| (branch.name.clone(), branch.number));
         Merged::new(attempt.job.id, names, all)
     };
-    let missing = patiently!(missing_children(&*bound.store, &wanted))?;
-    let verdict = match goal.merge.judge(&stands) {
-        Judged::Met => Judgement::Met(merged()),
-        Judged::Failed(why) => {
+    let missing = retry_unavailable!(missing_children(&*bound.store, &wanted))?;
+    let verdict = match goal.merge.decide(&stands) {
+        MergeDecision::Met => Judgement::Met(merged()),
+        MergeDecision::Failed(why) => {
             let numbers: Vec<BranchNo> = wanted.iter().map(|branch| branch.number).collect();
-            let first = patiently!(bad_children(&*bound.store, attempt.job.id, &numbers, 3))?;
+            let first =
+                retry_unavailable!(unsuccessful_children(&*bound.store, attempt.job.id, &numbers, 3))?;
             let first = if first.is_empty() { first } else { format!("; {first}") };
             Judgement::Failed(format!("the merge of {} failed: {why}{first}", goal.of.join(", ")))
         }
-        Judged::Wait(_) if missing.is_some() => {
+        MergeDecision::Wait(_) if missing.is_some() => {
             let why = missing.unwrap_or_default();
             Judgement::Failed(format!("the merge of {} failed: {why}", goal.of.join(", ")))
         }
-        Judged::Wait(_) if until.is_some_and(|until| until <= now) => Judgement::Timeout(merged().late()),
-        Judged::Wait(watches) => {
-            let grow = |(branch, watch): (&&Kept, Option<Watch>)| Grow { watch, ..Grow::to(branch.number) };
+        MergeDecision::Wait(_) if until.is_some_and(|until| until <= now) => {
+            Judgement::Timeout(merged().timeout_text())
+        }
+        MergeDecision::Wait(watches) => {
+            let grow = |(branch, watch): (&&Kept, Option<Watch>)| BranchUpdate {
+                watch,
+                ..BranchUpdate::new(branch.number)
+            };
             let branches = wanted.iter().zip(watches).map(grow).collect();
             let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
             let step = Step { consumed, branches, ..Step::default() };
             let timeout = until.map(|until| until.since(now));
-            return Ok(Some(Turn::Commit {
+            return Ok(Some(StepResult::Commit {
                 step: Some(Box::new(step)),
                 outcome: Outcome::Wait(wait(timeout)),
             }));
         }
     };
     let cut = all.tally.ended() < all.spawned && !goal.merge.rest_runs;
-    let text = Goal { verdict: Some(verdict), ..goal }.text();
-    let grow =
-        |branch: &&Kept| Grow { merge: true, cut, goal: Some(text.clone()), ..Grow::to(branch.number) };
+    let text = MergeRecord { verdict: Some(verdict), ..goal }.text();
+    let grow = |branch: &&Kept| BranchUpdate {
+        merged: true,
+        cancel_children: cut,
+        merge_record: Some(text.clone()),
+        ..BranchUpdate::new(branch.number)
+    };
     let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
     let branches = wanted.iter().map(grow).collect();
-    let step = Step { consumed, branches, part: true, ..Step::default() };
-    match Pen::commit_through(attempt, step).await {
+    let step = Step { consumed, branches, partial: true, ..Step::default() };
+    match StepWriter::commit_through(attempt, step).await {
         Verdict::Committed => Ok(None),
         Verdict::Refused(why) => Err(Failure::stop(why).class(class::REFUSED)),
-        Verdict::Halted | Verdict::Fenced => Ok(Some(Turn::Over)),
+        Verdict::Halted | Verdict::Fenced => Ok(Some(StepResult::Over)),
     }
 }

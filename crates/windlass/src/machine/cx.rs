@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use windlass_model::{Awaited, Failure, JobId, SetAside, Time, failure::class};
+use windlass_model::{Awaited, Failure, JobId, Time, UnreadableSignal, failure::class};
 use windlass_runtime::Attempt;
 
-use super::Bound;
-use crate::{JobError, handle::output, patience, signal};
+use super::Services;
+use crate::{JobError, handle::output, signal, store_retry};
 
 /// What a running step knows of itself.
 pub struct StepCx {
@@ -17,11 +17,11 @@ pub struct StepCx {
     /// Told when the step is to be given up for now.
     pub(super) paused: Notify,
     /// Signals that the step was shown and could not read.
-    pub(super) aside: Mutex<Vec<SetAside>>,
+    pub(super) aside: Mutex<Vec<UnreadableSignal>>,
     /// How the code does not fit what a branch of it has spawned.
     pub(super) diverged: OnceLock<Failure>,
     pub(super) attempt: Arc<Attempt>,
-    pub(super) bound: Arc<Bound>,
+    pub(super) bound: Arc<Services>,
 }
 
 /// How a child ended.
@@ -83,7 +83,7 @@ impl From<&ChildrenError> for Failure {
     fn from(error: &ChildrenError) -> Failure {
         match error {
             ChildrenError::NotWaited => Failure::stop(error).class(class::REFUSED),
-            ChildrenError::Store(error) => Failure::retry(error).class(patience::STORE),
+            ChildrenError::Store(error) => Failure::retry(error).class(store_retry::STORE),
         }
     }
 }
@@ -118,7 +118,7 @@ impl StepCx {
     /// The name of this step, the same for all attempts at it and different from all other steps of all jobs: an
     /// idempotency key for whatever the step does to the outside world once.
     pub fn step_id(&self) -> String {
-        format!("{}/{}", self.attempt.job.id, self.attempt.job.since.0)
+        format!("{}/{}", self.attempt.job.id, self.attempt.job.stage_rev.0)
     }
 
     /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than
@@ -144,7 +144,7 @@ impl StepCx {
 
     /// Whether the time of the wait before this step was over before what it waited for had come.
     pub fn timed_out(&self) -> bool {
-        !self.attempt.job.is_met()
+        !self.attempt.job.wait_is_met()
     }
 
     /// The oldest signal of a name that the step waited for; `None` if it has not come.
@@ -161,7 +161,7 @@ impl StepCx {
         if !job.wait.as_ref().is_some_and(|wait| wait.names().any(|waited| waited == name)) {
             return Err(SignalError::NotWaited(name.to_owned()));
         }
-        let shown = job.shown().into_iter().filter(|signal| signal.name == name);
+        let shown = job.visible_signals().into_iter().filter(|signal| signal.name == name);
         let (mut all, mut error) = (Vec::new(), None);
         for shown in shown {
             match signal::read(&self.bound.codecs, &shown.payload) {
@@ -202,7 +202,7 @@ impl StepCx {
         let mut all = Vec::new();
         let mut after = None;
         loop {
-            let page = patience::read!(inspect.joined(self.id(), round, after, 500))?;
+            let page = store_retry::read!(inspect.child_ends(self.id(), round, after, 500))?;
             let Some(last) = page.last() else { return Ok(all) };
             after = Some(last.id);
             all.extend(page.into_iter().map(|child| ChildResult {
@@ -230,8 +230,8 @@ mod tests {
         for error in [signal, children] {
             let failure: Failure = error.into();
             assert_eq!(
-                (&*failure.class, failure.follow),
-                (class::REFUSED, windlass_model::failure::Follow::Stop)
+                (&*failure.class, failure.then),
+                (class::REFUSED, windlass_model::failure::OnFailure::Stop)
             );
         }
     }

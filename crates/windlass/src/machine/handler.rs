@@ -10,14 +10,14 @@ use std::{
 
 use tokio::sync::Notify;
 use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy, Running, Started, Turn};
+use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
 use windlass_store::{IdSource, Store};
 
 use super::{Machine, Next, StepCx, branch, stage};
-use crate::{codec::Codecs, patience::attempted, workflow::Reader};
+use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
 
 /// What a machine's steps need of their engine.
-pub(crate) struct Bound {
+pub(crate) struct Services {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) codecs: Arc<Codecs>,
     pub(crate) ids: IdSource,
@@ -27,14 +27,14 @@ pub(crate) struct Bound {
 /// Runs a machine's jobs.
 pub(crate) struct MachineHandler<M> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Bound>>>,
+    bound: Arc<OnceLock<Arc<Services>>>,
     /// Whether machines of this kind open branches, as far as is known here.
     branches: Arc<AtomicBool>,
     machine: PhantomData<fn() -> M>,
 }
 
 impl<M: Machine> MachineHandler<M> {
-    pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> MachineHandler<M> {
+    pub(crate) fn new(bound: Arc<OnceLock<Arc<Services>>>) -> MachineHandler<M> {
         MachineHandler { bound, branches: Arc::default(), machine: PhantomData }
     }
 
@@ -56,7 +56,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
                     running: Box::pin(ready(Err(failure))),
                     timeout: None,
                     stage,
-                    whole: false,
+                    times_all_steps: false,
                 };
             }
         };
@@ -68,13 +68,13 @@ impl<M: Machine> Handler for MachineHandler<M> {
             Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
         } else {
             let cx = self.cx(attempt);
-            Box::pin(async move { attempted(&cx.attempt, step(&cx, state)).await })
+            Box::pin(async move { run_attempt(&cx.attempt, step(&cx, state)).await })
         };
         Started {
             running,
             timeout: timeout.filter(|limit| !limit.is_zero()),
             stage: Some(name),
-            whole: false,
+            times_all_steps: false,
         }
     }
 
@@ -87,14 +87,14 @@ impl<M: Machine> Handler for MachineHandler<M> {
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let (_, state) = state::<M>(&attempt).ok()?;
         let (cx, failure) = (self.cx(attempt), failure.clone());
-        Some(Box::pin(async move { attempted(&cx.attempt, run(&cx, state.on_error(failure, &cx))).await }))
+        Some(Box::pin(async move { run_attempt(&cx.attempt, run(&cx, state.on_error(failure, &cx))).await }))
     }
 }
 
 /// Runs a step, unless the machine is to wait on for its branches.
-async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<Turn, Failure> {
+async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<StepResult, Failure> {
     if branch::is_merging(&cx.attempt)
-        && let Some(turn) = branch::look(&cx.bound, &cx.attempt).await?
+        && let Some(turn) = branch::poll_merge(&cx.bound, &cx.attempt).await?
     {
         return Ok(turn);
     }
@@ -105,7 +105,7 @@ async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<Turn, Failure> {
 async fn run<M: Machine>(
     cx: &StepCx,
     code: impl Future<Output = Result<Next<M>, M::Error>>,
-) -> Result<Turn, Failure> {
+) -> Result<StepResult, Failure> {
     let next = tokio::select! {
         biased;
         next = code => Some(next),
@@ -114,11 +114,11 @@ async fn run<M: Machine>(
     let aside = std::mem::take(&mut *cx.aside.lock().unwrap_or_else(|e| e.into_inner()));
     if let Some(failure) = cx.diverged.get() {
         let outcome = Outcome::Failed { reason: Reason::Diverged, failure: failure.clone() };
-        return Ok(Turn::Commit { step: None, outcome });
+        return Ok(StepResult::Commit { step: None, outcome });
     }
     match next {
-        _ if !aside.is_empty() => Ok(Turn::SetAside(aside)),
-        Some(next) => next.map_err(Into::into)?.turn(cx).await,
+        _ if !aside.is_empty() => Ok(StepResult::SetAside(aside)),
+        Some(next) => next.map_err(Into::into)?.into_step_result(cx).await,
         None => Ok(branch::pause(&cx.attempt)),
     }
 }

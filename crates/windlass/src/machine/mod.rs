@@ -18,7 +18,7 @@ use windlass_runtime::Policy;
 
 pub use branch::MachineBranch;
 pub use cx::{ChildResult, ChildrenError, SignalError, StepCx};
-pub(crate) use handler::{Bound, MachineHandler};
+pub(crate) use handler::{MachineHandler, Services};
 pub use next::{Next, WaitFor, all, any, signal, signals};
 
 use crate::Kind;

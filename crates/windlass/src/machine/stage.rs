@@ -43,7 +43,7 @@ fn closing_quote(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The stage that a job is in.
-pub(crate) fn current(job: &windlass_model::Claimed) -> Option<String> {
+pub(crate) fn current(job: &windlass_model::ClaimedJob) -> Option<String> {
     job.stage.clone().or_else(|| split(&job.input.bytes).map(|(name, _)| name))
 }
 

@@ -72,7 +72,7 @@ where
                 panic!(
                     "a crash {how} commit {at} of {commits} changes the outcome\n  without: {outcome:?}\n  with:    {other:?}\n\
                      what the store has then:\n{}",
-                    lab.told().await
+                    lab.describe().await
                 );
             }
         }

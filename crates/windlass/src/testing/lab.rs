@@ -10,9 +10,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
 use windlass_model::{Entry, JobId, State, Time};
 use windlass_runtime::{Config, Env, Pool};
-use windlass_store::{Backlog, Store, Sweep};
+use windlass_store::{Backlog, ReapRequest, Store};
 
-use super::store::{Crash, Life, Shared, Virtual, opened};
+use super::store::{Crash, Life, Shared, VirtualStore, opened};
 use crate::{Engine, Error, Filter, JobError, Kind};
 
 /// Registers the kinds under test with an engine.
@@ -55,7 +55,7 @@ impl<O> LabJob<O> {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.life.get_mut().end();
-        self.life.get_mut().bury();
+        self.life.get_mut().mark_dead();
     }
 }
 
@@ -119,14 +119,14 @@ impl Lab {
         };
         *engine = None;
         if let Some(dead) = dead {
-            let sweep = Sweep { dead: vec![dead], lapsed: false, limit: 1_000, crashes: u16::MAX };
+            let sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 1_000, crashes: u16::MAX };
             opened(self.store.reap(Some(self.now()), &sweep).await, &self.url);
         }
         let life = Arc::new(Life::default());
-        std::mem::replace(&mut *self.life.lock().await, Arc::clone(&life)).bury();
+        std::mem::replace(&mut *self.life.lock().await, Arc::clone(&life)).mark_dead();
         let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
         let clock = Arc::clone(&self.shared);
-        let store: Arc<dyn Store> = Arc::new(Virtual { store, shared, life });
+        let store: Arc<dyn Store> = Arc::new(VirtualStore { store, shared, life });
         // The same dice in every run.
         let env = Env::new(move || clock.now(), || 0.5);
         let config = Config { env, drain: Duration::ZERO, ..Config::default() };
@@ -184,7 +184,7 @@ impl Lab {
             let moved = self.shared.moved.notified();
             let verbs = self.shared.verbs().await;
             let backlog = opened(self.store.inspect().backlog(1_000).await, &self.url);
-            let due = opened(self.store.due(Some(self.now()), 1_000).await, &self.url);
+            let due = opened(self.store.fire_timers(Some(self.now()), 1_000).await, &self.url);
             let paused = opened(self.store.inspect().queues().await, &self.url);
             // What waits in a paused queue waits for someone from outside.
             let paused = |name: &str| paused.iter().any(|queue| queue.name == name && queue.paused.is_some());
@@ -198,7 +198,7 @@ impl Lab {
                 }
                 continue;
             }
-            self.engine().await.look();
+            self.engine().await.poke();
             let now = (self.shared.commits.load(Ordering::SeqCst), self.now());
             if before.replace(now) != Some(now) {
                 calm = std::time::Instant::now();
@@ -215,7 +215,7 @@ impl Lab {
     /// What became of a job that has ended; [`JobError::Unfinished`] of one that waits.
     pub async fn result<O: DeserializeOwned>(&self, job: LabJob<O>) -> Result<O, JobError> {
         let engine = self.engine().await;
-        match self.store.ended(&[job.id]).await.map_err(JobError::Store)?.pop().flatten() {
+        match self.store.job_ends(&[job.id]).await.map_err(JobError::Store)?.pop().flatten() {
             Some(ended) => crate::handle::output(job.id, ended, engine.codecs()),
             None => Err(JobError::Unfinished(job.id)),
         }
@@ -251,7 +251,7 @@ impl Lab {
     }
 
     /// All jobs and their journals, for a report.
-    pub(super) async fn told(&self) -> String {
+    pub(super) async fn describe(&self) -> String {
         let filter = Filter { limit: 20, ..Filter::default() };
         let jobs = opened(self.store.inspect().jobs(&filter).await, &self.url);
         let mut text = String::new();

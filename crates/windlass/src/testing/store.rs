@@ -10,11 +10,12 @@ use std::{
 
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, Submitted, Time, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
 };
 use windlass_store::{
-    Act, Ask, Beat, Born, By, Control, Did, Due, Ended, Error, Fork, Fut, Haul, Inspect, NewWorker, Now,
-    Order, Polled, Prune, Pruned, Reaped, Renewal, Restate, Rule, Signalled, Store, Sweep, Work,
+    Actor, AdminAction, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome,
+    Error, Fork, Fut, Inspect, JobAction, JobEnd, NewWorker, Now, PollReport, Prune, Pruned, ReapReport,
+    ReapRequest, RenewRequest, Renewal, SignalOutcome, StageUpdate, Store, TimerReport, Work,
 };
 
 /// So long that no lease runs out when the clock is set forward.
@@ -69,7 +70,7 @@ impl Shared {
     }
 
     /// Whether the worker dies at the next of `changes` commits, and if so how.
-    fn dies(&self, changes: usize) -> Option<Crash> {
+    fn crashes_now(&self, changes: usize) -> Option<Crash> {
         let first = self.commits.fetch_add(changes, Ordering::SeqCst);
         let mut crash = self.crash.lock().unwrap_or_else(|e| e.into_inner());
         crash.take_if(|crash| (first..first + changes).contains(&crash.at))
@@ -133,7 +134,7 @@ impl Life {
         self.over.load(Ordering::SeqCst)
     }
 
-    pub(super) fn bury(&self) {
+    pub(super) fn mark_dead(&self) {
         self.grave.send_replace(true);
     }
 
@@ -143,14 +144,14 @@ impl Life {
 }
 
 /// A store whose clock is virtual. One handle is one life of a worker: after a crash nothing goes through it any more.
-pub(super) struct Virtual {
+pub(super) struct VirtualStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) shared: Arc<Shared>,
     /// The life of this handle's worker.
     pub(super) life: Arc<Life>,
 }
 
-impl Virtual {
+impl VirtualStore {
     fn now(&self, now: Now) -> Now {
         now.or_else(|| Some(self.shared.now()))
     }
@@ -191,26 +192,31 @@ macro_rules! verb {
     };
 }
 
-impl Store for Virtual {
-    fn enlist<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
+impl Store for VirtualStore {
+    fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(async move {
             let worker = NewWorker { lease: LEASE, ..worker.clone() };
-            self.store.enlist(self.now(now), &worker).await
+            self.store.register_worker(self.now(now), &worker).await
         })
     }
 
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         Box::pin(self.store_moved(async move { self.store.submit(self.now(now), jobs, born).await }))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         verb!(self, now, claim(ask))
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(async move {
             self.alive().await?;
-            if let Some(crash) = self.shared.dies(changes.len()) {
+            if let Some(crash) = self.shared.crashes_now(changes.len()) {
                 if crash.applied {
                     let _moving = self.shared.moving().await;
                     self.store.commit(self.now(now), changes).await?;
@@ -225,7 +231,7 @@ impl Store for Virtual {
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
         Box::pin(async move {
             self.alive().await?;
-            if let Some(crash) = self.shared.dies(1) {
+            if let Some(crash) = self.shared.crashes_now(1) {
                 let moving = self.shared.moving().await;
                 if crash.applied {
                     self.store.transact(self.now(now), work).await?;
@@ -241,19 +247,19 @@ impl Store for Virtual {
         })
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         Box::pin(self.store_moved(async move { self.store.signal(self.now(now), signals).await }))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
             self.alive().await?;
-            let beat = Beat { lease: LEASE, ..beat.clone() };
+            let beat = RenewRequest { lease: LEASE, ..beat.clone() };
             self.store.renew(self.now(now), &beat).await
         })
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         verb!(self, now, reap(sweep))
     }
 
@@ -261,43 +267,43 @@ impl Store for Virtual {
         verb!(self, now, release(jobs))
     }
 
-    fn disown<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        verb!(self, now, disown(worker, numbers))
+    fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
+        verb!(self, now, release_claims(worker, numbers))
     }
 
-    fn retire<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        verb!(self, now, retire(worker))
+    fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
+        verb!(self, now, retire_worker(worker))
     }
 
-    fn due(&self, now: Now, limit: usize) -> Fut<'_, Due> {
-        verb!(self, now, due(limit))
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
+        verb!(self, now, fire_timers(limit))
     }
 
-    fn sweep(&self, now: Now) -> Fut<'_, usize> {
-        verb!(self, now, sweep())
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
+        verb!(self, now, repair())
     }
 
-    fn poll(&self, now: Now, limit: usize) -> Fut<'_, Polled> {
-        verb!(self, now, poll(limit))
+    fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
+        verb!(self, now, poll_branches(limit))
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
-        self.store.orders(worker)
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
+        self.store.cancel_requests(worker)
     }
 
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        self.store.gate(queues)
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+        self.store.gates(queues)
     }
 
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
-        self.store.ended(ids)
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
+        self.store.job_ends(ids)
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         Box::pin(async move {
             let store = self.store.sibling().await?;
             let (shared, life) = (Arc::clone(&self.shared), Arc::clone(&self.life));
-            Ok(Arc::new(Virtual { store, shared, life }) as Arc<dyn Store>)
+            Ok(Arc::new(VirtualStore { store, shared, life }) as Arc<dyn Store>)
         })
     }
 
@@ -314,7 +320,7 @@ impl Store for Virtual {
     }
 
     /// None: a worker that dies here does so in a process that lives on.
-    fn beacon_dir(&self) -> Option<std::path::PathBuf> {
+    fn liveness_dir(&self) -> Option<std::path::PathBuf> {
         None
     }
 
@@ -340,25 +346,36 @@ fn undone(work: Work<'_>) -> Work<'_> {
     }
 }
 
-impl Control for Virtual {
-    fn act<'a>(&'a self, now: Now, jobs: &'a [JobId], act: Act, by: &'a By) -> Fut<'a, Vec<Did>> {
-        self.store.control().act(self.now(now), jobs, act, by)
+impl Control for VirtualStore {
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        act: JobAction,
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        self.store.control().act_on_jobs(self.now(now), jobs, act, by)
     }
 
-    fn rule<'a>(&'a self, now: Now, rule: &'a Rule, by: &'a By) -> Fut<'a, Did> {
-        self.store.control().rule(self.now(now), rule, by)
+    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
+        self.store.control().administer(self.now(now), rule, by)
     }
 
-    fn restate<'a>(&'a self, now: Now, jobs: &'a [Restate], by: &'a By) -> Fut<'a, Vec<Did>> {
-        self.store.control().restate(self.now(now), jobs, by)
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        self.store.control().update_stages(self.now(now), jobs, by)
     }
 
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a By) -> Fut<'a, Vec<Did>> {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
         self.store.control().fork(self.now(now), forks, by)
     }
 
-    fn note<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a By) -> Fut<'a, ()> {
-        self.store.control().note(self.now(now), action, subject, by)
+    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
+        self.store.control().record_audit(self.now(now), action, subject, by)
     }
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {

@@ -1,6 +1,6 @@
 //! Why a job waits for its branches: how far they are, and what keeps them.
 
-use windlass_model::{Merge, State, Time, branch::BRANCH, merge::Stand};
+use windlass_model::{Merge, State, Time, branch::BRANCH, merge::BranchProgress};
 use windlass_store::{Branch, Job, Waiting};
 
 use super::{Cause, sentence, span};
@@ -63,15 +63,17 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
         [one] => (format!("branch {:?}", one.name), format!(" --branch {}", one.name)),
         many => (format!("branches {}", listed(many)), String::new()),
     };
-    let stands: Vec<Stand> =
-        branches.iter().map(|branch| Stand { spawned: branch.spawned, tally: branch.tally }).collect();
-    let all = Stand::sum(&stands);
+    let stands: Vec<BranchProgress> = branches
+        .iter()
+        .map(|branch| BranchProgress { spawned: branch.spawned, tally: branch.tally })
+        .collect();
+    let all = BranchProgress::sum(&stands);
     let because = sentence(&format!(
         "{} waits for the merge of its {names}{until}: {}. It is merged {merge}",
         who(job),
-        stand(&all)
+        progress_text(&all)
     ));
-    if all.tally.bad() > 0 && merge.waits_for_bad() {
+    if all.tally.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
         let id = job.summary.id;
         let hint = format!(
             "Mend what made them fail (`windlass branches {id} --children --only failed` lists them), then retry them: \
@@ -101,8 +103,8 @@ fn listed(branches: &[&Branch]) -> String {
 }
 
 /// How the children of a branch have ended, in words.
-fn stand(all: &Stand) -> String {
-    let Stand { spawned, tally } = all;
+fn progress_text(all: &BranchProgress) -> String {
+    let BranchProgress { spawned, tally } = all;
     let children = if *spawned == 1 { "child" } else { "children" };
     let mut text = format!("of its {} {children} {} done", many(*spawned), verb(tally.done, "is", "are"));
     if tally.failed > 0 {

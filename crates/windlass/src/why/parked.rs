@@ -70,7 +70,7 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
     };
     match &waiting.what {
         Awaited::Signals { names, needs } => {
-            let is_there = |name: &&str| waiting.there.iter().any(|there| there == name);
+            let is_there = |name: &&str| waiting.arrived.iter().any(|there| there == name);
             let names: Vec<&str> =
                 names.iter().map(|name| name.name.as_str()).filter(|name| *name != BRANCH).collect();
             // A workflow is told of the ends of its children by signals.

@@ -1,12 +1,12 @@
 //! Every cause, from what the store would say.
 
 use windlass_model::{
-    Awaited, BranchNo, Epoch, Failure, KindVersion, Merge, Payload, Poll, Rev, Settings, Tally, Watch,
+    Awaited, BranchNo, BranchPoll, Epoch, Failure, KindVersion, Merge, Payload, Rev, Settings, Tally, Watch,
     WorkerId,
     branch::BRANCH,
     journal::{Mark, Op},
 };
-use windlass_store::{Serves, Summary, Told};
+use windlass_store::{CancelHold, Serves, Summary};
 
 use super::*;
 
@@ -111,7 +111,7 @@ fn what_is_done_is_done() {
 #[test]
 fn a_cancelled_job_says_by_whom() {
     let mut job = job(State::Cancelled);
-    job.failure = Some(windlass_store::By::new("ada").note("not needed").failure());
+    job.failure = Some(windlass_store::Actor::new("ada").note("not needed").failure());
     let said = why(&job, &Holds::default(), &[]);
     assert_eq!(said.cause, "cancelled");
     assert_eq!(said.because, "It was cancelled at 2027-01-15T08:00:00.000000Z by ada: not needed.");
@@ -170,15 +170,16 @@ fn a_running_job_says_where_and_how_long() {
 
 #[test]
 fn a_running_job_that_was_told_says_when_it_is_over() {
-    let told = |seconds| Told { deadline_at: later(seconds), author: "ada".into(), note: Some("old".into()) };
-    let holds = Holds { told: Some(told(8)), ..Holds::default() };
+    let told =
+        |seconds| CancelHold { deadline_at: later(seconds), author: "ada".into(), note: Some("old".into()) };
+    let holds = Holds { cancel_requested: Some(told(8)), ..Holds::default() };
     let said = why(&job(State::Running), &holds, &serving());
     assert_eq!(said.cause, "told");
     assert_eq!(
         said.because,
         "It runs on worker smith and was told to end by ada (old); it is over in 8 s at the latest."
     );
-    let holds = Holds { told: Some(told(0)), ..Holds::default() };
+    let holds = Holds { cancel_requested: Some(told(0)), ..Holds::default() };
     let said = why(&job(State::Running), &holds, &serving());
     assert!(said.because.ends_with("it is over at the next look of a worker."), "{said:?}");
     assert_eq!(ready(holds, &serving()).cause, "told");
@@ -349,12 +350,12 @@ fn parked(what: Awaited, there: &[&str], until: Option<Time>, pending: u32) -> W
     let mut job = job(State::Waiting);
     job.summary.stage = Some("AwaitPayment".into());
     let there = there.iter().map(|name| (*name).to_owned()).collect();
-    let waiting = Some(windlass_store::Waiting { what, until, there, pending, aside: Vec::new() });
+    let waiting = Some(windlass_store::Waiting { what, until, arrived: there, pending, aside: Vec::new() });
     why(&job, &Holds { waiting, ..Holds::default() }, &serving())
 }
 
 fn signals(needs: u32, names: &[&str]) -> Awaited {
-    let name = |name: &&str| windlass_model::wait::Name { name: (*name).to_owned(), every: false };
+    let name = |name: &&str| windlass_model::wait::SignalName { name: (*name).to_owned(), every: false };
     Awaited::Signals { names: names.iter().map(name).collect(), needs }
 }
 
@@ -388,7 +389,7 @@ fn a_parked_job_tells_of_signals_that_it_could_not_read() {
     };
     let said = |aside| {
         let what = signals(1, &["payment"]);
-        let waiting = windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0, aside };
+        let waiting = windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside };
         why(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
     };
     let one = said(vec![aside(7)]);
@@ -414,7 +415,7 @@ fn a_parked_job_that_nobody_serves_says_so_too() {
     let waiting = Some(windlass_store::Waiting {
         what: signals(1, &["a"]),
         until: Some(NOW),
-        there: Vec::new(),
+        arrived: Vec::new(),
         pending: 0,
         aside: Vec::new(),
     });
@@ -452,14 +453,14 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         cursor: None,
         sealed: merge.is_some(),
         merged: false,
-        cut: false,
+        cancels_children: false,
         spawned: 1_100,
         tally: Tally { started: 0, done, failed, cancelled },
         watch: Some(Watch::default()),
         goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,
         merged_at: None,
-        poll: Poll::default(),
+        poll: BranchPoll::default(),
     }
 }
 
@@ -470,7 +471,7 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
         let what = signals(1, names);
         job.wait = Some(what.clone());
         let waiting =
-            windlass_store::Waiting { what, until: None, there: Vec::new(), pending: 0, aside: Vec::new() };
+            windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside: Vec::new() };
         why_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
     };
     let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));
@@ -566,7 +567,7 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
             "{entries:?}"
         );
     }
-    cancelled.failure = Some(windlass_store::By::new("ada").failure());
+    cancelled.failure = Some(windlass_store::Actor::new("ada").failure());
     let wanted = "If it is wanted after all: `windlass retry JOB`.";
     assert_eq!(hint(&cancelled, &[check]), wanted);
     // What is left to do is said first, and only of the last unwinding.

@@ -14,12 +14,12 @@ use windlass_model::{BranchNo, Failure, Merge, journal::Op};
 use super::{
     Boxed,
     core::Core,
-    journal::Ending,
+    journal::CallEnd,
     merge::{MergeCall, Reduce, Reducing},
     parts::{Part, PartError, Parts, RawParts, number_of},
-    state::{Opened, misuse, place_of},
+    state::{BranchState, misuse, source_location},
 };
-use crate::branch::{IntoChild, Merged, Plan, Produced, Source, items_of, room};
+use crate::branch::{Chunk, IntoChild, Merged, Plan, Source, items_of, wait_for_room};
 
 /// A branch that is being described; `.await` opens it, spawns its children and seals it. They start at once.
 ///
@@ -139,10 +139,10 @@ impl IntoFuture for Branch {
 struct Filling {
     core: Arc<Core>,
     name: String,
-    producing: crate::branch::Producing,
+    producing: crate::branch::ChunkStream,
     limit: Option<u64>,
     /// What waits until there is room for it.
-    held: Option<Produced>,
+    held: Option<Chunk>,
     over: bool,
 }
 
@@ -162,11 +162,11 @@ impl Filling {
             None => self.producing.next().await?,
         };
         match produced {
-            Produced::Sealed => Ok(Part::End(Vec::new())),
-            Produced::Chunk { children, spawns, cursor } => {
+            Chunk::Sealed => Ok(Part::End(Vec::new())),
+            Chunk::Chunk { children, spawns, cursor } => {
                 let more = children.iter().map(|child| u64::from(items_of(child))).sum();
                 if let Some(watch) = self.full(more).await.map_err(PartError::of_engine)? {
-                    self.held = Some(Produced::Chunk { children, spawns, cursor });
+                    self.held = Some(Chunk::Chunk { children, spawns, cursor });
                     return Ok(Part::Pause(watch));
                 }
                 Ok(Part::Children { children, spawns, cursor })
@@ -179,13 +179,13 @@ impl Filling {
         let Some(limit) = self.limit else { return Ok(None) };
         let number = {
             let state = self.core.lock();
-            let known = state.journal.known.get(&self.name, None).and_then(|known| known.begun.as_ref());
+            let known = state.journal.calls.get(&self.name, None).and_then(|known| known.begun.as_ref());
             known.and_then(|(_, payload)| number_of(payload))
         };
         let Some(number) = number else { return Ok(None) };
         // Made anew it is skipped forward, which is worth as long a wait: then that takes no longer than the waits do.
         let (store, linger) = (&*self.core.bound.store, self.producing.skipped());
-        room(store, (self.core.job.id, number), limit, more, linger).await
+        wait_for_room(store, (self.core.job.id, number), limit, more, linger).await
     }
 }
 
@@ -202,27 +202,27 @@ impl Future for Spawning {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let this = self.get_mut();
         if let Some(fault) = this.fault.take() {
-            this.raw.core.fault(misuse(format!("{fault} ({})", place_of(this.raw.line))));
+            this.raw.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.line))));
             return Poll::Pending;
         }
         if !std::mem::replace(&mut this.opened, true) {
-            this.raw.core.lock().branches.entry(this.raw.name.clone()).or_insert(Opened::Filling);
+            this.raw.core.lock().branches.entry(this.raw.name.clone()).or_insert(BranchState::Filling);
         }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         let mut state = this.raw.core.lock();
         let begun = || {
-            let known = state.journal.known.get(&this.raw.name, None)?;
+            let known = state.journal.calls.get(&this.raw.name, None)?;
             known.begun.as_ref().and_then(|(_, payload)| number_of(payload))
         };
         let (number, result) = match ending {
-            Ending::Done(payload) => {
+            CallEnd::Done(payload) => {
                 let plain = this.raw.core.bound.codecs.decode(&payload).ok();
                 (plain.and_then(|plain| serde_json::from_slice(&plain).ok()), Ok(()))
             }
-            Ending::Failed { failure, .. } => (begun(), Err(failure)),
+            CallEnd::Failed { failure, .. } => (begun(), Err(failure)),
         };
         match number {
-            Some(number) => state.branches.insert(this.raw.name.clone(), Opened::Open { number }),
+            Some(number) => state.branches.insert(this.raw.name.clone(), BranchState::Open { number }),
             None => state.branches.remove(&this.raw.name),
         };
         Poll::Ready(result)
@@ -235,12 +235,12 @@ impl Drop for Spawning {
             return;
         }
         let mut state = self.raw.core.lock();
-        if state.branches.get(&self.raw.name) == Some(&Opened::Filling) {
-            let known = state.journal.known.get(&self.raw.name, None);
+        if state.branches.get(&self.raw.name) == Some(&BranchState::Filling) {
+            let known = state.journal.calls.get(&self.raw.name, None);
             let number =
                 known.and_then(|known| known.begun.as_ref()).and_then(|(_, payload)| number_of(payload));
             match number {
-                Some(number) => state.branches.insert(self.raw.name.clone(), Opened::Open { number }),
+                Some(number) => state.branches.insert(self.raw.name.clone(), BranchState::Open { number }),
                 None => state.branches.remove(&self.raw.name),
             };
         }

@@ -4,18 +4,18 @@ use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Duratio
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use windlass_model::{Claimed, Entry, Failure, JobId, KindVersion, State, failure::class, journal::Op};
+use windlass_model::{ClaimedJob, Entry, Failure, JobId, KindVersion, State, failure::class, journal::Op};
 use windlass_store::{Filter, Job};
 
 use super::{
     Boxed, Workflow,
     core::Core,
-    differences::{Differences, Differing},
+    differences::{CallDifference, Differences},
     handler,
     journal::Journal,
     step::panic_text,
 };
-use crate::{Engine, Error, machine::Bound};
+use crate::{Engine, Error, machine::Services};
 
 /// How many jobs are looked at in one read.
 const PAGE: usize = 500;
@@ -103,14 +103,14 @@ impl Checked {
         let Differences { not_reached, undo_removed, new } = differences;
         self.skipping += usize::from(!not_reached.is_empty());
         self.losing_undo += usize::from(not_reached.iter().chain(&undo_removed).any(|call| call.undo));
-        let of = |how| move |call: Differing| (how, call);
+        let of = |how| move |call: CallDifference| (how, call);
         let all = not_reached
             .into_iter()
             .map(of(CallChange::NotReached))
             .chain(undo_removed.into_iter().map(of(CallChange::UndoRemoved)))
             .chain(new.into_iter().map(of(CallChange::New)));
         // Calls that only their keys tell apart are one.
-        let mut named: Vec<(CallChange, Differing)> = Vec::new();
+        let mut named: Vec<(CallChange, CallDifference)> = Vec::new();
         for (how, call) in all {
             match named
                 .iter_mut()
@@ -120,7 +120,7 @@ impl Checked {
                 None => named.push((how, call)),
             }
         }
-        for (how, Differing { op, name, line, undo, .. }) in named {
+        for (how, CallDifference { op, name, line, undo, .. }) in named {
             let same = |seen: &&mut ChangedCall| {
                 seen.how == how && seen.op == op && seen.name == name && seen.kind == *kind
             };
@@ -227,7 +227,7 @@ impl<'a> Check<'a> {
     }
 
     /// The job as a worker would be handed it, decoded.
-    fn claimed(&self, job: Job) -> Result<Claimed, Failure> {
+    fn claimed(&self, job: Job) -> Result<ClaimedJob, Failure> {
         let decode = |payload: &windlass_model::Payload| {
             let plain = self.engine.codecs().decode(payload).map_err(|error| {
                 Failure::stop(format!("the input cannot be read: {error}")).class(class::UNDECODABLE)
@@ -240,7 +240,7 @@ impl<'a> Check<'a> {
         (new.kind, new.key, new.settings, new.stage) =
             (kind, job.summary.key, job.settings, job.summary.stage);
         let claimed = new.claimed(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
-        Ok(Claimed { rev: job.rev, data, unwind: job.unwind, ..claimed })
+        Ok(ClaimedJob { rev: job.rev, data, unwind: job.unwind, ..claimed })
     }
 }
 
@@ -249,9 +249,9 @@ pub(crate) trait Replayer: Send + Sync {
     /// Replays a job as far as its journal goes. Answers how the code differs from what is recorded.
     fn replay(
         &self,
-        job: Claimed,
+        job: ClaimedJob,
         entries: Vec<Entry>,
-        bound: Arc<Bound>,
+        bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>>;
 }
 
@@ -261,9 +261,9 @@ pub(crate) struct Replays<W>(pub(crate) PhantomData<fn() -> W>);
 impl<W: Workflow> Replayer for Replays<W> {
     fn replay(
         &self,
-        job: Claimed,
+        job: ClaimedJob,
         entries: Vec<Entry>,
-        bound: Arc<Bound>,
+        bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>> {
         Box::pin(async move {
             let workflow = handler::input::<W>(&job)?;

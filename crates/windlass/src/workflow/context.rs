@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{Failure, Payload, failure::class, limits::check_given};
+use windlass_model::{Failure, Payload, failure::class, limits::check_key};
 
 use super::{core::Core, state::misuse};
 use crate::codec::Codecs;
@@ -56,7 +56,7 @@ pub(super) struct Value(serde_json::Value);
 impl Value {
     /// A value, if it can be kept.
     pub(super) fn new<T: Serialize>(core: &Core, name: &str, value: &T) -> Result<Value, Failure> {
-        check_given("name in the context", name).map_err(misuse)?;
+        check_key("name in the context", name).map_err(misuse)?;
         let value = serde_json::to_value(value).map_err(|error| {
             misuse(format!("the value {name:?} of the context cannot be written as JSON ({error})"))
         })?;

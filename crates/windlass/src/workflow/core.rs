@@ -16,50 +16,50 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use windlass_model::{
-    Claimed, Failure, Payload, Reason, Retry, Time,
+    ClaimedJob, Failure, Payload, Reason, Retry, Time,
     failure::class,
     journal::{Mark, Op},
-    retry::Decision,
+    retry::RetryDecision,
 };
 use windlass_runtime::Attempt;
 
 use super::{
     context::Value,
-    journal::{Ending, Ident, Journal, Tried},
-    state::{Call, For, Look, NOW, Phase, RESUMED, Register, State, Then, nested},
+    journal::{CallEnd, Ident, Journal, RetryState},
+    state::{AfterCommit, Call, CallSpec, CallStatus, CallWait, NOW, Phase, RESUMED, RunState, nested},
 };
-use crate::machine::Bound;
+use crate::machine::Services;
 
 thread_local! {
     /// The workflow whose code is polled, or woken, by this thread.
-    static WITHIN: Cell<usize> = const { Cell::new(0) };
+    static CURRENT_WORKFLOW: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What a running workflow's code and its driver share.
 pub(crate) struct Core {
-    pub(super) job: Arc<Claimed>,
+    pub(super) job: Arc<ClaimedJob>,
     /// `None` if the workflow is only replayed, to see whether it would fit.
     pub(super) attempt: Option<Arc<Attempt>>,
-    pub(super) bound: Arc<Bound>,
+    pub(super) bound: Arc<Services>,
     pub(super) one_commit: bool,
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     /// Wakes the driver.
     driver: AtomicWaker,
     /// Whether something was woken that is no durable call.
-    foreign: AtomicBool,
+    foreign_wake: AtomicBool,
     /// Whether the code asked to be polled again while it was polled.
-    again: AtomicBool,
+    repoll: AtomicBool,
 }
 
 impl Core {
     pub(super) fn new(
-        job: Arc<Claimed>,
+        job: Arc<ClaimedJob>,
         attempt: Option<Arc<Attempt>>,
-        bound: Arc<Bound>,
+        bound: Arc<Services>,
         one_commit: bool,
         journal: Journal,
     ) -> Core {
-        let state = State::new(journal, job.inbox.clone());
+        let state = RunState::new(journal, job.inbox.clone());
         let core = Core {
             job,
             attempt,
@@ -67,8 +67,8 @@ impl Core {
             one_commit,
             state: Mutex::new(state),
             driver: AtomicWaker::new(),
-            foreign: AtomicBool::new(false),
-            again: AtomicBool::new(false),
+            foreign_wake: AtomicBool::new(false),
+            repoll: AtomicBool::new(false),
         };
         core.resume();
         core
@@ -78,62 +78,62 @@ impl Core {
     fn resume(&self) {
         let now = self.now();
         let state = &mut *self.lock();
-        if std::mem::take(&mut state.journal.resumes) {
+        if std::mem::take(&mut state.journal.needs_resume) {
             let payload = Payload::json(b"null".to_vec());
             let entry = state.entry_of(&(RESUMED.into(), None), Op::Life, Mark::Done, None, payload, now);
-            state.out.entries.push(entry);
+            state.pending.entries.push(entry);
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RunState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The store's clock.
     pub(super) fn now(&self) -> Time {
         match &self.attempt {
-            Some(attempt) => attempt.pen.now(),
+            Some(attempt) => attempt.writer.now(),
             None => Time::from_system(std::time::SystemTime::now()),
         }
     }
 
-    pub(super) fn chance(&self) -> f64 {
-        self.attempt.as_ref().map_or(0.5, |attempt| attempt.pen.chance())
+    pub(super) fn random(&self) -> f64 {
+        self.attempt.as_ref().map_or(0.5, |attempt| attempt.writer.random())
     }
 
     /// The driver's task is to be woken by what happens here.
-    pub(super) fn drives(&self, cx: &Context<'_>) {
+    pub(super) fn register_driver(&self, cx: &Context<'_>) {
         self.driver.register(cx.waker());
     }
 
     /// Runs something as the code of this workflow, or on its behalf: what it wakes is not foreign.
-    pub(super) fn within<T>(self: &Arc<Self>, run: impl FnOnce() -> T) -> T {
+    pub(super) fn run_as_code<T>(self: &Arc<Self>, run: impl FnOnce() -> T) -> T {
         struct Restore(usize);
         impl Drop for Restore {
             fn drop(&mut self) {
-                WITHIN.set(self.0);
+                CURRENT_WORKFLOW.set(self.0);
             }
         }
-        let _restore = Restore(WITHIN.replace(Arc::as_ptr(self) as usize));
+        let _restore = Restore(CURRENT_WORKFLOW.replace(Arc::as_ptr(self) as usize));
         run()
     }
 
     /// Whether something woke the code that is no durable call.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign.load(Ordering::Acquire)
+    pub(super) fn has_foreign_wake(&self) -> bool {
+        self.foreign_wake.load(Ordering::Acquire)
     }
 
     /// Whether the code asked to be polled again.
-    pub(super) fn asks_again(&self) -> bool {
-        self.again.swap(false, Ordering::AcqRel)
+    pub(super) fn take_repoll(&self) -> bool {
+        self.repoll.swap(false, Ordering::AcqRel)
     }
 
     /// A call's future was polled for the first time. `None` if it cannot be: then the fault is noted, and the future never
     /// ends.
-    pub(super) fn register(&self, call: Register<'_>) -> Option<usize> {
+    pub(super) fn register(&self, call: CallSpec<'_>) -> Option<usize> {
         let mut state = self.lock();
-        let Register { op, name, key, line, start } = call;
-        match state.admit(op, name, key, line) {
+        let CallSpec { op, name, key, line, start } = call;
+        match state.check_call(op, name, key, line) {
             Ok(ident) => {
                 let id = state.add(ident, op, line, start);
                 Some(id)
@@ -146,41 +146,41 @@ impl Core {
     }
 
     /// What a call's future is to do.
-    pub(super) fn look(&self, id: usize, cx: &Context<'_>) -> Look {
+    pub(super) fn poll_call(&self, id: usize, cx: &Context<'_>) -> CallStatus {
         let mut state = self.lock();
-        let Some(call) = state.calls[id].as_mut() else { return Look::Pending };
+        let Some(call) = state.calls[id].as_mut() else { return CallStatus::Pending };
         match &call.phase {
             Phase::Ready(..) => {
                 let phase = std::mem::replace(&mut call.phase, Phase::Finished);
                 state.remove(id);
                 match phase {
-                    Phase::Ready(seq, ending) => Look::Ready(seq, ending),
-                    _ => Look::Pending,
+                    Phase::Ready(seq, ending) => CallStatus::Ready(seq, ending),
+                    _ => CallStatus::Pending,
                 }
             }
-            Phase::Go => {
+            Phase::CanStart => {
                 call.phase = Phase::Running;
-                Look::Go
+                CallStatus::Go
             }
             Phase::Running => {
                 call.waker = Some(cx.waker().clone());
-                Look::Running
+                CallStatus::Running
             }
             _ => {
                 call.waker = Some(cx.waker().clone());
-                Look::Pending
+                CallStatus::Pending
             }
         }
     }
 
     /// A call's future is dropped: nobody waits for its end any more.
-    pub(super) fn forsake(&self, id: usize) {
+    pub(super) fn abandon_call(&self, id: usize) {
         let mut state = self.lock();
         if let Some(Call { phase: Phase::Recorded(seq), .. }) = &state.calls[id] {
             let seq = *seq;
             state.recorded.remove(&seq);
             let ident = state.calls[id].as_ref().map(|call| call.ident.clone());
-            ident.iter().for_each(|ident| state.journal.came_to(ident));
+            ident.iter().for_each(|ident| state.journal.mark_reached(ident));
         }
         state.remove(id);
         state.finished.retain(|finished| finished.call != id);
@@ -190,16 +190,16 @@ impl Core {
     }
 
     /// Where the end of a call stands that ended well, whether its future has been told or not.
-    pub(super) fn ended_well(&self, id: usize) -> Option<(i32, Payload)> {
+    pub(super) fn success_of(&self, id: usize) -> Option<(i32, Payload)> {
         let state = self.lock();
         let call = state.calls.get(id)?.as_ref()?;
         let (seq, ending) = match &call.phase {
             Phase::Ready(seq, ending) => (*seq, ending.clone()),
-            _ => state.journal.known.of(&call.ident)?.end.clone()?,
+            _ => state.journal.calls.of(&call.ident)?.end.clone()?,
         };
         match ending {
-            Ending::Done(payload) => Some((seq, payload)),
-            Ending::Failed { .. } => None,
+            CallEnd::Done(payload) => Some((seq, payload)),
+            CallEnd::Failed { .. } => None,
         }
     }
 
@@ -212,29 +212,29 @@ impl Core {
         poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let waker = Waker::from(Arc::new(BodyWaker { core: Arc::clone(self), call: id }));
-        self.inside(name, limit, || poll(&mut Context::from_waker(&waker)))
+        self.run_as_body(name, limit, || poll(&mut Context::from_waker(&waker)))
     }
 
     /// Runs something as the body of a step.
-    pub(super) fn inside<T>(&self, name: &str, limit: Option<Duration>, run: impl FnOnce() -> T) -> T {
+    pub(super) fn run_as_body<T>(&self, name: &str, limit: Option<Duration>, run: impl FnOnce() -> T) -> T {
         struct Outside<'a>(&'a Core, usize);
         impl Drop for Outside<'_> {
             fn drop(&mut self) {
-                WITHIN.set(self.1);
-                self.0.lock().inside = None;
+                CURRENT_WORKFLOW.set(self.1);
+                self.0.lock().polled_step = None;
                 self.0.pulse(Some(super::driver::POLL));
             }
         }
-        self.lock().inside = Some(name.to_owned());
+        self.lock().polled_step = Some(name.to_owned());
         // A body that blocks its thread for longer than it may run is given up like a task that does.
         self.pulse(limit.map(|limit| limit.saturating_add(super::driver::POLL)));
-        let _outside = Outside(self, WITHIN.replace(0));
+        let _outside = Outside(self, CURRENT_WORKFLOW.replace(0));
         run()
     }
 
     pub(super) fn pulse(&self, limit: Option<Duration>) {
         if let Some(attempt) = &self.attempt {
-            attempt.pen.pulse(limit);
+            attempt.writer.pulse(limit);
         }
     }
 
@@ -242,29 +242,31 @@ impl Core {
     pub(super) fn wake_call(self: &Arc<Self>, id: usize) {
         let waker = self.lock().calls.get_mut(id).and_then(|call| call.as_mut()?.waker.take());
         if let Some(waker) = waker {
-            self.within(|| waker.wake());
+            self.run_as_code(|| waker.wake());
         }
     }
 
     /// The body of a call has ended well, with this result as JSON.
-    pub(super) fn finish_well(&self, id: usize, result: Vec<u8>, undo: bool) {
-        let payload = match self.encode(result).and_then(|payload| self.fits(payload)) {
+    pub(super) fn complete_call(&self, id: usize, result: Vec<u8>, undo: bool) {
+        let payload = match self.encode(result).and_then(|payload| self.check_size(payload)) {
             Ok(payload) => payload,
-            Err(failure) => return self.finish_badly(id, failure, &Retry::never()),
+            Err(failure) => return self.fail_or_retry_call(id, failure, &Retry::never()),
         };
-        let sets =
-            self.lock().calls[id].as_mut().map(|call| std::mem::take(&mut call.sets)).unwrap_or_default();
+        let sets = self.lock().calls[id]
+            .as_mut()
+            .map(|call| std::mem::take(&mut call.context_sets))
+            .unwrap_or_default();
         let encode = |(name, value): (String, Value)| {
             let payload = value.payload(self)?;
             Ok((name, value, payload))
         };
         let sets = match sets.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>() {
             Ok(sets) => sets,
-            Err(failure) => return self.finish_badly(id, failure, &Retry::never()),
+            Err(failure) => return self.fail_or_retry_call(id, failure, &Retry::never()),
         };
         let now = self.now();
         let mut state = self.lock();
-        state.out.undo |= undo;
+        state.pending.has_undo |= undo;
         let mark = if undo { Mark::DoneWithUndo } else { Mark::Done };
         let seq = state.finish(id, mark, payload, now);
         if !sets.is_empty() {
@@ -273,29 +275,29 @@ impl Core {
     }
 
     /// The body of a call has failed: it is tried again, or that is its end.
-    pub(super) fn finish_badly(&self, id: usize, failure: Failure, retry: &Retry) {
+    pub(super) fn fail_or_retry_call(&self, id: usize, failure: Failure, retry: &Retry) {
         let now = self.now();
-        let chance = self.chance();
+        let chance = self.random();
         let mut state = self.lock();
         let Some(call) = state.calls[id].as_ref() else { return };
         let ident = call.ident.clone();
-        let known = state.journal.known.of(&ident);
+        let known = state.journal.calls.of(&ident);
         let spent = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.spent.clone());
         match retry.decide(&failure, &spent.unwrap_or_default(), chance) {
-            Decision::Again { after, spent } => {
+            RetryDecision::Again { after, spent } => {
                 let tries = known.and_then(|known| known.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
                 let next_at = now.plus(after);
-                let tried = Tried { tries, spent, next_at, failure };
+                let tried = RetryState { tries, spent, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                 let entry = state.entry(id, Mark::Tried, payload, now);
-                state.out.entries.push(entry);
-                state.journal.known_mut(&ident).tried = Some(tried);
-                let wait = For { due: Some(next_at), body: true, ..For::default() };
-                state.settle(id, Then::Wait(wait));
+                state.pending.entries.push(entry);
+                state.journal.recorded_mut(&ident).tried = Some(tried);
+                let wait = CallWait { due_at: Some(next_at), runs_body: true, ..CallWait::default() };
+                state.mark_finished(id, AfterCommit::Wait(wait));
             }
             decision => {
                 let reason = match decision {
-                    Decision::Fail(reason) => reason,
+                    RetryDecision::Fail(reason) => reason,
                     _ => Reason::Stopped,
                 };
                 state.fail(id, failure, reason, now);
@@ -304,10 +306,10 @@ impl Core {
     }
 
     /// What a body looked at was not so: it looks again when that has come.
-    pub(super) fn finish_not_yet(&self, id: usize, wait: For) {
+    pub(super) fn wait_again(&self, id: usize, wait: CallWait) {
         let mut state = self.lock();
-        state.take_given(id);
-        state.settle(id, Then::Wait(wait));
+        state.consume_signal(id);
+        state.mark_finished(id, AfterCommit::Wait(wait));
     }
 
     /// A result as it is kept.
@@ -318,7 +320,7 @@ impl Core {
     }
 
     /// A result, if it is not too large to be kept.
-    pub(super) fn fits(&self, payload: Payload) -> Result<Payload, Failure> {
+    pub(super) fn check_size(&self, payload: Payload) -> Result<Payload, Failure> {
         let (size, limit) = (payload.bytes.len(), self.bound.store.limits().payload);
         if size <= limit {
             return Ok(payload);
@@ -348,18 +350,18 @@ impl Core {
                     && call.ident == *ident
                     && matches!(call.phase, Phase::Running)
                 {
-                    call.sets.push((name.to_owned(), value));
+                    call.context_sets.push((name.to_owned(), value));
                 }
             }
         }
     }
 
     /// A number that is the same on every replay and different for every call.
-    pub(super) fn draw(&self) -> u64 {
+    pub(super) fn draw_random(&self) -> u64 {
         let mut state = self.lock();
-        state.drawn += 1;
+        state.draws += 1;
         let run = self.job.stage.as_deref().unwrap_or_default();
-        let place = format!("{}/{run}/{}/{}", self.job.id, state.last, state.drawn);
+        let place = format!("{}/{run}/{}/{}", self.job.id, state.last_delivered, state.draws);
         let digest = windlass_model::job::digest(NOW, &Payload::json(place.into_bytes()));
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&digest[..8]);
@@ -369,7 +371,7 @@ impl Core {
     /// Whether a durable call may be made here, and if not that is noted as a fault.
     pub(super) fn may_call(&self, what: &str) -> bool {
         let mut state = self.lock();
-        let Some(inside) = state.inside.clone() else { return true };
+        let Some(inside) = state.polled_step.clone() else { return true };
         let fault = nested(what, &inside);
         state.fault.get_or_insert(fault);
         false
@@ -403,10 +405,10 @@ impl Wake for RootWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if WITHIN.get() == Arc::as_ptr(&self.0) as usize {
-            self.0.again.store(true, Ordering::Release);
+        if CURRENT_WORKFLOW.get() == Arc::as_ptr(&self.0) as usize {
+            self.0.repoll.store(true, Ordering::Release);
         } else {
-            self.0.foreign.store(true, Ordering::Release);
+            self.0.foreign_wake.store(true, Ordering::Release);
             self.0.driver.wake();
         }
     }

@@ -3,8 +3,8 @@
 use windlass_model::{Awaited, journal::Op};
 
 use super::{
-    journal::Known,
-    state::{Call, Phase, Start, State, place_of},
+    journal::RecordedCall,
+    state::{Call, Phase, RunState, Start, source_location},
     undo_record::is_undo_try,
 };
 
@@ -12,15 +12,15 @@ use super::{
 #[derive(Default)]
 pub(crate) struct Differences {
     /// Recorded calls that it did not come to.
-    pub(super) not_reached: Vec<Differing>,
+    pub(super) not_reached: Vec<CallDifference>,
     /// Steps that it came to, and that were recorded with an undo and have none now.
-    pub(super) undo_removed: Vec<Differing>,
+    pub(super) undo_removed: Vec<CallDifference>,
     /// Calls that are not recorded, and that it came to before it came to some that are.
-    pub(super) new: Vec<Differing>,
+    pub(super) new: Vec<CallDifference>,
 }
 
 /// A call that differs.
-pub(super) struct Differing {
+pub(super) struct CallDifference {
     pub(super) op: Op,
     pub(super) name: String,
     pub(super) line: Option<String>,
@@ -32,18 +32,18 @@ pub(super) struct Differing {
 
 impl Differences {
     /// What a replay has left.
-    pub(super) fn of(state: &State) -> Differences {
+    pub(super) fn of(state: &RunState) -> Differences {
         let mut places = Vec::new();
         let mut ahead = false;
         for (name, key, known) in
-            state.journal.known.all().filter(|(name, key, known)| is_call(name, *key, known))
+            state.journal.calls.all().filter(|(name, key, known)| is_call(name, *key, known))
         {
-            if known.made.is_some() || state.journal.undo.is_settled(&(name.into(), key.map(Into::into))) {
+            if known.made_at.is_some() || state.journal.undo.is_settled(&(name.into(), key.map(Into::into))) {
                 continue;
             }
             let seq = known.end.as_ref().map(|(seq, _)| *seq).or(known.begun.as_ref().map(|(seq, _)| *seq));
-            ahead |= seq.is_some_and(|seq| seq > state.last);
-            let call = Differing {
+            ahead |= seq.is_some_and(|seq| seq > state.last_delivered);
+            let call = CallDifference {
                 op: known.op,
                 name: name.into(),
                 line: known.line.clone(),
@@ -56,7 +56,7 @@ impl Differences {
         let differs = !places.is_empty();
         let not_reached = places.into_iter().map(|(_, call)| call).collect();
         let is_new = |call: &&Call| {
-            let known = state.journal.known.of(&call.ident);
+            let known = state.journal.calls.of(&call.ident);
             matches!(call.phase, Phase::New)
                 && known.is_none_or(|known| known.begun.is_none() && known.tried.is_none())
         };
@@ -67,19 +67,25 @@ impl Differences {
                     Start::Signal { listen, .. } => listen.name.clone(),
                     _ => call.ident.0.to_string(),
                 };
-                Differing { op: call.op, name, line: Some(place_of(call.line)), undo: false, ahead }
+                CallDifference {
+                    op: call.op,
+                    name,
+                    line: Some(source_location(call.line)),
+                    undo: false,
+                    ahead,
+                }
             });
         Differences { not_reached, undo_removed: Vec::new(), new: new.collect() }
     }
 
     /// Adds the steps that have no undo any more. The code must be dropped by now: steps that it did not wait for have told
     /// by then what undoes them.
-    pub(super) fn add_undo_removed(&mut self, state: &State) {
-        for lost in state.lost_undos().into_iter().filter(|lost| lost.reached) {
-            let made = state.journal.known.of(&lost.ident).and_then(|known| known.made);
+    pub(super) fn add_undo_removed(&mut self, state: &RunState) {
+        for lost in state.missing_undos().into_iter().filter(|lost| lost.reached) {
+            let made = state.journal.calls.of(&lost.ident).and_then(|known| known.made_at);
             let Some((op, line)) = made else { continue };
-            let (name, line) = (lost.ident.0.to_string(), Some(place_of(line)));
-            self.undo_removed.push(Differing { op, name, line, undo: true, ahead: false });
+            let (name, line) = (lost.ident.0.to_string(), Some(source_location(line)));
+            self.undo_removed.push(CallDifference { op, name, line, undo: true, ahead: false });
         }
     }
 
@@ -98,7 +104,7 @@ impl Differences {
 
 /// Whether an entry is of a call that the code makes by name. The time and versions are found by where the code stands, ticks
 /// by their repeat, and what is kept of undoing a step belongs to the step.
-fn is_call(name: &str, key: Option<&str>, known: &Known) -> bool {
+fn is_call(name: &str, key: Option<&str>, known: &RecordedCall) -> bool {
     let is_tick = known.op == Op::Repeat && key.is_some();
     !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
 }

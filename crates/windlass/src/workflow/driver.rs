@@ -10,14 +10,14 @@ use std::{
 };
 
 use windlass_model::{Failure, JobId, NewJob, Outcome, Step, Unwind, Verdict, journal::Op};
-use windlass_runtime::{Attempt, Turn};
+use windlass_runtime::{Attempt, StepResult};
 
 use super::{
     Boxed,
     context::Value,
     core::{Core, RootWaker},
     differences::Differences,
-    state::{Phase, Then, misuse, place_of},
+    state::{AfterCommit, Phase, misuse, source_location},
 };
 
 /// How long the code may run between two durable calls.
@@ -39,15 +39,15 @@ pub(super) struct Driver {
     waker: Waker,
     steps: u32,
     /// Whether the inbox was read since the last change of what is waited for.
-    pub(super) looked: bool,
+    pub(super) inbox_read: bool,
     /// When signals are looked for next while steps are under way.
-    pub(super) look_at: Option<Instant>,
+    pub(super) next_inbox_read: Option<Instant>,
     /// Children whose end was asked for.
-    pub(super) asked: Vec<JobId>,
+    pub(super) queried_children: Vec<JobId>,
 }
 
 /// What is to be done after the code was polled.
-enum Next {
+enum NextAction {
     /// Poll it again.
     Poll,
     /// Commit what has ended.
@@ -69,7 +69,15 @@ enum Next {
 impl Driver {
     pub(super) fn new(core: Arc<Core>, root: Root) -> Driver {
         let waker = Waker::from(Arc::new(RootWaker(Arc::clone(&core))));
-        Driver { core, root: Some(root), waker, steps: 0, looked: false, look_at: None, asked: Vec::new() }
+        Driver {
+            core,
+            root: Some(root),
+            waker,
+            steps: 0,
+            inbox_read: false,
+            next_inbox_read: None,
+            queried_children: Vec::new(),
+        }
     }
 
     pub(super) fn attempt(&self) -> &Arc<Attempt> {
@@ -77,29 +85,29 @@ impl Driver {
     }
 
     /// Runs the workflow until it ends, is parked, or its claim is over.
-    pub(super) async fn run(mut self) -> Result<Turn, Failure> {
+    pub(super) async fn run(mut self) -> Result<StepResult, Failure> {
         let unwinding = self.core.job.unwind.clone();
-        match self.code(unwinding.is_some()).await {
-            Ok(Coded::Returned(result)) => {
+        match self.run_code(unwinding.is_some()).await {
+            Ok(CodeResult::Returned(result)) => {
                 self.drop_root();
                 match unwinding {
                     Some(unwind) => self.unwind(*unwind, false).await,
                     None => self.finish(result).await,
                 }
             }
-            Ok(Coded::Replayed) => {
+            Ok(CodeResult::Replayed) => {
                 self.drop_root();
                 self.unwind(*unwinding.expect("only replayed if it is being unwound"), false).await
             }
-            Ok(Coded::Turn(turn)) => Ok(turn),
-            Ok(Coded::Halt) => {
+            Ok(CodeResult::Turn(turn)) => Ok(turn),
+            Ok(CodeResult::Halt) => {
                 // What has ended is written, and what it did is undone, by this very attempt: nobody else ends it meanwhile.
                 self.drop_root();
-                let by = self.attempt().told_by().map(|by| by.failure());
+                let by = self.attempt().cancel_requested_by().map(|by| by.failure());
                 let undoes = self.has_undos();
                 match by.filter(|_| undoes) {
                     Some(failure) => self.unwind(Unwind { reason: None, failure }, true).await,
-                    None => Ok(self.halt().await),
+                    None => Ok(self.end_cancelled().await),
                 }
             }
             Err(failure) => self.fault(failure),
@@ -108,7 +116,7 @@ impl Driver {
 
     /// Replays the workflow as far as its journal goes, and writes nothing. Answers how the code differs from it.
     pub(super) async fn replay(mut self) -> Result<Differences, Failure> {
-        self.code(true).await?;
+        self.run_code(true).await?;
         // Before the code is dropped: what it came to last is under way.
         let mut differences = Differences::of(&self.core.lock());
         self.drop_root();
@@ -119,54 +127,54 @@ impl Driver {
     /// The code is dropped before its undos run: nothing in it goes on.
     pub(super) fn drop_root(&mut self) {
         let core = Arc::clone(&self.core);
-        core.within(|| self.root = None);
+        core.run_as_code(|| self.root = None);
     }
 
     /// Drives the code until it has returned; with `replay`, until its journal says nothing more.
-    async fn code(&mut self, replay: bool) -> Result<Coded, Failure> {
+    async fn run_code(&mut self, replay: bool) -> Result<CodeResult, Failure> {
         let mut spins = 0;
         loop {
             if let Poll::Ready(result) = self.poll().await {
-                self.check()?;
-                return Ok(Coded::Returned(result));
+                self.check_fault()?;
+                return Ok(CodeResult::Returned(result));
             }
-            self.check()?;
-            let over = self.core.lock().over.take();
+            self.check_fault()?;
+            let over = self.core.lock().claim_ended.take();
             if let Some(turn) = over {
-                return Ok(Coded::Turn(turn));
+                return Ok(CodeResult::Turn(turn));
             }
-            if replay && self.core.lock().anew.is_some() {
-                return Ok(Coded::Replayed);
+            if replay && self.core.lock().continue_input.is_some() {
+                return Ok(CodeResult::Replayed);
             }
-            if let Some(turn) = self.anew()? {
-                return Ok(Coded::Turn(turn));
+            if let Some(turn) = self.continue_as_new()? {
+                return Ok(CodeResult::Turn(turn));
             }
-            if self.core.asks_again() && spins < SPINS {
+            if self.core.take_repoll() && spins < SPINS {
                 spins += 1;
                 continue;
             }
-            match self.next(replay)? {
-                Next::Poll => {}
-                Next::Live => return Ok(Coded::Replayed),
-                flush @ (Next::Commit | Next::Flush) => {
-                    let flush = matches!(flush, Next::Flush);
+            match self.next_action(replay)? {
+                NextAction::Poll => {}
+                NextAction::Live => return Ok(CodeResult::Replayed),
+                flush @ (NextAction::Commit | NextAction::Flush) => {
+                    let flush = matches!(flush, NextAction::Flush);
                     if let Some(turn) = self.commit(None, flush).await? {
-                        return Ok(Coded::Turn(turn));
+                        return Ok(CodeResult::Turn(turn));
                     }
                 }
-                Next::Wait => {
+                NextAction::Wait => {
                     if self.wait().await? {
-                        return Ok(Coded::Halt);
+                        return Ok(CodeResult::Halt);
                     }
                 }
-                Next::Park => {
-                    if self.look().await? {
+                NextAction::Park => {
+                    if self.refresh_waits().await? {
                         continue;
                     }
-                    return Ok(Coded::Turn(self.park()?));
+                    return Ok(CodeResult::Turn(self.park()?));
                 }
-                Next::Halt => return Ok(Coded::Halt),
-                Next::Stuck => return Err(self.foreign()),
+                NextAction::Halt => return Ok(CodeResult::Halt),
+                NextAction::Stuck => return Err(self.foreign_wait()),
             }
             spins = 0;
         }
@@ -176,15 +184,15 @@ impl Driver {
     async fn poll(&mut self) -> Poll<Result<Vec<u8>, Failure>> {
         let (core, waker) = (Arc::clone(&self.core), self.waker.clone());
         poll_fn(|cx: &mut Context<'_>| {
-            core.drives(cx);
+            core.register_driver(cx);
             // Whatever asked for it before is answered by this.
-            core.asks_again();
+            core.take_repoll();
             let Some(root) = self.root.as_mut() else { return Poll::Ready(Poll::Pending) };
             core.pulse(Some(POLL));
             let mut inner = Context::from_waker(&waker);
             let polled = {
                 let mut root = tokio::task::coop::unconstrained(Polled(root.as_mut()));
-                core.within(|| Pin::new(&mut root).poll(&mut inner))
+                core.run_as_code(|| Pin::new(&mut root).poll(&mut inner))
             };
             core.pulse(None);
             Poll::Ready(polled)
@@ -193,17 +201,17 @@ impl Driver {
     }
 
     /// What the code did wrong, if it did.
-    fn check(&self) -> Result<(), Failure> {
+    fn check_fault(&self) -> Result<(), Failure> {
         if let Some(fault) = self.core.lock().fault.take() {
             return Err(fault);
         }
-        if self.core.is_foreign() { Err(self.foreign()) } else { Ok(()) }
+        if self.core.has_foreign_wake() { Err(self.foreign_wait()) } else { Ok(()) }
     }
 
-    fn foreign(&self) -> Failure {
+    fn foreign_wait(&self) -> Failure {
         let state = self.core.lock();
-        let near = match &state.line {
-            Some(line) => format!("after the durable call at {}", place_of(line)),
+        let near = match &state.last_call_at {
+            Some(line) => format!("after the durable call at {}", source_location(line)),
             None => "before its first durable call".to_owned(),
         };
         misuse(format!(
@@ -214,15 +222,15 @@ impl Driver {
     }
 
     /// What is to be done after the code was polled.
-    fn next(&mut self, replay: bool) -> Result<Next, Failure> {
+    fn next_action(&mut self, replay: bool) -> Result<NextAction, Failure> {
         let mut state = self.core.lock();
         if let Some(id) = state.deliver() {
             drop(state);
             self.core.wake_call(id);
-            return Ok(Next::Poll);
+            return Ok(NextAction::Poll);
         }
         if replay {
-            return Ok(Next::Live);
+            return Ok(NextAction::Live);
         }
         let new: Vec<usize> = state
             .under_way()
@@ -234,58 +242,58 @@ impl Driver {
         let transacts =
             |id: &&usize| state.calls[**id].as_ref().is_some_and(|call| call.op == Op::Transaction);
         let transaction = new.iter().find(transacts).copied();
-        if transaction.is_some() && !state.out.is_empty() {
-            return Ok(Next::Flush);
+        if transaction.is_some() && !state.pending.is_empty() {
+            return Ok(NextAction::Flush);
         }
         let new = match transaction {
             Some(id) => vec![id],
             None => new,
         };
         drop(state);
-        if !new.is_empty() && self.attempt().told_by().is_none() {
-            self.looked = false;
+        if !new.is_empty() && self.attempt().cancel_requested_by().is_none() {
+            self.inbox_read = false;
             self.core.lock().live = true;
             for id in new {
                 self.begin(id)?;
                 self.core.wake_call(id);
             }
-            return Ok(Next::Poll);
+            return Ok(NextAction::Poll);
         }
         let state = self.core.lock();
-        let runs = |call: &super::state::Call| matches!(call.phase, Phase::Running | Phase::Go);
-        if self.attempt().told_by().is_some() && !state.under_way().any(|(_, call)| runs(call)) {
-            return Ok(Next::Halt);
+        let runs = |call: &super::state::Call| matches!(call.phase, Phase::Running | Phase::CanStart);
+        if self.attempt().cancel_requested_by().is_some() && !state.under_way().any(|(_, call)| runs(call)) {
+            return Ok(NextAction::Halt);
         }
         if !state.finished.is_empty() && state.transacting.is_none() {
-            return Ok(Next::Commit);
+            return Ok(NextAction::Commit);
         }
         let running = state
             .under_way()
-            .any(|(_, call)| matches!(call.phase, Phase::Running | Phase::Go | Phase::Finished));
+            .any(|(_, call)| matches!(call.phase, Phase::Running | Phase::CanStart | Phase::Finished));
         if running {
-            return Ok(match state.out.children.is_empty() || state.transacting.is_some() {
-                true => Next::Wait,
-                false => Next::Commit,
+            return Ok(match state.pending.children.is_empty() || state.transacting.is_some() {
+                true => NextAction::Wait,
+                false => NextAction::Commit,
             });
         }
         if state.under_way().next().is_none() {
-            return Ok(Next::Stuck);
+            return Ok(NextAction::Stuck);
         }
         // Whether a child was put in at all that another job may be in the way of is seen once it is committed.
         let in_doubt = |child: &NewJob| child.key.is_some() || child.settings.unique.is_some();
-        if state.out.children.iter().any(in_doubt) {
-            return Ok(Next::Commit);
+        if state.pending.children.iter().any(in_doubt) {
+            return Ok(NextAction::Commit);
         }
         drop(state);
         // What has come already is not waited for.
-        Ok(if self.satisfy() { Next::Poll } else { Next::Park })
+        Ok(if self.complete_waits() { NextAction::Poll } else { NextAction::Park })
     }
 
     /// Takes what is to be written.
-    pub(super) fn step(&self) -> Result<Step, Failure> {
+    pub(super) fn take_step(&self) -> Result<Step, Failure> {
         let mut state = self.core.lock();
-        let mut out = std::mem::take(&mut state.out);
-        let mut values = std::mem::take(&mut state.recent);
+        let mut out = std::mem::take(&mut state.pending);
+        let mut values = std::mem::take(&mut state.unwritten_context);
         values.append(&mut out.context);
         if std::mem::take(&mut state.journal.forked) {
             let all = state.context.clone();
@@ -299,14 +307,14 @@ impl Driver {
         drop(state);
         Ok(Step {
             consumed: out.consumed,
-            aside: out.aside,
+            unreadable: out.unreadable,
             children: out.children,
             branches: out.branches,
-            told: true,
+            signal_child_ends: true,
             entries: out.entries,
-            forget: out.forget,
+            forget_entries: out.forget_entries,
             context,
-            undo: out.undo,
+            has_undo: out.has_undo,
             ..Step::default()
         })
     }
@@ -316,51 +324,51 @@ impl Driver {
         &mut self,
         unwind: Option<Unwind>,
         flush: bool,
-    ) -> Result<Option<Turn>, Failure> {
+    ) -> Result<Option<StepResult>, Failure> {
         {
             let state = &mut *self.core.lock();
-            let nothing = state.out.is_empty() || (self.core.one_commit && !flush);
-            let bears = !state.out.children.is_empty() || !state.out.branches.is_empty();
+            let nothing = state.pending.is_empty() || (self.core.one_commit && !flush);
+            let bears = !state.pending.children.is_empty() || !state.pending.branches.is_empty();
             if unwind.is_none() && !bears && nothing {
-                land(state);
+                record_finished(state);
                 return Ok(None);
             }
         }
         self.steps += 1;
-        if self.core.job.run.saturating_add(self.steps) > STEPS {
+        if self.core.job.steps_since_wait.saturating_add(self.steps) > STEPS {
             return Err(endless());
         }
-        let step = Step { unwind: unwind.map(Box::new), ..self.step()? };
+        let step = Step { unwind: unwind.map(Box::new), ..self.take_step()? };
         let asks = !step.children.is_empty();
         let attempt = Arc::clone(self.attempt());
-        match attempt.pen.commit(&attempt, step).await {
+        match attempt.writer.commit(&attempt, step).await {
             Verdict::Committed => {}
-            Verdict::Halted => return Ok(Some(Turn::Halted)),
-            Verdict::Fenced => return Ok(Some(Turn::Over)),
+            Verdict::Halted => return Ok(Some(StepResult::Halted)),
+            Verdict::Fenced => return Ok(Some(StepResult::Over)),
             // If it was the store that refused it, the job has failed by that.
-            Verdict::Refused(_) if attempt.pen.is_over() => return Ok(Some(Turn::Over)),
+            Verdict::Refused(_) if attempt.writer.is_over() => return Ok(Some(StepResult::Over)),
             Verdict::Refused(why) => {
                 return Err(misuse(format!("what the workflow wants written is refused: {why}")));
             }
         }
         if asks {
-            self.asked.clear();
+            self.queried_children.clear();
         }
-        land(&mut self.core.lock());
+        record_finished(&mut self.core.lock());
         // Handed back where it stands: the next worker goes on from here.
-        Ok(attempt.pen.is_stopping(attempt.worker).then_some(Turn::Over))
+        Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::Over))
     }
 
     /// Ends the claim because someone wants the job to end: the store has it unwound, or ends it.
-    pub(super) async fn halt(&mut self) -> Turn {
+    pub(super) async fn end_cancelled(&mut self) -> StepResult {
         let attempt = Arc::clone(self.attempt());
-        let step = self.step().unwrap_or_default();
-        match (attempt.pen.commit(&attempt, step).await, attempt.told_by()) {
-            (Verdict::Halted, _) => Turn::Halted,
+        let step = self.take_step().unwrap_or_default();
+        match (attempt.writer.commit(&attempt, step).await, attempt.cancel_requested_by()) {
+            (Verdict::Halted, _) => StepResult::Halted,
             (Verdict::Committed, Some(by)) => {
-                Turn::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) }
+                StepResult::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) }
             }
-            _ => Turn::Over,
+            _ => StepResult::Over,
         }
     }
 }
@@ -374,25 +382,25 @@ impl Drop for Driver {
 }
 
 /// How the code ended.
-enum Coded {
+enum CodeResult {
     Returned(Result<Vec<u8>, Failure>),
     Replayed,
     /// Someone wants the job to end.
     Halt,
-    Turn(Turn),
+    Turn(StepResult),
 }
 
 /// What has ended is in the journal from now on, and can be delivered.
-pub(super) fn land(state: &mut super::state::State) {
+pub(super) fn record_finished(state: &mut super::state::RunState) {
     for finished in std::mem::take(&mut state.finished) {
         let Some(call) = state.calls[finished.call].as_mut() else { continue };
         match finished.then {
-            Then::End(seq) => {
+            AfterCommit::End(seq) => {
                 call.phase = Phase::Recorded(seq);
                 state.recorded.insert(seq, finished.call);
             }
-            Then::Wait(wait) => call.phase = Phase::Waiting(wait),
-            Then::Part => call.phase = Phase::Running,
+            AfterCommit::Wait(wait) => call.phase = Phase::Waiting(wait),
+            AfterCommit::Part => call.phase = Phase::Running,
         }
     }
 }

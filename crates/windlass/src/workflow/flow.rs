@@ -12,12 +12,12 @@ use super::{
     branch::Branch,
     context::Context,
     core::Core,
-    journal::{Ending, Ident},
+    journal::{CallEnd, Ident},
     merge::MergeCall,
     repeat::Repeat,
     select::{Race, Select},
-    state::{Moment, NOW, misuse, place_of},
-    step::{Step, TryCx, encoded},
+    state::{Moment, NOW, misuse, source_location},
+    step::{Step, TryCx, encode_result},
     transaction::Transaction,
     wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil},
 };
@@ -130,10 +130,10 @@ impl Flow {
     /// The job that a call of [`Flow::child`] submitted: known once another call, or this one, has ended after it was made.
     pub fn child_id(&self, name: &str, key: Option<&str>) -> Option<JobId> {
         let state = self.core.lock();
-        let known = state.journal.known.get(name, key).filter(|known| known.op == Op::Child)?;
-        let (seq, child) = known.begun.as_ref().filter(|_| known.made.is_some())?;
+        let known = state.journal.calls.get(name, key).filter(|known| known.op == Op::Child)?;
+        let (seq, child) = known.begun.as_ref().filter(|_| known.made_at.is_some())?;
         // The same on every replay: what is in the journal by now.
-        if *seq < state.last { serde_json::from_slice(&child.bytes).ok() } else { None }
+        if *seq < state.last_delivered { serde_json::from_slice(&child.bytes).ok() } else { None }
     }
 
     /// Opens a branch: children that are spawned from sources, as many as there are; see [`Branch`].
@@ -179,26 +179,26 @@ impl Flow {
         }
         let now = self.core.now();
         let mut state = self.core.lock();
-        let ident: Ident = (NOW.into(), Some(state.last.to_string().into()));
-        let known = state.journal.known.of(&ident).and_then(|known| known.end.clone());
-        if let Some((_, Ending::Done(payload))) = known
+        let ident: Ident = (NOW.into(), Some(state.last_delivered.to_string().into()));
+        let known = state.journal.calls.of(&ident).and_then(|known| known.end.clone());
+        if let Some((_, CallEnd::Done(payload))) = known
             && let Ok(at) = serde_json::from_slice(&payload.bytes)
         {
-            state.journal.came_to(&ident);
+            state.journal.mark_reached(&ident);
             return at;
         }
         let payload = Payload::json(serde_json::to_vec(&now).unwrap_or_default());
         let entry = state.entry_of(&ident, Op::Now, Mark::Done, None, payload.clone(), now);
-        let known = state.journal.known_mut(&ident);
-        (known.op, known.end, known.fresh) = (Op::Now, Some((entry.seq, Ending::Done(payload))), true);
-        state.out.entries.push(entry);
+        let known = state.journal.recorded_mut(&ident);
+        (known.op, known.end, known.reached) = (Op::Now, Some((entry.seq, CallEnd::Done(payload))), true);
+        state.pending.entries.push(entry);
         now
     }
 
     /// A number: the same on every replay, and another for every call.
     pub fn random(&self) -> u64 {
         self.core.may_call("`flow.random`");
-        self.core.draw()
+        self.core.draw_random()
     }
 
     /// Which version of the code at this place the job runs: `newest`, or what that was when the job first came here, or 0
@@ -209,22 +209,23 @@ impl Flow {
         let now = self.core.now();
         let mut state = self.core.lock();
         let state = &mut *state;
-        let ident = match state.admit(Op::Version, name, None, line) {
+        let ident = match state.check_call(Op::Version, name, None, line) {
             Ok(ident) => ident,
             Err(fault) => {
                 state.fault.get_or_insert(fault);
                 return newest;
             }
         };
-        let known = state.journal.known.of(&ident).and_then(|known| known.end.clone());
-        if let Some((_, Ending::Done(payload))) = known {
-            state.journal.came_to(&ident);
+        let known = state.journal.calls.of(&ident).and_then(|known| known.end.clone());
+        if let Some((_, CallEnd::Done(payload))) = known {
+            state.journal.mark_reached(&ident);
             return serde_json::from_slice(&payload.bytes).unwrap_or(newest);
         }
         let version = if state.is_live() { newest } else { 0 };
         let payload = Payload::json(version.to_string().into_bytes());
-        let entry = state.entry_of(&ident, Op::Version, Mark::Done, Some(place_of(line)), payload, now);
-        state.out.entries.push(entry);
+        let entry =
+            state.entry_of(&ident, Op::Version, Mark::Done, Some(source_location(line)), payload, now);
+        state.pending.entries.push(entry);
         version
     }
 
@@ -237,13 +238,13 @@ impl Flow {
     /// go on for ever. Does not return.
     pub async fn continue_as_new<W: Workflow, R>(&self, input: W) -> R {
         if self.core.may_call("`continue_as_new`") {
-            match encoded(&input) {
+            match encode_result(&input) {
                 Ok(_) if W::KIND != self.core.job.kind.kind => self.core.fault(misuse(format!(
                     "`continue_as_new` is called with a {:?}, and this workflow is a {:?}",
                     W::KIND,
                     self.core.job.kind.kind
                 ))),
-                Ok(input) => self.core.lock().anew = Some(input),
+                Ok(input) => self.core.lock().continue_input = Some(input),
                 Err(failure) => self.core.fault(failure),
             }
         }

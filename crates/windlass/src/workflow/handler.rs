@@ -7,30 +7,30 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use windlass_model::{Claimed, Failure, Retry, Rev, failure::class};
-use windlass_runtime::{Attempt, Handler, Policy, Started, Turn};
+use windlass_model::{ClaimedJob, Failure, Retry, Rev, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy, Started, StepResult};
 
 use super::{
     Flow, Workflow,
     core::Core,
     driver::{Driver, Root, run_of},
     journal::Journal,
-    step::encoded,
+    step::encode_result,
 };
 use crate::{
-    machine::Bound,
-    patience::{attempted, patiently},
+    machine::Services,
+    store_retry::{retry_unavailable, run_attempt},
 };
 
 /// Runs a workflow's jobs.
 pub(crate) struct WorkflowHandler<W> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Bound>>>,
+    bound: Arc<OnceLock<Arc<Services>>>,
     workflow: PhantomData<fn() -> W>,
 }
 
 impl<W: Workflow> WorkflowHandler<W> {
-    pub(crate) fn new(bound: Arc<OnceLock<Arc<Bound>>>) -> WorkflowHandler<W> {
+    pub(crate) fn new(bound: Arc<OnceLock<Arc<Services>>>) -> WorkflowHandler<W> {
         WorkflowHandler { bound, workflow: PhantomData }
     }
 }
@@ -38,13 +38,13 @@ impl<W: Workflow> WorkflowHandler<W> {
 impl<W: Workflow> Handler for WorkflowHandler<W> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
         let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        let started = |running| Started { running, timeout: None, stage: None, whole: true };
+        let started = |running| Started { running, timeout: None, stage: None, times_all_steps: true };
         let workflow = match input::<W>(&attempt.job) {
             Ok(workflow) => workflow,
             Err(failure) => return started(Box::pin(ready(Err(failure)))),
         };
         started(Box::pin(
-            async move { attempted(&attempt, run(workflow, Arc::clone(&attempt), bound)).await },
+            async move { run_attempt(&attempt, run(workflow, Arc::clone(&attempt), bound)).await },
         ))
     }
 
@@ -55,11 +55,15 @@ impl<W: Workflow> Handler for WorkflowHandler<W> {
     }
 }
 
-async fn run<W: Workflow>(workflow: W, attempt: Arc<Attempt>, bound: Arc<Bound>) -> Result<Turn, Failure> {
+async fn run<W: Workflow>(
+    workflow: W,
+    attempt: Arc<Attempt>,
+    bound: Arc<Services>,
+) -> Result<StepResult, Failure> {
     let journal = if attempt.job.rev == Rev(0) {
         Journal::default()
     } else {
-        let entries = patiently!(bound.reader.read(&attempt.job))?;
+        let entries = retry_unavailable!(bound.reader.read(&attempt.job))?;
         Journal::read(entries, &bound.codecs, attempt.job.unwind.is_some())
     };
     let job = Arc::clone(&attempt.job);
@@ -72,7 +76,7 @@ pub(super) fn driver<W: Workflow>(core: Arc<Core>, workflow: W) -> Driver {
     let flow = Flow { core: Arc::clone(&core) };
     let root: Root = Box::pin(async move {
         match workflow.run(flow).await {
-            Ok(output) => encoded(&output),
+            Ok(output) => encode_result(&output),
             Err(error) => Err(error.into()),
         }
     });
@@ -80,7 +84,7 @@ pub(super) fn driver<W: Workflow>(core: Arc<Core>, workflow: W) -> Driver {
 }
 
 /// The input of a job: what it was submitted with, or started anew with.
-pub(super) fn input<W: Workflow>(job: &Claimed) -> Result<W, Failure> {
+pub(super) fn input<W: Workflow>(job: &ClaimedJob) -> Result<W, Failure> {
     if let Some(stage) = job.stage.as_deref().filter(|stage| run_of(stage).is_none()) {
         let text = format!(
             "the job is in the state {stage:?} of a machine, and {:?} is a workflow here; serve it with the machine it was \

@@ -25,7 +25,7 @@ pub(super) type Ident = (Box<str>, Option<Box<str>>);
 
 /// How a call ended.
 #[derive(Clone, Debug)]
-pub(super) enum Ending {
+pub(super) enum CallEnd {
     /// Well, with a result as it is kept.
     Done(Payload),
     /// Badly.
@@ -34,7 +34,7 @@ pub(super) enum Ending {
 
 /// What is kept of a failed try.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Tried {
+pub(super) struct RetryState {
     pub(super) tries: u32,
     /// How much of each retry rule's budget is used.
     pub(super) spent: Vec<u32>,
@@ -43,14 +43,14 @@ pub(super) struct Tried {
 }
 
 #[derive(Serialize, Deserialize)]
-struct FailedText {
+struct FailureRecord {
     failure: Failure,
     reason: Reason,
 }
 
 /// What is kept of the end of a workflow that failed.
 #[derive(Serialize, Deserialize, Default)]
-pub(super) struct EndedText {
+pub(super) struct EndRecord {
     /// Places of the ends that are void if the job is retried: those that made it fail.
     pub(super) voids: Vec<i32>,
 }
@@ -60,16 +60,16 @@ pub(crate) fn voids_of(entry: &Entry) -> Vec<i32> {
     if entry.op != Op::Life || entry.name != ENDED {
         return Vec::new();
     }
-    serde_json::from_slice::<EndedText>(&entry.payload.bytes).unwrap_or_default().voids
+    serde_json::from_slice::<EndRecord>(&entry.payload.bytes).unwrap_or_default().voids
 }
 
-impl Ending {
+impl CallEnd {
     /// How a failed call is kept.
     pub(super) fn failed_payload(&self) -> Payload {
         match self {
-            Ending::Done(payload) => payload.clone(),
-            Ending::Failed { failure, reason } => {
-                let text = FailedText { failure: failure.clone(), reason: *reason };
+            CallEnd::Done(payload) => payload.clone(),
+            CallEnd::Failed { failure, reason } => {
+                let text = FailureRecord { failure: failure.clone(), reason: *reason };
                 Payload::json(serde_json::to_vec(&text).unwrap_or_default())
             }
         }
@@ -79,7 +79,7 @@ impl Ending {
 /// How a failed call ended, as it is kept.
 fn read_failed(payload: &Payload) -> (Failure, Reason) {
     match serde_json::from_slice(&payload.bytes) {
-        Ok(FailedText { failure, reason }) => (failure, reason),
+        Ok(FailureRecord { failure, reason }) => (failure, reason),
         Err(_) => (Failure::stop("its error cannot be read"), Reason::Stopped),
     }
 }
@@ -89,16 +89,16 @@ pub fn failure_of(entry: &Entry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
     match entry.mark {
         Mark::Failed | Mark::NotUndone => {
-            serde_json::from_slice::<FailedText>(bytes).ok().map(|text| text.failure)
+            serde_json::from_slice::<FailureRecord>(bytes).ok().map(|text| text.failure)
         }
-        Mark::Tried => serde_json::from_slice::<Tried>(bytes).ok().map(|tried| tried.failure),
+        Mark::Tried => serde_json::from_slice::<RetryState>(bytes).ok().map(|tried| tried.failure),
         _ => None,
     }
 }
 
 /// A value of the context that a step, or a tick of a repeat, has set.
 #[derive(Clone)]
-pub(super) struct Set {
+pub(super) struct ContextSet {
     /// Where that stands.
     pub(super) seq: i32,
     pub(super) name: String,
@@ -106,29 +106,38 @@ pub(super) struct Set {
 }
 
 /// What is known of a call.
-pub(super) struct Known {
+pub(super) struct RecordedCall {
     pub(super) op: Op,
     pub(super) line: Option<String>,
     /// Where this run has made it, if it has.
-    pub(super) made: Option<(Op, &'static Location<'static>)>,
+    pub(super) made_at: Option<(Op, &'static Location<'static>)>,
     /// With what it was begun, and where that stands.
     pub(super) begun: Option<(i32, Payload)>,
-    pub(super) tried: Option<Tried>,
-    pub(super) end: Option<(i32, Ending)>,
+    pub(super) tried: Option<RetryState>,
+    pub(super) end: Option<(i32, CallEnd)>,
     /// Where it ended well, if it was recorded with an undo.
     pub(super) undo: Option<i32>,
     /// Whether the code has come to its end, or made it.
-    pub(super) fresh: bool,
+    pub(super) reached: bool,
 }
 
-impl Known {
+impl RecordedCall {
     /// Where it ended.
     fn place(&self) -> Option<i32> {
         self.end.as_ref().map(|(seq, _)| *seq)
     }
 
-    fn new(op: Op) -> Known {
-        Known { op, line: None, made: None, begun: None, tried: None, end: None, undo: None, fresh: false }
+    fn new(op: Op) -> RecordedCall {
+        RecordedCall {
+            op,
+            line: None,
+            made_at: None,
+            begun: None,
+            tried: None,
+            end: None,
+            undo: None,
+            reached: false,
+        }
     }
 }
 
@@ -139,12 +148,12 @@ pub(super) struct Calls(HashMap<Box<str>, Named>);
 /// The calls of one name.
 #[derive(Default)]
 struct Named {
-    plain: Option<Known>,
-    keyed: HashMap<Box<str>, Known>,
+    plain: Option<RecordedCall>,
+    keyed: HashMap<Box<str>, RecordedCall>,
 }
 
 impl Calls {
-    pub(super) fn get(&self, name: &str, key: Option<&str>) -> Option<&Known> {
+    pub(super) fn get(&self, name: &str, key: Option<&str>) -> Option<&RecordedCall> {
         let named = self.0.get(name)?;
         match key {
             Some(key) => named.keyed.get(key),
@@ -152,17 +161,17 @@ impl Calls {
         }
     }
 
-    pub(super) fn of(&self, ident: &Ident) -> Option<&Known> {
+    pub(super) fn of(&self, ident: &Ident) -> Option<&RecordedCall> {
         self.get(&ident.0, ident.1.as_deref())
     }
 
     /// The calls of a name that have a key.
-    pub(super) fn keyed(&self, name: &str) -> impl Iterator<Item = (&str, &Known)> {
+    pub(super) fn keyed(&self, name: &str) -> impl Iterator<Item = (&str, &RecordedCall)> {
         let named = self.0.get(name).into_iter();
         named.flat_map(|named| named.keyed.iter().map(|(key, known)| (&**key, known)))
     }
 
-    pub(super) fn get_mut(&mut self, name: &str, key: Option<&str>) -> Option<&mut Known> {
+    pub(super) fn get_mut(&mut self, name: &str, key: Option<&str>) -> Option<&mut RecordedCall> {
         let named = self.0.get_mut(name)?;
         match key {
             Some(key) => named.keyed.get_mut(key),
@@ -171,33 +180,33 @@ impl Calls {
     }
 
     /// What is known of a call, which is known from now on.
-    pub(super) fn known(&mut self, name: &str, key: Option<&str>, op: Op) -> &mut Known {
+    pub(super) fn entry(&mut self, name: &str, key: Option<&str>, op: Op) -> &mut RecordedCall {
         if !self.0.contains_key(name) {
             self.0.insert(name.into(), Named::default());
         }
         let named = self.0.get_mut(name).expect("just put in");
         match key {
-            Some(key) => named.keyed.entry(key.into()).or_insert_with(|| Known::new(op)),
-            None => named.plain.get_or_insert_with(|| Known::new(op)),
+            Some(key) => named.keyed.entry(key.into()).or_insert_with(|| RecordedCall::new(op)),
+            None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
         }
     }
 
-    fn known_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut Known {
+    fn known_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut RecordedCall {
         if !self.0.contains_key(name.as_str()) {
             self.0.insert(name.as_str().into(), Named::default());
         }
         let named = self.0.get_mut(name.as_str()).expect("just put in");
         match key {
-            Some(key) => named.keyed.entry(key.into_boxed_str()).or_insert_with(|| Known::new(op)),
-            None => named.plain.get_or_insert_with(|| Known::new(op)),
+            Some(key) => named.keyed.entry(key.into_boxed_str()).or_insert_with(|| RecordedCall::new(op)),
+            None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
         }
     }
 
-    fn retain(&mut self, keep: impl Fn(&Known) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&RecordedCall) -> bool) {
         self.retain_named(|_, known| keep(known));
     }
 
-    fn retain_named(&mut self, keep: impl Fn(&str, &Known) -> bool) {
+    fn retain_named(&mut self, keep: impl Fn(&str, &RecordedCall) -> bool) {
         for (name, named) in &mut self.0 {
             named.plain.take_if(|known| !keep(name, known));
             named.keyed.retain(|_, known| keep(name, known));
@@ -214,14 +223,14 @@ impl Calls {
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Option<&str>, &Known)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Option<&str>, &RecordedCall)> {
         self.0.iter().flat_map(|(name, named)| {
             let plain = named.plain.iter().map(|known| (&**name, None, known));
             plain.chain(named.keyed.iter().map(|(key, known)| (&**name, Some(&**key), known)))
         })
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Known> {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut RecordedCall> {
         self.0.values_mut().flat_map(|named| named.plain.iter_mut().chain(named.keyed.values_mut()))
     }
 }
@@ -229,21 +238,21 @@ impl Calls {
 /// What is known of a workflow's calls.
 #[derive(Default)]
 pub(super) struct Journal {
-    pub(super) known: Calls,
+    pub(super) calls: Calls,
     /// The place of the next entry.
     pub(super) next_seq: i32,
     /// How many ends it has that the code has not come to.
     pub(super) undelivered: usize,
     /// What the steps that ended at some places set in the context.
-    pub(super) sets: BTreeMap<i32, Vec<Set>>,
+    pub(super) sets: BTreeMap<i32, Vec<ContextSet>>,
     /// What ticks have set in the context, by the name of their repeat, in order.
-    pub(super) repeat_sets: HashMap<Box<str>, Vec<Set>>,
+    pub(super) repeat_sets: HashMap<Box<str>, Vec<ContextSet>>,
     /// What was undone, and what could not be.
     pub(super) undo: UndoRecord,
     /// Places of ends that made the job fail: they are void once it goes on.
     voids: Vec<i32>,
     /// Whether the job goes on after it had ended, and nothing says so yet.
-    pub(super) resumes: bool,
+    pub(super) needs_resume: bool,
     /// Whether it was forked from another: what the context holds is to be written.
     pub(super) forked: bool,
     /// Places of ticks of repeats that ended, by name, oldest first.
@@ -264,12 +273,12 @@ impl Journal {
             journal.add(entry, step, codecs);
         }
         if !unwinding {
-            journal.resumes = journal.go_on();
+            journal.needs_resume = journal.go_on();
         }
-        for known in journal.known.all_mut().filter(|known| known.end.is_some()) {
+        for known in journal.calls.all_mut().filter(|known| known.end.is_some()) {
             // Ticks that are over stay for people to see, and are not come to again.
-            known.fresh = known.op == Op::Repeat;
-            journal.undelivered += usize::from(!known.fresh);
+            known.reached = known.op == Op::Repeat;
+            journal.undelivered += usize::from(!known.reached);
         }
         journal
     }
@@ -281,22 +290,23 @@ impl Journal {
                 self.forked = true;
                 self.go_on();
                 // Children that were under way are another job's, and so are those of branches that were not merged.
-                self.known.retain(|known| !matches!(known.op, Op::Child | Op::Merge) || known.end.is_some());
+                self.calls.retain(|known| !matches!(known.op, Op::Child | Op::Merge) || known.end.is_some());
                 let merged: HashSet<String> = self
-                    .known
+                    .calls
                     .keyed(MERGE)
                     .filter(|(_, known)| known.op == Op::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
-                let is_taken = |name: &str, known: &Known| known.op != Op::Branch || merged.contains(name);
-                let left = self.known.all().filter(|(name, _, known)| !is_taken(name, known));
+                let is_taken =
+                    |name: &str, known: &RecordedCall| known.op != Op::Branch || merged.contains(name);
+                let left = self.calls.all().filter(|(name, _, known)| !is_taken(name, known));
                 let first = left.filter_map(|(_, _, known)| known.place()).min();
-                self.known.retain_named(is_taken);
+                self.calls.retain_named(is_taken);
                 self.void_selects(first);
                 return;
             }
             (Op::Life, _) if name == ENDED => {
-                let text: EndedText = serde_json::from_slice(&payload.bytes).unwrap_or_default();
+                let text: EndRecord = serde_json::from_slice(&payload.bytes).unwrap_or_default();
                 self.voids.extend(text.voids);
                 self.undo.close();
                 self.forget_undo_tries();
@@ -313,7 +323,7 @@ impl Journal {
                         Some(repeat) => self.repeat_sets.entry(repeat.into()).or_default(),
                         None => self.sets.entry(step).or_default(),
                     };
-                    sets.push(Set { seq, name, value });
+                    sets.push(ContextSet { seq, name, value });
                 }
                 return;
             }
@@ -334,7 +344,7 @@ impl Journal {
         if !matches!(op, Op::Now | Op::Version | Op::Select) && !is_undo_try(&name) {
             self.go_on();
         }
-        let known = self.known.known_owned(name, key, op);
+        let known = self.calls.known_owned(name, key, op);
         known.op = op;
         if line.is_some() {
             known.line = line;
@@ -344,11 +354,11 @@ impl Journal {
             Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
             Mark::Done | Mark::DoneWithUndo => {
                 let undo = (mark == Mark::DoneWithUndo).then_some(seq);
-                (known.end, known.undo) = (Some((seq, Ending::Done(payload))), undo);
+                (known.end, known.undo) = (Some((seq, CallEnd::Done(payload))), undo);
             }
             Mark::Failed => {
                 let (failure, reason) = read_failed(&payload);
-                (known.end, known.undo) = (Some((seq, Ending::Failed { failure, reason })), None);
+                (known.end, known.undo) = (Some((seq, CallEnd::Failed { failure, reason })), None);
             }
             Mark::Undone | Mark::NotUndone => {}
         }
@@ -362,15 +372,15 @@ impl Journal {
         }
         let (voids, undone) = (std::mem::take(&mut self.voids), self.undo.reopen());
         self.forget_undo_tries();
-        let is_void = |known: &Known| known.place().is_some_and(|seq| voids.contains(&seq));
-        let ends = undone.iter().filter_map(|ident| self.known.of(ident)?.place());
+        let is_void = |known: &RecordedCall| known.place().is_some_and(|seq| voids.contains(&seq));
+        let ends = undone.iter().filter_map(|ident| self.calls.of(ident)?.place());
         let first = ends.chain(voids.iter().copied()).min();
-        undone.iter().for_each(|ident| self.known.remove(ident));
+        undone.iter().for_each(|ident| self.calls.remove(ident));
         // A branch goes on where it was: its children are there.
-        for known in self.known.all_mut().filter(|known| known.op == Op::Branch && is_void(known)) {
+        for known in self.calls.all_mut().filter(|known| known.op == Op::Branch && is_void(known)) {
             (known.end, known.tried) = (None, None);
         }
-        self.known.retain(|known| !is_void(known));
+        self.calls.retain(|known| !is_void(known));
         self.void_selects(first);
         true
     }
@@ -378,26 +388,26 @@ impl Journal {
     /// Which of several calls came first was judged by the ends before it: if one of these is void, that is void too.
     fn void_selects(&mut self, first: Option<i32>) {
         let Some(first) = first else { return };
-        self.known.retain(|known| known.op != Op::Select || known.place().is_none_or(|seq| seq < first));
+        self.calls.retain(|known| known.op != Op::Select || known.place().is_none_or(|seq| seq < first));
     }
 
     /// What was tried at undoing steps counts for nothing if they are undone later.
     fn forget_undo_tries(&mut self) {
-        self.known.retain_named(|name, _| !is_undo_try(name));
+        self.calls.retain_named(|name, _| !is_undo_try(name));
     }
 
     /// The code has come to the end of a call that is not delivered like others.
-    pub(super) fn came_to(&mut self, ident: &Ident) {
-        if let Some(known) = self.known.get_mut(&ident.0, ident.1.as_deref())
-            && !std::mem::replace(&mut known.fresh, true)
+    pub(super) fn mark_reached(&mut self, ident: &Ident) {
+        if let Some(known) = self.calls.get_mut(&ident.0, ident.1.as_deref())
+            && !std::mem::replace(&mut known.reached, true)
         {
             self.undelivered -= 1;
         }
     }
 
     /// What is known of a call, which is known from now on.
-    pub(super) fn known_mut(&mut self, ident: &Ident) -> &mut Known {
-        self.known.known(&ident.0, ident.1.as_deref(), Op::Step)
+    pub(super) fn recorded_mut(&mut self, ident: &Ident) -> &mut RecordedCall {
+        self.calls.entry(&ident.0, ident.1.as_deref(), Op::Step)
     }
 }
 
@@ -419,10 +429,10 @@ mod tests {
         };
         let entries = (0..).zip(entries).map(entry).collect();
         let journal = Journal::read(entries, &Codecs::default(), unwinding);
-        let ended = journal.known.all().filter(|(_, _, known)| known.end.is_some());
+        let ended = journal.calls.all().filter(|(_, _, known)| known.end.is_some());
         let mut names: Vec<String> = ended.map(|(name, ..)| name.to_owned()).collect();
         names.sort();
-        (names, journal.resumes)
+        (names, journal.needs_resume)
     }
 
     const HOTEL: (Op, Mark, &str, &str) = (Op::Step, Mark::DoneWithUndo, "hotel", "1");

@@ -10,11 +10,11 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
-    BranchNo, Failure, Grow, Merge, Payload, Retry, Watch,
+    BranchNo, BranchUpdate, Failure, Merge, Payload, Retry, Watch,
     failure::class,
     journal::Op,
     limits::KEY,
-    merge::{Judged, Stand},
+    merge::{BranchProgress, MergeDecision},
 };
 
 use windlass_store::Branch;
@@ -23,12 +23,12 @@ use super::{
     Boxed,
     core::Core,
     parts::{Part, PartError, Parts, RawParts},
-    state::{For, Opened, Then, misuse, place_of},
-    step::{RawStep, encoded, opened},
+    state::{AfterCommit, BranchState, CallWait, misuse, source_location},
+    step::{RawStep, decode_result, encode_result},
 };
 use crate::{
-    branch::{Goal, Merged, Pages, Read, bad_children, missing_children},
-    patience::patiently,
+    branch::{MergeRecord, Merged, Pages, ReadPosition, missing_children, unsuccessful_children},
+    store_retry::retry_unavailable,
 };
 
 /// The name of every merge; its key is the names of the branches.
@@ -91,18 +91,18 @@ impl IntoFuture for MergeCall {
     fn into_future(self) -> MergeFuture {
         let MergeCall { core, names, line, merge, key } = self;
         let fault = merge.check().err().map(|error| error.to_string());
-        let looking = Looking { core: Arc::clone(&core), names: names.clone(), merge: merge.clone() };
+        let looking = BranchRead { core: Arc::clone(&core), names: names.clone(), merge: merge.clone() };
         let looking = Arc::new(looking);
         let body = Box::new(move |_| {
             let looking = Arc::clone(&looking);
-            Box::pin(async move { encoded(&looking.look().await?) }) as Boxed<'static, _>
+            Box::pin(async move { encode_result(&looking.read_branches().await?) }) as Boxed<'static, _>
         });
         let mut raw = RawStep::new(&core, Op::Merge, MERGE, line, body);
         let joined = names.join(",");
         raw.key = Some(key.map_or(joined.clone(), |key| format!("{joined}#{key}")));
         raw.within = merge.timeout;
         raw.timeout = None;
-        raw.judge = judge;
+        raw.on_done = decide;
         MergeFuture { raw, names, fault, checked: false, merging: false }
     }
 }
@@ -121,7 +121,7 @@ impl Drop for MergeFuture {
     fn drop(&mut self) {
         if self.merging {
             self.each(|opened| match opened {
-                Opened::Merging { number } => Opened::Open { number },
+                BranchState::Merging { number } => BranchState::Open { number },
                 other => other,
             });
         }
@@ -135,14 +135,14 @@ impl MergeFuture {
         if fault.is_none() {
             self.merging = true;
             self.each(|opened| match opened {
-                Opened::Open { number } => Opened::Merging { number },
+                BranchState::Open { number } => BranchState::Merging { number },
                 other => other,
             });
         }
         fault
     }
 
-    fn each(&self, now: impl Fn(Opened) -> Opened) {
+    fn each(&self, now: impl Fn(BranchState) -> BranchState) {
         let mut state = self.raw.core.lock();
         for name in &self.names {
             if let Some(opened) = state.branches.get_mut(name) {
@@ -172,14 +172,14 @@ impl MergeFuture {
             false => format!("opened are {}", state.branches.keys().cloned().collect::<Vec<_>>().join(", ")),
         };
         self.names.iter().find_map(|name| match state.branches.get(name) {
-            Some(Opened::Open { .. }) => None,
-            Some(Opened::Merging { .. }) => Some(format!(
+            Some(BranchState::Open { .. }) => None,
+            Some(BranchState::Merging { .. }) => Some(format!(
                 "the branch {name:?} is being merged already; merge it once, with all it is merged with"
             )),
-            Some(Opened::Filling) => {
+            Some(BranchState::Filling) => {
                 Some(format!("the branch {name:?} is still being filled; await that before it is merged"))
             }
-            Some(Opened::Merged) => {
+            Some(BranchState::Merged) => {
                 Some(format!("the branch {name:?} was merged before; keep what that returned"))
             }
             None => Some(format!("there is no branch {name:?} to be merged: {}", opened())),
@@ -195,7 +195,7 @@ impl Future for MergeFuture {
         if !std::mem::replace(&mut this.checked, true)
             && let Some(fault) = this.claim()
         {
-            this.raw.core.fault(misuse(format!("{fault} ({})", place_of(this.raw.line))));
+            this.raw.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.line))));
             return Poll::Pending;
         }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
@@ -203,15 +203,15 @@ impl Future for MergeFuture {
         {
             let mut state = this.raw.core.lock();
             for name in &this.names {
-                state.branches.insert(name.clone(), Opened::Merged);
+                state.branches.insert(name.clone(), BranchState::Merged);
             }
         }
-        opened(&this.raw.core, MERGE, this.raw.line, ending)
+        decode_result(&this.raw.core, MERGE, this.raw.line, ending)
     }
 }
 
 /// Looks how branches stand.
-struct Looking {
+struct BranchRead {
     core: Arc<Core>,
     names: Vec<String>,
     merge: Merge,
@@ -219,9 +219,9 @@ struct Looking {
 
 /// What was seen, and what follows from it.
 #[derive(Serialize, Deserialize)]
-struct Looked {
+struct BranchReport {
     numbers: Vec<BranchNo>,
-    follows: Follows,
+    follows: AfterPoll,
     /// Whether children that have not ended are to be cancelled when it is over.
     cut: bool,
     goal: String,
@@ -229,102 +229,117 @@ struct Looked {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Follows {
+enum AfterPoll {
     Met,
     Failed(String),
     Wait(Vec<Option<Watch>>),
 }
 
-impl Looking {
-    async fn look(&self) -> Result<Looked, Failure> {
+impl BranchRead {
+    async fn read_branches(&self) -> Result<BranchReport, Failure> {
         let number = |name: &String| match self.core.lock().branches.get(name) {
-            Some(Opened::Merging { number }) => Ok(*number),
+            Some(BranchState::Merging { number }) => Ok(*number),
             _ => Err(misuse(format!("there is no branch {name:?} to be merged"))),
         };
         let numbers = self.names.iter().map(number).collect::<Result<Vec<BranchNo>, Failure>>()?;
         let (store, job) = (Arc::clone(&self.core.bound.store), self.core.job.id);
-        let branches = patiently!(store.inspect().branches(job))?;
+        let branches = retry_unavailable!(store.inspect().branches(job))?;
         let stand = |number: &BranchNo| {
             let branch = branches.iter().find(|branch| branch.number == *number);
-            branch.map_or(Stand::default(), |branch| Stand { spawned: branch.spawned, tally: branch.tally })
+            branch.map_or(BranchProgress::default(), |branch| BranchProgress {
+                spawned: branch.spawned,
+                tally: branch.tally,
+            })
         };
-        let stands: Vec<Stand> = numbers.iter().map(stand).collect();
-        let all = Stand::sum(&stands);
+        let stands: Vec<BranchProgress> = numbers.iter().map(stand).collect();
+        let all = BranchProgress::sum(&stands);
         let merged = Merged::new(job, self.names.iter().cloned().zip(numbers.iter().copied()), all);
         let live = all.tally.ended() < all.spawned;
-        let goal = Goal { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
-        let follows = match self.merge.judge(&stands) {
-            Judged::Met => Follows::Met,
-            Judged::Wait(watches) => {
+        let goal = MergeRecord { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
+        let follows = match self.merge.decide(&stands) {
+            MergeDecision::Met => AfterPoll::Met,
+            MergeDecision::Wait(watches) => {
                 let merged = |branch: &&Branch| numbers.contains(&branch.number);
                 let of: Vec<&Branch> = branches.iter().filter(merged).collect();
-                match patiently!(missing_children(&*store, &of))? {
+                match retry_unavailable!(missing_children(&*store, &of))? {
                     Some(why) => {
-                        Follows::Failed(format!("the merge of {} failed: {why}", self.names.join(", ")))
+                        AfterPoll::Failed(format!("the merge of {} failed: {why}", self.names.join(", ")))
                     }
-                    None => Follows::Wait(watches),
+                    None => AfterPoll::Wait(watches),
                 }
             }
-            Judged::Failed(why) => {
-                let first = patiently!(bad_children(&*store, job, &numbers, 3))?;
+            MergeDecision::Failed(why) => {
+                let first = retry_unavailable!(unsuccessful_children(&*store, job, &numbers, 3))?;
                 let first = if first.is_empty() { String::new() } else { format!("; {first}") };
-                Follows::Failed(format!("the merge of {} failed: {why}{first}", self.names.join(", ")))
+                AfterPoll::Failed(format!("the merge of {} failed: {why}{first}", self.names.join(", ")))
             }
         };
-        Ok(Looked { numbers, follows, cut: live && !self.merge.rest_runs, goal, merged })
+        Ok(BranchReport { numbers, follows, cut: live && !self.merge.rest_runs, goal, merged })
     }
 }
 
 /// What follows from a look at branches.
-fn judge(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
+fn decide(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
     let core = &step.core;
-    let looked: Looked = match serde_json::from_slice(&result) {
+    let looked: BranchReport = match serde_json::from_slice(&result) {
         Ok(looked) => looked,
-        Err(error) => return core.finish_badly(id, Failure::stop(error), &Retry::never()),
+        Err(error) => return core.fail_or_retry_call(id, Failure::stop(error), &Retry::never()),
     };
     let deadline = step.deadline(id);
-    let grow = |make: &dyn Fn(BranchNo, usize) -> Grow| {
+    let grow = |make: &dyn Fn(BranchNo, usize) -> BranchUpdate| {
         let grown = looked.numbers.iter().enumerate().map(|(place, number)| make(*number, place));
-        core.lock().out.branches.extend(grown);
+        core.lock().pending.branches.extend(grown);
     };
-    let over = |number: BranchNo, _| Grow {
+    let over = |number: BranchNo, _| BranchUpdate {
         seal: true,
-        merge: true,
-        cut: looked.cut,
-        goal: Some(looked.goal.clone()),
-        ..Grow::to(number)
+        merged: true,
+        cancel_children: looked.cut,
+        merge_record: Some(looked.goal.clone()),
+        ..BranchUpdate::new(number)
     };
     match &looked.follows {
-        Follows::Met => {
+        AfterPoll::Met => {
             grow(&over);
-            core.finish_well(id, encoded(&looked.merged).unwrap_or_default(), false);
+            core.complete_call(id, encode_result(&looked.merged).unwrap_or_default(), false);
         }
-        Follows::Failed(why) => {
+        AfterPoll::Failed(why) => {
             grow(&over);
-            core.finish_badly(id, Failure::stop(why).class("merge"), &Retry::never());
+            core.fail_or_retry_call(id, Failure::stop(why).class("merge"), &Retry::never());
         }
-        Follows::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
+        AfterPoll::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
             grow(&over);
-            core.finish_badly(id, Failure::stop(looked.merged.late()).class(class::TIMEOUT), &Retry::never());
+            core.fail_or_retry_call(
+                id,
+                Failure::stop(looked.merged.timeout_text()).class(class::TIMEOUT),
+                &Retry::never(),
+            );
         }
-        Follows::Wait(watches) => {
-            grow(&|number, place| Grow {
+        AfterPoll::Wait(watches) => {
+            grow(&|number, place| BranchUpdate {
                 seal: true,
                 watch: watches[place].clone(),
-                goal: Some(looked.goal.clone()),
-                ..Grow::to(number)
+                merge_record: Some(looked.goal.clone()),
+                ..BranchUpdate::new(number)
             });
             let mut state = core.lock();
-            state.settle(id, Then::Wait(For { due: deadline, branch: true, body: true, ..For::default() }));
+            state.mark_finished(
+                id,
+                AfterCommit::Wait(CallWait {
+                    due_at: deadline,
+                    branch: true,
+                    runs_body: true,
+                    ..CallWait::default()
+                }),
+            );
         }
     }
 }
 
 /// What is kept of reducing.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct KeptReduction {
     /// How far the children were read.
-    read: Read,
+    read: ReadPosition,
     value: serde_json::Value,
 }
 
@@ -369,9 +384,10 @@ impl Reduce {
             let make = Box::new(move |begun: Option<Payload>| -> Parts<'static> {
                 let before = begun.and_then(|begun| {
                     let plain = bound.codecs.decode(&begun).ok()?;
-                    serde_json::from_slice::<Kept>(&plain).ok()
+                    serde_json::from_slice::<KeptReduction>(&plain).ok()
                 });
-                let kept = before.unwrap_or_else(|| Kept { read: Read::default(), value: first.clone() });
+                let kept = before
+                    .unwrap_or_else(|| KeptReduction { read: ReadPosition::default(), value: first.clone() });
                 let pages = Pages::new(Arc::clone(&bound), merged.clone(), kept.read);
                 let state = (pages, Some(kept.value), Arc::clone(&add));
                 Box::pin(futures_util::stream::unfold(state, async |(mut pages, value, add)| {
@@ -385,7 +401,7 @@ impl Reduce {
             let mut raw = RawParts::new(&core, Op::Reduce, "reduce", line, make);
             raw.key = Some(key);
             let (_, ending) = (&mut raw).await;
-            std::future::poll_fn(|_| opened(&core, "reduce", line, ending.clone())).await
+            std::future::poll_fn(|_| decode_result(&core, "reduce", line, ending.clone())).await
         });
         Reducing { run }
     }
@@ -415,6 +431,7 @@ where
         results.into_iter().fold(value, &mut *add)
     };
     let value = serde_json::to_value(&value).map_err(written)?;
-    let kept = serde_json::to_vec(&Kept { read: pages.read(), value: value.clone() }).map_err(written)?;
+    let kept =
+        serde_json::to_vec(&KeptReduction { read: pages.read(), value: value.clone() }).map_err(written)?;
     Ok((Part::Keep(kept), Some(value)))
 }

@@ -50,7 +50,7 @@ pub use select::{First2, First3, First4, First5, First6, Race, Select};
 pub(crate) use state::{ENDED, RESUMED};
 pub(crate) use step::panic_text;
 pub use step::{Step, TryCx};
-pub use transaction::{Transacted, Transaction};
+pub use transaction::{Transaction, TransactionCall};
 pub use undo::UndoCx;
 pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
 

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{FutureExt, Stream, StreamExt};
 use windlass_model::{
-    BranchNo, Failure, Grow, NewJob, Payload, Retry,
+    BranchNo, BranchUpdate, Failure, NewJob, Payload, Retry,
     branch::Watch,
     failure::class,
     journal::{Mark, Op},
@@ -18,11 +18,11 @@ use windlass_model::{
 use super::{
     core::Core,
     driver::run_of,
-    journal::Ending,
-    state::{For, Look, Register, Start, State, Then},
+    journal::CallEnd,
+    state::{AfterCommit, CallSpec, CallStatus, CallWait, RunState, Start},
     step::panic_text,
 };
-use crate::patience;
+use crate::store_retry;
 
 /// What a call wants committed before it goes on.
 pub(super) enum Part {
@@ -50,7 +50,7 @@ impl PartError {
     /// What went wrong where nobody's code but the engine's was run.
     pub(crate) fn of_engine(failure: Failure) -> PartError {
         match &*failure.class {
-            patience::STORE => PartError::Unread(failure),
+            store_retry::STORE => PartError::Unread(failure),
             _ => PartError::Failed(failure),
         }
     }
@@ -96,12 +96,12 @@ impl<'f> RawParts<'f> {
         let begun = {
             let state = self.core.lock();
             let call = state.calls[id].as_ref();
-            let known = call.and_then(|call| state.journal.known.of(&call.ident));
+            let known = call.and_then(|call| state.journal.calls.of(&call.ident));
             known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone())
         };
         let (core, make) = (Arc::clone(&self.core), &mut self.make);
         let made =
-            core.inside(&self.name, None, || std::panic::catch_unwind(AssertUnwindSafe(|| make(begun))));
+            core.run_as_body(&self.name, None, || std::panic::catch_unwind(AssertUnwindSafe(|| make(begun))));
         self.running = Some(match made {
             Ok(parts) => parts,
             Err(panic) => {
@@ -127,14 +127,14 @@ impl<'f> RawParts<'f> {
         match part {
             Ok(part) => {
                 if let Err(failure) = self.core.part(id, part) {
-                    self.core.finish_badly(id, failure, &Retry::never());
+                    self.core.fail_or_retry_call(id, failure, &Retry::never());
                 }
             }
             Err(PartError::Diverged(failure) | PartError::Unread(failure)) => {
                 self.core.fault(failure);
                 return Poll::Pending;
             }
-            Err(PartError::Failed(failure)) => self.core.finish_badly(id, failure, &Retry::never()),
+            Err(PartError::Failed(failure)) => self.core.fail_or_retry_call(id, failure, &Retry::never()),
         }
         Poll::Ready(())
     }
@@ -142,13 +142,13 @@ impl<'f> RawParts<'f> {
 
 impl Future for RawParts<'_> {
     /// Where its end stands in the journal, and how it ended.
-    type Output = (i32, Ending);
+    type Output = (i32, CallEnd);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, Ending)> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
         if !this.registered {
             this.registered = true;
-            this.call = this.core.register(Register {
+            this.call = this.core.register(CallSpec {
                 op: this.op,
                 name: &this.name,
                 key: this.key.as_deref(),
@@ -158,15 +158,15 @@ impl Future for RawParts<'_> {
         }
         let Some(id) = this.call else { return Poll::Pending };
         loop {
-            match this.core.look(id, cx) {
-                Look::Ready(seq, ending) => {
+            match this.core.poll_call(id, cx) {
+                CallStatus::Ready(seq, ending) => {
                     this.call = None;
                     return Poll::Ready((seq, ending));
                 }
                 // After a pause it goes on with what it has.
-                Look::Go if this.running.is_some() => {}
-                Look::Go => this.start(id),
-                Look::Running => {
+                CallStatus::Go if this.running.is_some() => {}
+                CallStatus::Go => this.start(id),
+                CallStatus::Running => {
                     if this.running.is_none() {
                         this.start(id);
                     }
@@ -174,7 +174,7 @@ impl Future for RawParts<'_> {
                         return Poll::Pending;
                     }
                 }
-                Look::Pending => return Poll::Pending,
+                CallStatus::Pending => return Poll::Pending,
             }
         }
     }
@@ -184,7 +184,7 @@ impl Drop for RawParts<'_> {
     fn drop(&mut self) {
         self.running = None;
         if let Some(id) = self.call.take() {
-            self.core.forsake(id);
+            self.core.abandon_call(id);
         }
     }
 }
@@ -204,35 +204,47 @@ impl Core {
                 let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
                 let open = opened.then(|| name.to_string());
                 for child in &mut children {
-                    child.twig.iter_mut().for_each(|twig| twig.branch = number);
+                    child.branch_position.iter_mut().for_each(|twig| twig.branch = number);
                 }
                 // Mostly there are no others, and they are many: they are not moved again.
-                match state.out.children.is_empty() {
-                    true => state.out.children = children,
-                    false => state.out.children.extend(children),
+                match state.pending.children.is_empty() {
+                    true => state.pending.children = children,
+                    false => state.pending.children.extend(children),
                 }
-                state.out.branches.push(Grow { open, spawns, cursor: Some(cursor), ..Grow::to(number) });
-                state.settle(id, Then::Part);
+                state.pending.branches.push(BranchUpdate {
+                    opened_as: open,
+                    spawns,
+                    cursor: Some(cursor),
+                    ..BranchUpdate::new(number)
+                });
+                state.mark_finished(id, AfterCommit::Part);
             }
             Part::Pause(watch) => {
                 let (number, opened) = self.branch_number(state, id);
                 let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
                 let open = opened.then(|| name.to_string());
-                state.out.branches.push(Grow { open, watch: Some(watch), ..Grow::to(number) });
-                state.settle(id, Then::Wait(For { branch: true, body: true, ..For::default() }));
+                state.pending.branches.push(BranchUpdate {
+                    opened_as: open,
+                    watch: Some(watch),
+                    ..BranchUpdate::new(number)
+                });
+                state.mark_finished(
+                    id,
+                    AfterCommit::Wait(CallWait { branch: true, runs_body: true, ..CallWait::default() }),
+                );
             }
             Part::Keep(kept) => {
-                let payload = self.fits(self.encode(kept)?)?;
+                let payload = self.check_size(self.encode(kept)?)?;
                 let call = state.calls[id].as_ref().expect("looked up above");
                 let (ident, op) = (call.ident.clone(), call.op);
                 let entry = state.entry(id, Mark::Begun, payload.clone(), now);
-                let known = state.journal.known_mut(&ident);
+                let known = state.journal.recorded_mut(&ident);
                 let before = known.begun.replace((entry.seq, payload));
                 known.op = op;
                 // Of what was kept before, nothing is needed any more.
-                state.out.forget.extend(before.map(|(seq, _)| seq));
-                state.out.entries.push(entry);
-                state.settle(id, Then::Part);
+                state.pending.forget_entries.extend(before.map(|(seq, _)| seq));
+                state.pending.entries.push(entry);
+                state.mark_finished(id, AfterCommit::Part);
             }
             Part::End(result) => {
                 let call = state.calls[id].as_ref().expect("looked up above");
@@ -241,10 +253,14 @@ impl Core {
                     let (number, opened) = self.branch_number(state, id);
                     let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
                     let open = opened.then(|| name.to_string());
-                    state.out.branches.push(Grow { open, seal: true, ..Grow::to(number) });
+                    state.pending.branches.push(BranchUpdate {
+                        opened_as: open,
+                        seal: true,
+                        ..BranchUpdate::new(number)
+                    });
                     result = number.to_string().into_bytes();
                 }
-                let payload = self.fits(self.encode(result)?)?;
+                let payload = self.check_size(self.encode(result)?)?;
                 state.finish(id, Mark::Done, payload, now);
             }
         }
@@ -252,10 +268,10 @@ impl Core {
     }
 
     /// The number of the branch that a call fills, and whether it is opened by that.
-    fn branch_number(&self, state: &mut State, id: usize) -> (BranchNo, bool) {
+    fn branch_number(&self, state: &mut RunState, id: usize) -> (BranchNo, bool) {
         let call = state.calls[id].as_ref().expect("under way");
         let ident = call.ident.clone();
-        let known = state.journal.known.of(&ident).and_then(|known| known.begun.as_ref());
+        let known = state.journal.calls.of(&ident).and_then(|known| known.begun.as_ref());
         if let Some(number) = known.and_then(|(_, payload)| number_of(payload)) {
             return (number, false);
         }
@@ -264,9 +280,9 @@ impl Core {
         let number = BranchNo((i64::from(run) << 32) | i64::from(state.next_seq));
         let payload = Payload::json(number.to_string().into_bytes());
         let entry = state.entry(id, Mark::Begun, payload.clone(), self.now());
-        let known = state.journal.known_mut(&ident);
+        let known = state.journal.recorded_mut(&ident);
         (known.op, known.begun) = (Op::Branch, Some((entry.seq, payload)));
-        state.out.entries.push(entry);
+        state.pending.entries.push(entry);
         (number, true)
     }
 }

@@ -26,9 +26,9 @@ use windlass_runtime::Policy;
 use super::{
     Boxed,
     core::Core,
-    journal::{Ending, Ident},
-    state::{Start, place_of},
-    step::{Body, RawStep, TryCx, encoded, opened},
+    journal::{CallEnd, Ident},
+    state::{Start, source_location},
+    step::{Body, RawStep, TryCx, decode_result, encode_result},
     wait::RawWait,
 };
 
@@ -54,7 +54,7 @@ pub enum OnError {
 /// `ControlFlow::Break` is the last one.
 #[must_use = "nothing is repeated until this is awaited"]
 pub struct Repeat<'f, T, E> {
-    about: About,
+    about: RepeatSpec,
     body: Option<TickBody<'f>>,
     running: Option<Boxed<'f, Result<Option<T>, E>>>,
 }
@@ -65,7 +65,7 @@ type Shared<'f> = std::sync::Mutex<TickBody<'f>>;
 type TickBody<'f> = Box<dyn FnMut(Time, TryCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
 #[derive(Clone)]
-struct About {
+struct RepeatSpec {
     core: Arc<Core>,
     name: String,
     line: &'static Location<'static>,
@@ -80,7 +80,7 @@ struct About {
 
 /// Where a repeat stands.
 #[derive(Clone, Serialize, Deserialize)]
-struct Stand {
+struct RepeatState {
     /// When it was begun.
     from: Time,
     /// The last tick that is over.
@@ -110,12 +110,12 @@ where
             Box::pin(async move {
                 match run.await.map_err(Into::into)? {
                     ControlFlow::Continue(()) => Ok(b"null".to_vec()),
-                    ControlFlow::Break(result) => encoded(&(result,)),
+                    ControlFlow::Break(result) => encode_result(&(result,)),
                 }
             })
         });
         let Policy { retry, timeout } = Policy::default();
-        let about = About {
+        let about = RepeatSpec {
             core: Arc::clone(core),
             name: name.to_owned(),
             line,
@@ -189,18 +189,18 @@ where
     }
 }
 
-async fn run<'f, T, E>(about: About, body: TickBody<'f>) -> Result<Option<T>, E>
+async fn run<'f, T, E>(about: RepeatSpec, body: TickBody<'f>) -> Result<Option<T>, E>
 where
     T: DeserializeOwned,
     E: From<Failure>,
 {
-    let About { core, name, line, calendar, .. } = &about;
+    let RepeatSpec { core, name, line, calendar, .. } = &about;
     // It is over already, or this returns at once.
-    let whole = RawWait::new(core, Op::Repeat, name, line, Start::Quietly(Time(0)));
+    let whole = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(Time(0)));
     let (_, ending) = whole.await;
     let known = about.known();
     about.restore_context();
-    if !matches!(&ending, Ending::Done(payload) if payload.bytes == b"null") {
+    if !matches!(&ending, CallEnd::Done(payload) if payload.bytes == b"null") {
         return over(&about, ending).await;
     }
     let body = Arc::new(std::sync::Mutex::new(body));
@@ -216,9 +216,9 @@ where
         let next = calendar.next_after(stand.last.unwrap_or(stand.from));
         let next = next.filter(|next| about.until.is_none_or(|until| *next <= until));
         let Some(next) = next.filter(|_| about.times.is_none_or(|times| stand.ticks < times)) else {
-            return over(&about, about.end(Ending::Done(Payload::json(b"[null]".to_vec())))).await;
+            return over(&about, about.end(CallEnd::Done(Payload::json(b"[null]".to_vec())))).await;
         };
-        let wait = RawWait::new(core, Op::Repeat, name, line, Start::Quietly(next));
+        let wait = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(next));
         wait.keyed(format!("until {next}")).await;
         let plan = plan(calendar, about.catch_up, next, core.now().max(next), 1);
         if let Some(missed) = plan.missed {
@@ -243,25 +243,28 @@ where
 }
 
 /// What a repeat that is over returns: nothing, or what a tick broke it off with.
-async fn over<T: DeserializeOwned, E: From<Failure>>(about: &About, ending: Ending) -> Result<Option<T>, E> {
-    let About { core, name, line, .. } = about;
+async fn over<T: DeserializeOwned, E: From<Failure>>(
+    about: &RepeatSpec,
+    ending: CallEnd,
+) -> Result<Option<T>, E> {
+    let RepeatSpec { core, name, line, .. } = about;
     let mut ending = Some(ending);
     std::future::poll_fn(move |_| match ending.take() {
-        Some(ending) => opened::<(Option<T>,), E>(core, name, line, ending),
+        Some(ending) => decode_result::<(Option<T>,), E>(core, name, line, ending),
         None => Poll::Pending,
     })
     .await
     .map(|(result,)| result)
 }
 
-impl About {
+impl RepeatSpec {
     fn ident(&self) -> Ident {
         (self.name.as_str().into(), None)
     }
 
     /// Where it stands, as far as is known.
-    fn known(&self) -> Option<Stand> {
-        let known = self.core.lock().journal.known.of(&self.ident()).and_then(|known| known.begun.clone());
+    fn known(&self) -> Option<RepeatState> {
+        let known = self.core.lock().journal.calls.of(&self.ident()).and_then(|known| known.begun.clone());
         serde_json::from_slice(&known?.1.bytes).ok()
     }
 
@@ -273,15 +276,15 @@ impl About {
     }
 
     /// Where it stands at its beginning, which is written.
-    fn begin(&self) -> Stand {
-        let stand = Stand { from: self.core.now(), last: None, ticks: 0 };
+    fn begin(&self) -> RepeatState {
+        let stand = RepeatState { from: self.core.now(), last: None, ticks: 0 };
         self.keep(&stand, None);
         stand
     }
 
     /// Has written, with the next commit, where it stands, and forgotten what that makes needless. `ended` is the place of
     /// a tick that has.
-    fn keep(&self, stand: &Stand, ended: Option<i32>) {
+    fn keep(&self, stand: &RepeatState, ended: Option<i32>) {
         let now = self.core.now();
         let state = &mut *self.core.lock();
         // Of what ticks have set under one name, only the last is needed.
@@ -295,11 +298,11 @@ impl About {
             });
         }
         let payload = Payload::json(serde_json::to_vec(stand).unwrap_or_default());
-        let line = Some(place_of(self.line));
+        let line = Some(source_location(self.line));
         let entry = state.entry_of(&self.ident(), Op::Repeat, Mark::Begun, line, payload.clone(), now);
         let seq = entry.seq;
-        state.out.entries.push(entry);
-        let known = state.journal.known_mut(&self.ident());
+        state.pending.entries.push(entry);
+        let known = state.journal.recorded_mut(&self.ident());
         known.op = Op::Repeat;
         let before = known.begun.replace((seq, payload));
         forget.extend(before.into_iter().map(|(seq, _)| seq));
@@ -310,10 +313,10 @@ impl About {
         }
         // What is not committed yet is not written in the first place.
         for seq in forget {
-            let there = state.out.entries.len();
-            state.out.entries.retain(|entry| entry.seq != seq);
-            if state.out.entries.len() == there {
-                state.out.forget.push(seq);
+            let there = state.pending.entries.len();
+            state.pending.entries.retain(|entry| entry.seq != seq);
+            if state.pending.entries.len() == there {
+                state.pending.forget_entries.push(seq);
             }
         }
     }
@@ -326,16 +329,16 @@ impl About {
         let state = &mut *self.core.lock();
         let entry = state.entry_of(&ident, Op::Repeat, Mark::Failed, None, payload, now);
         state.journal.ticks.entry(self.name.as_str().into()).or_default().push(entry.seq);
-        state.out.entries.push(entry);
+        state.pending.entries.push(entry);
     }
 
     /// The first tick after where it stands that the journal knows of.
-    fn begun(&self, stand: &Stand) -> Option<Time> {
+    fn begun(&self, stand: &RepeatState) -> Option<Time> {
         let after = stand.last.unwrap_or(stand.from).to_string();
         let state = self.core.lock();
-        let ticks = state.journal.known.keyed(&self.name).filter(|(_, known)| {
+        let ticks = state.journal.calls.keyed(&self.name).filter(|(_, known)| {
             // What this run has made is over, and where it stands says so.
-            known.made.is_none() && (known.tried.is_some() || known.end.is_some())
+            known.made_at.is_none() && (known.tried.is_some() || known.end.is_some())
         });
         // As text they are in the order of time.
         let first = ticks
@@ -346,25 +349,30 @@ impl About {
     }
 
     /// Brings a tick to its end. Answers that of the repeat, if the tick is it.
-    async fn end_of_tick(&self, tick: Time, body: &Arc<Shared<'_>>, stand: &mut Stand) -> Option<Ending> {
+    async fn end_of_tick(
+        &self,
+        tick: Time,
+        body: &Arc<Shared<'_>>,
+        stand: &mut RepeatState,
+    ) -> Option<CallEnd> {
         let (seq, ending) = self.tick(tick, Arc::clone(body)).await;
         (stand.last, stand.ticks) = (Some(tick), stand.ticks + 1);
         match ending {
-            Ending::Done(payload) => {
+            CallEnd::Done(payload) => {
                 let plain = self.core.bound.codecs.decode(&payload).map(|plain| plain.into_owned());
                 if plain.as_deref() != Ok(b"null") {
-                    return Some(self.end(Ending::Done(payload)));
+                    return Some(self.end(CallEnd::Done(payload)));
                 }
             }
-            Ending::Failed { .. } if self.on_error == OnError::Fail => return Some(self.end(ending)),
-            Ending::Failed { .. } => {}
+            CallEnd::Failed { .. } if self.on_error == OnError::Fail => return Some(self.end(ending)),
+            CallEnd::Failed { .. } => {}
         }
         self.keep(stand, Some(seq));
         None
     }
 
     /// One tick, as a step.
-    async fn tick<'f>(&self, tick: Time, body: Arc<Shared<'f>>) -> (i32, Ending) {
+    async fn tick<'f>(&self, tick: Time, body: Arc<Shared<'f>>) -> (i32, CallEnd) {
         let body: Body<'f> = Box::new(move |cx| (body.lock().unwrap_or_else(|e| e.into_inner()))(tick, cx));
         let mut step = RawStep::new(&self.core, Op::Repeat, &self.name, self.line, body);
         step.key = Some(tick.to_string());
@@ -374,20 +382,20 @@ impl About {
     }
 
     /// Its end, written with the next commit.
-    fn end(&self, ending: Ending) -> Ending {
+    fn end(&self, ending: CallEnd) -> CallEnd {
         let now = self.core.now();
         let state = &mut *self.core.lock();
         let mark = match &ending {
-            Ending::Done(_) => Mark::Done,
-            Ending::Failed { .. } => Mark::Failed,
+            CallEnd::Done(_) => Mark::Done,
+            CallEnd::Failed { .. } => Mark::Failed,
         };
         let entry = state.entry_of(&self.ident(), Op::Repeat, mark, None, ending.failed_payload(), now);
         // As if it had been delivered, as it is on every replay.
-        (state.last, state.drawn) = (entry.seq, 0);
-        if let Ending::Failed { failure, reason } = &ending {
+        (state.last_delivered, state.draws) = (entry.seq, 0);
+        if let CallEnd::Failed { failure, reason } = &ending {
             state.failures.push((entry.seq, failure.clone(), *reason));
         }
-        state.out.entries.push(entry);
+        state.pending.entries.push(entry);
         ending
     }
 }

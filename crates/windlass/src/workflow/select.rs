@@ -15,8 +15,8 @@ use windlass_model::{
 
 use super::{
     core::Core,
-    journal::Ending,
-    state::{diverged, place_of},
+    journal::CallEnd,
+    state::{diverged, source_location},
 };
 
 /// The first of several calls; `.await` returns what it returned.
@@ -96,32 +96,33 @@ impl<R> Select<R> {
         let now = self.core.now();
         let mut state = self.core.lock();
         let state = &mut *state;
-        let ident = match state.admit(Op::Select, &self.name, self.key.as_deref(), self.line) {
+        let ident = match state.check_call(Op::Select, &self.name, self.key.as_deref(), self.line) {
             Ok(ident) => ident,
             Err(fault) => {
                 state.fault.get_or_insert(fault);
                 return false;
             }
         };
-        let known = state.journal.known.of(&ident);
-        if let Some((_, Ending::Done(payload))) = known.and_then(|known| known.end.clone()) {
+        let known = state.journal.calls.of(&ident);
+        if let Some((_, CallEnd::Done(payload))) = known.and_then(|known| known.end.clone()) {
             let before = known.and_then(|known| known.line.clone()).unwrap_or_default();
-            state.journal.came_to(&ident);
+            state.journal.mark_reached(&ident);
             let recorded = serde_json::from_slice::<usize>(&payload.bytes).unwrap_or(place);
             if recorded != place {
                 state.fault.get_or_insert(diverged(&format!(
                     "another call of {:?} came first than its journal says\n  recorded:  number {recorded} at {before}\n  \
                      attempted: number {place} at {}\nKeep the order of the calls, or give the select another name.",
                     self.name,
-                    place_of(self.line),
+                    source_location(self.line),
                 )));
                 return false;
             }
             return true;
         }
         let payload = Payload::json(place.to_string().into_bytes());
-        let entry = state.entry_of(&ident, Op::Select, Mark::Done, Some(place_of(self.line)), payload, now);
-        state.out.entries.push(entry);
+        let entry =
+            state.entry_of(&ident, Op::Select, Mark::Done, Some(source_location(self.line)), payload, now);
+        state.pending.entries.push(entry);
         true
     }
 }

@@ -20,15 +20,15 @@ use windlass_runtime::Policy;
 use super::{
     Boxed,
     core::Core,
-    journal::{Ending, Ident},
-    state::{For, Listen, Look, Register, Start, Undo, diverged, place_of},
+    journal::{CallEnd, Ident},
+    state::{AwaitedSignal, CallSpec, CallStatus, CallWait, Start, Undo, diverged, source_location},
     step_id::step_id,
     undo::UndoCx,
 };
 use crate::{
     branch::{Merged, Results},
     codec::Codecs,
-    patience::patiently,
+    store_retry::retry_unavailable,
 };
 
 /// What a running step knows of itself. There is nothing durable to be called here: a step is run again as a whole.
@@ -92,7 +92,7 @@ impl TryCx {
     /// The context of another workflow, e.g. of a child ([`crate::Flow::child_id`]): its values by name.
     pub async fn context_of(&self, job: JobId) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
         let bound = &self.core.bound;
-        let kept = patiently!(bound.store.inspect().context(job))?;
+        let kept = retry_unavailable!(bound.store.inspect().context(job))?;
         let value = |(name, value): (String, Payload)| {
             let plain = bound.codecs.decode(&value).map_err(Failure::stop)?;
             Ok((name, serde_json::from_slice(&plain).map_err(Failure::stop)?))
@@ -114,7 +114,7 @@ impl TryCx {
 
     /// The payload of the signal that has the condition looked at again; `None` on the first look, or if the signal brought
     /// none.
-    pub(super) fn given<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
+    pub(super) fn signal_payload<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
         let Some(payload) = &self.given else { return Ok(None) };
         let plain = self.core.bound.codecs.decode(payload).map_err(Failure::stop)?;
         serde_json::from_slice(&plain).map_err(|error| {
@@ -127,7 +127,7 @@ impl TryCx {
 pub(super) type Body<'f> = Box<dyn FnMut(TryCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
 /// What a body that ended well means.
-pub(super) type Judge = fn(&RawStep<'_>, usize, Vec<u8>);
+pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
 
 /// A call with a body, whatever its type.
 pub(super) struct RawStep<'f> {
@@ -143,9 +143,9 @@ pub(super) struct RawStep<'f> {
     /// How long after a look at a condition the next one follows.
     pub(super) every: Option<Duration>,
     /// The signal that has a condition looked at.
-    pub(super) signal: Option<Listen>,
-    pub(super) undo: Option<UndoOf>,
-    pub(super) judge: Judge,
+    pub(super) signal: Option<AwaitedSignal>,
+    pub(super) undo: Option<UndoBody>,
+    pub(super) on_done: OnBodyDone,
     pub(super) body: Body<'f>,
     running: Option<Boxed<'f, Result<Vec<u8>, Failure>>>,
     call: Option<usize>,
@@ -173,7 +173,7 @@ impl<'f> RawStep<'f> {
             every: None,
             signal: None,
             undo: None,
-            judge: |step, id, result| step.core.finish_well(id, result, step.undo.is_some()),
+            on_done: |step, id, result| step.core.complete_call(id, result, step.undo.is_some()),
             body,
             running: None,
             call: None,
@@ -195,8 +195,8 @@ impl<'f> RawStep<'f> {
         let (tries, given) = {
             let state = self.core.lock();
             let call = state.calls[id].as_ref();
-            let tried = call.and_then(|call| state.journal.known.of(&call.ident)?.tried.as_ref());
-            let given = call.and_then(|call| call.given.as_ref()).map(|signal| signal.payload.clone());
+            let tried = call.and_then(|call| state.journal.calls.of(&call.ident)?.tried.as_ref());
+            let given = call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
             (tried.map_or(0, |tried| tried.tries), given)
         };
         let ident = self.ident();
@@ -204,7 +204,7 @@ impl<'f> RawStep<'f> {
         let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, given, id: step_id };
         // What is in there before its first `await` is as much the step as what comes after.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
-        let made = core.inside(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
+        let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
         self.running = Some(match made {
             Ok(run) => within(self.timeout, run),
             Err(panic) => {
@@ -225,13 +225,13 @@ impl<'f> RawStep<'f> {
         self.running = None;
         let failure = match result {
             Ok(Ok(result)) => {
-                (self.judge)(self, id, result);
+                (self.on_done)(self, id, result);
                 return Poll::Ready(());
             }
             Ok(Err(failure)) => failure,
             Err(panic) => Failure::retry(panic_text(&*panic)).class(class::PANIC),
         };
-        self.core.finish_badly(id, failure, &self.retry);
+        self.core.fail_or_retry_call(id, failure, &self.retry);
         Poll::Ready(())
     }
 
@@ -246,35 +246,38 @@ impl<'f> RawStep<'f> {
     }
 
     /// A condition did not hold: it is looked at again later.
-    pub(super) fn not_yet(&self, id: usize) {
+    pub(super) fn check_again_later(&self, id: usize) {
         let now = self.core.now();
         let deadline = self.deadline(id);
         if deadline.is_some_and(|deadline| deadline <= now) {
             let text = format!("the condition {:?} did not hold in time", self.name);
             let failure = Failure::stop(text).class(class::TIMEOUT);
-            return self.core.finish_badly(id, failure, &Retry::never());
+            return self.core.fail_or_retry_call(id, failure, &Retry::never());
         }
         let next = self.every.map(|every| now.plus(every));
         let due = [next, deadline].into_iter().flatten().min();
-        self.core.finish_not_yet(id, For { due, signal: self.signal.clone(), body: true, ..For::default() });
+        self.core.wait_again(
+            id,
+            CallWait { due_at: due, signal: self.signal.clone(), runs_body: true, ..CallWait::default() },
+        );
     }
 
     pub(super) fn deadline(&self, id: usize) -> Option<Time> {
         let state = self.core.lock();
-        let known = state.journal.known.of(&state.calls[id].as_ref()?.ident)?;
+        let known = state.journal.calls.of(&state.calls[id].as_ref()?.ident)?;
         serde_json::from_slice(&known.begun.as_ref()?.1.bytes).ok()
     }
 }
 
 impl Future for RawStep<'_> {
     /// Where its end stands in the journal, and how it ended.
-    type Output = (i32, Ending);
+    type Output = (i32, CallEnd);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, Ending)> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
         if !this.registered {
             this.registered = true;
-            this.call = this.core.register(Register {
+            this.call = this.core.register(CallSpec {
                 op: this.op,
                 name: &this.name,
                 key: this.key.as_deref(),
@@ -284,21 +287,21 @@ impl Future for RawStep<'_> {
         }
         let Some(id) = this.call else { return Poll::Pending };
         loop {
-            match this.core.look(id, cx) {
-                Look::Ready(seq, ending) => {
+            match this.core.poll_call(id, cx) {
+                CallStatus::Ready(seq, ending) => {
                     this.call = None;
-                    if let Ending::Done(payload) = &ending {
+                    if let CallEnd::Done(payload) = &ending {
                         this.register_undo(seq, payload.clone());
                     }
                     return Poll::Ready((seq, ending));
                 }
-                Look::Go => this.start(id),
-                Look::Running if this.running.is_some() => {
+                CallStatus::Go => this.start(id),
+                CallStatus::Running if this.running.is_some() => {
                     if this.poll_body(id).is_pending() {
                         return Poll::Pending;
                     }
                 }
-                Look::Running | Look::Pending => return Poll::Pending,
+                CallStatus::Running | CallStatus::Pending => return Poll::Pending,
             }
         }
     }
@@ -311,11 +314,11 @@ impl Drop for RawStep<'_> {
         if let Some(id) = self.call.take() {
             // What it did is done, although nobody waits for its end.
             if self.undo.is_some()
-                && let Some((seq, payload)) = self.core.ended_well(id)
+                && let Some((seq, payload)) = self.core.success_of(id)
             {
                 self.register_undo(seq, payload);
             }
-            self.core.forsake(id);
+            self.core.abandon_call(id);
         }
     }
 }
@@ -348,7 +351,7 @@ where
     {
         let body: Body<'f> = Box::new(move |cx| {
             let run = run(cx);
-            Box::pin(async move { encoded(&run.await.map_err(Into::into)?) })
+            Box::pin(async move { encode_result(&run.await.map_err(Into::into)?) })
         });
         Step { raw: RawStep::new(core, Op::Step, name, line, body), result: PhantomData }
     }
@@ -434,7 +437,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        opened(&this.raw.core, &this.raw.name, this.raw.line, ending)
+        decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending)
     }
 }
 
@@ -455,19 +458,19 @@ fn within<'f>(
 }
 
 /// Undoes a step, given what it returned as it is kept.
-pub(super) type UndoOf =
+pub(super) type UndoBody =
     Box<dyn FnMut(UndoCx, &Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
 
 /// What a call returned, as its type; if it does not decode, the workflow has diverged.
-pub(super) fn opened<T: DeserializeOwned, E: From<Failure>>(
+pub(super) fn decode_result<T: DeserializeOwned, E: From<Failure>>(
     core: &Core,
     name: &str,
     line: &'static Location<'static>,
-    ending: Ending,
+    ending: CallEnd,
 ) -> Poll<Result<T, E>> {
     let payload = match ending {
-        Ending::Done(payload) => payload,
-        Ending::Failed { failure, .. } => return Poll::Ready(Err(failure.into())),
+        CallEnd::Done(payload) => payload,
+        CallEnd::Failed { failure, .. } => return Poll::Ready(Err(failure.into())),
     };
     let decoded = core.bound.codecs.decode(&payload).map_err(|error| error.to_string());
     let decoded = decoded.and_then(|plain| {
@@ -484,7 +487,7 @@ pub(super) fn opened<T: DeserializeOwned, E: From<Failure>>(
                 "the recorded result of {name:?} does not decode as what the code expects: {error}\n  attempted: {} at {}\n\
                  Let the type read what was written before (`#[serde(default)]`, an alias), or give the call another name.",
                 std::any::type_name::<T>(),
-                place_of(line),
+                source_location(line),
             )));
             Poll::Pending
         }
@@ -492,7 +495,7 @@ pub(super) fn opened<T: DeserializeOwned, E: From<Failure>>(
 }
 
 /// A result as JSON.
-pub(super) fn encoded<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure> {
+pub(super) fn encode_result<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(result).map_err(|error| {
         Failure::stop(format!("the result cannot be written as JSON ({error})")).class(class::REFUSED)
     })
@@ -506,5 +509,5 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 /// That a condition held.
 pub(super) fn if_true(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
-    if result == b"false" { step.not_yet(id) } else { step.core.finish_well(id, result, false) }
+    if result == b"false" { step.check_again_later(id) } else { step.core.complete_call(id, result, false) }
 }

@@ -17,17 +17,17 @@ use windlass_model::{
     failure::class,
     journal::{Mark, Op},
 };
-use windlass_runtime::{Pen, Turn};
+use windlass_runtime::{StepResult, StepWriter};
 use windlass_store::{Error, Work, rusqlite, tokio_postgres};
 
 use super::{
     Boxed,
     core::Core,
-    journal::Ending,
-    state::{Look, Register, Start},
-    step::{encoded, opened, panic_text},
+    journal::CallEnd,
+    state::{CallSpec, CallStatus, Start},
+    step::{decode_result, encode_result, panic_text},
 };
-use crate::patience;
+use crate::store_retry;
 
 /// How long a transaction may take, unless the user says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl Transaction {
     ///     Ok::<_, AnyError>(())
     /// })).await?;
     /// ```
-    pub fn in_postgres<'f, F, T, E>(self, run: F) -> Transacted<'f, T, E>
+    pub fn in_postgres<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
     where
         F: for<'t> FnMut(
                 &'t tokio_postgres::Transaction<'t>,
@@ -103,16 +103,16 @@ impl Transaction {
                 let work = (run.lock().unwrap_or_else(|e| e.into_inner()))(tx);
                 Box::pin(async move {
                     let result = AssertUnwindSafe(work).catch_unwind().await;
-                    writer.change(result.map(|result| encoded(&result.map_err(Into::into)?)))
+                    writer.change(result.map(|result| encode_result(&result.map_err(Into::into)?)))
                 })
             }))
         });
-        Transacted::new(self, work)
+        TransactionCall::new(self, work)
     }
 
     /// On SQLite: `run` is given a connection to the store's file with a transaction open. An error rolls it back. Nobody
     /// else writes to the file meanwhile: do nothing else in there.
-    pub fn in_sqlite<'f, F, T, E>(self, run: F) -> Transacted<'f, T, E>
+    pub fn in_sqlite<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
     where
         F: FnMut(&rusqlite::Connection) -> Result<T, E> + Send + 'f,
         T: Serialize + DeserializeOwned + Send,
@@ -124,24 +124,24 @@ impl Transaction {
             Work::Sqlite(Box::new(move |connection| {
                 let mut run = run.lock().unwrap_or_else(|e| e.into_inner());
                 let result = std::panic::catch_unwind(AssertUnwindSafe(|| run(connection)));
-                writer.change(result.map(|result| encoded(&result.map_err(Into::into)?)))
+                writer.change(result.map(|result| encode_result(&result.map_err(Into::into)?)))
             }))
         });
-        Transacted::new(self, work)
+        TransactionCall::new(self, work)
     }
 }
 
 type MakeWork<'f> = Box<dyn FnMut(Writer) -> Work<'f> + Send + 'f>;
 
 /// What the user's code returned, and where the entry that says so is to stand.
-type Wrote = Result<(i32, Payload), Failure>;
+type Recorded = Result<(i32, Payload), Failure>;
 
 /// Makes the change that is committed with the user's writes.
 #[derive(Clone)]
 struct Writer {
     core: Arc<Core>,
     call: usize,
-    wrote: Arc<Mutex<Option<Wrote>>>,
+    wrote: Arc<Mutex<Option<Recorded>>>,
 }
 
 impl Writer {
@@ -149,7 +149,7 @@ impl Writer {
         let result = result
             .unwrap_or_else(|panic| Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)))
             .and_then(|result| self.core.encode(result))
-            .and_then(|payload| self.core.fits(payload));
+            .and_then(|payload| self.core.check_size(payload));
         let mut wrote = self.wrote.lock().unwrap_or_else(|e| e.into_inner());
         match result {
             Ok(payload) => {
@@ -169,34 +169,34 @@ impl Writer {
         }
     }
 
-    fn wrote(&self) -> Option<Wrote> {
+    fn wrote(&self) -> Option<Recorded> {
         self.wrote.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 }
 
 /// What became of a transaction.
-enum Ended {
+enum TransactionEnd {
     /// It is committed, with its entry at this place.
     Committed(i32, Payload),
     Failed(Failure),
     /// The claim is over.
-    Over(Turn),
+    Over(StepResult),
 }
 
 /// A transaction; `.await` makes it, or returns what it returned before.
 #[must_use = "a transaction does nothing until it is awaited"]
-pub struct Transacted<'f, T, E> {
+pub struct TransactionCall<'f, T, E> {
     about: Transaction,
     work: MakeWork<'f>,
-    running: Option<Boxed<'f, Ended>>,
+    running: Option<Boxed<'f, TransactionEnd>>,
     call: Option<usize>,
     registered: bool,
     result: PhantomData<fn() -> Result<T, E>>,
 }
 
-impl<'f, T, E> Transacted<'f, T, E> {
-    fn new(about: Transaction, work: MakeWork<'f>) -> Transacted<'f, T, E> {
-        Transacted { about, work, running: None, call: None, registered: false, result: PhantomData }
+impl<'f, T, E> TransactionCall<'f, T, E> {
+    fn new(about: Transaction, work: MakeWork<'f>) -> TransactionCall<'f, T, E> {
+        TransactionCall { about, work, running: None, call: None, registered: false, result: PhantomData }
     }
 
     fn start(&mut self, id: usize) {
@@ -209,25 +209,29 @@ impl<'f, T, E> Transacted<'f, T, E> {
     }
 }
 
-async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
+async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> TransactionEnd {
     let core = Arc::clone(&writer.core);
-    let Some(attempt) = &core.attempt else { return Ended::Over(Turn::Over) };
-    let answer = tokio::time::timeout(timeout, attempt.pen.transact(work)).await;
+    let Some(attempt) = &core.attempt else { return TransactionEnd::Over(StepResult::Over) };
+    let answer = tokio::time::timeout(timeout, attempt.writer.transact(work)).await;
     let doubt = match answer {
         Ok(Ok(verdict)) => {
             return match (verdict, writer.wrote()) {
-                (Some(Verdict::Committed), Some(Ok((seq, payload)))) => Ended::Committed(seq, payload),
-                (Some(Verdict::Halted), _) => Ended::Over(Turn::Halted),
-                (Some(Verdict::Refused(why)), _) => Ended::Failed(Failure::stop(why).class(class::REFUSED)),
-                (None, Some(Err(failure))) => Ended::Failed(failure),
-                _ => Ended::Over(Turn::Over),
+                (Some(Verdict::Committed), Some(Ok((seq, payload)))) => {
+                    TransactionEnd::Committed(seq, payload)
+                }
+                (Some(Verdict::Halted), _) => TransactionEnd::Over(StepResult::Halted),
+                (Some(Verdict::Refused(why)), _) => {
+                    TransactionEnd::Failed(Failure::stop(why).class(class::REFUSED))
+                }
+                (None, Some(Err(failure))) => TransactionEnd::Failed(failure),
+                _ => TransactionEnd::Over(StepResult::Over),
             };
         }
-        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(patience::STORE),
+        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(store_retry::STORE),
         Ok(Err(error @ Error::Config(_))) => {
-            return Ended::Failed(Failure::stop(error).class(class::REFUSED));
+            return TransactionEnd::Failed(Failure::stop(error).class(class::REFUSED));
         }
-        Ok(Err(error)) => Failure::retry(error).class(patience::STORE),
+        Ok(Err(error)) => Failure::retry(error).class(store_retry::STORE),
         Err(_) => {
             Failure::retry(format!("the transaction ran longer than {timeout:?}")).class(class::TIMEOUT)
         }
@@ -238,13 +242,13 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
         Some(Err(failure)) => failure,
         _ => doubt,
     };
-    match Pen::settle_through(attempt).await {
+    match StepWriter::settle_through(attempt).await {
         Verdict::Committed => {}
-        Verdict::Halted => return Ended::Over(Turn::Halted),
-        _ => return Ended::Over(Turn::Over),
+        Verdict::Halted => return TransactionEnd::Over(StepResult::Halted),
+        _ => return TransactionEnd::Over(StepResult::Over),
     }
     let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
-    let Some(ident) = name else { return Ended::Over(Turn::Over) };
+    let Some(ident) = name else { return TransactionEnd::Over(StepResult::Over) };
     let mut after = core.lock().journal.next_seq - 1;
     loop {
         let page = match core.bound.store.inspect().journal(core.job.id, Some(after), 1_000).await {
@@ -254,20 +258,20 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Ended {
                 continue;
             }
         };
-        let Some(last) = page.last() else { return Ended::Failed(failure) };
+        let Some(last) = page.last() else { return TransactionEnd::Failed(failure) };
         after = last.seq;
         let found = page.into_iter().find(|entry| {
             entry.mark == Mark::Done && *entry.name == *ident.0 && entry.key.as_deref() == ident.1.as_deref()
         });
         if let Some(entry) = found {
-            return Ended::Committed(entry.seq, entry.payload);
+            return TransactionEnd::Committed(entry.seq, entry.payload);
         }
     }
 }
 
-impl<T, E> Unpin for Transacted<'_, T, E> {}
+impl<T, E> Unpin for TransactionCall<'_, T, E> {}
 
-impl<T: DeserializeOwned, E: From<Failure>> Future for Transacted<'_, T, E> {
+impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E> {
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
@@ -275,7 +279,7 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for Transacted<'_, T, E> {
         let about = &this.about;
         if !this.registered {
             this.registered = true;
-            this.call = about.core.register(Register {
+            this.call = about.core.register(CallSpec {
                 op: Op::Transaction,
                 name: &about.name,
                 key: about.key.as_deref(),
@@ -285,13 +289,13 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for Transacted<'_, T, E> {
         }
         let Some(id) = this.call else { return Poll::Pending };
         loop {
-            match this.about.core.look(id, cx) {
-                Look::Ready(_, ending) => {
+            match this.about.core.poll_call(id, cx) {
+                CallStatus::Ready(_, ending) => {
                     this.call = None;
-                    return opened(&this.about.core, &this.about.name, this.about.line, ending);
+                    return decode_result(&this.about.core, &this.about.name, this.about.line, ending);
                 }
-                Look::Go => this.start(id),
-                Look::Running if this.running.is_some() => {
+                CallStatus::Go => this.start(id),
+                CallStatus::Running if this.running.is_some() => {
                     let core = Arc::clone(&this.about.core);
                     let running = this.running.as_mut().expect("looked at above");
                     let limit = Some(this.about.timeout);
@@ -299,29 +303,29 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for Transacted<'_, T, E> {
                     let Poll::Ready(ended) = polled else { return Poll::Pending };
                     this.running = None;
                     match ended {
-                        Ended::Committed(seq, payload) => {
+                        TransactionEnd::Committed(seq, payload) => {
                             let mut state = core.lock();
                             state.transacting = None;
-                            state.end(id, seq, Ending::Done(payload));
+                            state.end(id, seq, CallEnd::Done(payload));
                         }
-                        Ended::Failed(failure) => {
+                        TransactionEnd::Failed(failure) => {
                             core.lock().transacting = None;
-                            core.finish_badly(id, failure, &this.about.retry);
+                            core.fail_or_retry_call(id, failure, &this.about.retry);
                         }
-                        Ended::Over(turn) => core.lock().over = Some(turn),
+                        TransactionEnd::Over(turn) => core.lock().claim_ended = Some(turn),
                     }
                 }
-                Look::Running | Look::Pending => return Poll::Pending,
+                CallStatus::Running | CallStatus::Pending => return Poll::Pending,
             }
         }
     }
 }
 
-impl<T, E> Drop for Transacted<'_, T, E> {
+impl<T, E> Drop for TransactionCall<'_, T, E> {
     fn drop(&mut self) {
         self.running = None;
         if let Some(id) = self.call.take() {
-            self.about.core.forsake(id);
+            self.about.core.abandon_call(id);
         }
     }
 }

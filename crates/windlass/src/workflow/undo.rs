@@ -12,13 +12,13 @@ use windlass_model::{
     Awaited, Failure, JobId, Outcome, Payload, Reason, Wait,
     failure::class,
     journal::{Mark, Op},
-    retry::Decision,
+    retry::RetryDecision,
 };
-use windlass_runtime::{Policy, Turn};
+use windlass_runtime::{Policy, StepResult};
 
 use super::{
     driver::{Driver, POLL},
-    journal::{Ending, Ident, Tried},
+    journal::{CallEnd, Ident, RetryState},
     state::Undo,
     step_id::undo_id,
     undo_record::undo_of,
@@ -62,23 +62,23 @@ impl UndoCx {
 }
 
 /// What became of an undo.
-pub(super) enum Undone {
+pub(super) enum UndoOutcome {
     /// It was undone, or never will be, and that is recorded.
     Settled,
     /// The attempt ends here: it goes on later, or its claim is over.
-    Turn(Turn),
+    Turn(StepResult),
 }
 
 impl Driver {
     /// Runs one undo, as a step of its own. What cannot be undone does not keep the others from it.
-    pub(super) async fn undo(&mut self, mut undo: Undo) -> Result<Undone, Failure> {
+    pub(super) async fn undo(&mut self, mut undo: Undo) -> Result<UndoOutcome, Failure> {
         let tries = undo_of(&undo.ident);
-        let tried = self.core.lock().journal.known.of(&tries).and_then(|known| known.tried.clone());
+        let tried = self.core.lock().journal.calls.of(&tries).and_then(|known| known.tried.clone());
         if let Some(tried) = &tried
             && let left = tried.next_at.since(self.core.now())
             && !left.is_zero()
         {
-            return Ok(Undone::Turn(self.rest(left)?));
+            return Ok(UndoOutcome::Turn(self.park_for(left)?));
         }
         // What is in there before its first `await` may panic as well.
         let cx = UndoCx {
@@ -105,46 +105,47 @@ impl Driver {
                 let state = &mut *self.core.lock();
                 let payload = Payload::json(b"null".to_vec());
                 let entry = state.entry_of(&undo.ident, Op::Step, Mark::Undone, None, payload, now);
-                state.out.entries.push(entry);
+                state.pending.entries.push(entry);
             }
             Err(failure) => {
                 let (spent, before) = tried.map_or((Vec::new(), 0), |tried| (tried.spent, tried.tries));
-                match undo.retry.decide(&failure, &spent, self.core.chance()) {
-                    Decision::Again { after, spent } => {
-                        let tried = Tried { tries: before + 1, spent, next_at: now.plus(after), failure };
+                match undo.retry.decide(&failure, &spent, self.core.random()) {
+                    RetryDecision::Again { after, spent } => {
+                        let tried =
+                            RetryState { tries: before + 1, spent, next_at: now.plus(after), failure };
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();
                             let entry = state.entry_of(&tries, Op::Step, Mark::Tried, None, payload, now);
-                            state.out.entries.push(entry);
+                            state.pending.entries.push(entry);
                         }
-                        return Ok(Undone::Turn(self.rest(after)?));
+                        return Ok(UndoOutcome::Turn(self.park_for(after)?));
                     }
                     _ => self.not_undone(undo.ident, failure),
                 }
             }
         }
         match self.commit(None, true).await? {
-            Some(turn) => Ok(Undone::Turn(turn)),
-            None => Ok(Undone::Settled),
+            Some(turn) => Ok(UndoOutcome::Turn(turn)),
+            None => Ok(UndoOutcome::Settled),
         }
     }
 
     /// Has written that a step was not undone, and why.
     pub(super) fn not_undone(&self, ident: Ident, failure: Failure) {
         let now = self.core.now();
-        let ending = Ending::Failed { failure: failure.clone(), reason: Reason::Stopped };
+        let ending = CallEnd::Failed { failure: failure.clone(), reason: Reason::Stopped };
         let state = &mut *self.core.lock();
         let entry = state.entry_of(&ident, Op::Step, Mark::NotUndone, None, ending.failed_payload(), now);
-        state.out.entries.push(entry);
+        state.pending.entries.push(entry);
         state.journal.undo.not_undone(ident, failure);
     }
 
     /// Parks the job for a while.
-    fn rest(&mut self, span: Duration) -> Result<Turn, Failure> {
+    fn park_for(&mut self, span: Duration) -> Result<StepResult, Failure> {
         let timeout = Some(span.max(Duration::from_micros(1)));
-        let wait = Wait { what: Awaited::Signals { names: Vec::new(), needs: 1 }, timeout };
-        Ok(Turn::Commit { step: Some(Box::new(self.step()?)), outcome: Outcome::Wait(wait) })
+        let wait = Wait { awaited: Awaited::Signals { names: Vec::new(), needs: 1 }, timeout };
+        Ok(StepResult::Commit { step: Some(Box::new(self.take_step()?)), outcome: Outcome::Wait(wait) })
     }
 }
 

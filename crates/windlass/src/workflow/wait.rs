@@ -15,9 +15,9 @@ use windlass_model::{Failure, Retry, Time, journal::Op};
 
 use super::{
     core::Core,
-    journal::Ending,
-    state::{Listen, Look, Moment, Register, Start, misuse},
-    step::{RawStep, TryCx, encoded, if_true, opened},
+    journal::CallEnd,
+    state::{AwaitedSignal, CallSpec, CallStatus, Moment, Start, misuse},
+    step::{RawStep, TryCx, decode_result, encode_result, if_true},
 };
 use crate::{
     Child, Kind,
@@ -55,17 +55,17 @@ impl RawWait {
 }
 
 impl Future for RawWait {
-    type Output = (i32, Ending);
+    type Output = (i32, CallEnd);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, Ending)> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
         let this = self.get_mut();
         if let Some(start) = this.start.take() {
             let (op, name, key, line) = (this.op, this.name.as_str(), this.key.as_deref(), this.line);
-            this.call = this.core.register(Register { op, name, key, line, start });
+            this.call = this.core.register(CallSpec { op, name, key, line, start });
         }
         let Some(id) = this.call else { return Poll::Pending };
-        match this.core.look(id, cx) {
-            Look::Ready(seq, ending) => {
+        match this.core.poll_call(id, cx) {
+            CallStatus::Ready(seq, ending) => {
                 this.call = None;
                 Poll::Ready((seq, ending))
             }
@@ -77,7 +77,7 @@ impl Future for RawWait {
 impl Drop for RawWait {
     fn drop(&mut self) {
         if let Some(id) = self.call.take() {
-            self.core.forsake(id);
+            self.core.abandon_call(id);
         }
     }
 }
@@ -130,7 +130,7 @@ pub struct SignalWait<T> {
 
 impl<T: DeserializeOwned> SignalWait<T> {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
-        let listen = Listen { name: name.to_owned(), reads: reads::<T> };
+        let listen = AwaitedSignal { name: name.to_owned(), reads: reads::<T> };
         let start = Start::Signal { listen, timeout: None };
         SignalWait { raw: RawWait::new(core, Op::Signal, name, line, start), result: PhantomData }
     }
@@ -155,7 +155,7 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let this = self.get_mut();
         match Pin::new(&mut this.raw).poll(cx) {
-            Poll::Ready((_, Ending::Done(payload))) => {
+            Poll::Ready((_, CallEnd::Done(payload))) => {
                 Poll::Ready(read(&this.raw.core.bound.codecs, &payload).map_err(|why| {
                     // It could be read when it was recorded.
                     let name = &this.raw.name;
@@ -166,7 +166,7 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
                     Failure::stop(text).class("signal")
                 }))
             }
-            Poll::Ready((_, Ending::Failed { failure, .. })) => Poll::Ready(Err(failure)),
+            Poll::Ready((_, CallEnd::Failed { failure, .. })) => Poll::Ready(Err(failure)),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -192,10 +192,10 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
     {
         let body = Box::new(move |_: TryCx| -> super::Boxed<'f, _> {
             let look = condition();
-            Box::pin(async move { encoded(&look.await.map_err(Into::into)?) })
+            Box::pin(async move { encode_result(&look.await.map_err(Into::into)?) })
         });
         let mut raw = RawStep::new(core, Op::WaitUntil, name, line, body);
-        (raw.judge, raw.retry, raw.every) = (if_true, Retry::never(), Some(Duration::from_secs(60)));
+        (raw.on_done, raw.retry, raw.every) = (if_true, Retry::never(), Some(Duration::from_secs(60)));
         WaitUntil { raw, error: PhantomData }
     }
 
@@ -227,8 +227,8 @@ impl<E: From<Failure>> Future for WaitUntil<'_, E> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
         Pin::new(&mut self.get_mut().raw).poll(cx).map(|(_, ending)| match ending {
-            Ending::Done(_) => Ok(()),
-            Ending::Failed { failure, .. } => Err(failure.into()),
+            CallEnd::Done(_) => Ok(()),
+            CallEnd::Failed { failure, .. } => Err(failure.into()),
         })
     }
 }
@@ -253,17 +253,17 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
         Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
     {
         let body = Box::new(move |cx: TryCx| -> super::Boxed<'f, _> {
-            let look = cx.given().map(&mut condition);
+            let look = cx.signal_payload().map(&mut condition);
             Box::pin(async move {
                 match look?.await.map_err(Into::into)? {
-                    Some(result) => encoded(&(result,)),
+                    Some(result) => encode_result(&(result,)),
                     None => Ok(b"false".to_vec()),
                 }
             })
         });
         let mut raw = RawStep::new(core, Op::ContinueIf, name, line, body);
-        let listen = Listen { name: name.to_owned(), reads: reads::<Option<P>> };
-        (raw.judge, raw.retry, raw.signal) = (if_true, Retry::never(), Some(listen));
+        let listen = AwaitedSignal { name: name.to_owned(), reads: reads::<Option<P>> };
+        (raw.on_done, raw.retry, raw.signal) = (if_true, Retry::never(), Some(listen));
         ContinueIf { raw, result: PhantomData }
     }
 
@@ -284,7 +284,8 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for ContinueIf<'_, T, E> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let this = self.get_mut();
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        let opened: Poll<Result<(T,), E>> = opened(&this.raw.core, &this.raw.name, this.raw.line, ending);
+        let opened: Poll<Result<(T,), E>> =
+            decode_result(&this.raw.core, &this.raw.name, this.raw.line, ending);
         opened.map(|result| result.map(|(result,)| result))
     }
 }
@@ -306,7 +307,7 @@ impl<O> ChildWait<O> {
         job: J,
     ) -> ChildWait<O> {
         // What it starts with is known once all of it is described.
-        let raw = RawWait::new(core, Op::Child, name, line, Start::Quietly(Time(0)));
+        let raw = RawWait::new(core, Op::Child, name, line, Start::Unrecorded(Time(0)));
         ChildWait { core: Arc::clone(core), raw, child: Some(Child::new(job)), result: PhantomData }
     }
 
@@ -339,6 +340,6 @@ impl<O: DeserializeOwned> Future for ChildWait<O> {
             }
         }
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
-        opened(&this.core, &this.raw.name, this.raw.line, ending)
+        decode_result(&this.core, &this.raw.name, this.raw.line, ending)
     }
 }

@@ -11,22 +11,22 @@ use std::{
 use windlass_model::{
     Awaited, Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait,
     branch::BRANCH,
-    failure::{Follow, class},
+    failure::{OnFailure, class},
     journal::{Mark, Op},
-    wait::{CHILD, NAMES, Name},
+    wait::{CHILD, NAMES, SignalName},
 };
-use windlass_runtime::Turn;
-use windlass_store::Ended;
+use windlass_runtime::StepResult;
+use windlass_store::JobEnd;
 
 use super::{
-    driver::{Driver, land},
-    journal::Ending,
-    state::{Call, For, Listen, Moment, Phase, Start, State, misuse},
+    driver::{Driver, record_finished},
+    journal::CallEnd,
+    state::{AwaitedSignal, Call, CallWait, Moment, Phase, RunState, Start, misuse},
 };
-use crate::{patience::patiently, signal::set_aside};
+use crate::{signal::set_aside, store_retry::retry_unavailable};
 
 /// How often signals are looked for while steps are under way.
-const LOOK: Duration = Duration::from_millis(500);
+const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Driver {
     /// Begins a call that is not in the journal.
@@ -35,7 +35,7 @@ impl Driver {
         let mut state = self.core.lock();
         let state = &mut *state;
         let Some(call) = state.calls[id].as_mut() else { return Ok(()) };
-        let known = state.journal.known.of(&call.ident);
+        let known = state.journal.calls.of(&call.ident);
         let begun = known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone());
         let retried_at = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.next_at);
         let time = |payload: &Payload| serde_json::from_slice::<Time>(&payload.bytes).ok();
@@ -46,12 +46,14 @@ impl Driver {
                     begin = Some(now.plus(*within));
                 }
                 match retried_at.filter(|at| *at > now) {
-                    Some(at) => Phase::Waiting(For { due: Some(at), body: true, ..For::default() }),
+                    Some(at) => {
+                        Phase::Waiting(CallWait { due_at: Some(at), runs_body: true, ..CallWait::default() })
+                    }
                     None => {
                         if call.op == Op::Transaction {
                             state.transacting = Some(id);
                         }
-                        Phase::Go
+                        Phase::CanStart
                     }
                 }
             }
@@ -63,30 +65,32 @@ impl Driver {
                     };
                     *begin.insert(due)
                 });
-                Phase::Waiting(For { due: Some(due), ..For::default() })
+                Phase::Waiting(CallWait { due_at: Some(due), ..CallWait::default() })
             }
-            Start::Quietly(due) => Phase::Waiting(For { due: Some(*due), quiet: true, ..For::default() }),
+            Start::Unrecorded(due) => {
+                Phase::Waiting(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
+            }
             Start::Signal { listen, timeout } => {
                 let due = timeout.map(|timeout| {
                     begun.as_ref().and_then(time).unwrap_or_else(|| *begin.insert(now.plus(timeout)))
                 });
-                Phase::Waiting(For { due, signal: Some(listen.clone()), ..For::default() })
+                Phase::Waiting(CallWait { due_at: due, signal: Some(listen.clone()), ..CallWait::default() })
             }
             Start::Child(job) => {
                 let before =
                     begun.as_ref().and_then(|begun| serde_json::from_slice::<JobId>(&begun.bytes).ok());
                 let child = before.unwrap_or(job.id);
                 if before.is_none() {
-                    state.out.children.push((**job).clone());
+                    state.pending.children.push((**job).clone());
                 }
                 let payload = serde_json::to_vec(&child).unwrap_or_default();
-                call.phase = Phase::Waiting(For { child: Some(child), ..For::default() });
+                call.phase = Phase::Waiting(CallWait { child: Some(child), ..CallWait::default() });
                 if before.is_none() {
                     let payload = Payload::json(payload);
                     let entry = state.entry(id, Mark::Begun, payload.clone(), now);
                     let ident = state.calls[id].as_ref().expect("begun").ident.clone();
-                    state.journal.known_mut(&ident).begun = Some((entry.seq, payload));
-                    state.out.entries.push(entry);
+                    state.journal.recorded_mut(&ident).begun = Some((entry.seq, payload));
+                    state.pending.entries.push(entry);
                 }
                 return Ok(());
             }
@@ -96,20 +100,20 @@ impl Driver {
             let payload = Payload::json(serde_json::to_vec(&due).unwrap_or_default());
             let entry = state.entry(id, Mark::Begun, payload.clone(), now);
             let (ident, op) = (state.calls[id].as_ref().expect("begun").ident.clone(), entry.op);
-            let known = state.journal.known_mut(&ident);
+            let known = state.journal.recorded_mut(&ident);
             (known.op, known.begun) = (op, Some((entry.seq, payload)));
-            state.out.entries.push(entry);
+            state.pending.entries.push(entry);
         }
         Ok(())
     }
 
     /// Ends the waits that have what they wait for. Whether there were any.
-    pub(super) fn satisfy(&self) -> bool {
+    pub(super) fn complete_waits(&self) -> bool {
         let now = self.core.now();
         let mut guard = self.core.lock();
         let state = &mut *guard;
         let alone = state.under_way().count() == 1;
-        let waiting: Vec<(usize, For)> = state
+        let waiting: Vec<(usize, CallWait)> = state
             .under_way()
             .filter_map(|(id, call)| match &call.phase {
                 Phase::Waiting(wait) => Some((id, wait.clone())),
@@ -122,24 +126,25 @@ impl Driver {
             state.inbox.iter().filter(|signal| signal.name == BRANCH).map(|signal| signal.number).collect();
         if waiting.iter().any(|(_, wait)| wait.branch) {
             state.inbox.retain(|signal| signal.name != BRANCH);
-            state.out.consumed.extend(&told);
+            state.pending.consumed.extend(&told);
         }
         // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
         // where it is.
         let mut ended = !state.finished.is_empty();
-        let listening: Vec<Listen> = waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
+        let listening: Vec<AwaitedSignal> =
+            waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
         for (id, wait) in waiting {
-            if ended && !wait.body {
+            if ended && !wait.runs_body {
                 continue;
             }
-            let heard = wait.signal.as_ref().and_then(|listen| self.hear(state, listen, &listening));
-            let due = wait.due.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
+            let heard = wait.signal.as_ref().and_then(|listen| self.take_signal(state, listen, &listening));
+            let due = wait.due_at.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
             if let Some(signal) = heard {
-                if wait.body {
+                if wait.runs_body {
                     let call = state.calls[id].as_mut().expect("it waits");
-                    (call.given, call.phase) = (Some(signal), Phase::Go);
+                    (call.signal, call.phase) = (Some(signal), Phase::CanStart);
                 } else {
-                    state.out.consumed.push(signal.number);
+                    state.pending.consumed.push(signal.number);
                     // What came with the claim was decoded on its way.
                     let kept = match signal.payload {
                         Payload { codec: 0, bytes } => self.core.encode(bytes),
@@ -152,25 +157,25 @@ impl Driver {
                 }
             } else if !due {
                 continue;
-            } else if wait.body {
+            } else if wait.runs_body {
                 let call = state.calls[id].as_mut().expect("it waits");
                 // A transaction waits for its turn again.
-                call.phase = if call.op == Op::Transaction { Phase::New } else { Phase::Go };
-            } else if wait.quiet {
-                let seq = state.last;
+                call.phase = if call.op == Op::Transaction { Phase::New } else { Phase::CanStart };
+            } else if wait.unrecorded {
+                let seq = state.last_delivered;
                 state.calls[id].as_mut().expect("it waits").phase =
-                    Phase::Ready(seq, Ending::Done(Payload::json(b"null".to_vec())));
-            } else if let Some(Listen { name, .. }) = wait.signal {
+                    Phase::Ready(seq, CallEnd::Done(Payload::json(b"null".to_vec())));
+            } else if let Some(AwaitedSignal { name, .. }) = wait.signal {
                 let text = format!("no signal {name:?} came in time");
                 state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
             } else {
                 state.finish(id, Mark::Done, Payload::json(b"null".to_vec()), now);
                 if alone {
                     // Nothing else could have come first: its end is written with whatever follows.
-                    land(state);
+                    record_finished(state);
                 }
             }
-            ended |= !wait.body;
+            ended |= !wait.runs_body;
             woken.push(id);
         }
         let any = !woken.is_empty();
@@ -181,7 +186,12 @@ impl Driver {
 
     /// Takes the oldest signal out of the inbox that a call waits for and can read. What nobody can read of those who wait for
     /// it is set aside.
-    fn hear(&self, state: &mut State, listen: &Listen, listening: &[Listen]) -> Option<Signal> {
+    fn take_signal(
+        &self,
+        state: &mut RunState,
+        listen: &AwaitedSignal,
+        listening: &[AwaitedSignal],
+    ) -> Option<Signal> {
         let codecs = &self.core.bound.codecs;
         let mut place = 0;
         while let Some(signal) = state.inbox.get(place) {
@@ -199,14 +209,14 @@ impl Driver {
                 continue;
             }
             let signal = state.inbox.remove(place);
-            state.out.aside.push(set_aside(self.core.job.id, &signal, why));
+            state.pending.unreadable.push(set_aside(self.core.job.id, &signal, why));
         }
         None
     }
 
     /// Looks for signals and ends of children that are waited for and that the claim did not bring. Whether there is
     /// anything new.
-    pub(super) async fn look(&mut self) -> Result<bool, Failure> {
+    pub(super) async fn refresh_waits(&mut self) -> Result<bool, Failure> {
         let (names, children, new_children) = {
             let state = self.core.lock();
             let waits = state.under_way().filter_map(|(_, call)| match &call.phase {
@@ -219,34 +229,34 @@ impl Driver {
                 names.extend(wait.branch.then(|| BRANCH.to_owned()));
                 children.extend(wait.child);
             }
-            let new: Vec<JobId> = state.out.children.iter().map(|child| child.id).collect();
+            let new: Vec<JobId> = state.pending.children.iter().map(|child| child.id).collect();
             (names, children, new)
         };
         let mut any = false;
         let known =
             |name: &String| self.core.job.wait.as_ref().is_some_and(|wait| wait.wants(name).is_some());
-        if !self.looked && names.iter().any(|name| !known(name)) {
+        if !self.inbox_read && names.iter().any(|name| !known(name)) {
             self.read_inbox().await?;
             any |= {
                 let state = self.core.lock();
                 state.inbox.iter().any(|signal| names.contains(&signal.name))
             };
         }
-        self.looked = true;
+        self.inbox_read = true;
         let hinted = {
             let mut state = self.core.lock();
             let (hints, rest): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut state.inbox).into_iter().partition(|signal| signal.name == CHILD);
             state.inbox = rest;
-            state.out.consumed.extend(hints.iter().map(|hint| hint.number));
+            state.pending.consumed.extend(hints.iter().map(|hint| hint.number));
             !hints.is_empty()
         };
         let wanted: Vec<JobId> = children
             .into_iter()
-            .filter(|id| !new_children.contains(id) && (hinted || !self.asked.contains(id)))
+            .filter(|id| !new_children.contains(id) && (hinted || !self.queried_children.contains(id)))
             .collect();
         if !wanted.is_empty() {
-            any |= self.children(&wanted).await?;
+            any |= self.complete_children(&wanted).await?;
         }
         Ok(any)
     }
@@ -254,27 +264,27 @@ impl Driver {
     pub(super) async fn read_inbox(&mut self) -> Result<(), Failure> {
         let store = Arc::clone(&self.core.bound.store);
         let id = self.core.job.id;
-        let inbox = patiently!(store.inspect().inbox(id, usize::MAX))?;
+        let inbox = retry_unavailable!(store.inspect().inbox(id, usize::MAX))?;
         let mut state = self.core.lock();
-        let mut consumed = state.out.consumed.clone();
-        consumed.extend(state.out.aside.iter().map(|aside| aside.number));
+        let mut consumed = state.pending.consumed.clone();
+        consumed.extend(state.pending.unreadable.iter().map(|aside| aside.number));
         let given: Vec<i64> = state
             .under_way()
-            .filter_map(|(_, call)| call.given.as_ref().map(|signal| signal.number))
+            .filter_map(|(_, call)| call.signal.as_ref().map(|signal| signal.number))
             .collect();
         state.inbox = inbox
             .into_iter()
-            .filter(|signal| signal.aside.is_none())
+            .filter(|signal| signal.unreadable.is_none())
             .filter(|signal| !consumed.contains(&signal.number) && !given.contains(&signal.number))
             .collect();
         Ok(())
     }
 
     /// Ends the calls whose children have ended. Whether there were any.
-    pub(super) async fn children(&mut self, ids: &[JobId]) -> Result<bool, Failure> {
+    pub(super) async fn complete_children(&mut self, ids: &[JobId]) -> Result<bool, Failure> {
         let store = Arc::clone(&self.core.bound.store);
-        let ended = patiently!(store.ended(ids))?;
-        self.asked.extend(ids);
+        let ended = retry_unavailable!(store.job_ends(ids))?;
+        self.queried_children.extend(ids);
         let now = self.core.now();
         let mut any = false;
         let mut state = self.core.lock();
@@ -287,18 +297,18 @@ impl Driver {
             let Some(id) = state.under_way().find_map(of) else { continue };
             any = true;
             match ended {
-                Ended::Done(output) => _ = state.finish(id, Mark::Done, output, now),
-                Ended::Failed { reason, failure } => {
+                JobEnd::Done(output) => _ = state.finish(id, Mark::Done, output, now),
+                JobEnd::Failed { reason, failure } => {
                     let message = format!("the child {child} failed ({reason}): {}", failure.message);
-                    let failure = Failure { message, follow: Follow::Stop, ..failure };
+                    let failure = Failure { message, then: OnFailure::Stop, ..failure };
                     state.fail(id, failure, reason, now);
                 }
-                Ended::Cancelled(failure) => {
+                JobEnd::Cancelled(failure) => {
                     let message = format!("the child {child} was cancelled: {}", failure.message);
-                    let failure = Failure { message, follow: Follow::Stop, ..failure };
+                    let failure = Failure { message, then: OnFailure::Stop, ..failure };
                     state.fail(id, failure.class(class::CANCELLED), Reason::Stopped, now);
                 }
-                Ended::Gone => {
+                JobEnd::Gone => {
                     let text = format!(
                         "the child {child} is not there: another job has its key or its unique name, or it was pruned"
                     );
@@ -321,21 +331,21 @@ impl Driver {
                     _ => None,
                 })
             };
-            let due = waits().filter_map(|wait| wait.due).min();
+            let due = waits().filter_map(|wait| wait.due_at).min();
             (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
         };
         let now = self.core.now();
         let mut span = due.map(|due| due.since(now));
         if listens {
             // A moment, and not a span: bodies that wake often must not put it off.
-            let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
+            let look_at = *self.next_inbox_read.get_or_insert_with(|| Instant::now() + INBOX_INTERVAL);
             let left = look_at.saturating_duration_since(Instant::now());
             span = Some(span.map_or(left, |span| span.min(left)));
         }
         let core = Arc::clone(&self.core);
         let mut first = true;
         let woken = poll_fn(move |cx: &mut Context<'_>| {
-            core.drives(cx);
+            core.register_driver(cx);
             // Whatever was woken between the last poll and now is seen by polling once more.
             if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
         });
@@ -347,17 +357,17 @@ impl Driver {
         };
         tokio::select! {
             biased;
-            () = attempt.told_and_over() => {
+            () = attempt.cancel_deadline() => {
                 return Ok(true);
             }
             () = sleep => {
-                if self.look_at.take_if(|at| *at <= Instant::now()).is_some()
-                    && let Err(failure) = self.relook().await
+                if self.next_inbox_read.take_if(|at| *at <= Instant::now()).is_some()
+                    && let Err(failure) = self.refresh_inbox().await
                 {
                     // Nothing that runs is given up for it: it is looked at again soon.
                     tracing::debug!(%failure, job = %self.core.job.id, "signals could not be looked for");
                 }
-                self.satisfy();
+                self.complete_waits();
             }
             () = woken => {}
         }
@@ -365,26 +375,26 @@ impl Driver {
     }
 
     /// The same as [`Driver::look`], whatever was known before.
-    pub(super) async fn relook(&mut self) -> Result<(), Failure> {
-        self.asked.clear();
+    pub(super) async fn refresh_inbox(&mut self) -> Result<(), Failure> {
+        self.queried_children.clear();
         self.read_inbox().await?;
-        self.looked = true;
-        self.look().await.map(drop)
+        self.inbox_read = true;
+        self.refresh_waits().await.map(drop)
     }
 
     /// Parks the job until one of its waits is over.
-    pub(super) fn park(&mut self) -> Result<Turn, Failure> {
+    pub(super) fn park(&mut self) -> Result<StepResult, Failure> {
         let now = self.core.now();
-        let (mut names, mut due): (Vec<Name>, Option<Time>) = (Vec::new(), None);
+        let (mut names, mut due): (Vec<SignalName>, Option<Time>) = (Vec::new(), None);
         {
             let state = self.core.lock();
             for (_, call) in state.under_way() {
                 let Phase::Waiting(wait) = &call.phase else { continue };
-                let child = wait.child.map(|_| Name { name: CHILD.into(), every: true });
-                let branch = wait.branch.then(|| Name { name: BRANCH.into(), every: true });
-                let signal = wait.signal.clone().map(|listen| Name { name: listen.name, every: false });
+                let child = wait.child.map(|_| SignalName { name: CHILD.into(), every: true });
+                let branch = wait.branch.then(|| SignalName { name: BRANCH.into(), every: true });
+                let signal = wait.signal.clone().map(|listen| SignalName { name: listen.name, every: false });
                 names.extend(child.into_iter().chain(branch).chain(signal));
-                due = [due, wait.due].into_iter().flatten().min();
+                due = [due, wait.due_at].into_iter().flatten().min();
             }
         }
         names.sort_by(|a, b| a.name.cmp(&b.name));
@@ -397,8 +407,8 @@ impl Driver {
             )));
         }
         let timeout = due.map(|due| due.since(now).max(Duration::from_micros(1)));
-        let wait = Wait { what: Awaited::Signals { names, needs: 1 }, timeout };
-        let step = self.step()?;
-        Ok(Turn::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
+        let wait = Wait { awaited: Awaited::Signals { names, needs: 1 }, timeout };
+        let step = self.take_step()?;
+        Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
     }
 }

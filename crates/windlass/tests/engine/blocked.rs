@@ -79,7 +79,7 @@ impl Store for Losing {
     }
 
     delegate_store!(
-        enlist submit claim signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit claim signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use windlass::{
-    CatchUp, Did, Overlap, State, Unit,
+    CatchUp, ControlOutcome, Overlap, State, Unit,
     prelude::*,
     store::{AuditFilter, Filter},
 };
@@ -119,12 +119,17 @@ async fn a_running_job_that_listens_ends_when_it_is_told(url: &str) {
     let job = engine.submit(Play::Listen).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
     let ops = operator.control("ada").note("wrong month");
-    assert_eq!(ops.cancel_within(job.id(), Duration::from_secs(600)).await.expect("cancel"), Did::Told);
+    assert_eq!(
+        ops.cancel_within(job.id(), Duration::from_secs(600)).await.expect("cancel"),
+        ControlOutcome::CancelRequested
+    );
     let Err(JobError::Cancelled(failure)) = job.result().await else {
         panic!("it is cancelled, not retried")
     };
     assert_eq!(failure.message, "cancelled by ada: wrong month");
-    let Did::Already(why) = ops.cancel(job.id()).await.expect("cancel") else { panic!("it was so already") };
+    let ControlOutcome::Already(why) = ops.cancel(job.id()).await.expect("cancel") else {
+        panic!("it was so already")
+    };
     assert!(why.contains("cancelled already"), "{why}");
     engine.stop().await;
 }
@@ -134,7 +139,7 @@ async fn a_running_job_that_does_not_listen_is_ended_at_its_deadline(url: &str) 
     let job = engine.submit(Play::Sleep).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
     let did = engine.control("ada").cancel_within(job.id(), Duration::from_millis(200)).await;
-    assert_eq!(did.expect("cancel"), Did::Told);
+    assert_eq!(did.expect("cancel"), ControlOutcome::CancelRequested);
     assert!(matches!(job.result().await, Err(JobError::Cancelled(_))));
     // Its slot is free again: nothing of it runs on.
     assert_eq!(engine.stop().await, 0, "no attempt had to be given up");
@@ -153,7 +158,7 @@ async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
             let grace = Duration::from_millis(100);
             operator.control("ada").cancel_within(id, grace).await.expect("cancel");
             until("its time is over", async || {
-                operator.store().due(None, 10).await.expect("due");
+                operator.store().fire_timers(None, 10).await.expect("due");
                 state(&operator, id).await == State::Cancelled
             })
             .await;
@@ -169,8 +174,8 @@ async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
 async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     let engine = start(url).await;
     let ops = engine.control("ada").note("the printer is out of paper");
-    assert_eq!(ops.pause_queue("default").await.expect("pause"), Did::Done);
-    assert!(matches!(ops.pause_queue("default").await.expect("pause"), Did::Already(_)));
+    assert_eq!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Done);
+    assert!(matches!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Already(_)));
     // Born-claimed jobs are their submitter's own; a queue that is paused is for claims.
     let jobs: Vec<Play> = (0..20).map(|n| Play::Note { name: name("paused", url), n, millis: 0 }).collect();
     let put = engine.submit_all(jobs).await.expect("submitted");
@@ -179,7 +184,7 @@ async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     let why = engine.why(put[3].id).await.expect("why").expect("there");
     assert_eq!(why.cause, "queue_paused");
     assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
-    assert_eq!(ops.resume_queue("default").await.expect("resume"), Did::Done);
+    assert_eq!(ops.resume_queue("default").await.expect("resume"), ControlOutcome::Done);
     for job in put {
         let done: u64 = engine.result(job.id).await.expect("it runs");
         assert!(done < 20);
@@ -228,7 +233,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     assert!(unknown.contains("does not exist") && unknown.contains("limits set"), "{unknown}");
     // One an hour, two at once: the third waits.
     let slow = Limit::per("api", 1, Duration::from_secs(3_600)).burst(2);
-    assert_eq!(ops.set_limit(slow).await.expect("set"), Did::Done);
+    assert_eq!(ops.set_limit(slow).await.expect("set"), ControlOutcome::Done);
     let heavy = engine.submit(Play::Listen).rate(Charge::new("api").weight(3)).await;
     assert!(heavy.err().expect("refused").to_string().contains("burst of 2"));
     let log = name("rate", url);
@@ -242,7 +247,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     assert_eq!(noted(&log).len(), 2, "no more than the burst");
     let why = engine.why(jobs[5].id()).await.expect("why").expect("there");
     assert_eq!(why.cause, "rate", "{}", why.because);
-    assert_eq!(ops.set_limit(Limit::per_second("api", 1_000)).await.expect("set"), Did::Done);
+    assert_eq!(ops.set_limit(Limit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
     for job in &jobs {
         job.result().await.expect("done");
     }
@@ -258,18 +263,21 @@ async fn schedules_fire_and_tell_their_tick(url: &str) {
         let scheduling = engine.schedule("tick", every.clone(), play);
         scheduling.overlap(Overlap::Allow).catch_up(CatchUp::All { window: Duration::from_secs(60) })
     };
-    assert_eq!(scheduling(play.clone()).await.expect("made"), Did::Done);
-    assert!(matches!(scheduling(play).await.expect("made"), Did::Already(_)), "at every start of a program");
+    assert_eq!(scheduling(play.clone()).await.expect("made"), ControlOutcome::Done);
+    assert!(
+        matches!(scheduling(play).await.expect("made"), ControlOutcome::Already(_)),
+        "at every start of a program"
+    );
     until("three ticks", async || noted(&log).len() >= 3).await;
     let mut ticks = noted(&log);
     assert!(ticks.iter().all(|tick| tick % 1_000_000 == 0), "on the grid: {ticks:?}");
     ticks.dedup();
     assert_eq!(ticks.len(), noted(&log).len(), "each once");
-    let Did::Made(now) = engine.control("ada").trigger("tick").await.expect("trigger") else {
+    let ControlOutcome::Created(now) = engine.control("ada").trigger("tick").await.expect("trigger") else {
         panic!("it is submitted")
     };
     reaches(&engine, now, State::Done).await;
-    assert_eq!(engine.control("ada").drop_schedule("tick").await.expect("drop"), Did::Done);
+    assert_eq!(engine.control("ada").drop_schedule("tick").await.expect("drop"), ControlOutcome::Done);
     engine.stop().await;
 }
 
@@ -302,9 +310,11 @@ async fn a_failed_job_is_retried_with_its_counters_reset(url: &str) {
     assert!(matches!(job.result().await, Err(JobError::Failed { .. })));
     note(&mended, 1);
     let ops = engine.control("ada");
-    assert_eq!(ops.retry(job.id()).await.expect("retry"), Did::Done);
+    assert_eq!(ops.retry(job.id()).await.expect("retry"), ControlOutcome::Done);
     reaches(&engine, job.id(), State::Done).await;
-    let Did::Refused(why) = ops.retry(job.id()).await.expect("retry") else { panic!("it is done") };
+    let ControlOutcome::Refused(why) = ops.retry(job.id()).await.expect("retry") else {
+        panic!("it is done")
+    };
     assert!(why.contains("submit it anew"), "{why}");
     let job = engine.inspect().job(job.id()).await.expect("job").expect("there");
     assert_eq!(job.summary.attempts, 0, "the first life's attempts do not count");
@@ -317,7 +327,7 @@ async fn bulk_operations_preview_act_and_are_logged(url: &str) {
     let put = engine.submit_all(jobs).tag("batch 7").await.expect("submitted");
     let ops = engine.control("ada").note("the wrong file");
     let filter = Filter { tag: Some("batch 7".into()), state: Some(State::Ready), ..Filter::default() };
-    let cancel = windlass::Act::Cancel { grace: Duration::ZERO };
+    let cancel = windlass::JobAction::Cancel { grace: Duration::ZERO };
     let preview = ops.bulk(filter.clone(), cancel).preview().await.expect("preview");
     assert_eq!((preview.matching, preview.at_least, preview.sample.len()), (250, false, 10));
     assert_eq!(state(&engine, put[0].id).await, State::Ready, "a preview does nothing");

@@ -47,7 +47,7 @@ impl Store for Dying {
     }
 
     delegate_store!(
-        enlist submit claim transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 
@@ -127,7 +127,7 @@ async fn a_crash_at_any_commit_ends_in_the_same_state(url: &str) {
             let second = second.config(config()).start().await.expect("started");
             let result: u32 = second.result(id).await.expect("done");
             assert_eq!(result, 333, "dies at {dies_at}, applied: {applied}");
-            let steps = second.inspect().steps(id, None, 99).await.expect("steps");
+            let steps = second.inspect().transitions(id, None, 99).await.expect("steps");
             let seen: Vec<(i32, &str, &str)> =
                 steps.iter().map(|step| (step.rev.0, step.stage.as_str(), step.how.as_str())).collect();
             let expected = [

@@ -12,9 +12,12 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{Change, NewJob, Submitted, Verdict},
+    model::{Change, NewJob, SubmitOutcome, Verdict},
     prelude::*,
-    store::{Ask, Beat, Born, Error, Fut, Haul, Now, Reaped, Renewal, Store, Sweep, delegate_store},
+    store::{
+        ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Fut, Now, ReapReport, ReapRequest, RenewRequest,
+        Renewal, Store, delegate_store,
+    },
 };
 
 use crate::on_both_stores;
@@ -57,17 +60,17 @@ struct Faulty {
 }
 
 impl Store for Faulty {
-    fn gate<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
+    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(async move {
             self.faults.is_away()?;
             match self.faults.gate.load(Ordering::SeqCst) {
                 true => Err(Error::Unavailable("gates cannot be read".into())),
-                false => self.store.gate(queues).await,
+                false => self.store.gates(queues).await,
             }
         })
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             self.faults.is_away()?;
             self.store.claim(now, ask).await
@@ -87,7 +90,7 @@ impl Store for Faulty {
         })
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
             if let Err(error) = self.faults.is_away() {
                 self.faults.not_renewed.fetch_add(1, Ordering::SeqCst);
@@ -98,7 +101,7 @@ impl Store for Faulty {
         })
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a Sweep) -> Fut<'a, Reaped> {
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
         Box::pin(async move {
             self.faults.is_away()?;
             self.store.reap(now, sweep).await
@@ -112,7 +115,7 @@ impl Store for Faulty {
         })
     }
 
-    delegate_store!(enlist submit transact signal release disown retire due orders sweep poll ended rest);
+    delegate_store!(register_worker submit transact signal release release_claims retire_worker fire_timers cancel_requests repair poll_branches job_ends rest);
 }
 
 /// Waits until those of its gate are let through, or it is told to end.
@@ -195,7 +198,7 @@ async fn slots_start_nothing_while_too_many_outcomes_wait(url: &str) {
     let (slots, backlog, jobs) = (4, 5, 200);
     let config = Config {
         lease: Duration::from_secs(60),
-        beat: Duration::from_millis(50),
+        renew_every: Duration::from_millis(50),
         backlog,
         ..Config::default()
     };
@@ -223,7 +226,7 @@ async fn outcomes_of_a_long_outage_are_committed_afterwards(url: &str) {
     let config = |name: &str| Config {
         name: name.into(),
         lease: Duration::from_secs(3),
-        beat: Duration::from_millis(200),
+        renew_every: Duration::from_millis(200),
         ..Config::default()
     };
     let one = start(url, &first, 2, config("one")).await;
@@ -261,13 +264,18 @@ struct Weighing {
 }
 
 impl Store for Weighing {
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         self.most.fetch_max(jobs.iter().map(NewJob::bytes).sum(), Ordering::SeqCst);
         self.store.submit(now, jobs, born)
     }
 
     delegate_store!(
-        enlist claim commit transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 

@@ -76,7 +76,7 @@ impl Store for Refusing {
     }
 
     delegate_store!(
-        enlist submit claim commit transact signal renew reap disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit claim commit transact signal renew reap release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 
@@ -89,7 +89,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 async fn in_state(engine: &Engine, state: State) -> u64 {
-    let census = engine.inspect().census(u64::MAX).await.expect("a census");
+    let census = engine.inspect().state_counts(u64::MAX).await.expect("a census");
     census.iter().filter(|count| count.state == state).map(|count| count.jobs).sum()
 }
 
@@ -189,7 +189,7 @@ impl Task for Spiteful {
 async fn a_destructor_that_panics_does_not_keep_its_job(url: &str) {
     let engine = Engine::open(url).await.expect("opened").task::<Spiteful>();
     // Claims that are over are forgotten with the next beat.
-    let config = Config { beat: Duration::from_millis(100), ..Config::default() };
+    let config = Config { renew_every: Duration::from_millis(100), ..Config::default() };
     let engine = engine.queue("default", Pool::slots(1)).config(config).start().await.expect("started");
     let job = engine.submit(Spiteful).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;

@@ -69,7 +69,8 @@ async fn crash(cluster: &Arc<Mutex<Cluster>>, away: Duration) {
 async fn a_server_killed_under_load_costs_nothing() {
     let cluster = server().await;
     let place = crate::common::on(&cluster.lock().expect("not poisoned"));
-    let config = Config { lease: Duration::from_secs(5), beat: Duration::from_secs(1), ..Config::default() };
+    let config =
+        Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
     let engine = Engine::open(&place.url).await.expect("opened").task::<Count>().config(config);
     let engine = engine.start().await.expect("started");
     let submitted = Arc::new(AtomicU64::new(0));
@@ -99,7 +100,7 @@ async fn a_server_killed_under_load_costs_nothing() {
     let n = client.await.expect("the client");
 
     let done = async || {
-        let census = engine.inspect().census(u64::MAX).await.unwrap_or_default();
+        let census = engine.inspect().state_counts(u64::MAX).await.unwrap_or_default();
         census.iter().filter(|c| c.state == State::Done).map(|c| c.jobs).sum::<u64>()
     };
     until("all acknowledged work is done", async || done().await == n).await;
@@ -130,7 +131,7 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     let config = |name: &str| Config {
         name: name.into(),
         lease: Duration::from_millis(1_500),
-        beat: Duration::from_millis(300),
+        renew_every: Duration::from_millis(300),
         ..Config::default()
     };
     let mut engines = Vec::new();
@@ -267,7 +268,8 @@ async fn kill_twice(cluster: &Arc<Mutex<Cluster>>, engine: &Engine) {
 async fn all_kinds() -> (Arc<Mutex<Cluster>>, Engine) {
     let cluster = server().await;
     let place = crate::common::on(&cluster.lock().expect("not poisoned"));
-    let config = Config { lease: Duration::from_secs(5), beat: Duration::from_secs(1), ..Config::default() };
+    let config =
+        Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
     let engine = Engine::open(&place.url).await.expect("opened").config(config);
     let engine = engine.machine::<Climb>().workflow::<Walk>().workflow::<Fan>().task::<Leaf>();
     (cluster, engine.queue("default", Pool::slots(16)).start().await.expect("started"))
@@ -280,7 +282,7 @@ async fn a_server_killed_under_machines_costs_no_transition() {
     kill_twice(&cluster, &engine).await;
     for (n, job) in jobs.iter().enumerate() {
         assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
-        let steps = engine.inspect().steps(job.id, None, 100).await.expect("steps");
+        let steps = engine.inspect().transitions(job.id, None, 100).await.expect("steps");
         assert_eq!(steps.len() as u64, STEPS + 1, "each transition is recorded once");
     }
     assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
@@ -330,8 +332,11 @@ async fn a_worker_comes_back_from_a_standby() {
     let primary = cluster.lock().expect("not poisoned").port();
     let proxy = Proxy::to(primary).expect("a proxy");
     let url = format!("postgres://windlass@127.0.0.1:{}/windlass?schema=moved", proxy.port());
-    let config =
-        Config { lease: Duration::from_secs(5), beat: Duration::from_millis(200), ..Config::default() };
+    let config = Config {
+        lease: Duration::from_secs(5),
+        renew_every: Duration::from_millis(200),
+        ..Config::default()
+    };
     let engine = Engine::open(&url).await.expect("opened").task::<Leaf>().config(config);
     let engine = engine.start().await.expect("started");
     assert_eq!(engine.submit(Leaf { n: 1 }).await.expect("submitted").result().await.expect("done"), 1);

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use windlass::{
     Config,
     prelude::*,
-    store::{Ask, Fut, Haul, Now, Store, delegate_store},
+    store::{ClaimBatch, ClaimRequest, Fut, Now, Store, delegate_store},
 };
 
 use crate::on_both_stores;
@@ -27,18 +27,18 @@ struct Forgetful {
 }
 
 impl Store for Forgetful {
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let haul = self.store.claim(now, ask).await?;
             if !haul.jobs.is_empty() && !self.forgot.swap(true, Ordering::SeqCst) {
-                self.store.disown(now, ask.worker, &[ask.number]).await?;
+                self.store.release_claims(now, ask.worker, &[ask.number]).await?;
             }
             Ok(haul)
         })
     }
 
     delegate_store!(
-        enlist submit commit transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 
@@ -92,8 +92,11 @@ async fn attempts_of_a_lost_claim_are_dropped(url: &str) {
     let store = submitter.store().clone();
     let id = submitter.submit(Hangs { url: url.to_owned() }).await.expect("submitted").id();
     let forgetful = Forgetful { store, forgot: AtomicBool::new(false) };
-    let config =
-        Config { lease: Duration::from_secs(60), beat: Duration::from_millis(50), ..Config::default() };
+    let config = Config {
+        lease: Duration::from_secs(60),
+        renew_every: Duration::from_millis(50),
+        ..Config::default()
+    };
     let engine = Engine::on(url, Arc::new(forgetful)).task::<Hangs>().config(config);
     let engine = engine.start().await.expect("started");
     let dropped = seen(url).dropped.clone();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use windlass::{Codec, Did, State, StepCx, model::Signal, prelude::*};
+use windlass::{Codec, ControlOutcome, State, StepCx, model::Signal, prelude::*};
 
 use crate::on_both_stores;
 
@@ -114,7 +114,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// The signals of a job that were set aside.
 async fn aside(engine: &Engine, id: JobId) -> Vec<Signal> {
     let inbox = engine.inspect().inbox(id, 99).await.expect("inbox");
-    inbox.into_iter().filter(|signal| signal.aside.is_some()).collect()
+    inbox.into_iter().filter(|signal| signal.unreadable.is_some()).collect()
 }
 
 /// Returns when a job waits and has so many signals that were set aside.
@@ -168,7 +168,7 @@ async fn nothing_that_cannot_be_read_is_recorded(url: &str) {
     for how in ["signal", "select", "if"] {
         let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
         let bad = waits_on(&engine, job.id(), 1).await;
-        let why = bad[0].aside.clone().expect("a reason");
+        let why = bad[0].unreadable.clone().expect("a reason");
         assert!(why.contains("u32") && why.contains("invalid type: string"), "{why}");
         let journal = engine.inspect().journal(job.id(), None, 99).await.expect("journal");
         let told =
@@ -196,7 +196,7 @@ async fn a_step_is_not_told_of_a_signal_it_could_not_read(url: &str) {
     job.signal("stop", ()).await.expect("sent");
     let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
     assert_eq!(done.expect("done"), (vec![1, 3], false));
-    let steps = engine.inspect().steps(job.id(), None, 99).await.expect("steps");
+    let steps = engine.inspect().transitions(job.id(), None, 99).await.expect("steps");
     assert_eq!(steps.len(), 2, "what was given up is no transition: {steps:?}");
     let seen = engine.inspect().job(job.id()).await.expect("read").expect("there");
     assert!(seen.failure.is_none(), "nor an error: {seen:?}");
@@ -240,7 +240,7 @@ async fn a_signal_behind_a_lost_key_is_read_once_the_key_is_back(url: &str) {
     for id in [machine, flow] {
         with.signal(id, "n", 12).await.expect("sent");
         let bad = waits_on(&without, id, 1).await;
-        let why = bad[0].aside.clone().expect("a reason");
+        let why = bad[0].unreadable.clone().expect("a reason");
         assert!(why.contains("written by codec 77, which this engine does not have"), "{why}");
         numbers.push((id, bad[0].number));
     }
@@ -248,7 +248,7 @@ async fn a_signal_behind_a_lost_key_is_read_once_the_key_is_back(url: &str) {
     let with = with.start().await.expect("started");
     for (id, number) in numbers {
         let did = with.control("ada").restore_signal(id, number).await.expect("restored");
-        assert_eq!(did, Did::Done);
+        assert_eq!(did, ControlOutcome::Done);
         assert_eq!(result(&with, id).await, Ok(12), "the same signal, and not another");
         assert!(aside(&with, id).await.is_empty(), "it was set aside no more");
     }
@@ -260,7 +260,7 @@ async fn a_signal_that_cannot_be_read_is_dropped_by_hand(url: &str) {
     let job = engine.submit(Number::Start).signal_once("n", "a", "seven").await.expect("submitted");
     let bad = waits_on(&engine, job.id(), 1).await;
     let did = engine.control("ada").drop_signal(job.id(), bad[0].number).await.expect("dropped");
-    assert_eq!(did, Did::Done);
+    assert_eq!(did, ControlOutcome::Done);
     assert!(engine.inspect().inbox(job.id(), 9).await.expect("inbox").is_empty());
     let again = job.signal("n", "seven").dedup("a").await.expect("sent");
     assert_eq!(again, windlass::Delivery::Duplicate, "its id is remembered");

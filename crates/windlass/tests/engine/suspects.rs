@@ -14,7 +14,10 @@ use windlass::{
     Config, State,
     model::{ClaimNo, KindVersion},
     prelude::*,
-    store::{Ask, Beat, Error, Fut, Haul, IdSource, NewWorker, Now, Renewal, Store, Sweep, delegate_store},
+    store::{
+        ClaimBatch, ClaimRequest, Error, Fut, IdSource, NewWorker, Now, ReapRequest, RenewRequest, Renewal,
+        Store, delegate_store,
+    },
 };
 
 use crate::on_both_stores;
@@ -32,16 +35,16 @@ pub(crate) async fn lose(engine: &Engine, kind: &str, jobs: usize) {
     let new = NewWorker {
         id,
         name: "dies".into(),
-        beacon: None,
+        liveness_file: None,
         lease: Duration::from_secs(60),
         serves: Vec::new(),
     };
-    assert!(store.enlist(None, &new).await.expect("enlisted"));
+    assert!(store.register_worker(None, &new).await.expect("enlisted"));
     let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = Ask { worker: id, number, queue, kinds, limit: jobs, alone: false, settled: vec![] };
+    let ask = ClaimRequest { worker: id, number, queue, kinds, limit: jobs, solo: false, settled: vec![] };
     assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
-    let sweep = Sweep { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
+    let sweep = ReapRequest { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
     assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
 }
 
@@ -87,26 +90,26 @@ struct Watched {
 }
 
 impl Store for Watched {
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let _claiming = self.seen.claims.acquire().await;
             let haul = self.store.claim(now, ask).await?;
-            if ask.alone {
+            if ask.solo {
                 self.seen.claimed.fetch_add(haul.jobs.len(), Ordering::SeqCst);
             }
             Ok(haul)
         })
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a Beat) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
             let seen = &self.seen;
-            if !beat.joined.is_empty() && seen.kills.swap(false, Ordering::SeqCst) {
-                let sweep = Sweep { dead: vec![beat.worker], lapsed: false, limit: 9, crashes: 3 };
+            if !beat.to_confirm.is_empty() && seen.kills.swap(false, Ordering::SeqCst) {
+                let sweep = ReapRequest { dead: vec![beat.worker], lapsed: false, limit: 9, crashes: 3 };
                 self.store.reap(now, &sweep).await?;
                 return Ok(Renewal::Lost);
             }
-            if !beat.joined.is_empty() && seen.hangs.load(Ordering::SeqCst) {
+            if !beat.to_confirm.is_empty() && seen.hangs.load(Ordering::SeqCst) {
                 seen.unheard.fetch_add(1, Ordering::SeqCst);
                 return Err(Error::Unavailable("not now".into()));
             }
@@ -127,7 +130,7 @@ impl Store for Watched {
     }
 
     delegate_store!(
-        enlist submit commit transact signal reap release disown retire due orders sweep poll gate ended rest
+        register_worker submit commit transact signal reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends rest
     );
 }
 
@@ -182,7 +185,7 @@ async fn state(engine: &Engine, id: JobId) -> State {
 async fn start(url: &str, seen: &Arc<Seen>, lease: Duration) -> Engine {
     let store = Engine::open(url).await.expect("opened").store().clone();
     let watched = Watched { store, seen: Arc::clone(seen) };
-    let config = Config { lease, beat: Duration::from_millis(100), ..Config::default() };
+    let config = Config { lease, renew_every: Duration::from_millis(100), ..Config::default() };
     let engine = Engine::on(url, Arc::new(watched)).task::<Held>().config(config);
     engine.queue("default", Pool::slots(2)).start().await.expect("started")
 }

@@ -12,7 +12,7 @@ use windlass::{
     Config,
     model::{ClaimNo, Epoch, JobClaim},
     prelude::*,
-    store::{Ask, IdSource, NewWorker},
+    store::{ClaimRequest, IdSource, NewWorker},
 };
 use windlass_cluster::Cluster;
 
@@ -262,8 +262,11 @@ async fn the_store_is_shown_by_queue(url: &str) {
 }
 
 async fn a_lost_worker_is_counted(url: &str) {
-    let config =
-        Config { lease: Duration::from_secs(2), beat: Duration::from_millis(200), ..Config::default() };
+    let config = Config {
+        lease: Duration::from_secs(2),
+        renew_every: Duration::from_millis(200),
+        ..Config::default()
+    };
     let engine = engine(url).await;
     engine.submit(Do(Act::Return)).await.expect("submitted");
     // A worker that claims and is not heard of again.
@@ -271,14 +274,14 @@ async fn a_lost_worker_is_counted(url: &str) {
     let lost = NewWorker {
         id,
         name: "lost".into(),
-        beacon: None,
+        liveness_file: None,
         lease: Duration::from_secs(1),
         serves: Vec::new(),
     };
-    assert!(engine.store().enlist(None, &lost).await.expect("enlisted"));
+    assert!(engine.store().register_worker(None, &lost).await.expect("enlisted"));
     let kinds = engine.kinds().into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = Ask { worker: id, number, queue, kinds, limit: 1, alone: false, settled: vec![] };
+    let ask = ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
     assert_eq!(engine.store().claim(None, &ask).await.expect("claimed").jobs.len(), 1);
     let engine = engine.config(config).start().await.expect("started");
     until("it is reaped", async || engine.counts().reaped == 1).await;

@@ -10,9 +10,9 @@ use std::{
 
 use windlass::{
     Config,
-    model::{NewJob, NewSignal, Submitted},
+    model::{NewJob, NewSignal, SubmitOutcome},
     prelude::*,
-    store::{Born, Error, Fut, Now, Signalled, Store, delegate_store},
+    store::{ClaimOnSubmit, Error, Fut, Now, SignalOutcome, Store, delegate_store},
 };
 
 use crate::on_both_stores;
@@ -59,7 +59,12 @@ fn is_poison(bytes: &[u8]) -> bool {
 }
 
 impl Store for Holding {
-    fn submit<'a>(&'a self, now: Now, jobs: &'a [NewJob], born: Option<Born>) -> Fut<'a, Vec<Submitted>> {
+    fn submit<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [NewJob],
+        born: Option<ClaimOnSubmit>,
+    ) -> Fut<'a, Vec<SubmitOutcome>> {
         Box::pin(async move {
             self.held.pass().await;
             if jobs.iter().any(|job| is_poison(&job.input.bytes)) {
@@ -70,7 +75,7 @@ impl Store for Holding {
         })
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<Signalled>> {
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
         Box::pin(async move {
             self.held.pass().await;
             match signals.iter().any(|signal| is_poison(&signal.payload.bytes)) {
@@ -81,7 +86,7 @@ impl Store for Holding {
     }
 
     delegate_store!(
-        enlist claim commit transact renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker claim commit transact renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 

@@ -13,7 +13,7 @@ use windlass::{
     Config, State,
     model::WorkerId,
     prelude::*,
-    store::{Ask, Fut, Haul, Now, Order, Store, delegate_store},
+    store::{CancelRequest, ClaimBatch, ClaimRequest, Fut, Now, Store, delegate_store},
 };
 
 use crate::{on_both_stores, suspects::lose};
@@ -40,7 +40,7 @@ struct Seen {
 }
 
 impl Store for Late {
-    fn claim<'a>(&'a self, now: Now, ask: &'a Ask) -> Fut<'a, Haul> {
+    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let haul = self.store.claim(now, ask).await?;
             self.seen.claimed.fetch_add(haul.jobs.len(), Ordering::SeqCst);
@@ -51,16 +51,16 @@ impl Store for Late {
         })
     }
 
-    fn orders(&self, worker: WorkerId) -> Fut<'_, Vec<Order>> {
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         Box::pin(async move {
-            let orders = self.store.orders(worker).await?;
+            let orders = self.store.cancel_requests(worker).await?;
             self.seen.orders.fetch_add(usize::from(!orders.is_empty()), Ordering::SeqCst);
             Ok(orders)
         })
     }
 
     delegate_store!(
-        enlist submit commit transact signal renew reap release disown retire due sweep poll gate ended sibling rest
+        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers repair poll_branches gates job_ends sibling rest
     );
 }
 

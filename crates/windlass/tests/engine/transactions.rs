@@ -66,7 +66,7 @@ async fn a_sqlite_transaction_brings_its_job_or_nothing() {
     let json = engine.submit_json("confirm", 1, serde_json::json!({"order": 3}));
     let json = json.in_sqlite(&tx).expect("submitted");
     tx.commit().expect("committed");
-    engine.look();
+    engine.poke();
 
     assert_eq!(job.result().await.expect("done"), 2);
     assert_eq!(json.result().await.expect("done"), 3);
@@ -92,7 +92,7 @@ async fn a_postgres_transaction_brings_its_job_or_nothing() {
     let json = engine.submit_json("confirm", 1, serde_json::json!({"order": 3}));
     let json = json.in_postgres(&tx).await.expect("submitted");
     tx.commit().await.expect("committed");
-    engine.look();
+    engine.poke();
 
     assert_eq!(job.result().await.expect("done"), 2);
     assert_eq!(json.result().await.expect("done"), 3);
@@ -119,7 +119,7 @@ async fn a_long_postgres_transaction_holds_up_nobody() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
     tx.commit().await.expect("committed");
-    engine.look();
+    engine.poke();
     // The key was taken meanwhile, which is seen only now.
     match late.result().await {
         Err(JobError::Cancelled(failure)) => {
@@ -154,7 +154,7 @@ async fn the_documented_insert_submits() {
     let (id, now) = (engine.new_id(), engine.inspect().clock().await.expect("the clock"));
     let deadline = now.plus(Duration::from_secs(60));
     connection.execute(all, (id.to_string(), now.micros(), deadline.micros())).expect("inserted");
-    engine.look();
+    engine.poke();
     assert_eq!(engine.result::<i64>(id).await.expect("done"), 9);
     let job = engine.inspect().job(id).await.expect("read").expect("there");
     assert_eq!((job.summary.key.as_deref(), job.summary.priority), (Some("order-9"), -5));
@@ -177,7 +177,7 @@ async fn rows_that_cannot_be_put_in_say_why() {
     insert(twice, "key", "order-1");
     insert(unlimited, "settings", r#"{"rate": {"limit": "nowhere"}}"#);
     insert(tag, "tags", "shop");
-    engine.look();
+    engine.poke();
     let said = |result: Result<i64, JobError>| result.expect_err("it cannot be put in").to_string();
     assert!(said(engine.result(twice).await).contains(&first.id().to_string()));
     assert!(said(engine.result(unlimited).await).contains("\"nowhere\" does not exist"));
@@ -212,7 +212,7 @@ async fn the_sql_function_takes_all_its_arguments_from_a_role_that_may_do_nothin
         let row = client.query_one(&call.replace("$1", &format!("'{id}'")), &[]).await.expect("submitted");
         assert_eq!(row.get::<_, String>(0), id.to_string());
     }
-    engine.look();
+    engine.poke();
     assert_eq!(engine.result::<i64>(id).await.expect("done"), 4);
     let job = engine.inspect().job(id).await.expect("read").expect("there");
     assert_eq!(job.settings.timeout, Some(Duration::from_secs(30)));

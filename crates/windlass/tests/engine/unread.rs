@@ -15,7 +15,7 @@ use windlass::{
     Config, State,
     model::{Entry, Limits, Payload, Rev, Signal, Time},
     prelude::*,
-    store::{self, Control, Ended, Error, Fut, Inspect, Store, delegate_store},
+    store::{self, Control, Error, Fut, Inspect, JobEnd, Store, delegate_store},
 };
 
 use crate::on_both_stores;
@@ -38,10 +38,10 @@ impl Blind {
 }
 
 impl Store for Blind {
-    fn ended<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<Ended>>> {
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         Box::pin(async move {
             self.check()?;
-            self.store.ended(ids).await
+            self.store.job_ends(ids).await
         })
     }
 
@@ -57,8 +57,8 @@ impl Store for Blind {
         self.store.limits()
     }
 
-    fn beacon_dir(&self) -> Option<PathBuf> {
-        self.store.beacon_dir()
+    fn liveness_dir(&self) -> Option<PathBuf> {
+        self.store.liveness_dir()
     }
 
     fn statements(&self) -> u64 {
@@ -66,7 +66,7 @@ impl Store for Blind {
     }
 
     delegate_store!(
-        enlist submit claim commit transact signal renew reap release disown retire due orders sweep poll gate sibling
+        register_worker submit claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates sibling
     );
 }
 
@@ -88,7 +88,7 @@ reads! {
     job(id: JobId) -> Option<store::Job>;
     jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
     history(id: JobId) -> Vec<store::Attempt>;
-    census(cap: u64) -> Vec<store::Census>;
+    state_counts(cap: u64) -> Vec<store::StateCount>;
     backlog(cap: u64) -> Vec<store::Backlog>;
     workers() -> Vec<store::WorkerView>;
     schema() -> store::SchemaState;
@@ -101,16 +101,16 @@ reads! {
     firings(schedule: &'a str, limit: usize) -> Vec<store::Firing>;
     misses(schedule: &'a str, limit: usize) -> Vec<store::Miss>;
     children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<store::Summary>;
-    joined(parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Vec<store::Joined>;
+    child_ends(parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Vec<store::ChildEnd>;
     branches(job: JobId) -> Vec<store::Branch>;
-    leaves(of: &'a store::Leaves) -> Vec<store::Leaf>;
-    rows(rows: &'a store::Rows, after: Option<&'a str>, limit: usize) -> Vec<store::Picked>;
+    branch_children(of: &'a store::BranchChildFilter) -> Vec<store::BranchChild>;
+    source_rows(rows: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
     inbox(id: JobId, limit: usize) -> Vec<Signal>;
-    steps(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Stepped>;
+    transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Transition>;
     journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<Entry>;
     journals(ids: &'a [JobId]) -> Vec<Vec<Entry>>;
     context(id: JobId) -> Vec<(String, Payload)>;
-    paths(kind: &'a str, limit: usize) -> Vec<store::Path>;
+    transition_counts(kind: &'a str, limit: usize) -> Vec<store::TransitionCount>;
     bytes() -> u64;
     clock() -> Time;
 }

@@ -111,7 +111,7 @@ async fn a_state_that_does_not_decode_fails_its_job_alone_and_can_be_migrated(ur
     assert_eq!(engine.why(waiting.id()).await.expect("why").expect("there").cause, "version_unserved");
     let done = ops.migrate(newer).run(|_| true).await.expect("migrated");
     assert_eq!((done.migrated, done.refused), (3, 1));
-    assert_eq!(ops.retry(stuck.id()).await.expect("retried"), windlass::Did::Done);
+    assert_eq!(ops.retry(stuck.id()).await.expect("retried"), windlass::ControlOutcome::Done);
     assert_eq!(stuck.result().await.expect("done"), "new 1 kg");
     parked.signal("go", ()).await.expect("sent");
     assert_eq!(parked.result().await.expect("done"), "new 2 kg");

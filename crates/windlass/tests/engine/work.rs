@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass::{
-    Config, Follow, Reason, State, Time,
+    Config, OnFailure, Reason, State, Time,
     prelude::*,
     store::{Filter, Job},
 };
@@ -193,7 +193,7 @@ async fn each_way_to_fail_has_its_reason(url: &str) {
     assert_eq!(reason(&broken), Some(Reason::Stopped));
     assert!(matches!(broken, JobError::Failed { failure, .. } if failure.detail() == Some(Trouble::Broken)));
     let cancelled = fails(Act::Cancel, Retry::times(9)).await;
-    assert!(matches!(cancelled, JobError::Cancelled(failure) if failure.follow == Follow::Cancel));
+    assert!(matches!(cancelled, JobError::Cancelled(failure) if failure.then == OnFailure::Cancel));
 
     let odd = engine.submit_json("do", 1, serde_json::json!({"no": "such act"})).await.expect("submitted");
     assert_eq!(reason(&odd.result().await.expect_err("failed")), Some(Reason::Undecodable));
@@ -295,7 +295,7 @@ async fn many_jobs_run_exactly_once(url: &str) {
         .collect();
     runs.sort_unstable();
     assert!(runs.iter().copied().eq(base..base + n), "each ran once, none twice");
-    let census = engine.inspect().census(u64::MAX).await.expect("counted");
+    let census = engine.inspect().state_counts(u64::MAX).await.expect("counted");
     assert_eq!(census.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, n)]);
     let counts = engine.counts();
     assert!(counts.commits * 20 < n, "group commit: {counts:?}");
@@ -358,7 +358,7 @@ async fn a_graceful_stop_finishes_what_runs_and_hands_back_the_rest(url: &str) {
     let engine = engine.start().await.expect("started");
     until("some run", async || engine.counts().started >= 4).await;
     assert_eq!(engine.stop().await, 0, "nothing had to be given up");
-    let census = engine.inspect().census(u64::MAX).await.expect("counted");
+    let census = engine.inspect().state_counts(u64::MAX).await.expect("counted");
     let count = |state: State| census.iter().filter(|c| c.state == state).map(|c| c.jobs).sum::<u64>();
     assert_eq!((count(State::Running), count(State::Ready) + count(State::Done)), (0, 40), "{census:?}");
     assert!(count(State::Done) >= 4);
@@ -375,27 +375,32 @@ async fn a_graceful_stop_finishes_what_runs_and_hands_back_the_rest(url: &str) {
 async fn a_predecessor_that_died_leaves_nothing_waiting(url: &str) {
     use windlass::{
         model::{ClaimNo, KindVersion},
-        store::{Ask, IdSource, NewWorker},
+        store::{ClaimRequest, IdSource, NewWorker},
     };
     let engine = engine(url).await;
     let job = engine.submit(Do(Act::Return(5))).await.expect("submitted");
     let store = engine.store();
     let dead = IdSource::new().worker();
     let hour = Duration::from_secs(3_600);
-    let new =
-        NewWorker { id: dead, name: "predecessor".into(), beacon: None, lease: hour, serves: Vec::new() };
-    assert!(store.enlist(None, &new).await.expect("enlisted"));
-    let dir = store.beacon_dir().expect("both have one");
+    let new = NewWorker {
+        id: dead,
+        name: "predecessor".into(),
+        liveness_file: None,
+        lease: hour,
+        serves: Vec::new(),
+    };
+    assert!(store.register_worker(None, &new).await.expect("enlisted"));
+    let dir = store.liveness_dir().expect("both have one");
     std::fs::create_dir_all(&dir).expect("made");
     std::fs::write(dir.join(format!("{dead}.lock")), "").expect("written");
     let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
-    let ask = Ask {
+    let ask = ClaimRequest {
         worker: dead,
         number: ClaimNo(1),
         queue: "default".into(),
         kinds,
         limit: 9,
-        alone: false,
+        solo: false,
         settled: vec![],
     };
     assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), 1);
@@ -431,7 +436,7 @@ async fn bad_input_is_explained(url: &str) {
     let one_bad =
         engine.submit_all([Do(Act::Return(1)), Do(Act::FailFirst { times: 0, gate: "x".repeat(1 << 21) })]);
     one_bad.await.expect_err("refused");
-    assert!(engine.inspect().census(9).await.expect("counted").is_empty(), "nothing was written");
+    assert!(engine.inspect().state_counts(9).await.expect("counted").is_empty(), "nothing was written");
     let nothing = Engine::open(url).await.expect("opened").start().await.err().expect("no kinds");
     assert!(nothing.to_string().contains(".task::<T>()"), "{nothing}");
     let nowhere = Engine::open("mysql://x").await.err().expect("no such store");
@@ -494,7 +499,7 @@ async fn several_engines_share_a_store(url: &str) {
         engine.stop().await;
     }
     assert_eq!(RAN[me].load(Ordering::Relaxed), 3_000);
-    let census = engines[0].inspect().census(u64::MAX).await.expect("counted");
+    let census = engines[0].inspect().state_counts(u64::MAX).await.expect("counted");
     assert_eq!(census.iter().map(|c| (c.state, c.jobs)).collect::<Vec<_>>(), [(State::Done, 3_000)]);
 }
 
@@ -605,9 +610,9 @@ async fn an_engine_can_be_stopped_and_started_again(url: &str) {
 async fn claims_whose_answer_was_lost_are_handed_back(url: &str) {
     use windlass::{
         model::{ClaimNo, KindVersion},
-        store::Ask,
+        store::ClaimRequest,
     };
-    let config = Config { beat: Duration::from_millis(200), ..Config::default() };
+    let config = Config { renew_every: Duration::from_millis(200), ..Config::default() };
     let engine =
         engine(url).await.queue("other", Pool::slots(1)).config(config).start().await.expect("started");
     let job = engine.submit(Do(Act::Return(9))).await.expect("submitted");
@@ -615,7 +620,7 @@ async fn claims_whose_answer_was_lost_are_handed_back(url: &str) {
     let worker = workers.iter().find(|worker| worker.alive).expect("it serves").id;
     let kinds = [KindVersion { kind: "do".into(), version: 1 }].into();
     let (number, queue) = (ClaimNo(1_000_000), "default".into());
-    let ask = Ask { worker, number, queue, kinds, limit: 1, alone: false, settled: vec![] };
+    let ask = ClaimRequest { worker, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
     assert_eq!(engine.store().claim(None, &ask).await.expect("claimed").jobs.len(), 1);
     until("it is ready again", async || view(&engine, job.id()).await.summary.state == State::Ready).await;
     let seen = view(&engine, job.id()).await;
@@ -660,7 +665,7 @@ async fn settings_that_cannot_work_are_refused(url: &str) {
         (Config { safety: Duration::ZERO, ..Config::default() }, "safety"),
         (Config { safety: Duration::MAX, ..Config::default() }, "safety"),
         (Config { drain: Duration::MAX, ..Config::default() }, "drain"),
-        (Config { beat: Duration::from_secs(60), ..Config::default() }, "beat"),
+        (Config { renew_every: Duration::from_secs(60), ..Config::default() }, "beat"),
         (Config { name: "x".repeat(999), ..Config::default() }, "name"),
     ];
     for (config, word) in bad {
@@ -701,7 +706,7 @@ async fn slow_jobs_are_not_hoarded(url: &str) {
 async fn blocking_every_thread_does_not_cost_the_lease(url: &str) {
     let config = || Config {
         lease: Duration::from_millis(1_500),
-        beat: Duration::from_millis(300),
+        renew_every: Duration::from_millis(300),
         ..Config::default()
     };
     let (ready, wait) = std::sync::mpsc::channel();

@@ -2,7 +2,7 @@
 
 use windlass::{
     JobId, Merge, State,
-    model::{BranchNo, Poll, Tally},
+    model::{BranchNo, BranchPoll, Tally},
     store::Branch,
 };
 
@@ -21,7 +21,7 @@ fn parent(state: State) -> Parent {
 }
 
 fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) -> Branch {
-    let poll = Poll {
+    let poll = BranchPoll {
         at: Some(NOW.minus(seconds(3))),
         next_at: Some(NOW.plus(seconds(17))),
         interval: 20.0,
@@ -33,7 +33,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         eta: None,
         redelivered: 2,
         redelivered_at: None,
-        ..Poll::default()
+        ..BranchPoll::default()
     };
     Branch {
         job: parent(State::Waiting).id,
@@ -43,7 +43,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         cursor: None,
         sealed: true,
         merged: false,
-        cut: false,
+        cancels_children: false,
         spawned,
         tally: Tally { started: done, done, failed, cancelled },
         watch: None,
@@ -107,7 +107,7 @@ fn what_is_left_behind_cut_full_or_overdue_is_noted() {
         left.starts_with("left: the job is failed, and 5 children go on that nobody waits for"),
         "{left}"
     );
-    let cut = said(Branch { cut: true, ..branch("a", 10, (9, 0, 0)) }, State::Cancelled);
+    let cut = said(Branch { cancels_children: true, ..branch("a", 10, (9, 0, 0)) }, State::Cancelled);
     assert_eq!(cut, "cut: 1 child is being cancelled");
     let mut late = branch("a", 10, (0, 0, 0));
     late.poll.next_at = Some(NOW.minus(seconds(300)));

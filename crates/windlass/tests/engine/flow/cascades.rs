@@ -7,7 +7,7 @@ use windlass::{
     First2, State,
     model::BranchNo,
     prelude::*,
-    store::{Branch, Leaves, Only},
+    store::{Branch, BranchChildFilter, ChildStates},
     testing::Lab,
 };
 
@@ -232,11 +232,20 @@ async fn children_become_due_at_their_rate(on: On) {
                 let job = lab.submit(Paced).await;
                 lab.run().await;
                 let number: BranchNo = branches(&lab, job.id()).await[0].number;
-                let of = Leaves { job: job.id(), branch: number, only: Only::All, after: None, limit: 99 };
+                let of = BranchChildFilter {
+                    job: job.id(),
+                    branch: number,
+                    only: ChildStates::All,
+                    after: None,
+                    limit: 99,
+                };
                 let engine = lab.engine().await;
                 let mut due: Vec<(u64, i64)> = Vec::new();
-                for leaf in engine.inspect().leaves(&of).await.expect("leaves") {
-                    due.push((leaf.twig.item.parse().expect("a number"), leaf.summary.due_at.micros()));
+                for leaf in engine.inspect().branch_children(&of).await.expect("leaves") {
+                    due.push((
+                        leaf.branch_position.item.parse().expect("a number"),
+                        leaf.summary.due_at.micros(),
+                    ));
                 }
                 due.sort_unstable();
                 let first = due[0].1;

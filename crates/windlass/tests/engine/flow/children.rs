@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Mutex};
 
 use windlass::{
-    Error, Item, Passed, Redriven, State,
+    Error, Item, RedriveProgress, Skipped, State,
     prelude::*,
-    store::Only,
+    store::ChildStates,
     testing::{Lab, LabJob},
 };
 
@@ -95,7 +95,7 @@ async fn pieces(lab: &Lab, count: u64, packed: bool, broken: &str, merge: Merge)
     lab.job(handle.id())
 }
 
-async fn redrive(lab: &Lab, job: LabJob<(u64, u64)>, branch: Option<&str>) -> (Redriven, Vec<u64>) {
+async fn redrive(lab: &Lab, job: LabJob<(u64, u64)>, branch: Option<&str>) -> (RedriveProgress, Vec<u64>) {
     let engine = lab.engine().await;
     let mut told = Vec::new();
     let redriven = engine.control("test").redrive(job.id(), branch).run(|so_far| {
@@ -122,7 +122,7 @@ async fn what_failed_is_redriven(on: On) {
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), (301, 0));
         let (redriven, _) = redrive(&lab, job, None).await;
-        assert_eq!(redriven, Redriven::default());
+        assert_eq!(redriven, RedriveProgress::default());
         let engine = lab.engine().await;
         let filter = windlass::AuditFilter { subject: Some(job.id().to_string()), ..Default::default() };
         let audit = engine.inspect().audit(&filter).await.expect("audit");
@@ -145,7 +145,7 @@ async fn what_is_merged_is_redriven_only_by_name(on: On) {
     let job = pieces(&lab, 20, false, &broken, Merge::settled()).await;
     assert_eq!(lab.result(job).await.expect("done"), (19, 2));
     let (redriven, _) = redrive(&lab, job, None).await;
-    assert_eq!(redriven.passed, [("pieces".to_owned(), Passed::Merged)]);
+    assert_eq!(redriven.passed, [("pieces".to_owned(), Skipped::Merged)]);
     assert_eq!(redriven.retried, 0);
     mend(&broken);
     let (redriven, _) = redrive(&lab, job, Some("pieces")).await;
@@ -162,7 +162,7 @@ async fn what_is_merged_is_redriven_only_by_name(on: On) {
 }
 
 /// All children that match, read in pages of so many.
-async fn listed(engine: &Engine, job: JobId, only: Only, page: usize) -> Vec<Item> {
+async fn listed(engine: &Engine, job: JobId, only: ChildStates, page: usize) -> Vec<Item> {
     let mut found = Vec::new();
     let mut mark: Option<String> = None;
     loop {
@@ -187,7 +187,7 @@ async fn packed_children_are_listed_one_by_one(on: On) {
     let job = pieces(&lab, 95, true, &broken, Merge::all()).await;
     let engine = lab.engine().await;
     for page in [7, 1_000] {
-        let all = listed(&engine, job.id(), Only::All, page).await;
+        let all = listed(&engine, job.id(), ChildStates::All, page).await;
         let names: BTreeSet<&str> = all.iter().map(|item| item.place.item.as_str()).collect();
         assert_eq!((all.len(), names.len()), (96, 96), "each one once");
         let item = |n: &str| all.iter().find(|item| item.place.item == n).expect(n);
@@ -199,11 +199,11 @@ async fn packed_children_are_listed_one_by_one(on: On) {
         let nine = item("9");
         assert_eq!((nine.state, nine.block), (State::Failed, None), "it was moved out");
         assert_eq!(nine.failure.as_ref().expect("an error").message, "piece 9 is broken");
-        assert_eq!(listed(&engine, job.id(), Only::Bad, page).await.len(), 9);
-        assert_eq!(listed(&engine, job.id(), Only::Ended, page).await.len(), 96);
-        assert_eq!(listed(&engine, job.id(), Only::Live, page).await.len(), 0);
+        assert_eq!(listed(&engine, job.id(), ChildStates::Bad, page).await.len(), 9);
+        assert_eq!(listed(&engine, job.id(), ChildStates::Ended, page).await.len(), 96);
+        assert_eq!(listed(&engine, job.id(), ChildStates::Live, page).await.len(), 0);
     }
-    let wrong = engine.items(job.id(), None, Only::All).await.expect("children").after("1/2/3");
+    let wrong = engine.items(job.id(), None, ChildStates::All).await.expect("children").after("1/2/3");
     assert!(wrong.err().expect("no place").to_string().contains("is no place among children"));
 }
 

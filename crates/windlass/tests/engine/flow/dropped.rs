@@ -12,7 +12,7 @@ use windlass::{
     Config, JobError, Reason, StepCx,
     model::{Change, Verdict},
     prelude::*,
-    store::{Fut, Now, Store, Sweep, delegate_store},
+    store::{Fut, Now, ReapRequest, Store, delegate_store},
 };
 
 use super::On;
@@ -36,7 +36,7 @@ impl Store for Slow {
     }
 
     delegate_store!(
-        enlist submit claim transact signal renew reap release disown retire due orders sweep poll gate ended sibling rest
+        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
     );
 }
 
@@ -59,8 +59,11 @@ async fn a_worker_that_was_declared_dead_in_the_middle_of_a_commit_goes_on() {
     let store = Engine::open(&place.url).await.expect("opened").store().clone();
     let (away, waiting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let slow = Slow { store: Arc::clone(&store), away: Arc::clone(&away), waiting: Arc::clone(&waiting) };
-    let config =
-        Config { lease: Duration::from_secs(600), beat: Duration::from_millis(100), ..Config::default() };
+    let config = Config {
+        lease: Duration::from_secs(600),
+        renew_every: Duration::from_millis(100),
+        ..Config::default()
+    };
     let engine = Engine::on(&place.url, Arc::new(slow)).workflow::<One>().config(config);
     let engine = engine.start().await.expect("started");
     away.store(true, Ordering::SeqCst);
@@ -70,7 +73,7 @@ async fn a_worker_that_was_declared_dead_in_the_middle_of_a_commit_goes_on() {
     }
     // Its step is being committed when somebody declares the worker dead: the future is dropped where it is.
     let worker = engine.worker().await.expect("it works");
-    let sweep = Sweep { dead: vec![worker], lapsed: false, limit: 99, crashes: 99 };
+    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 99 };
     store.reap(None, &sweep).await.expect("reaped");
     while engine.worker().await == Some(worker) {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -267,7 +267,7 @@ async fn a_merge_says_that_children_were_deleted(on: On) {
         // A look to compare with, and one after which nothing has ended.
         for wait in [10, 400] {
             let now = lab.now().plus(Duration::from_secs(1_000 * round + wait));
-            store.poll(Some(now), 100).await.expect("polled");
+            store.poll_branches(Some(now), 100).await.expect("polled");
         }
         lab.run().await;
         let error = lab.result(job).await.expect_err("children are missing").to_string();

@@ -9,7 +9,7 @@ use windlass::{
     Codec,
     model::Limits,
     prelude::*,
-    store::{Only, memory::Memory},
+    store::{ChildStates, memory::Memory},
     testing::Lab,
 };
 
@@ -286,7 +286,7 @@ async fn nothing_of_a_block_is_kept_in_plain_under_a_codec(on: On) {
         let kept = String::from_utf8_lossy(&payload.bytes).into_owned();
         assert!(!kept.contains("secret") && !kept.contains("busy"), "{kept}");
     }
-    let items = engine.items(job.id(), Some("busy"), Only::All).await;
+    let items = engine.items(job.id(), Some("busy"), ChildStates::All).await;
     let first = items.expect("items").next().await.expect("read").expect("there");
     assert!(
         first.input.as_ref().is_some_and(|input| input.to_string().contains("secret")),

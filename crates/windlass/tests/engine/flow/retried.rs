@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass::{
     JobError, State,
     prelude::*,
-    store::{Act, Did},
+    store::{ControlOutcome, JobAction},
     testing::Lab,
 };
 
@@ -65,8 +65,8 @@ async fn what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before(
         let control = engine.control("test");
         control.pause_queue("default").await.expect("paused");
         control.retry(id).await.expect("retried");
-        let did = control.act(id, Act::Cancel { grace: Duration::ZERO }).await.expect("acted");
-        assert_eq!(did, Did::Told, "there is something to undo");
+        let did = control.act(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
+        assert_eq!(did, ControlOutcome::CancelRequested, "there is something to undo");
         control.resume_queue("default").await.expect("resumed");
         lab.run().await;
         assert_eq!(times(format!("{id}/undo flight")), 2, "asks: {asks}");

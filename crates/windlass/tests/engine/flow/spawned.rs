@@ -251,7 +251,7 @@ impl Workflow for Wrong {
             5 => flow.branch("two").spawn("one", Square(1)).spawn("one", Square(2)).await?,
             6 => flow.branch("chunk").chunk(0).spawn("one", Square(1)).await?,
             7 => flow.branch("written").spawn("one", Unwritten).await?,
-            8 => _ = one("pace").merge(Merge::all().pace(seconds(9), seconds(1))).await?,
+            8 => _ = one("pace").merge(Merge::all().poll_interval(seconds(9), seconds(1))).await?,
             9 => _ = flow.branch("packed").packed().spawn("flow", Wrong(99)).automerge().await?,
             10 => {
                 one("again").automerge().await?;

@@ -6,7 +6,7 @@ use windlass::{
     JobError, Reason, State, Time,
     model::journal::Mark,
     prelude::*,
-    store::{Act, Did, Sweep},
+    store::{ControlOutcome, JobAction, ReapRequest},
     testing::Lab,
 };
 
@@ -127,7 +127,7 @@ async fn undone_after_poison(on: On) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let worker = lab.engine().await.worker().await.expect("it works");
-    let sweep = Sweep { dead: vec![worker], lapsed: false, limit: 99, crashes: 1 };
+    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 1 };
     let reaped = lab.engine().await.store().reap(None, &sweep).await.expect("reaped");
     assert_eq!(reaped.poisoned, 1);
     lab.crash().await;
@@ -179,11 +179,11 @@ async fn a_second_cancel_ends_it_at_once(on: On) {
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
     let cancel = async || {
-        let act = Act::Cancel { grace: Duration::ZERO };
+        let act = JobAction::Cancel { grace: Duration::ZERO };
         engine.control("test").act(job.id(), act).await.expect("acted")
     };
-    assert_eq!(cancel().await, Did::Told, "its undos run first");
-    assert_eq!(cancel().await, Did::Done, "whoever asks again does not want to wait for them");
+    assert_eq!(cancel().await, ControlOutcome::CancelRequested, "its undos run first");
+    assert_eq!(cancel().await, ControlOutcome::Done, "whoever asks again does not want to wait for them");
     assert_eq!(lab.state(job).await, State::Cancelled);
     engine.control("test").resume_queue("default").await.expect("resumed");
     lab.run().await;

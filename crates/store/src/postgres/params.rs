@@ -1,0 +1,216 @@
+//! Changes as the arrays that a commit sends.
+
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+use windlass_model::{Awaited, Change, Outcome, Payload, Step, Wait};
+
+use super::span;
+use crate::columns::{self, CANCELLED, DONE, FAILED};
+
+/// An array as a parameter.
+pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// What all sorts of changes have in common, as arrays.
+pub(super) struct Base {
+    pub(super) id: Vec<Uuid>,
+    pub(super) epoch: Vec<i32>,
+    pub(super) rev: Vec<i32>,
+    pub(super) worker: Vec<i64>,
+    pub(super) started_at: Vec<i64>,
+    pub(super) claim: Vec<i64>,
+    /// The claims, each once: workers and numbers.
+    claims: (Vec<i64>, Vec<i64>),
+}
+
+impl Base {
+    pub(super) fn new(changes: &[&Change]) -> Base {
+        Base {
+            id: changes.iter().map(|change| change.job.0).collect(),
+            epoch: changes.iter().map(|change| change.epoch.0).collect(),
+            rev: changes.iter().map(|change| change.rev.0).collect(),
+            worker: changes.iter().map(|change| change.worker.0).collect(),
+            started_at: changes.iter().map(|change| change.started_at.micros()).collect(),
+            claim: changes.iter().map(|change| change.claim.0).collect(),
+            claims: distinct(changes).into_iter().unzip(),
+        }
+    }
+
+    /// Under which claims the changes were made, and which of them the store is to look for.
+    pub(super) fn claims(&self) -> [Param<'_>; 3] {
+        [&self.claim, &self.claims.0, &self.claims.1]
+    }
+}
+
+/// The claims of changes. Those of a batch are mostly of few.
+fn distinct(changes: &[&Change]) -> Vec<(i64, i64)> {
+    let mut claims: Vec<(i64, i64)> =
+        changes.iter().map(|change| (change.worker.0, change.claim.0)).collect();
+    claims.sort_unstable();
+    claims.dedup();
+    claims
+}
+
+/// What steps write beside their outcomes, as arrays.
+pub(super) struct Steps<'a> {
+    ran: Vec<Option<&'a str>>,
+    stage: Vec<Option<&'a str>>,
+    codec: Vec<Option<i16>>,
+    data: Vec<Option<&'a [u8]>>,
+    /// `None` for what is but a part of an attempt.
+    pub(super) unchanged: Vec<Option<bool>>,
+    pub(super) undo: Vec<bool>,
+    pub(super) how: Vec<&'static str>,
+    /// The signals that are consumed, with their jobs.
+    consumed_job: Vec<Uuid>,
+    consumed: Vec<i64>,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(changes: &[&'a Change]) -> Steps<'a> {
+        let step = |change: &&'a Change| -> Option<&'a Step> { change.step.as_deref() };
+        let data = |change: &&'a Change| -> Option<&'a Payload> {
+            step(change)?.stage.as_ref().map(|(_, data)| data)
+        };
+        let consumed = changes.iter().flat_map(|change| {
+            step(change)
+                .into_iter()
+                .flat_map(|step| step.consumed.iter().map(|number| (change.job.0, *number)))
+        });
+        let (consumed_job, consumed) = consumed.unzip();
+        Steps {
+            ran: changes.iter().map(|change| step(change)?.stage_ran.as_deref()).collect(),
+            stage: changes.iter().map(|change| Some(step(change)?.stage.as_ref()?.0.as_str())).collect(),
+            codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
+            data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
+            unchanged: changes.iter().map(|change| unchanged(change)).collect(),
+            undo: changes.iter().map(|change| step(change).is_some_and(|step| step.has_undo)).collect(),
+            how: changes.iter().map(|change| change.outcome.name()).collect(),
+            consumed_job,
+            consumed,
+        }
+    }
+
+    /// What ran, and what it leaves.
+    pub(super) fn params(&self) -> [Param<'_>; 4] {
+        [&self.ran, &self.stage, &self.codec, &self.data]
+    }
+
+    /// The signals that are consumed, with their jobs.
+    pub(super) fn consumed(&self) -> [Param<'_>; 2] {
+        [&self.consumed_job, &self.consumed]
+    }
+}
+
+/// How jobs end, as arrays.
+#[derive(Default)]
+pub(super) struct Ends<'a> {
+    state: Vec<i16>,
+    reason: Vec<Option<i16>>,
+    failure: Vec<Option<String>>,
+    counts: Vec<i32>,
+    output_codec: Vec<Option<i16>>,
+    output: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn new(changes: &[&'a Change]) -> Ends<'a> {
+        let mut ends = Ends::default();
+        for change in changes {
+            let (state, reason, output) = match &change.outcome {
+                Outcome::Done(output) => (DONE, None, Some(output)),
+                Outcome::Failed { reason, .. } => (FAILED, Some(columns::reason_number(*reason)), None),
+                Outcome::Cancelled(_) => (CANCELLED, None, None),
+                _ => unreachable!("sorted before"),
+            };
+            ends.state.push(state);
+            ends.reason.push(reason);
+            ends.failure.push(change.outcome.failure().map(columns::failure_text));
+            ends.counts.push(i32::from(change.outcome.counts()));
+            ends.output_codec.push(output.map(|output| i16::from(output.codec)));
+            ends.output.push(output.map(|output| output.bytes.as_slice()));
+        }
+        ends
+    }
+
+    /// Into which state, and why.
+    pub(super) fn params(&self) -> [Param<'_>; 4] {
+        [&self.state, &self.reason, &self.failure, &self.counts]
+    }
+
+    /// With which output.
+    pub(super) fn output(&self) -> [Param<'_>; 2] {
+        [&self.output_codec, &self.output]
+    }
+}
+
+/// How jobs are tried again, as arrays.
+#[derive(Default)]
+pub(super) struct Again {
+    after: Vec<i64>,
+    spent: Vec<Option<String>>,
+    failure: Vec<Option<String>>,
+}
+
+impl Again {
+    pub(super) fn new(changes: &[&Change]) -> Again {
+        let mut again = Again::default();
+        for change in changes {
+            let Outcome::Retry { after, spent, failure } = &change.outcome else {
+                unreachable!("sorted before")
+            };
+            again.after.push(span(*after));
+            again.spent.push(columns::retry_counts_text(spent));
+            again.failure.push(failure.as_ref().map(columns::failure_text));
+        }
+        again
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 3] {
+        [&self.after, &self.spent, &self.failure]
+    }
+}
+
+/// What jobs wait for, as arrays; nothing of those that only let others pass.
+#[derive(Default)]
+pub(super) struct Waits {
+    what: Vec<Option<String>>,
+    /// The names of signals, between blanks: no name contains one.
+    names: Vec<Option<String>>,
+    needs: Vec<Option<i32>>,
+    timeout: Vec<Option<i64>>,
+}
+
+impl Waits {
+    pub(super) fn new(changes: &[&Change]) -> Waits {
+        let mut waits = Waits::default();
+        for change in changes {
+            let Outcome::Wait(Wait { awaited: what, timeout }) = &change.outcome else {
+                unreachable!("sorted before")
+            };
+            let waited = *what != Awaited::Nothing;
+            let (names, needs) = match what {
+                Awaited::Signals { needs, .. } => {
+                    (Some(what.names().collect::<Vec<_>>().join(" ")), Some(*needs as i32))
+                }
+                _ => (None, None),
+            };
+            waits.what.push(waited.then(|| columns::wait_text(what)));
+            waits.names.push(names);
+            waits.needs.push(needs);
+            waits.timeout.push(timeout.filter(|_| waited).map(span));
+        }
+        waits
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 4] {
+        [&self.what, &self.names, &self.needs, &self.timeout]
+    }
+}
+
+/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+fn unchanged(change: &Change) -> Option<bool> {
+    match change.step.as_deref() {
+        Some(step) if step.partial => None,
+        step => Some(step.is_some_and(|step| step.unchanged)),
+    }
+}

@@ -1,2 +1,0 @@
--- Gives locked jobs another priority.
-update jobs set priority = $2::int2 where id = any($1::uuid[])

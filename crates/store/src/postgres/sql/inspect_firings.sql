@@ -1,2 +1,0 @@
--- What a schedule fired, newest first.
-select f.tick, f.job from schedules s join firings f on f.schedule = s.id where s.name = $1 order by f.tick desc limit $2

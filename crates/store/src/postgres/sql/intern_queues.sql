@@ -1,2 +1,0 @@
--- All queues with their names.
-select id, name from queues

@@ -1,2 +1,0 @@
--- By whom a queue is paused.
-select paused_by from queues where name = $1 and paused_at is not null

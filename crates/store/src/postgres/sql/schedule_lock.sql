@@ -1,2 +1,0 @@
--- Locks one schedule and reads it.
-select id, spec, codec, input, next_at, last_job, paused_by from schedules where name = $1 for update

@@ -1,0 +1,397 @@
+//! The statements that write changes, one for each sort of them.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use futures_util::future::join_all;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
+
+use super::{
+    SPAN,
+    branch::{self, Child},
+    journal::{Entries, lone_entry},
+    micros,
+    params::{Again, Base, Ends, Param, Steps, Waits},
+    pool::Guard,
+    sql,
+};
+use crate::{Error, Now};
+
+/// A change that was written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    pub(super) id: JobId,
+    /// Of an end: whether something is kept of a pause, an order or branches. Of a step: whether the job was set aside.
+    pub(super) held: bool,
+    /// Whether it was set aside and has a slot to give up.
+    pub(super) leaves: bool,
+    /// What its row said of the branch that it counts for; `None` too if the statement has counted it.
+    pub(super) child: Option<Child>,
+}
+
+impl Written {
+    /// Out of id, whether it is held, whether it leaves (steps only), and the three columns of a child (unless the statement
+    /// counts).
+    fn new(row: &Row) -> Written {
+        let (leaves, child) = match row.len() {
+            2 => (false, None),
+            5 => (false, Child::wrote(row, 2)),
+            _ => (row.get(2), Child::wrote(row, 3)),
+        };
+        Written { id: JobId(row.get(0)), held: row.get(1), leaves, child }
+    }
+}
+
+/// A sort of changes: those that one statement writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    /// Plain tasks that end well.
+    Done,
+    /// Workflows that end well, with entries of their journals and nothing else.
+    Closed,
+    /// Plain tasks that end badly, or by their own wish.
+    Ended,
+    /// Machines and workflows that end otherwise.
+    Finished,
+    /// Whatever is tried again.
+    Again,
+    /// Machines and workflows that go on under their claim.
+    Next,
+    /// Machines and workflows that wait, or let others pass.
+    Waits,
+}
+
+/// How much of a step an end has to write.
+enum Size {
+    Nothing,
+    Entries,
+    More,
+}
+
+impl Size {
+    fn of(step: &Step) -> Size {
+        let more =
+            step.stage_ran.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
+        match (more, step.entries.is_empty()) {
+            (true, _) => Size::More,
+            (false, false) => Size::Entries,
+            (false, true) => Size::Nothing,
+        }
+    }
+}
+
+impl ChangeKind {
+    const ALL: [ChangeKind; 7] = [
+        ChangeKind::Done,
+        ChangeKind::Closed,
+        ChangeKind::Ended,
+        ChangeKind::Finished,
+        ChangeKind::Again,
+        ChangeKind::Next,
+        ChangeKind::Waits,
+    ];
+
+    fn of(change: &Change) -> ChangeKind {
+        let size = || change.step.as_deref().map_or(Size::Nothing, Size::of);
+        match &change.outcome {
+            Outcome::Done(_) => match size() {
+                Size::Nothing => ChangeKind::Done,
+                Size::Entries => ChangeKind::Closed,
+                Size::More => ChangeKind::Finished,
+            },
+            Outcome::Failed { .. } | Outcome::Cancelled(_) => match size() {
+                Size::Nothing => ChangeKind::Ended,
+                _ => ChangeKind::Finished,
+            },
+            Outcome::Retry { .. } => ChangeKind::Again,
+            Outcome::Next => ChangeKind::Next,
+            Outcome::Wait(_) => ChangeKind::Waits,
+        }
+    }
+
+    fn sql(self, changes: &[&Change], tallies: bool) -> &'static str {
+        match self {
+            ChangeKind::Done if tallies => sql::commit::DONE_COUNTED,
+            ChangeKind::Closed if tallies => sql::commit::DONE_JOURNAL_COUNTED,
+            ChangeKind::Next => match Lone::of(changes) {
+                Some(Lone::Step(_)) => sql::commit::NEXT_SINGLE,
+                Some(Lone::Entry(..)) => sql::commit::NEXT_SINGLE_ENTRY,
+                None => sql::commit::NEXT,
+            },
+            ChangeKind::Done => sql::commit::DONE,
+            ChangeKind::Closed => sql::commit::DONE_JOURNAL,
+            ChangeKind::Ended => sql::commit::FAILED,
+            ChangeKind::Finished => sql::commit::END_MACHINE,
+            ChangeKind::Again => sql::commit::RETRY,
+            ChangeKind::Waits => sql::waits::PARK,
+        }
+    }
+
+    /// Writes changes of this sort.
+    async fn write(
+        self,
+        conn: &Guard<'_>,
+        now: Now,
+        changes: &[&Change],
+        tallies: bool,
+    ) -> Result<Vec<Row>, Error> {
+        let sql = self.sql(changes, tallies);
+        if let (ChangeKind::Next, Some(lone)) = (self, Lone::of(changes)) {
+            let claim = (changes[0].job, changes[0].worker, changes[0].claim);
+            // Within a transaction it is not known yet what will have been written.
+            let further = !conn.is_open() && conn.wrote_last(claim);
+            let rows = lone.write(conn, now, if further { lone.further() } else { sql }).await?;
+            conn.set_wrote((!conn.is_open() && !rows.is_empty()).then_some(claim));
+            return Ok(rows);
+        }
+        let (now, base, lane) = (micros(now), Base::new(changes), conn.lane());
+        let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
+        let mut params: Vec<Param<'_>> =
+            vec![&now, &base.id, &base.epoch, &base.rev, &base.worker, &base.started_at];
+        let (steps, ends, again, waits, entries);
+        match self {
+            ChangeKind::Done => {
+                ends = Ends::new(changes);
+                params.extend(ends.output());
+            }
+            ChangeKind::Closed => {
+                (ends, entries) = (Ends::new(changes), Entries::new(changes));
+                params.extend(ends.output());
+                params.extend(entries.params());
+            }
+            ChangeKind::Ended => {
+                ends = Ends::new(changes);
+                params.extend(ends.params());
+            }
+            ChangeKind::Finished => {
+                (steps, ends, entries) = (Steps::new(changes), Ends::new(changes), Entries::new(changes));
+                params.extend(steps.params());
+                params.push(&steps.how);
+                params.extend(ends.params());
+                params.extend(ends.output());
+                params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
+            }
+            ChangeKind::Again => {
+                (steps, again, entries) = (Steps::new(changes), Again::new(changes), Entries::new(changes));
+                params.extend(again.params());
+                params.extend(placing);
+                params.extend(steps.params());
+                params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
+            }
+            ChangeKind::Next => {
+                (steps, entries) = (Steps::new(changes), Entries::new(changes));
+                params.extend(steps.params());
+                params.push(&steps.unchanged);
+                params.extend(steps.consumed());
+                params.push(&steps.undo);
+                params.extend(entries.params());
+            }
+            ChangeKind::Waits => {
+                (steps, waits, entries) = (Steps::new(changes), Waits::new(changes), Entries::new(changes));
+                params.extend(steps.params());
+                params.push(&steps.unchanged);
+                params.push(&steps.how);
+                params.extend(waits.params());
+                params.extend(steps.consumed());
+                params.extend(placing);
+                params.push(&steps.undo);
+                params.extend(entries.params());
+            }
+        }
+        if tallies {
+            params.push(&lane);
+        }
+        params.extend(base.claims());
+        conn.query(sql, &params).await
+    }
+}
+
+/// A change that goes on under its claim and is written by itself.
+enum Lone<'a> {
+    /// A step that consumes nothing and adds nothing to a journal.
+    Step(&'a Change),
+    /// A step that adds an entry and writes nothing else.
+    Entry(&'a Change, &'a Entry),
+}
+
+impl<'a> Lone<'a> {
+    fn of(changes: &[&'a Change]) -> Option<Lone<'a>> {
+        let [change] = changes else { return None };
+        if let Some(entry) = lone_entry(change) {
+            return Some(Lone::Entry(change, entry));
+        }
+        let plain = |step: &Step| {
+            step.consumed.is_empty() && step.entries.is_empty() && !step.has_undo && !step.partial
+        };
+        change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
+    }
+
+    /// The statement for a step after one of the same claim. That one found the claim recorded, and a claim is not forgotten
+    /// without its jobs' epochs being raised: what the row says of its last writer is enough, and is there already.
+    fn further(&self) -> &'static str {
+        static STEP: LazyLock<String> = LazyLock::new(|| further(sql::commit::NEXT_SINGLE, "$12"));
+        static ENTRY: LazyLock<String> = LazyLock::new(|| further(sql::commit::NEXT_SINGLE_ENTRY, "$18"));
+        match self {
+            Lone::Step(_) => &STEP,
+            Lone::Entry(..) => &ENTRY,
+        }
+    }
+
+    async fn write(&self, conn: &Guard<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
+        match self {
+            Lone::Step(change) => Lone::write_step(conn, now, sql, change).await,
+            Lone::Entry(change, entry) => Lone::write_entry(conn, now, sql, change, entry).await,
+        }
+    }
+
+    async fn write_step(
+        conn: &Guard<'_>,
+        now: Now,
+        sql: &'static str,
+        change: &Change,
+    ) -> Result<Vec<Row>, Error> {
+        let step = change.step.as_deref();
+        let stage = step.and_then(|step| step.stage.as_ref());
+        let params: [Param<'_>; 12] = [
+            &micros(now),
+            &change.job.0,
+            &change.epoch.0,
+            &change.rev.0,
+            &change.worker.0,
+            &change.started_at.micros(),
+            &step.and_then(|step| step.stage_ran.as_deref()),
+            &stage.map(|(name, _)| name.as_str()),
+            &stage.map(|(_, data)| i16::from(data.codec)),
+            &stage.map(|(_, data)| data.bytes.as_slice()),
+            &step.is_some_and(|step| step.unchanged),
+            &change.claim.0,
+        ];
+        conn.query_autocommit(sql, &params).await
+    }
+
+    async fn write_entry(
+        conn: &Guard<'_>,
+        now: Now,
+        sql: &'static str,
+        change: &Change,
+        entry: &Entry,
+    ) -> Result<Vec<Row>, Error> {
+        let step = change.step.as_deref();
+        let params: [Param<'_>; 18] = [
+            &micros(now),
+            &change.job.0,
+            &change.epoch.0,
+            &change.rev.0,
+            &change.worker.0,
+            &change.started_at.micros(),
+            &step.is_some_and(|step| step.unchanged),
+            &step.is_some_and(|step| step.has_undo),
+            &entry.seq,
+            &entry.op.number(),
+            &entry.mark.number(),
+            &entry.name,
+            &entry.key,
+            &entry.line,
+            &entry.at.micros(),
+            &i16::from(entry.payload.codec),
+            &entry.payload.bytes,
+            &change.claim.0,
+        ];
+        conn.query_autocommit(sql, &params).await
+    }
+}
+
+/// A statement that asks for the claim, as one that asks for the last writer.
+fn further(sql: &str, claim: &str) -> String {
+    let recorded = format!("exists (select from claims k where k.worker = $5 and k.number = {claim})");
+    let last = format!("j.rev_claim = {claim} and j.worker = $5 and j.rev_epoch = j.epoch");
+    sql.replacen(&recorded, &last, 1)
+}
+
+/// The latest moment that anything is due at.
+const LAST: i64 = Time::MAX.micros();
+
+/// A batch, sorted by what is sent for it.
+pub(super) struct ChangeBatches<'a> {
+    sorts: Vec<(ChangeKind, Vec<&'a Change>)>,
+    /// Whether the statement that writes them counts the ends of children of branches too.
+    tallies: bool,
+}
+
+impl<'a> ChangeBatches<'a> {
+    pub(super) fn of(batch: impl Iterator<Item = &'a Change> + Clone) -> ChangeBatches<'a> {
+        let sort = |sort: ChangeKind| {
+            (sort, batch.clone().filter(|change| ChangeKind::of(change) == sort).collect())
+        };
+        let sorts = ChangeKind::ALL.into_iter().map(sort);
+        let sorts = sorts.filter(|(_, changes): &(ChangeKind, Vec<&Change>)| !changes.is_empty()).collect();
+        ChangeBatches { sorts, tallies: false }
+    }
+
+    /// Has the statement count the ends of children of branches, if there is one that can; whether there is.
+    pub(super) fn tally(&mut self) -> bool {
+        self.tallies = match self.sorts.as_slice() {
+            [(ChangeKind::Done | ChangeKind::Closed, changes)] => {
+                changes.iter().all(|change| branch::is_whole(change))
+            }
+            _ => false,
+        };
+        self.tallies
+    }
+
+    /// All jobs, by id.
+    pub(super) fn ids(&self) -> Vec<Uuid> {
+        let ids: BTreeSet<Uuid> =
+            self.sorts.iter().flat_map(|(_, changes)| changes.iter().map(|change| change.job.0)).collect();
+        ids.into_iter().collect()
+    }
+
+    /// How many sorts there are: each is one statement.
+    pub(super) fn count(&self) -> usize {
+        self.sorts.len()
+    }
+
+    pub(super) fn has(&self, sort: ChangeKind) -> bool {
+        self.sorts.iter().any(|(there, _)| *there == sort)
+    }
+
+    /// Prepares what [`Sorts::write`] sends.
+    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
+        for (sort, changes) in &self.sorts {
+            conn.prepare(sort.sql(changes, self.tallies)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of them; none waits for the answer of another. All answers are awaited, and the first error is the cause:
+    /// what was sent after it says only that the transaction is over.
+    pub(super) async fn write(&self, conn: &Guard<'_>, now: Now) -> Result<Vec<Written>, Error> {
+        let sorts = self.sorts.iter();
+        let answers =
+            join_all(sorts.map(|(sort, changes)| sort.write(conn, now, changes, self.tallies))).await;
+        let mut wrote = Vec::new();
+        for rows in answers {
+            wrote.extend(rows?.iter().map(Written::new));
+        }
+        Ok(wrote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_steps_ask_for_the_last_writer_alone() {
+        for (sql, claim) in [(sql::commit::NEXT_SINGLE, "$12"), (sql::commit::NEXT_SINGLE_ENTRY, "$18")] {
+            let further = further(sql, claim);
+            assert!(sql.contains("from claims") && !further.contains("from claims"), "{further}");
+            assert_eq!(further.matches("j.rev_claim = ").count(), 1, "{further}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Rules that hold for many jobs, and the audit log.
+
+use rusqlite::params;
+use windlass_model::{Limit, Time, rate::Level};
+
+use super::{rate::Bucket, schedule, sql, tx::Tx};
+use crate::{Actor, AdminAction, ControlOutcome, Error, columns};
+
+/// Adds an entry to the audit log.
+pub(super) fn log(tx: &Tx<'_>, now: Time, action: &str, subject: &str, by: &Actor) -> Result<(), Error> {
+    let params = params![now.micros(), by.author, action, subject, by.note];
+    tx.run(sql::control::WRITE_AUDIT, params)?;
+    Ok(())
+}
+
+pub(super) fn rule(tx: &Tx<'_>, now: Time, rule: &AdminAction, by: &Actor) -> Result<ControlOutcome, Error> {
+    let did = match rule {
+        AdminAction::PauseQueue(queue) => pause(tx, now, queue, by)?,
+        AdminAction::ResumeQueue(queue) => {
+            let id = tx.one(sql::admin::RESUME_QUEUE, [queue], |row| row.get(0))?;
+            id.map_or_else(
+                || ControlOutcome::Already("it is not paused".into()),
+                |id| {
+                    tx.move_gate(id);
+                    ControlOutcome::Done
+                },
+            )
+        }
+        AdminAction::Limit(limit) => set_limit(tx, now, limit)?,
+        AdminAction::Lift(name) => match Bucket::named(tx, name)? {
+            None => ControlOutcome::Unknown,
+            Some(bucket) if bucket.lifted => ControlOutcome::Already("it is lifted".into()),
+            Some(bucket) => {
+                tx.run(sql::rate::LIFT, [bucket.id])?;
+                limit_moved(tx, bucket.id)?;
+                ControlOutcome::Done
+            }
+        },
+        AdminAction::Slots { key, slots } => {
+            tx.serial(key, Some(*slots))?;
+            ControlOutcome::Done
+        }
+        AdminAction::Schedule(what) => schedule::set(tx, now, what)?,
+        AdminAction::DropSchedule(name) => schedule::drop(tx, name)?,
+        AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(by))?,
+        AdminAction::ResumeSchedule(name) => schedule::pause(tx, now, name, None)?,
+        AdminAction::Trigger(name) => schedule::trigger(tx, now, name)?,
+    };
+    if matches!(did, ControlOutcome::Done | ControlOutcome::Created(_)) {
+        let (action, subject) = columns::admin_action(rule);
+        log(tx, now, &action, &subject, by)?;
+    }
+    Ok(did)
+}
+
+fn pause(tx: &Tx<'_>, now: Time, queue: &str, by: &Actor) -> Result<ControlOutcome, Error> {
+    tx.run(sql::names::ADD_QUEUE, [queue])?;
+    let params = params![queue, now.micros(), by.author, by.note];
+    if tx.run(sql::admin::PAUSE_QUEUE, params)? == 1 {
+        return Ok(ControlOutcome::Done);
+    }
+    let author = tx.one(sql::admin::QUEUE_PAUSED_BY, [queue], |row| row.get::<_, String>(0))?;
+    Ok(ControlOutcome::Already(format!("it was paused by {} before", author.unwrap_or_default())))
+}
+
+fn set_limit(tx: &Tx<'_>, now: Time, limit: &Limit) -> Result<ControlOutcome, Error> {
+    let level = match Bucket::named(tx, &limit.name)? {
+        Some(old) if old.limit == *limit && !old.lifted => {
+            return Ok(ControlOutcome::Already("it is so already".into()));
+        }
+        Some(old) => old.level.under(&old.limit, limit, now),
+        None => Level::full(limit, now),
+    };
+    let per = limit.per.as_micros() as i64;
+    let params = params![limit.name, limit.rate, per, limit.burst, level.units, level.at.micros()];
+    if let Some(id) = tx.one(sql::rate::SET, params, |row| row.get(0))? {
+        limit_moved(tx, id)?;
+    }
+    Ok(ControlOutcome::Done)
+}
+
+/// What waits for a limit may go on: the gates of its queues move.
+fn limit_moved(tx: &Tx<'_>, bucket: i32) -> Result<(), Error> {
+    let queues = tx.all(sql::rate::QUEUES_WAITING, [bucket], |row| row.get(0))?;
+    queues.into_iter().for_each(|queue| tx.move_gate(queue));
+    Ok(())
+}

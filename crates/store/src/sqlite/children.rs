@@ -1,0 +1,137 @@
+//! Reads for people and for parents: branches, their children, and where a child stands.
+
+use rusqlite::{Row, params};
+use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Time};
+
+use super::{
+    branch::tally,
+    inspect::{SPAN, summary},
+    sql,
+    tx::Tx,
+    views::most,
+};
+use crate::{
+    Branch, BranchChild, BranchChildFilter, ChildPlace, ChildStates, Error, JobEnd, Summary,
+    columns::{self, CANCELLED, FAILED},
+};
+
+pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
+    tx.all(sql::children::BRANCHES, [job.as_bytes()], |row| {
+        let cursor = row.get::<_, Option<u8>>(3)?;
+        let poll_at = row.get::<_, Option<i64>>(17)?.map(Time);
+        Ok(Branch {
+            job,
+            number: BranchNo(row.get(0)?),
+            name: row.get(1)?,
+            spawns: columns::tags(row.get::<_, Option<String>>(2)?.as_deref()),
+            cursor: cursor.map(|codec| row.get(4).map(|bytes| Payload { codec, bytes })).transpose()?,
+            sealed: row.get(5)?,
+            merged: row.get::<_, Option<i64>>(6)?.is_some(),
+            cancels_children: row.get(7)?,
+            spawned: row.get(8)?,
+            tally: tally(row, 9)?,
+            watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
+            goal: row.get(14)?,
+            opened_at: Time(row.get(15)?),
+            merged_at: row.get::<_, Option<i64>>(6)?.map(Time),
+            poll: columns::poll(row.get::<_, Option<String>>(16)?.as_deref(), poll_at),
+        })
+    })
+}
+
+/// Where a job stands in a branch of its parent.
+pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error> {
+    tx.one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
+        let spawns = columns::tags(row.get::<_, Option<String>>(2)?.as_deref());
+        let spawn = usize::try_from(row.get::<_, i64>(3)?).ok().and_then(|spawn| spawns.get(spawn));
+        Ok(ChildPlace {
+            branch: BranchNo(row.get(0)?),
+            name: row.get(1)?,
+            spawn: spawn.cloned().unwrap_or_default(),
+            item: row.get(4)?,
+            items: row.get(5)?,
+        })
+    })
+}
+
+pub(super) fn leaves(tx: &Tx<'_>, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
+    let live = match of.only {
+        ChildStates::All => None,
+        ChildStates::Live => Some(true),
+        ChildStates::Ended => Some(false),
+        ChildStates::Bad => return bad(tx, of),
+    };
+    page(tx, sql::children::BRANCH_CHILDREN, of, live.map(i16::from))
+}
+
+/// Children that failed or were cancelled: an index holds these by state.
+fn bad(tx: &Tx<'_>, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
+    let mut bad = page(tx, sql::children::UNSUCCESSFUL_CHILDREN, of, Some(FAILED))?;
+    bad.extend(page(tx, sql::children::UNSUCCESSFUL_CHILDREN, of, Some(CANCELLED))?);
+    bad.sort_by_key(|leaf| leaf.summary.id);
+    bad.truncate(of.limit);
+    Ok(bad)
+}
+
+fn page(
+    tx: &Tx<'_>,
+    sql: &str,
+    of: &BranchChildFilter,
+    only: Option<i16>,
+) -> Result<Vec<BranchChild>, Error> {
+    let after = of.after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(sql)?;
+    let params = params![SPAN, of.job.as_bytes(), of.branch.0, after, most(of.limit), only];
+    let mut rows = statement.query(params)?;
+    let mut leaves = Vec::new();
+    while let Some(row) = rows.next()? {
+        leaves.push(leaf(tx, row)?);
+    }
+    Ok(leaves)
+}
+
+fn leaf(tx: &Tx<'_>, row: &Row<'_>) -> Result<BranchChild, Error> {
+    let payload = |codec: usize| -> Result<Option<Payload>, Error> {
+        let Some(bytes) = row.get::<_, Option<Vec<u8>>>(codec + 1)? else { return Ok(None) };
+        Ok(Some(Payload { codec: row.get::<_, Option<u8>>(codec)?.unwrap_or_default(), bytes }))
+    };
+    let state = columns::final_state(row.get(3)?);
+    let (reason, failure) =
+        (columns::reason(row.get(4)?), columns::failure(row.get::<_, Option<String>>(19)?.as_deref()));
+    let output = payload(20)?;
+    Ok(BranchChild {
+        summary: summary(tx, row)?,
+        branch_position: BranchPosition {
+            branch: BranchNo(row.get(14)?),
+            spawn: row.get(15)?,
+            item: row.get(16)?,
+            items: row.get(17)?,
+        },
+        items_done: row.get(18)?,
+        ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
+        input: payload(22)?.unwrap_or_default(),
+        data: payload(24)?,
+    })
+}
+
+/// Jobs that one job submitted, oldest first, whichever branches they are in.
+pub(super) fn children(
+    tx: &Tx<'_>,
+    parent: JobId,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<Summary>, Error> {
+    let numbers = tx.all(sql::children::BRANCH_NUMBERS, [parent.as_bytes()], |row| row.get::<_, i64>(0))?;
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut children = Vec::new();
+    for number in std::iter::once(None).chain(numbers.into_iter().map(Some)) {
+        let mut statement = tx.prepare(sql::children::CHILDREN)?;
+        let mut rows = statement.query(params![SPAN, parent.as_bytes(), after, most(limit), number])?;
+        while let Some(row) = rows.next()? {
+            children.push(summary(tx, row)?);
+        }
+    }
+    children.sort_by_key(|child| child.id);
+    children.truncate(limit);
+    Ok(children)
+}

@@ -1,0 +1,237 @@
+//! Where live jobs wait: in the ready set, in the line of a serial key, or set aside. One routine for all doors.
+//!
+//! Slots of serial keys are handed over at the end of each transaction, to the first in line, once all that the verb
+//! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
+
+use rusqlite::{Row, params};
+use windlass_model::{JobId, Time, Unwind, rank::rank};
+
+use super::{
+    Sqlite, signal, sql,
+    tx::{Tx, id_of},
+    wait::{self, Of},
+};
+use crate::{
+    Actor, Error, Now,
+    columns::{self, CANCEL, DEADLINE, TO_HOLD, WAKE},
+};
+
+/// A live job as far as its place goes.
+#[derive(Debug)]
+pub(super) struct Placement {
+    pub(super) id: JobId,
+    pub(super) lane: i32,
+    pub(super) priority: i16,
+    pub(super) due_at: Time,
+    pub(super) suspect: bool,
+    pub(super) deadline_at: Option<Time>,
+    /// Set while it is paused or told to end.
+    pub(super) hold: Option<i16>,
+    pub(super) serial: Option<i64>,
+    /// Its place in the line of its key.
+    pub(super) place: Time,
+    pub(super) parked: bool,
+    /// The job whose wait for its children its end counts for, or that is told of it.
+    pub(super) parent: Option<JobId>,
+    /// Whether it is told.
+    pub(super) signals_parent: bool,
+    /// Whether it is in a branch or has branches: then its end counts there.
+    pub(super) in_branch: bool,
+}
+
+impl Placement {
+    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told, and
+    /// whether it is kin, from this column on: twelve of them.
+    pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Placement> {
+        Ok(Placement {
+            id,
+            lane: row.get(from)?,
+            priority: row.get(from + 1)?,
+            due_at: Time(row.get(from + 2)?),
+            suspect: row.get(from + 3)?,
+            deadline_at: row.get::<_, Option<i64>>(from + 4)?.map(Time),
+            hold: row.get(from + 5)?,
+            serial: row.get(from + 6)?,
+            place: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
+            parked: row.get::<_, Option<i16>>(from + 8)?.is_some(),
+            parent: row.get::<_, Option<[u8; 16]>>(from + 9)?.map(JobId::from_bytes),
+            signals_parent: row.get::<_, Option<bool>>(from + 10)?.unwrap_or(false),
+            in_branch: row.get(from + 11)?,
+        })
+    }
+
+    /// The number of its lane in the ready set.
+    pub(super) fn number(&self) -> i32 {
+        if self.suspect { -self.lane } else { self.lane }
+    }
+
+    pub(super) fn rank(&self) -> i64 {
+        rank(self.due_at, self.priority)
+    }
+}
+
+impl Tx<'_> {
+    /// A job that is due enters the ready set, the line of its key, or is set aside.
+    pub(super) fn enter(&self, spot: &Placement) -> Result<(), Error> {
+        if spot.hold == Some(TO_HOLD) {
+            self.run(sql::control::SET_HELD, [spot.id.as_bytes()])?;
+            return self.leave(spot);
+        }
+        let Some(serial) = spot.serial else { return self.make_ready(spot) };
+        let params = params![serial, spot.id.as_bytes()];
+        if self.one(sql::serial::HAS_SLOT, params, |row| row.get(0))?.unwrap_or(false) {
+            return self.make_ready(spot);
+        }
+        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+        self.run(sql::serial::START_WAITING, params)?;
+        self.unsettled.borrow_mut().insert(serial);
+        Ok(())
+    }
+
+    /// Puts a job into the ready set; its queue's gate moves.
+    pub(super) fn make_ready(&self, spot: &Placement) -> Result<(), Error> {
+        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
+        self.run(sql::submit::MAKE_READY, params)?;
+        self.move_gate(self.queue_of(spot.lane)?);
+        Ok(())
+    }
+
+    /// A job gives up its slot or its place in line.
+    pub(super) fn leave(&self, spot: &Placement) -> Result<(), Error> {
+        let Some(serial) = spot.serial else { return Ok(()) };
+        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+        self.run(sql::serial::STOP_WAITING, params)?;
+        self.run(sql::serial::FREE_SLOT, params![serial, spot.id.as_bytes()])?;
+        self.unsettled.borrow_mut().insert(serial);
+        Ok(())
+    }
+
+    /// Takes a job out of the ready set and its wake out of the timers, whichever it is in.
+    pub(super) fn unplace(&self, spot: &Placement) -> Result<(), Error> {
+        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
+        self.run(sql::timers::REMOVE_READY, params)?;
+        self.unset_timer(spot.due_at, spot.id, WAKE)?;
+        Ok(())
+    }
+
+    /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
+    /// that.
+    pub(super) fn clear(&self, now: Time, spot: &Placement) -> Result<(), Error> {
+        self.shed(spot)?;
+        match spot.parent {
+            Some(parent) if spot.signals_parent => signal::signal_parent(self, now, parent, spot.id)?,
+            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id))?,
+            None => {}
+        }
+        if spot.in_branch { self.child_ended(now, spot.id) } else { Ok(()) }
+    }
+
+    /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last
+    /// error from now on, if it is a new one.
+    pub(super) fn unwind(
+        &self,
+        now: Time,
+        spot: &Placement,
+        unwind: &Unwind,
+        failure: Option<&str>,
+    ) -> Result<(), Error> {
+        self.unplace(spot)?;
+        self.shed(spot)?;
+        let params = params![spot.id.as_bytes(), columns::unwind_text(unwind), now.micros(), failure];
+        self.run(sql::control::UNWIND, params)?;
+        self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*spot })
+    }
+
+    /// Forgets the deadline, pause, order and slot of a job.
+    fn shed(&self, spot: &Placement) -> Result<(), Error> {
+        self.forget_holds(spot)?;
+        self.leave(spot)
+    }
+
+    /// The same of a job that goes on: nothing ends it or holds it back any more, and it keeps its slot.
+    pub(super) fn release_holds(&self, spot: &Placement) -> Result<(), Error> {
+        self.forget_holds(spot)?;
+        if spot.hold.is_some() {
+            self.run(sql::control::SET_HOLD, params![spot.id.as_bytes(), None::<i16>])?;
+        }
+        Ok(())
+    }
+
+    fn forget_holds(&self, spot: &Placement) -> Result<(), Error> {
+        if let Some(at) = spot.deadline_at {
+            self.unset_timer(at, spot.id, DEADLINE)?;
+        }
+        if spot.hold.is_some() {
+            self.run(sql::control::RESUME, [spot.id.as_bytes()])?;
+            self.take_cancel_request(spot.id)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets that a job was told to end; answers who told it.
+    pub(super) fn take_cancel_request(&self, id: JobId) -> Result<Option<Actor>, Error> {
+        let order = self.one(sql::control::FORGET_CANCEL_REQUEST, [id.as_bytes()], |row| {
+            Ok((Time(row.get(0)?), Actor { author: row.get(1)?, note: row.get(2)? }))
+        })?;
+        let Some((at, by)) = order else { return Ok(None) };
+        self.unset_timer(at, id, CANCEL)?;
+        Ok(Some(by))
+    }
+
+    /// Hands the free slots of all keys that were touched to the first in their lines; answers how many jobs that were.
+    pub(super) fn settle_all(&self) -> Result<usize, Error> {
+        let mut entered = 0;
+        for serial in self.unsettled.take() {
+            let first =
+                self.all(sql::serial::FIRST, [serial], |row| Placement::read(id_of(row, 0)?, row, 1))?;
+            for spot in &first {
+                let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
+                self.run(sql::serial::STOP_WAITING, params)?;
+                self.run(sql::serial::TAKE_SLOT, params![serial, spot.id.as_bytes()])?;
+                self.make_ready(spot)?;
+            }
+            entered += first.len();
+        }
+        Ok(entered)
+    }
+
+    /// The number of a serial key, made if it is new, with so many slots from now on if that is said.
+    pub(super) fn serial(&self, key: &str, slots: Option<u32>) -> Result<i64, Error> {
+        if slots.is_none()
+            && let Some(serial) = self.one(sql::serial::READ, [key], |row| row.get(0))?
+        {
+            return Ok(serial);
+        }
+        let serial = self.one(sql::serial::ADD, params![key, slots], |row| row.get(0))?;
+        let serial = serial.ok_or_else(|| Error::Fault("a serial key was not made".into()))?;
+        if slots.is_some() {
+            self.unsettled.borrow_mut().insert(serial);
+        }
+        Ok(serial)
+    }
+}
+
+/// Hands over slots that nobody handed over, and wakes what nobody woke. Looks without the write lock first: there should be none.
+pub(super) async fn sweep(store: &Sqlite, now: Now) -> Result<usize, Error> {
+    Ok(sweep_keys(store).await? + wait::sweep(store, now).await?)
+}
+
+async fn sweep_keys(store: &Sqlite) -> Result<usize, Error> {
+    let stale = |tx: &Tx<'_>| {
+        tx.all(sql::repair::STALE_HOLDERS, [], |row| Ok((row.get::<_, i64>(0)?, id_of(row, 1)?)))
+    };
+    let free = |tx: &Tx<'_>| tx.all(sql::repair::FREE_SERIAL_KEYS, [], |row| row.get::<_, i64>(0));
+    if store.read(|tx| Ok(stale(tx)?.is_empty() && free(tx)?.is_empty()))? {
+        return Ok(0);
+    }
+    store
+        .write(super::SMALL + 1, |tx| {
+            for (serial, job) in stale(tx)? {
+                tracing::warn!(%job, "a slot of a serial key was held by a job that has no use for it");
+                tx.run(sql::serial::FREE_SLOT, params![serial, job.as_bytes()])?;
+            }
+            tx.unsettled.borrow_mut().extend(free(tx)?);
+            tx.settle_all()
+        })
+        .await
+}

@@ -1,2 +1,0 @@
--- Forgets that a job is paused.
-delete from windlass_pauses where job = ?1

@@ -1,2 +1,0 @@
--- Forgets an arrival: its job was put in.
-delete from windlass_arrivals where seq = ?1

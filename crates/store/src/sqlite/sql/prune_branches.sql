@@ -1,2 +1,0 @@
--- Forgets the branches of a job.
-delete from windlass_branches where job = ?1

@@ -1,2 +1,0 @@
--- Forgets the context of a job.
-delete from windlass_context where job = ?1

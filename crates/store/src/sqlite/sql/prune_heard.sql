@@ -1,2 +1,0 @@
--- Forgets the signals that were delivered of a job.
-delete from windlass_heard where job = ?1

@@ -1,2 +1,0 @@
--- Forgets the journal of a job.
-delete from windlass_journal where job = ?1

@@ -1,2 +1,0 @@
--- Declares a worker dead.
-update windlass_workers set life = 1 where id = ?1 and life = 0

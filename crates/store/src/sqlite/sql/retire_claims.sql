@@ -1,2 +1,0 @@
--- All claims of a worker.
-select number, jobs from windlass_claims where worker = ?1 order by number
