@@ -74,7 +74,7 @@ fn documents() -> Vec<String> {
 
 /// The file that a word in a document names, if it names one.
 fn file(word: &str) -> Option<String> {
-    let path = word.trim_end_matches(['.', ';', ':']);
+    let path = word.trim_end_matches(['.', ';', ':']).split('#').next().unwrap_or_default();
     if path.contains(['*', '<', '{']) {
         return None;
     }

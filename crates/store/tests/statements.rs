@@ -8,7 +8,10 @@ use std::{
 
 use windlass_store::{postgres::Postgres, sqlite::Sqlite};
 
-const BACKENDS: [(&str, &[(&str, &str, &str)]); 2] =
+/// File, name and text.
+type Statement = (&'static str, &'static str, &'static str);
+
+const BACKENDS: [(&str, &[Statement]); 2] =
     [("sqlite", Sqlite::STATEMENTS), ("postgres", Postgres::STATEMENTS)];
 
 fn source(backend: &str) -> PathBuf {
@@ -68,7 +71,7 @@ fn sqlite_accepts_every_statement() {
     for migration in Sqlite::MIGRATIONS {
         conn.execute_batch(migration.up).expect("migrated");
     }
-    let refused = |(file, name, text): &(&str, &str, &str)| {
+    let refused = |(file, name, text): &Statement| {
         conn.prepare(text).err().map(|error| format!("{file}.{name}: {error}"))
     };
     let refused: Vec<String> = Sqlite::STATEMENTS.iter().filter_map(refused).collect();
