@@ -33,7 +33,7 @@ impl Author {
     }
 
     /// Acts in this name.
-    pub(crate) fn control<'a>(&self, engine: &'a Engine) -> Control<'a> {
+    pub(crate) fn control(&self, engine: &Engine) -> Control {
         let control = engine.control(self.name());
         match &self.note {
             Some(note) => control.note(note),

@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn described<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
+fn described(args: &Args, fork: Fork) -> Fork {
     let fork = match (&args.before, &args.step_key, args.before_entry) {
         (Some(name), Some(key), _) => fork.before_key(name, key),
         (Some(name), None, _) => fork.before(name),
@@ -103,7 +103,7 @@ fn described<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
 
 async fn one(
     args: &Args,
-    fork: &Fork<'_>,
+    fork: &Fork,
     job: JobId,
     place: &Place,
     engine: &Engine,
@@ -120,7 +120,7 @@ async fn one(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn many(args: &Args, fork: &Fork<'_>, engine: &Engine) -> anyhow::Result<ExitCode> {
+async fn many(args: &Args, fork: &Fork, engine: &Engine) -> anyhow::Result<ExitCode> {
     if args.all && !args.which.is_all() {
         bail!("--all is every job, and filters say which; leave one of them out");
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    marker::PhantomData,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -14,15 +13,16 @@ use windlass_runtime::{
 };
 use windlass_store::{IdSource, Inspect, Store};
 
-use crate::{
-    Check, Codec, Control, Error, JobError, Kind, Machine, Scheduling, Signal, Submit, SubmitAll, SubmitJson,
-    Task, Workflow,
-    codec::{self, Codecs, coded},
-    handle::output,
-    machine::{MachineHandler, Services, stage},
-    task::TaskHandler,
-    workflow::{Reader, Replayer, Replays, WorkflowHandler},
+use windlass_operate::{Check, Control, Item, Items, Operator, Why};
+use windlass_workflow::{
+    Codec, Error, JobError, Kind, Machine, Task, Workflow, codec,
+    engine::{
+        Codecs, MachineHandler, Reader, Replayer, Replays, Services, TaskHandler, WorkflowHandler, coded,
+        decode_output, stage,
+    },
 };
+
+use crate::{Scheduling, Signal, Submit, SubmitAll, SubmitJson};
 
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
 ///
@@ -54,7 +54,7 @@ struct Setup {
     /// Which kinds are machines.
     machines: HashSet<String>,
     /// What replays the workflows that are served.
-    replayers: HashMap<KindVersion, Arc<dyn Replayer>>,
+    replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
     /// What steps of machines and workflows need; set when the engine starts.
     bound: Arc<OnceLock<Arc<Services>>>,
     /// What was wrong with a kind when it was added.
@@ -118,7 +118,7 @@ impl Engine {
     pub fn workflow<W: Workflow>(mut self) -> Engine {
         self.setup.homes.insert(W::KIND.to_owned(), W::QUEUE);
         let kind = KindVersion { kind: W::KIND.to_owned(), version: W::VERSION };
-        self.setup.replayers.insert(kind, Arc::new(Replays::<W>(PhantomData)));
+        Arc::make_mut(&mut self.setup.replayers).insert(kind, Arc::new(Replays::<W>::default()));
         let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.bound));
         self.handler(W::KIND, W::VERSION, Arc::new(handler))
     }
@@ -268,13 +268,45 @@ impl Engine {
 
     /// Replays every open workflow against this program's code, before it is deployed, and says which would break and why;
     /// see [`Check`]. The engine need not have been started.
-    pub fn check(&self) -> Check<'_> {
-        Check::new(self)
+    pub fn check(&self) -> Check {
+        self.operator().check()
     }
 
     /// Does things to jobs, queues, limits and schedules in someone's name.
-    pub fn control(&self, author: impl Into<String>) -> Control<'_> {
-        Control::new(self, author.into())
+    pub fn control(&self, author: impl Into<String>) -> Control {
+        self.operator().control(author)
+    }
+
+    /// Explains why a job is not progressing, and what to do about it; `None` if there is no such job.
+    pub async fn why(&self, id: JobId) -> Result<Option<Why>, Error> {
+        self.operator().why(id).await
+    }
+
+    /// The children of a job's branches, or of the branch with this name, one by one, those in blocks too.
+    pub async fn items(
+        &self,
+        job: JobId,
+        branch: Option<&str>,
+        only: windlass_store::ChildStates,
+    ) -> Result<Items, Error> {
+        self.operator().items(job, branch, only).await
+    }
+
+    /// The child of a branch that people call so: `parent$branch$spawn_item`, where the parent is a job's key or its id.
+    pub async fn item(&self, key: &str) -> Result<Item, Error> {
+        self.operator().item(key).await
+    }
+
+    /// What people see and do: views, explanations and changes by hand.
+    pub fn operator(&self) -> Operator {
+        let services = Services {
+            store: Arc::clone(&self.shared.store),
+            codecs: Arc::clone(&self.setup.codecs),
+            ids: IdSource::new(),
+            reader: Arc::new(Reader::new(Arc::clone(&self.shared.store))),
+        };
+        let submitter = Arc::clone(&self.shared.submitter);
+        Operator::new(Arc::new(services), Arc::clone(&self.setup.replayers), move || submitter.poke())
     }
 
     /// Has the worker of this engine look at once whether there is something to do, e.g. after a transaction of your
@@ -285,7 +317,7 @@ impl Engine {
 
     /// Waits for a job to end, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
-        output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
+        decode_output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
     }
 
     /// The context of a workflow: its values by name.
@@ -370,8 +402,8 @@ impl Engine {
         }))
     }
 
-    pub(crate) fn replayers(&self) -> &HashMap<KindVersion, Arc<dyn Replayer>> {
-        &self.setup.replayers
+    pub(crate) fn ids(&self) -> &IdSource {
+        &self.shared.ids
     }
 
     pub(crate) fn signaller(&self) -> &Arc<Signaller> {

@@ -4,9 +4,8 @@ use std::marker::PhantomData;
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{JobId, SubmitOutcome};
-use windlass_store::JobEnd;
 
-use crate::{Engine, JobError, Signal, codec::Codecs};
+use crate::{Engine, JobError, Signal};
 
 /// A submitted job, with the type of its output.
 pub struct Handle<O> {
@@ -52,18 +51,5 @@ impl<O: DeserializeOwned> Handle<O> {
     /// Waits for the job to end, in whichever process it runs, and returns its output.
     pub async fn result(&self) -> Result<O, JobError> {
         self.engine.result(self.id).await
-    }
-}
-
-/// Turns how a job ended into its output.
-pub(crate) fn output<O: DeserializeOwned>(id: JobId, ended: JobEnd, codecs: &Codecs) -> Result<O, JobError> {
-    match ended {
-        JobEnd::Done(output) => {
-            let plain = codecs.decode(&output).map_err(|source| JobError::Unreadable { id, source })?;
-            serde_json::from_slice(&plain).map_err(|source| JobError::Undecodable { id, source })
-        }
-        JobEnd::Failed { reason, failure } => Err(JobError::Failed { reason, failure }),
-        JobEnd::Cancelled(failure) => Err(JobError::Cancelled(failure)),
-        JobEnd::Gone => Err(JobError::Gone(id)),
     }
 }

@@ -40,53 +40,20 @@
 //!
 //! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 
-mod branch;
-mod bulk;
-mod child;
-pub mod codec;
-mod control;
 mod engine;
-mod error;
-mod fork;
-pub mod graph;
 mod handle;
-mod machine;
-mod migrate;
-mod redrive;
 mod schedule;
 mod signal;
-pub mod span;
-mod store_retry;
 mod submit;
-mod task;
 mod telemetry;
 pub mod testing;
-pub mod why;
 mod within;
-mod workflow;
 
-pub use branch::{
-    AsChild, AsResult, ChildOf, IntoChild, Item, Items, Merged, Results, Rows, Source, StreamSource, stream,
-};
-pub use bulk::{Bulk, BulkProgress, Preview, describe};
-pub use child::Child;
-pub use codec::Codec;
-pub use control::{Control, GRACE};
 pub use engine::Engine;
-pub use error::{AnyError, Error, JobError};
-pub use fork::{Fork, ForkProgress};
 pub use handle::Handle;
-pub use machine::{
-    AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, Next, SignalError, StepCx, WaitFor, all,
-    any, signal, signals,
-};
-pub use migrate::{Migrate, MigrateProgress};
-pub use redrive::{Redrive, RedriveProgress, Skipped};
 pub use schedule::Scheduling;
 pub use signal::{Delivery, Signal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
-pub use task::{AsTask, Kind, Task, TaskCx};
-pub use why::Why;
 pub use windlass_model as model;
 pub use windlass_model::{
     Calendar, Charge, Failure, JobId, Limit, Merge, Payload, Reason, Retry, Serial, State, States, Time,
@@ -95,17 +62,24 @@ pub use windlass_model::{
     failure::OnFailure,
     merge::{Share, percent},
 };
+pub use windlass_operate as operate;
+pub use windlass_operate::{
+    Broken, Bulk, BulkProgress, CallChange, ChangedCall, Check, Checked, Control, Fork, ForkProgress, GRACE,
+    Item, Items, Migrate, MigrateProgress, Preview, Redrive, RedriveProgress, Skipped, Why, describe, graph,
+    why,
+};
 pub use windlass_runtime::{
     Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
 };
 pub use windlass_store as store;
 pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};
-
-pub use workflow::{
-    AsWorkflow, Branch, Broken, CallChange, ChangedCall, Check, Checked, ChildWait, Context, ContinueIf,
-    First2, First3, First4, First5, First6, Flow, MergeCall, Merging, OnError, Race, Reducing, Repeat,
-    Select, SignalWait, Sleep, Step, Transaction, TransactionCall, TryCx, UndoCx, WaitUntil, Workflow,
-    failure_of,
+pub use windlass_workflow::{
+    AnyError, AsChild, AsMachine, AsResult, AsTask, AsWorkflow, Branch, Child, ChildOf, ChildResult,
+    ChildWait, ChildrenError, Codec, Context, ContinueIf, Error, First2, First3, First4, First5, First6,
+    Flow, IntoChild, JobError, Kind, Machine, MachineBranch, MergeCall, Merged, Merging, Next, OnError, Race,
+    Reducing, Repeat, Results, Rows, Select, SignalError, SignalWait, Sleep, Source, Step, StepCx,
+    StreamSource, Task, TaskCx, Transaction, TransactionCall, TryCx, UndoCx, WaitFor, WaitUntil, Workflow,
+    all, any, codec, failure_of, signal, signals, span, stream,
 };
 
 /// What most programs need.

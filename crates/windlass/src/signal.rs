@@ -5,11 +5,13 @@ use std::{
     pin::Pin,
 };
 
-use serde::{Serialize, de::DeserializeOwned};
-use windlass_model::{JobId, NewSignal, Payload, Signal as Received, UnreadableSignal};
+use serde::Serialize;
+use windlass_model::{JobId, NewSignal};
 use windlass_store::{Filter, SignalOutcome};
 
-use crate::{Engine, Error, codec::Codecs};
+use windlass_workflow::engine::OutgoingSignal;
+
+use crate::{Engine, Error};
 
 /// What became of a signal that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +72,8 @@ impl<'a> IntoFuture for Signal<'a> {
                 Recipient::Id(id) => id,
                 Recipient::Key { kind, key } => find(self.engine, kind, key).await?,
             };
-            let delivery = send(self.engine, vec![sent.to(job, self.engine)?]).await?;
+            let delivery =
+                send(self.engine, vec![sent.to(job, self.engine.codecs(), self.engine.ids())?]).await?;
             Ok(delivery.into_iter().next().unwrap_or(Delivery::Duplicate))
         })
     }
@@ -83,62 +86,6 @@ async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error
         Some(job) => Ok(job.id),
         None => Err(Error::NoSuchKey { kind, key }),
     }
-}
-
-/// A signal on its way, not yet addressed.
-#[derive(Clone)]
-pub(crate) struct OutgoingSignal {
-    name: String,
-    dedup: Option<String>,
-    payload: Vec<u8>,
-}
-
-impl OutgoingSignal {
-    pub(crate) fn new<T: Serialize>(
-        name: &str,
-        dedup: Option<String>,
-        payload: &T,
-    ) -> Result<OutgoingSignal, Error> {
-        let payload = serde_json::to_vec(payload)
-            .map_err(|source| Error::Encode { kind: format!("signal {name}"), source })?;
-        Ok(OutgoingSignal { name: name.to_owned(), dedup, payload })
-    }
-
-    pub(crate) fn to(&self, job: JobId, engine: &Engine) -> Result<NewSignal, Error> {
-        let payload = engine.codecs().encode(self.payload.clone());
-        let payload =
-            payload.map_err(|source| Error::Codec { kind: format!("signal {}", self.name), source })?;
-        // One that nobody named is told from others by an id of its own, so that sending it can be repeated.
-        let dedup = match self.dedup.as_deref() {
-            // Refused by the check of every signal.
-            Some("") => String::new(),
-            Some(dedup) => format!("={dedup}"),
-            None => engine.new_id().to_string(),
-        };
-        Ok(NewSignal { job, name: self.name.clone(), dedup, payload })
-    }
-}
-
-/// Reads what a signal says. The error is why it cannot be read.
-pub(crate) fn read<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<T, String> {
-    let plain = codecs.decode(payload).map_err(|error| format!("its payload cannot be read: {error}"))?;
-    serde_json::from_slice(&plain)
-        .map_err(|error| format!("it does not decode as {}: {error}", std::any::type_name::<T>()))
-}
-
-/// Whether a signal can be read as what a call waits for; the error is why not.
-pub(crate) type Reads = fn(&Codecs, &Payload) -> Result<(), String>;
-
-/// Whether a signal can be read as `T`.
-pub(crate) fn reads<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<(), String> {
-    read::<T>(codecs, payload).map(drop)
-}
-
-/// A signal that a job sets aside because it cannot read it.
-pub(crate) fn set_aside(job: JobId, signal: &Received, why: String) -> UnreadableSignal {
-    let (name, number) = (&signal.name, signal.number);
-    tracing::warn!(%job, name, number, error = why, "a signal cannot be read: it is set aside, and the job waits on");
-    UnreadableSignal::new(number, why)
 }
 
 /// Delivers signals; one that cannot be delivered is an error.

@@ -216,7 +216,7 @@ impl Lab {
     pub async fn result<O: DeserializeOwned>(&self, job: LabJob<O>) -> Result<O, JobError> {
         let engine = self.engine().await;
         match self.store.job_ends(&[job.id]).await.map_err(JobError::Store)?.pop().flatten() {
-            Some(ended) => crate::handle::output(job.id, ended, engine.codecs()),
+            Some(ended) => windlass_workflow::engine::decode_output(job.id, ended, engine.codecs()),
             None => Err(JobError::Unfinished(job.id)),
         }
     }

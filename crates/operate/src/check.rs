@@ -1,0 +1,242 @@
+//! Replaying open workflows against this build, before it is deployed: which of them would diverge, and why.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use windlass_model::{ClaimedJob, Failure, JobId, KindVersion, State, failure::class, journal::Op};
+use windlass_store::{Filter, Job};
+
+use windlass_workflow::{
+    Error,
+    engine::{CallDifference, Differences, panic_text},
+};
+
+use crate::Operator;
+
+/// How many jobs are looked at in one read.
+const PAGE: usize = 500;
+/// How long the replay of one job may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A check that is being described. It writes nothing; [`Check::run`] does it.
+#[must_use = "a check does nothing until it is run"]
+pub struct Check {
+    operator: Operator,
+    kind: Option<String>,
+}
+
+/// What a check has found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Checked {
+    /// Open workflows that were replayed.
+    pub jobs: usize,
+    /// How many recorded calls that were, in all.
+    pub calls: usize,
+    /// Those that this build would break.
+    pub broken: Vec<Broken>,
+    /// How many have recorded calls that this build does not come to.
+    pub skipping: usize,
+    /// How many would not be undone as they recorded it: this build does not come to a step with an undo, or has none for it.
+    pub losing_undo: usize,
+    /// The calls in which this build differs from what was recorded, summed over all jobs: by kind, how and name.
+    pub changed: Vec<ChangedCall>,
+    /// Open workflows of these kinds in versions that this build does not serve.
+    pub unserved: usize,
+    /// Whether it was ended before all were replayed.
+    pub cut_short: bool,
+}
+
+/// An open workflow that this build would break.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Broken {
+    /// The job.
+    pub job: JobId,
+    /// Its kind.
+    pub kind: KindVersion,
+    /// The caller's name for it.
+    pub key: Option<String>,
+    /// What would happen to it.
+    pub why: Failure,
+}
+
+/// A call in which this build differs from what open workflows have recorded. That is no fault by itself: a call that was
+/// removed is passed over, and one that was added is run. One that was renamed is both, and runs again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ChangedCall {
+    /// The kind of the workflows.
+    pub kind: KindVersion,
+    /// How it differs.
+    pub how: CallChange,
+    /// What is called.
+    pub op: Op,
+    /// The name of the call.
+    pub name: String,
+    /// Where in the source it is called, or was when it was recorded.
+    pub line: Option<String>,
+    /// Whether it was recorded with an undo, which cannot run unless the code comes to the call and gives it one.
+    pub undo: bool,
+    /// How many jobs differ by it.
+    pub jobs: usize,
+    /// One of these jobs.
+    pub example: JobId,
+}
+
+/// How a call differs from what was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallChange {
+    /// It is recorded, and this build does not come to it: it was removed or renamed, or something new comes before it.
+    NotReached,
+    /// It was recorded with an undo, and this build has none for it.
+    UndoRemoved,
+    /// It is not recorded, and this build comes to it before it comes to what is: it was added or renamed, and would be run.
+    New,
+}
+
+impl Checked {
+    /// Takes the difference of one job in.
+    fn differs(&mut self, kind: &KindVersion, job: JobId, differences: Differences) {
+        let Differences { not_reached, undo_removed, new } = differences;
+        self.skipping += usize::from(!not_reached.is_empty());
+        self.losing_undo += usize::from(not_reached.iter().chain(&undo_removed).any(|call| call.undo));
+        let of = |how| move |call: CallDifference| (how, call);
+        let all = not_reached
+            .into_iter()
+            .map(of(CallChange::NotReached))
+            .chain(undo_removed.into_iter().map(of(CallChange::UndoRemoved)))
+            .chain(new.into_iter().map(of(CallChange::New)));
+        // Calls that only their keys tell apart are one.
+        let mut named: Vec<(CallChange, CallDifference)> = Vec::new();
+        for (how, call) in all {
+            match named
+                .iter_mut()
+                .find(|(other, seen)| *other == how && (seen.op, &seen.name) == (call.op, &call.name))
+            {
+                Some((_, seen)) => seen.undo |= call.undo,
+                None => named.push((how, call)),
+            }
+        }
+        for (how, CallDifference { op, name, line, undo, .. }) in named {
+            let same = |seen: &&mut ChangedCall| {
+                seen.how == how && seen.op == op && seen.name == name && seen.kind == *kind
+            };
+            match self.changed.iter_mut().find(same) {
+                Some(seen) => (seen.jobs, seen.undo) = (seen.jobs + 1, seen.undo | undo),
+                None => {
+                    let (kind, example) = (kind.clone(), job);
+                    self.changed.push(ChangedCall { kind, how, op, name, line, undo, jobs: 1, example });
+                }
+            }
+        }
+    }
+}
+
+impl Check {
+    pub(crate) fn new(operator: Operator) -> Check {
+        Check { operator, kind: None }
+    }
+
+    /// Only jobs of this kind.
+    pub fn kind(mut self, kind: impl Into<String>) -> Check {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// Replays every open workflow of the kinds that this engine serves. `seen` is told how far it is after every page, and
+    /// may end it by answering `false`.
+    pub async fn run(self, mut seen: impl FnMut(&Checked) -> bool) -> Result<Checked, Error> {
+        let mut checked = Checked::default();
+        let mut kinds: Vec<String> = self.operator.replayers().keys().map(|kind| kind.kind.clone()).collect();
+        kinds.sort();
+        kinds.dedup();
+        if let Some(kind) = &self.kind {
+            if !kinds.contains(kind) {
+                return Err(Error::Setup(format!(
+                    "this program serves no workflow {kind:?}; it serves {}",
+                    if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+                )));
+            }
+            kinds = vec![kind.clone()];
+        }
+        for kind in kinds {
+            let mut filter = Filter { kind: Some(kind), limit: PAGE, ..Filter::default() };
+            loop {
+                let page = self.operator.inspect().jobs(&filter).await?;
+                filter.before = page.last().map(|job| job.id);
+                for summary in page.iter().filter(|job| !job.state.is_final()) {
+                    self.one(summary.id, &mut checked).await?;
+                }
+                let last = page.len() < PAGE;
+                if !seen(&checked) && !last {
+                    checked.cut_short = true;
+                    return Ok(checked);
+                }
+                if last {
+                    break;
+                }
+            }
+        }
+        Ok(checked)
+    }
+
+    async fn one(&self, id: JobId, checked: &mut Checked) -> Result<(), Error> {
+        let Some(job) = self.operator.inspect().job(id).await? else { return Ok(()) };
+        let kind = KindVersion { kind: job.summary.kind.clone(), version: job.summary.version };
+        let Some(replayer) = self.operator.replayers().get(&kind).cloned() else {
+            checked.unserved += 1;
+            return Ok(());
+        };
+        let entries = self.operator.inspect().journal(id, None, usize::MAX).await?;
+        if job.summary.state == State::Done {
+            return Ok(());
+        }
+        checked.jobs += 1;
+        checked.calls += entries.len();
+        let key = job.summary.key.clone();
+        let claimed = match self.claimed(job) {
+            Ok(claimed) => claimed,
+            Err(why) => {
+                checked.broken.push(Broken { job: id, kind, key, why });
+                return Ok(());
+            }
+        };
+        let replay = replayer.replay(claimed, entries, Arc::clone(self.operator.services()));
+        // In a task of its own: code that runs on and on must not hold up the others.
+        let replay = tokio::spawn(AssertUnwindSafe(replay).catch_unwind());
+        let why = match tokio::time::timeout(LIMIT, replay).await {
+            Ok(Ok(Ok(Ok(mut differences)))) => {
+                if !differences.new.is_empty() {
+                    let holds = self.operator.inspect().holds(id).await?;
+                    let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.what);
+                    differences.forget_where_it_stands(waiting.as_ref());
+                }
+                checked.differs(&kind, id, differences);
+                return Ok(());
+            }
+            Ok(Ok(Ok(Err(failure)))) => failure,
+            Ok(Ok(Err(panic))) => Failure::retry(panic_text(&*panic)).class(class::PANIC),
+            Ok(Err(error)) => Failure::retry(error).class(class::PANIC),
+            Err(_) => Failure::retry(format!("its code ran on and on for {LIMIT:?}")).class(class::TIMEOUT),
+        };
+        checked.broken.push(Broken { job: id, kind, key, why });
+        Ok(())
+    }
+
+    /// The job as a worker would be handed it, decoded.
+    fn claimed(&self, job: Job) -> Result<ClaimedJob, Failure> {
+        let decode = |payload: &windlass_model::Payload| {
+            let plain = self.operator.codecs().decode(payload).map_err(|error| {
+                Failure::stop(format!("the input cannot be read: {error}")).class(class::UNDECODABLE)
+            })?;
+            Ok::<_, Failure>(windlass_model::Payload::json(plain.into_owned()))
+        };
+        let (input, data) = (decode(&job.input)?, job.data.as_ref().map(decode).transpose()?);
+        let kind = KindVersion { kind: job.summary.kind, version: job.summary.version };
+        let mut new = windlass_model::NewJob::new(job.summary.id, &kind.kind, &job.summary.queue, input);
+        (new.kind, new.key, new.settings, new.stage) =
+            (kind, job.summary.key, job.settings, job.summary.stage);
+        let claimed = new.claimed(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
+        Ok(ClaimedJob { rev: job.rev, data, unwind: job.unwind, ..claimed })
+    }
+}

@@ -1,0 +1,30 @@
+//! What people see and do, as typed data: no HTTP, no terminal, no SQL.
+//!
+//! [`Operator`] is where everything begins. In reading order: [`why`] explains why a job is not progressing, [`Item`]s are the children
+//! of branches, [`graph`] draws what workflows did. [`Control`] changes one job, queue, limit or schedule; [`Bulk`] does so to
+//! every job that matches a filter, [`Redrive`] retries the unsuccessful children of branches, [`Migrate`] moves machines to another version, [`Fork`]
+//! starts a job from part of another's journal. [`Check`] replays open workflows against this build.
+//!
+//! Everything that changes something is recorded in the audit log, with its author.
+
+mod bulk;
+mod check;
+mod control;
+mod find;
+mod fork;
+pub mod graph;
+mod items;
+mod migrate;
+mod operator;
+mod redrive;
+pub mod why;
+
+pub use bulk::{Bulk, BulkProgress, Preview, describe};
+pub use check::{Broken, CallChange, ChangedCall, Check, Checked};
+pub use control::{Control, GRACE};
+pub use fork::{Fork, ForkProgress};
+pub use items::{Item, Items};
+pub use migrate::{Migrate, MigrateProgress};
+pub use operator::Operator;
+pub use redrive::{Redrive, RedriveProgress, Skipped};
+pub use why::Why;

@@ -1,0 +1,76 @@
+//! Where everything in this crate begins: a store, and what is needed to read its payloads.
+
+use std::{collections::HashMap, sync::Arc};
+
+use windlass_model::{JobId, KindVersion, Payload};
+use windlass_store::{Inspect, Store};
+use windlass_workflow::{
+    codec,
+    engine::{Codecs, Replayer, Services},
+};
+
+use crate::{Check, Control};
+
+/// Reads and changes the jobs of one store on behalf of people. Cheap to clone.
+#[derive(Clone)]
+pub struct Operator {
+    services: Arc<Services>,
+    replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
+    poke: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Operator {
+    /// An operator of the store in `services`. `replayers` are the workflows that [`Operator::check`] can replay; `poke` is
+    /// called after every change that may have made jobs ready, so that a worker in this process sees it at once.
+    pub fn new(
+        services: Arc<Services>,
+        replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
+        poke: impl Fn() + Send + Sync + 'static,
+    ) -> Operator {
+        Operator { services, replayers, poke: Arc::new(poke) }
+    }
+
+    /// Changes jobs, queues, limits and schedules in the name of `author`.
+    pub fn control(&self, author: impl Into<String>) -> Control {
+        Control::new(self.clone(), author.into())
+    }
+
+    /// Replays every open workflow against the code of this program; see [`Check`].
+    pub fn check(&self) -> Check {
+        Check::new(self.clone())
+    }
+
+    /// Reads for people.
+    pub fn inspect(&self) -> &dyn Inspect {
+        self.services.store.inspect()
+    }
+
+    /// The plain JSON of a payload.
+    pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
+        Ok(self.codecs().decode(payload)?.into_owned())
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.services.store
+    }
+
+    pub(crate) fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
+    pub(crate) fn codecs(&self) -> &Codecs {
+        &self.services.codecs
+    }
+
+    pub(crate) fn new_id(&self) -> JobId {
+        self.services.ids.job()
+    }
+
+    pub(crate) fn replayers(&self) -> &HashMap<KindVersion, Arc<dyn Replayer>> {
+        &self.replayers
+    }
+
+    pub(crate) fn poke(&self) {
+        (self.poke)();
+    }
+}

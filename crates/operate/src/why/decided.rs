@@ -1,0 +1,118 @@
+//! How a workflow ended, by its journal: whether a retry would end alike, what would not, and what was not undone.
+
+use std::collections::HashMap;
+
+use windlass_model::{
+    Entry, JobId,
+    journal::{Mark, Op},
+};
+
+use windlass_workflow::engine::{ENDED, RESUMED, voids_of};
+
+/// What the journal of a workflow that failed, or cancelled itself, says of its end.
+#[derive(Default)]
+pub(super) struct Ending<'a> {
+    /// The call whose recorded end decided, if a retry would read the same again.
+    pub(super) decided: Option<&'a Entry>,
+    /// From where a fork would do better.
+    pub(super) fork_before: Option<&'a Entry>,
+    /// The steps that the last unwinding could not undo.
+    pub(super) not_undone: Vec<&'a Entry>,
+}
+
+/// What is known of a call.
+struct Call<'a> {
+    /// Its first entry: a fork from there runs it anew.
+    first: &'a Entry,
+    end: Option<&'a Entry>,
+    undone: bool,
+}
+
+/// Reads a journal.
+pub(super) fn ending(journal: &[Entry]) -> Ending<'_> {
+    let mut calls: HashMap<(&str, Option<&str>), Call<'_>> = HashMap::new();
+    let mut not_undone = Vec::new();
+    let (mut retried, mut ended) = (false, false);
+    for entry in journal {
+        retried = false;
+        // What follows is of another unwinding.
+        if std::mem::take(&mut ended) {
+            not_undone.clear();
+        }
+        if entry.op == Op::Life {
+            if entry.name == RESUMED {
+                not_undone.clear();
+            }
+            ended = entry.name == ENDED;
+            // A retry runs the calls that are void now again.
+            let voids = voids_of(entry);
+            retried = !voids.is_empty();
+            calls.retain(|_, call| call.end.is_none_or(|end| !voids.contains(&end.seq)));
+            continue;
+        }
+        let is_tick = entry.op == Op::Repeat && entry.key.is_some();
+        if is_tick || matches!(entry.op, Op::Context | Op::Now | Op::Version | Op::Select) {
+            continue;
+        }
+        let call = calls.entry((&entry.name, entry.key.as_deref())).or_insert(Call {
+            first: entry,
+            end: None,
+            undone: false,
+        });
+        match entry.mark {
+            Mark::Begun | Mark::Tried => {}
+            Mark::Undone => call.undone = true,
+            Mark::NotUndone => not_undone.push(entry),
+            Mark::Done | Mark::DoneWithUndo | Mark::Failed => {
+                if call.undone {
+                    (call.first, call.undone) = (entry, false);
+                }
+                call.end = Some(entry);
+            }
+        }
+    }
+    let mut told = Ending { not_undone, ..Ending::default() };
+    if retried {
+        return told;
+    }
+    let ended =
+        |undone: bool| calls.values().filter(move |call| call.undone == undone).filter_map(|call| call.end);
+    let last = |of: fn(&Entry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
+    // A failure that the code made something of is the likeliest; else what it was told last.
+    let decided = last(|end| end.mark == Mark::Failed)
+        .or_else(|| last(|end| !matches!(end.op, Op::Sleep | Op::Branch)));
+    // A step that was undone runs again if the job is retried. If it ended after that, it may be what decides then.
+    let decided = decided.filter(|decided| ended(true).all(|undone| undone.seq < decided.seq));
+    told.fork_before = decided.and_then(|decided| {
+        // What was undone must be done again, and a fork takes it over as done unless it begins before it.
+        let undone = calls.values().filter(|call| call.undone).map(|call| call.first);
+        let decider = calls.get(&(decided.name.as_str(), decided.key.as_deref())).map(|call| call.first);
+        undone.chain(decider).min_by_key(|first| first.seq)
+    });
+    told.decided = decided;
+    told
+}
+
+/// The command that forks a job before a call.
+pub(super) fn fork_command(job: JobId, before: &Entry) -> String {
+    let plain = |text: &str| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "_-./:@".contains(c);
+        !text.is_empty() && !text.starts_with('-') && text.chars().all(fine)
+    };
+    match &before.key {
+        None if plain(&before.name) => format!("windlass fork {job} --before {}", before.name),
+        Some(key) if plain(&before.name) && plain(key) => {
+            format!("windlass fork {job} --before {} --step-key {key}", before.name)
+        }
+        // What a shell would take for something else is named by its place.
+        _ => format!("windlass fork {job} --before-entry {}", before.seq),
+    }
+}
+
+/// A call as people know it.
+pub(super) fn shown(entry: &Entry) -> String {
+    match &entry.key {
+        Some(key) => format!("{} {:?} with key {key:?}", entry.op, entry.name),
+        None => format!("{} {:?}", entry.op, entry.name),
+    }
+}

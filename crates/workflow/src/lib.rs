@@ -1,0 +1,54 @@
+//! Writing durable code: [`Task`]s, [`Machine`]s, [`Workflow`]s and branches of children.
+//!
+//! In reading order: a [`Task`] is one async function; a [`Machine`] is an enum whose `step` function moves from stage to stage,
+//! a [`Workflow`] is async code on [`Flow`], whose calls are recorded in a journal and answered from it on replay. Both open branches,
+//! whose children come from a [`Source`]. [`codec`] encrypts or compresses what is kept.
+//!
+//! Authors use all of this through the crate `windlass`. [`engine`] is for the crates that run and show such code.
+
+mod branch;
+mod child;
+pub mod codec;
+mod error;
+mod machine;
+mod output;
+mod signal;
+pub mod span;
+mod spec;
+mod store_retry;
+mod task;
+mod workflow;
+
+pub use branch::{
+    AsChild, AsResult, ChildOf, IntoChild, Merged, Results, Rows, Source, StreamSource, stream,
+};
+pub use child::Child;
+pub use codec::Codec;
+pub use error::{AnyError, Error, JobError};
+pub use machine::{
+    AsMachine, ChildResult, ChildrenError, Machine, MachineBranch, Next, SignalError, StepCx, WaitFor, all,
+    any, signal, signals,
+};
+pub use task::{AsTask, Kind, Task, TaskCx};
+pub use workflow::{
+    AsWorkflow, Branch, ChildWait, Context, ContinueIf, First2, First3, First4, First5, First6, Flow,
+    MergeCall, Merging, OnError, Race, Reducing, Repeat, Select, SignalWait, Sleep, Step, Transaction,
+    TransactionCall, TryCx, UndoCx, WaitUntil, Workflow, failure_of,
+};
+
+/// What an engine needs to run tasks, machines and workflows, and what shows them to people. Authors need nothing of it.
+pub mod engine {
+    pub use crate::{
+        branch::{BLOCKS, SINGLES, block},
+        codec::{Codecs, coded},
+        machine::{MachineHandler, Services, stage},
+        output::decode_output,
+        signal::OutgoingSignal,
+        spec::Spec,
+        task::TaskHandler,
+        workflow::{
+            CallDifference, Differences, ENDED, RESUMED, Reader, Replayer, Replays, WorkflowHandler,
+            panic_text, voids_of,
+        },
+    };
+}

@@ -1,0 +1,154 @@
+//! Running a machine's jobs: decodes the state, calls `step`, and hands over what follows.
+
+use std::{
+    future::ready,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
+use windlass_store::{IdSource, Store};
+
+use super::{Machine, Next, StepCx, branch, stage};
+use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
+
+/// What a machine's steps need of their engine.
+pub struct Services {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// What encodes and decodes payloads.
+    pub codecs: Arc<Codecs>,
+    /// Where ids of children come from.
+    pub ids: IdSource,
+    /// Reads journals, several in one query.
+    pub reader: Arc<Reader>,
+}
+
+/// Runs a machine's jobs.
+pub struct MachineHandler<M> {
+    /// Set when the engine starts.
+    bound: Arc<OnceLock<Arc<Services>>>,
+    /// Whether machines of this kind open branches, as far as is known here.
+    branches: Arc<AtomicBool>,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> MachineHandler<M> {
+    /// A handler whose services are set when the engine starts.
+    pub fn new(bound: Arc<OnceLock<Arc<Services>>>) -> MachineHandler<M> {
+        MachineHandler { bound, branches: Arc::default(), machine: PhantomData }
+    }
+
+    fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
+        let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+        let (branches, paused) = (Arc::clone(&self.branches), Notify::new());
+        let (aside, diverged) = (Mutex::default(), OnceLock::new());
+        StepCx { branches, paused, aside, diverged, attempt, bound }
+    }
+}
+
+impl<M: Machine> Handler for MachineHandler<M> {
+    fn start(&self, attempt: Arc<Attempt>) -> Started {
+        let (name, state) = match state::<M>(&attempt) {
+            Ok(state) => state,
+            Err(failure) => {
+                let stage = attempt.job.stage.clone();
+                return Started {
+                    running: Box::pin(ready(Err(failure))),
+                    timeout: None,
+                    stage,
+                    times_all_steps: false,
+                };
+            }
+        };
+        let timeout = state.timeout();
+        let running: Running = if timeout == Some(Duration::ZERO) {
+            let text = format!(
+                "the timeout of the state {name:?} is zero; give the step time, or `None` for as long as it likes"
+            );
+            Box::pin(ready(Err(Failure::stop(text).class(class::REFUSED))))
+        } else {
+            let cx = self.cx(attempt);
+            Box::pin(async move { run_attempt(&cx.attempt, step(&cx, state)).await })
+        };
+        Started {
+            running,
+            timeout: timeout.filter(|limit| !limit.is_zero()),
+            stage: Some(name),
+            times_all_steps: false,
+        }
+    }
+
+    fn retry(&self, attempt: &Attempt) -> Retry {
+        let retry = || Some(state::<M>(attempt).ok()?.1.retry());
+        // A panic in there is no reason to lose the failure that it was asked about.
+        catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
+    }
+
+    fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
+        let (_, state) = state::<M>(&attempt).ok()?;
+        let (cx, failure) = (self.cx(attempt), failure.clone());
+        Some(Box::pin(async move { run_attempt(&cx.attempt, run(&cx, state.on_error(failure, &cx))).await }))
+    }
+}
+
+/// Runs a step, unless the machine is to wait on for its branches.
+async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<StepResult, Failure> {
+    if branch::is_merging(&cx.attempt)
+        && let Some(turn) = branch::poll_merge(&cx.bound, &cx.attempt).await?
+    {
+        return Ok(turn);
+    }
+    run(cx, state.step(cx)).await
+}
+
+/// Runs the code of a machine, unless it is given up for now.
+async fn run<M: Machine>(
+    cx: &StepCx,
+    code: impl Future<Output = Result<Next<M>, M::Error>>,
+) -> Result<StepResult, Failure> {
+    let next = tokio::select! {
+        biased;
+        next = code => Some(next),
+        () = cx.paused.notified() => None,
+    };
+    let aside = std::mem::take(&mut *cx.aside.lock().unwrap_or_else(|e| e.into_inner()));
+    if let Some(failure) = cx.diverged.get() {
+        let outcome = Outcome::Failed { reason: Reason::Diverged, failure: failure.clone() };
+        return Ok(StepResult::Commit { step: None, outcome });
+    }
+    match next {
+        _ if !aside.is_empty() => Ok(StepResult::SetAside(aside)),
+        Some(next) => next.map_err(Into::into)?.into_step_result(cx).await,
+        None => Ok(branch::pause(&cx.attempt)),
+    }
+}
+
+/// The state that a job is in, with its name.
+fn state<M: Machine>(attempt: &Attempt) -> Result<(String, M), Failure> {
+    let job = &attempt.job;
+    let (name, data) = match (&job.stage, &job.data) {
+        (Some(name), Some(data)) => (name.clone(), data.bytes.as_slice()),
+        _ => stage::split(&job.input.bytes).ok_or_else(|| {
+            let text = format!("the input of a {:?} machine is not a state, {{\"Variant\": data}}", M::KIND);
+            Failure::stop(text).class(class::UNDECODABLE)
+        })?,
+    };
+    match stage::decode(&name, data) {
+        Ok(state) => Ok((name, state)),
+        Err(error) => {
+            let known = stage::variants::<M>().unwrap_or_default().join(", ");
+            let text = format!(
+                "the state {name:?} does not decode as version {} of {:?} ({error}), whose states are {known}; give the \
+                 variant back its name or an alias, or migrate the job's state (docs/machines.md), then retry it",
+                M::VERSION,
+                M::KIND,
+            );
+            Err(Failure::stop(text).class(class::UNDECODABLE))
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What you write: a type that is the input, and the code that runs on it.
+
+use std::{
+    future::Future,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class};
+use windlass_runtime::{Attempt, Handler, Policy, Started, StepResult};
+
+use crate::{
+    branch::block::{self, BlockItem},
+    machine::Services,
+};
+
+/// A plain job: one `run`, errors retried by policy.
+///
+/// It runs at least once and its outcome is recorded exactly once. Whatever it does to the outside world may happen
+/// twice if a worker dies at the wrong moment; [`TaskCx::id`] is a good idempotency key, and [`TaskCx::fence`] a
+/// fencing token for systems that take one.
+pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The kind's name in the store; it outlives the type's name.
+    const KIND: &'static str;
+    /// Which version of the kind this code runs.
+    const VERSION: i32 = 1;
+    /// The queue that jobs go to unless the submit says otherwise.
+    const QUEUE: &'static str = "default";
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// How it fails. The conversion says, by type, whether a retry can help.
+    type Error: Into<Failure> + Send;
+
+    /// Does the work.
+    fn run(self, cx: &TaskCx) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
+
+    /// When to try again: 20 attempts with growing waits, unless you say otherwise.
+    fn retry() -> Retry {
+        Policy::default().retry
+    }
+
+    /// How long one attempt may run: an hour, unless you say otherwise; `None` for as long as it likes.
+    fn timeout() -> Option<Duration> {
+        Policy::default().timeout
+    }
+}
+
+/// What a running task knows of itself.
+pub struct TaskCx {
+    attempt: Arc<Attempt>,
+    /// The item of a block that it runs for.
+    item: Option<BlockItem>,
+}
+
+impl TaskCx {
+    pub(crate) fn item(attempt: Arc<Attempt>, item: BlockItem) -> TaskCx {
+        TaskCx { attempt, item: Some(item) }
+    }
+
+    /// The job. An item of a packed branch has an id of its own, which stays the same if it becomes a job.
+    pub fn id(&self) -> JobId {
+        self.item.as_ref().map_or(self.attempt.job.id, BlockItem::id)
+    }
+
+    /// The caller's name for the job.
+    pub fn key(&self) -> Option<&str> {
+        self.attempt.job.key.as_deref()
+    }
+
+    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    pub fn tick(&self) -> Option<Time> {
+        self.attempt.job.settings.tick
+    }
+
+    /// Which attempt this is, from 1. Deaths of workers do not count.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.job.attempts + 1
+    }
+
+    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than
+    /// they have seen are safe from attempts that were taken for dead and were not.
+    pub fn fence(&self) -> i32 {
+        self.attempt.job.epoch.0
+    }
+
+    /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
+    /// Jobs that the task submits are part of it without being told, unless they are submitted from a spawned task:
+    /// then pass it to [`Submit::trace`](crate::Submit::trace).
+    pub fn traceparent(&self) -> Option<String> {
+        self.attempt.traceparent()
+    }
+
+    /// Whether the attempt should end soon: someone cancelled the job, and it is ended from outside before long; or the
+    /// worker is stopping and has waited long enough, and the job runs again elsewhere.
+    pub fn is_cancelled(&self) -> bool {
+        self.attempt.is_cancelled()
+    }
+
+    /// Returns when [`TaskCx::is_cancelled`] becomes true.
+    pub async fn cancelled(&self) {
+        self.attempt.cancelled().await;
+    }
+}
+
+/// Something that can be submitted. `M` says which of the authoring traits it implements; it is always inferred.
+pub trait Kind<M>: Serialize + Send + Sync {
+    /// The kind's name.
+    const KIND: &'static str;
+    /// The kind's version.
+    const VERSION: i32;
+    /// The queue that jobs go to unless the submit says otherwise.
+    const QUEUE: &'static str;
+    /// What it returns.
+    type Output: DeserializeOwned + Send;
+
+    /// Whether jobs of this kind can be packed into blocks.
+    #[doc(hidden)]
+    const PACKS: bool = false;
+
+    /// The stage that a job with this encoded input starts in, if it is a machine.
+    #[doc(hidden)]
+    fn stage(_input: &[u8]) -> Option<String> {
+        None
+    }
+}
+
+/// Marks [`Kind`]s that are [`Task`]s.
+pub struct AsTask;
+
+impl<T: Task> Kind<AsTask> for T {
+    const KIND: &'static str = T::KIND;
+    const VERSION: i32 = T::VERSION;
+    const QUEUE: &'static str = T::QUEUE;
+    const PACKS: bool = true;
+    type Output = T::Output;
+}
+
+/// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
+pub struct TaskHandler<T> {
+    /// Set when the engine starts.
+    bound: Arc<OnceLock<Arc<Services>>>,
+    policy: Policy,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> TaskHandler<T> {
+    /// A handler whose services are set when the engine starts.
+    pub fn new(bound: Arc<OnceLock<Arc<Services>>>) -> TaskHandler<T> {
+        TaskHandler { bound, policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
+    }
+}
+
+impl<T: Task> Handler for TaskHandler<T> {
+    fn start(&self, attempt: Arc<Attempt>) -> Started {
+        if block::is_block(attempt.job.stage.as_deref()) {
+            let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+            let Policy { retry, timeout } = self.policy.clone();
+            let running = Box::pin(block::run::<T>(attempt, bound, retry, timeout));
+            return Started { running, timeout: None, stage: None, times_all_steps: false };
+        }
+        Started {
+            running: Box::pin(run::<T>(attempt)),
+            timeout: self.policy.timeout,
+            stage: None,
+            times_all_steps: false,
+        }
+    }
+
+    fn retry(&self, _attempt: &Attempt) -> Retry {
+        self.policy.retry.clone()
+    }
+}
+
+async fn run<T: Task>(attempt: Arc<Attempt>) -> Result<StepResult, Failure> {
+    let input = &attempt.job.input;
+    let task: T = serde_json::from_slice(&input.bytes).map_err(|e| {
+        Failure::stop(format!("the input does not decode as {:?} ({e})", T::KIND)).class(class::UNDECODABLE)
+    })?;
+    let output = task.run(&TaskCx { attempt, item: None }).await.map_err(Into::into)?;
+    let bytes = serde_json::to_vec(&output).map_err(|e| {
+        Failure::stop(format!("the output cannot be written as JSON ({e})")).class(class::REFUSED)
+    })?;
+    Ok(StepResult::Done(Payload::json(bytes)))
+}

@@ -1,0 +1,103 @@
+//! Workflows: plain async Rust whose every step is recorded.
+//!
+//! The code runs from its beginning whenever the job is taken up again, and every durable call that its journal knows
+//! returns what it returned before; so it is soon where it was. In between nothing is kept of it: a parked workflow is a
+//! row. `core` and `state` are what the code and its `driver` share; the other files are the calls.
+
+mod branch;
+mod context;
+mod core;
+mod differences;
+mod driver;
+mod ending;
+mod flow;
+mod handler;
+mod journal;
+mod merge;
+mod parts;
+mod reader;
+mod repeat;
+mod replay;
+mod select;
+mod state;
+mod step;
+mod step_id;
+mod transaction;
+mod undo;
+mod undo_record;
+mod wait;
+mod waiting;
+
+use std::{future::Future, pin::Pin};
+
+use serde::{Serialize, de::DeserializeOwned};
+use windlass_model::{Failure, Retry};
+use windlass_runtime::Policy;
+
+pub use branch::{Branch, Merging};
+pub use context::Context;
+pub use differences::{CallDifference, Differences};
+pub use flow::Flow;
+pub use handler::WorkflowHandler;
+pub use journal::failure_of;
+pub use journal::voids_of;
+pub use merge::{MergeCall, Reducing};
+pub(crate) use parts::PartError;
+pub use reader::Reader;
+pub use repeat::{OnError, Repeat};
+pub use replay::{Replayer, Replays};
+pub use select::{First2, First3, First4, First5, First6, Race, Select};
+pub use state::{ENDED, RESUMED};
+pub use step::panic_text;
+pub use step::{Step, TryCx};
+pub use transaction::{Transaction, TransactionCall};
+pub use undo::UndoCx;
+pub use wait::{ChildWait, ContinueIf, SignalWait, Sleep, WaitUntil};
+
+use crate::Kind;
+
+/// A future on the heap.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A durable workflow: async code on [`Flow`].
+///
+/// Whatever `run` awaits is a call of its [`Flow`], or several of them joined (`join!`, `try_join!`, `select!`). Everything
+/// else it does must come out the same when it is run again: what looks at the world, or changes it, belongs into a step.
+/// The code may be changed while jobs are under way, by rules that `docs/changing-workflows.md` gives.
+///
+/// An error that `run` returns ends the workflow: what was worth another try was tried again by the step. If steps have
+/// undos, those run first.
+pub trait Workflow: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The kind's name in the store; it outlives the type's name.
+    const KIND: &'static str;
+    /// Which version of the kind this code runs. Jobs finish on the version they were submitted with.
+    const VERSION: i32 = 1;
+    /// The queue that jobs go to unless the submit says otherwise.
+    const QUEUE: &'static str = "default";
+    /// Whether nothing is committed until the workflow ends or waits: for code whose steps have no effects, and may all be
+    /// run again after a crash.
+    const ONE_COMMIT: bool = false;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// How it fails. [`Failure`] and [`crate::AnyError`] will do; a type of your own says more.
+    type Error: Into<Failure> + Send;
+
+    /// The workflow itself.
+    fn run(self, flow: Flow) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
+
+    /// When to run the code again that panicked, or held its thread for too long: 20 attempts with growing waits, unless you
+    /// say otherwise. Errors are not tried again here, but by the steps.
+    fn retry(&self) -> Retry {
+        Policy::default().retry
+    }
+}
+
+/// Marks [`Kind`]s that are [`Workflow`]s.
+pub struct AsWorkflow;
+
+impl<W: Workflow> Kind<AsWorkflow> for W {
+    const KIND: &'static str = W::KIND;
+    const VERSION: i32 = W::VERSION;
+    const QUEUE: &'static str = W::QUEUE;
+    type Output = W::Output;
+}

@@ -1,0 +1,44 @@
+//! Replaying a job without an attempt: nothing can be written.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use windlass_model::{ClaimedJob, Entry, Failure};
+
+use super::{Boxed, Workflow, core::Core, differences::Differences, handler, journal::Journal};
+use crate::machine::Services;
+
+/// Replays jobs of one kind.
+pub trait Replayer: Send + Sync {
+    /// Replays a job as far as its journal goes. Answers how the code differs from what is recorded.
+    fn replay(
+        &self,
+        job: ClaimedJob,
+        entries: Vec<Entry>,
+        bound: Arc<Services>,
+    ) -> Boxed<'static, Result<Differences, Failure>>;
+}
+
+/// Replays jobs of a workflow.
+pub struct Replays<W>(PhantomData<fn() -> W>);
+
+impl<W> Default for Replays<W> {
+    fn default() -> Replays<W> {
+        Replays(PhantomData)
+    }
+}
+
+impl<W: Workflow> Replayer for Replays<W> {
+    fn replay(
+        &self,
+        job: ClaimedJob,
+        entries: Vec<Entry>,
+        bound: Arc<Services>,
+    ) -> Boxed<'static, Result<Differences, Failure>> {
+        Box::pin(async move {
+            let workflow = handler::input::<W>(&job)?;
+            let journal = Journal::read(entries, &bound.codecs, job.unwind.is_some());
+            let core = Arc::new(Core::new(Arc::new(job), None, bound, W::ONE_COMMIT, journal));
+            handler::driver(core, workflow).replay().await
+        })
+    }
+}

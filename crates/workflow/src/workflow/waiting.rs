@@ -1,0 +1,414 @@
+//! What a driver does about calls that wait: begins them, ends those that have what they wait for, and parks the job for
+//! the others.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use windlass_model::{
+    Awaited, Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait,
+    branch::BRANCH,
+    failure::{OnFailure, class},
+    journal::{Mark, Op},
+    wait::{CHILD, NAMES, SignalName},
+};
+use windlass_runtime::StepResult;
+use windlass_store::JobEnd;
+
+use super::{
+    driver::{Driver, record_finished},
+    journal::CallEnd,
+    state::{AwaitedSignal, Call, CallWait, Moment, Phase, RunState, Start, misuse},
+};
+use crate::{signal::mark_unreadable, store_retry::retry_unavailable};
+
+/// How often signals are looked for while steps are under way.
+const INBOX_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Driver {
+    /// Begins a call that is not in the journal.
+    pub(super) fn begin(&self, id: usize) -> Result<(), Failure> {
+        let now = self.core.now();
+        let mut state = self.core.lock();
+        let state = &mut *state;
+        let Some(call) = state.calls[id].as_mut() else { return Ok(()) };
+        let known = state.journal.calls.of(&call.ident);
+        let begun = known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone());
+        let retried_at = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.next_at);
+        let time = |payload: &Payload| serde_json::from_slice::<Time>(&payload.bytes).ok();
+        let mut begin = None;
+        let phase = match &mut call.start {
+            Start::Body { within } => {
+                if let (Some(within), None) = (within, &begun) {
+                    begin = Some(now.plus(*within));
+                }
+                match retried_at.filter(|at| *at > now) {
+                    Some(at) => {
+                        Phase::Waiting(CallWait { due_at: Some(at), runs_body: true, ..CallWait::default() })
+                    }
+                    None => {
+                        if call.op == Op::Transaction {
+                            state.transacting = Some(id);
+                        }
+                        Phase::CanStart
+                    }
+                }
+            }
+            Start::At(moment) => {
+                let due = begun.as_ref().and_then(time).unwrap_or_else(|| {
+                    let due = match *moment {
+                        Moment::In(span) => now.plus(span),
+                        Moment::At(at) => at,
+                    };
+                    *begin.insert(due)
+                });
+                Phase::Waiting(CallWait { due_at: Some(due), ..CallWait::default() })
+            }
+            Start::Unrecorded(due) => {
+                Phase::Waiting(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
+            }
+            Start::Signal { listen, timeout } => {
+                let due = timeout.map(|timeout| {
+                    begun.as_ref().and_then(time).unwrap_or_else(|| *begin.insert(now.plus(timeout)))
+                });
+                Phase::Waiting(CallWait { due_at: due, signal: Some(listen.clone()), ..CallWait::default() })
+            }
+            Start::Child(job) => {
+                let before =
+                    begun.as_ref().and_then(|begun| serde_json::from_slice::<JobId>(&begun.bytes).ok());
+                let child = before.unwrap_or(job.id);
+                if before.is_none() {
+                    state.pending.children.push((**job).clone());
+                }
+                let payload = serde_json::to_vec(&child).unwrap_or_default();
+                call.phase = Phase::Waiting(CallWait { child: Some(child), ..CallWait::default() });
+                if before.is_none() {
+                    let payload = Payload::json(payload);
+                    let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+                    let ident = state.calls[id].as_ref().expect("begun").ident.clone();
+                    state.journal.recorded_mut(&ident).begun = Some((entry.seq, payload));
+                    state.pending.entries.push(entry);
+                }
+                return Ok(());
+            }
+        };
+        call.phase = phase;
+        if let Some(due) = begin {
+            let payload = Payload::json(serde_json::to_vec(&due).unwrap_or_default());
+            let entry = state.entry(id, Mark::Begun, payload.clone(), now);
+            let (ident, op) = (state.calls[id].as_ref().expect("begun").ident.clone(), entry.op);
+            let known = state.journal.recorded_mut(&ident);
+            (known.op, known.begun) = (op, Some((entry.seq, payload)));
+            state.pending.entries.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Ends the waits that have what they wait for. Whether there were any.
+    pub(super) fn complete_waits(&self) -> bool {
+        let now = self.core.now();
+        let mut guard = self.core.lock();
+        let state = &mut *guard;
+        let alone = state.under_way().count() == 1;
+        let waiting: Vec<(usize, CallWait)> = state
+            .under_way()
+            .filter_map(|(id, call)| match &call.phase {
+                Phase::Waiting(wait) => Some((id, wait.clone())),
+                _ => None,
+            })
+            .collect();
+        let mut woken = Vec::new();
+        // What is told of branches says that they are to be looked at, and nothing else.
+        let told: Vec<i64> =
+            state.inbox.iter().filter(|signal| signal.name == BRANCH).map(|signal| signal.number).collect();
+        if waiting.iter().any(|(_, wait)| wait.branch) {
+            state.inbox.retain(|signal| signal.name != BRANCH);
+            state.pending.consumed.extend(&told);
+        }
+        // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
+        // where it is.
+        let mut ended = !state.finished.is_empty();
+        let listening: Vec<AwaitedSignal> =
+            waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
+        for (id, wait) in waiting {
+            if ended && !wait.runs_body {
+                continue;
+            }
+            let heard = wait.signal.as_ref().and_then(|listen| self.take_signal(state, listen, &listening));
+            let due = wait.due_at.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
+            if let Some(signal) = heard {
+                if wait.runs_body {
+                    let call = state.calls[id].as_mut().expect("it waits");
+                    (call.signal, call.phase) = (Some(signal), Phase::CanStart);
+                } else {
+                    state.pending.consumed.push(signal.number);
+                    // What came with the claim was decoded on its way.
+                    let kept = match signal.payload {
+                        Payload { codec: 0, bytes } => self.core.encode(bytes),
+                        encoded => Ok(encoded),
+                    };
+                    match kept {
+                        Ok(payload) => _ = state.finish(id, Mark::Done, payload, now),
+                        Err(failure) => state.fail(id, failure, Reason::Refused, now),
+                    }
+                }
+            } else if !due {
+                continue;
+            } else if wait.runs_body {
+                let call = state.calls[id].as_mut().expect("it waits");
+                // A transaction waits for its turn again.
+                call.phase = if call.op == Op::Transaction { Phase::New } else { Phase::CanStart };
+            } else if wait.unrecorded {
+                let seq = state.last_delivered;
+                state.calls[id].as_mut().expect("it waits").phase =
+                    Phase::Ready(seq, CallEnd::Done(Payload::json(b"null".to_vec())));
+            } else if let Some(AwaitedSignal { name, .. }) = wait.signal {
+                let text = format!("no signal {name:?} came in time");
+                state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
+            } else {
+                state.finish(id, Mark::Done, Payload::json(b"null".to_vec()), now);
+                if alone {
+                    // Nothing else could have come first: its end is written with whatever follows.
+                    record_finished(state);
+                }
+            }
+            ended |= !wait.runs_body;
+            woken.push(id);
+        }
+        let any = !woken.is_empty();
+        drop(guard);
+        woken.into_iter().for_each(|id| self.core.wake_call(id));
+        any
+    }
+
+    /// Takes the oldest signal out of the inbox that a call waits for and can read. What nobody can read of those who wait for
+    /// it is set aside.
+    fn take_signal(
+        &self,
+        state: &mut RunState,
+        listen: &AwaitedSignal,
+        listening: &[AwaitedSignal],
+    ) -> Option<Signal> {
+        let codecs = &self.core.bound.codecs;
+        let mut place = 0;
+        while let Some(signal) = state.inbox.get(place) {
+            if signal.name != listen.name {
+                place += 1;
+                continue;
+            }
+            let why = match (listen.reads)(codecs, &signal.payload) {
+                Ok(()) => return Some(state.inbox.remove(place)),
+                Err(why) => why,
+            };
+            let others = listening.iter().filter(|other| other.name == listen.name);
+            if others.map(|other| (other.reads)(codecs, &signal.payload)).any(|read| read.is_ok()) {
+                place += 1;
+                continue;
+            }
+            let signal = state.inbox.remove(place);
+            state.pending.unreadable.push(mark_unreadable(self.core.job.id, &signal, why));
+        }
+        None
+    }
+
+    /// Looks for signals and ends of children that are waited for and that the claim did not bring. Whether there is
+    /// anything new.
+    pub(super) async fn refresh_waits(&mut self) -> Result<bool, Failure> {
+        let (names, children, new_children) = {
+            let state = self.core.lock();
+            let waits = state.under_way().filter_map(|(_, call)| match &call.phase {
+                Phase::Waiting(wait) => Some(wait),
+                _ => None,
+            });
+            let (mut names, mut children) = (Vec::new(), Vec::new());
+            for wait in waits {
+                names.extend(wait.signal.as_ref().map(|listen| listen.name.clone()));
+                names.extend(wait.branch.then(|| BRANCH.to_owned()));
+                children.extend(wait.child);
+            }
+            let new: Vec<JobId> = state.pending.children.iter().map(|child| child.id).collect();
+            (names, children, new)
+        };
+        let mut any = false;
+        let known =
+            |name: &String| self.core.job.wait.as_ref().is_some_and(|wait| wait.wants(name).is_some());
+        if !self.inbox_read && names.iter().any(|name| !known(name)) {
+            self.read_inbox().await?;
+            any |= {
+                let state = self.core.lock();
+                state.inbox.iter().any(|signal| names.contains(&signal.name))
+            };
+        }
+        self.inbox_read = true;
+        let hinted = {
+            let mut state = self.core.lock();
+            let (hints, rest): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.inbox).into_iter().partition(|signal| signal.name == CHILD);
+            state.inbox = rest;
+            state.pending.consumed.extend(hints.iter().map(|hint| hint.number));
+            !hints.is_empty()
+        };
+        let wanted: Vec<JobId> = children
+            .into_iter()
+            .filter(|id| !new_children.contains(id) && (hinted || !self.queried_children.contains(id)))
+            .collect();
+        if !wanted.is_empty() {
+            any |= self.complete_children(&wanted).await?;
+        }
+        Ok(any)
+    }
+
+    pub(super) async fn read_inbox(&mut self) -> Result<(), Failure> {
+        let store = Arc::clone(&self.core.bound.store);
+        let id = self.core.job.id;
+        let inbox = retry_unavailable!(store.inspect().inbox(id, usize::MAX))?;
+        let mut state = self.core.lock();
+        let mut consumed = state.pending.consumed.clone();
+        consumed.extend(state.pending.unreadable.iter().map(|aside| aside.number));
+        let given: Vec<i64> = state
+            .under_way()
+            .filter_map(|(_, call)| call.signal.as_ref().map(|signal| signal.number))
+            .collect();
+        state.inbox = inbox
+            .into_iter()
+            .filter(|signal| signal.unreadable.is_none())
+            .filter(|signal| !consumed.contains(&signal.number) && !given.contains(&signal.number))
+            .collect();
+        Ok(())
+    }
+
+    /// Ends the calls whose children have ended. Whether there were any.
+    pub(super) async fn complete_children(&mut self, ids: &[JobId]) -> Result<bool, Failure> {
+        let store = Arc::clone(&self.core.bound.store);
+        let ended = retry_unavailable!(store.job_ends(ids))?;
+        self.queried_children.extend(ids);
+        let now = self.core.now();
+        let mut any = false;
+        let mut state = self.core.lock();
+        for (child, ended) in ids.iter().zip(ended) {
+            let Some(ended) = ended else { continue };
+            let of = |(id, call): (usize, &Call)| match &call.phase {
+                Phase::Waiting(wait) if wait.child == Some(*child) => Some(id),
+                _ => None,
+            };
+            let Some(id) = state.under_way().find_map(of) else { continue };
+            any = true;
+            match ended {
+                JobEnd::Done(output) => _ = state.finish(id, Mark::Done, output, now),
+                JobEnd::Failed { reason, failure } => {
+                    let message = format!("the child {child} failed ({reason}): {}", failure.message);
+                    let failure = Failure { message, then: OnFailure::Stop, ..failure };
+                    state.fail(id, failure, reason, now);
+                }
+                JobEnd::Cancelled(failure) => {
+                    let message = format!("the child {child} was cancelled: {}", failure.message);
+                    let failure = Failure { message, then: OnFailure::Stop, ..failure };
+                    state.fail(id, failure.class(class::CANCELLED), Reason::Stopped, now);
+                }
+                JobEnd::Gone => {
+                    let text = format!(
+                        "the child {child} is not there: another job has its key or its unique name, or it was pruned"
+                    );
+                    state.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    /// Waits until a body has something to do, a wait is over, or someone wants the job to end. Whether that is so and the
+    /// time for it is over.
+    pub(super) async fn wait(&mut self) -> Result<bool, Failure> {
+        let attempt = Arc::clone(self.attempt());
+        let (due, listens) = {
+            let state = self.core.lock();
+            let waits = || {
+                state.under_way().filter_map(|(_, call)| match &call.phase {
+                    Phase::Waiting(wait) => Some(wait),
+                    _ => None,
+                })
+            };
+            let due = waits().filter_map(|wait| wait.due_at).min();
+            (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
+        };
+        let now = self.core.now();
+        let mut span = due.map(|due| due.since(now));
+        if listens {
+            // A moment, and not a span: bodies that wake often must not put it off.
+            let look_at = *self.next_inbox_read.get_or_insert_with(|| Instant::now() + INBOX_INTERVAL);
+            let left = look_at.saturating_duration_since(Instant::now());
+            span = Some(span.map_or(left, |span| span.min(left)));
+        }
+        let core = Arc::clone(&self.core);
+        let mut first = true;
+        let woken = poll_fn(move |cx: &mut Context<'_>| {
+            core.register_driver(cx);
+            // Whatever was woken between the last poll and now is seen by polling once more.
+            if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
+        });
+        let sleep = async {
+            match span {
+                Some(span) => tokio::time::sleep(span).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = attempt.cancel_deadline() => {
+                return Ok(true);
+            }
+            () = sleep => {
+                if self.next_inbox_read.take_if(|at| *at <= Instant::now()).is_some()
+                    && let Err(failure) = self.refresh_inbox().await
+                {
+                    // Nothing that runs is given up for it: it is looked at again soon.
+                    tracing::debug!(%failure, job = %self.core.job.id, "signals could not be looked for");
+                }
+                self.complete_waits();
+            }
+            () = woken => {}
+        }
+        Ok(false)
+    }
+
+    /// The same as [`Driver::look`], whatever was known before.
+    pub(super) async fn refresh_inbox(&mut self) -> Result<(), Failure> {
+        self.queried_children.clear();
+        self.read_inbox().await?;
+        self.inbox_read = true;
+        self.refresh_waits().await.map(drop)
+    }
+
+    /// Parks the job until one of its waits is over.
+    pub(super) fn park(&mut self) -> Result<StepResult, Failure> {
+        let now = self.core.now();
+        let (mut names, mut due): (Vec<SignalName>, Option<Time>) = (Vec::new(), None);
+        {
+            let state = self.core.lock();
+            for (_, call) in state.under_way() {
+                let Phase::Waiting(wait) = &call.phase else { continue };
+                let child = wait.child.map(|_| SignalName { name: CHILD.into(), every: true });
+                let branch = wait.branch.then(|| SignalName { name: BRANCH.into(), every: true });
+                let signal = wait.signal.clone().map(|listen| SignalName { name: listen.name, every: false });
+                names.extend(child.into_iter().chain(branch).chain(signal));
+                due = [due, wait.due_at].into_iter().flatten().min();
+            }
+        }
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        names.dedup_by(|a, b| a.name == b.name);
+        if names.len() > NAMES {
+            return Err(misuse(format!(
+                "the workflow waits for {} signals at once, more than the {NAMES} allowed; use one name and tell them apart by \
+                 their payload",
+                names.len()
+            )));
+        }
+        let timeout = due.map(|due| due.since(now).max(Duration::from_micros(1)));
+        let wait = Wait { awaited: Awaited::Signals { names, needs: 1 }, timeout };
+        let step = self.take_step()?;
+        Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
+    }
+}
