@@ -16,6 +16,9 @@ type Sections = BTreeMap<String, (bool, String)>;
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     for backend in ["sqlite", "postgres"] {
+        if env::var_os(format!("CARGO_FEATURE_{}", backend.to_uppercase())).is_none() {
+            continue;
+        }
         let folder = Path::new("src").join(backend).join("sql");
         println!("cargo::rerun-if-changed={}", folder.display());
         let files = read(&folder);

@@ -11,6 +11,9 @@
 //! - A job is in exactly one place: in the ready set, among the timers, in a claim, or ended.
 //! - Whatever a verb has answered is durable.
 
+// With one backend alone, some of what both share is unused.
+#![cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, irrefutable_let_patterns))]
+
 mod address;
 mod arrival;
 mod columns;
@@ -21,8 +24,10 @@ mod id_source;
 mod inspect;
 mod intern;
 pub mod memory;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 mod schema;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
 
@@ -42,14 +47,21 @@ pub use inspect::{
 pub use schema::{Migration, SchemaState};
 pub use store::{
     CANCEL_AGAIN, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Fut, JobEnd,
-    NewWorker, Now, PollReport, PostgresWork, ReapReport, ReapRequest, RenewRequest, Renewal, Serves,
-    SignalOutcome, SqliteWork, Store, TIMER_GATE, TimerReport, Work,
+    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, Serves, SignalOutcome, Store,
+    TIMER_GATE, TimerReport, Work,
 };
+
+#[cfg(feature = "postgres")]
+pub use store::PostgresWork;
+#[cfg(feature = "sqlite")]
+pub use store::SqliteWork;
 
 #[doc(hidden)]
 pub use windlass_model as model;
 
+#[cfg(feature = "sqlite")]
 pub use rusqlite;
+#[cfg(feature = "postgres")]
 pub use tokio_postgres;
 
 use std::sync::Arc;
@@ -61,18 +73,16 @@ use std::sync::Arc;
 /// [`Limits`]: windlass_model::Limits
 pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        let options = postgres::Options::parse(url)?.migrate(migrate);
-        return Ok(Arc::new(postgres::Postgres::open(options).await?));
+        return open_postgres(url, migrate).await;
     }
     let (rest, limits) = address::take_limits(url)?;
     if let Some((_, unknown)) = rest.split_once('?').filter(|_| rest.starts_with("sqlite:")) {
         return Err(Error::Config(format!(
-            "{unknown:?} in {url:?} is nothing that can be said of a SQLite file; use sqlite://PATH?limit_payload=BYTES"
+            "{unknown:?} in {url:?} is no parameter of a SQLite store; use sqlite://PATH?limit_payload=BYTES"
         )));
     }
     if let Some(path) = sqlite_path(&rest) {
-        let options = sqlite::Options::new(path).migrate(migrate).limits(limits);
-        return Ok(Arc::new(sqlite::Sqlite::open(options)?));
+        return open_sqlite(path, migrate, limits);
     }
     if rest == "memory:" {
         return Ok(Arc::new(memory::Memory::with_limits(limits)));
@@ -80,4 +90,41 @@ pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
     Err(Error::Config(format!(
         "{url:?} is not a store; use sqlite://PATH, postgres://USER@HOST/DATABASE or memory:"
     )))
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
+    let options = postgres::Options::parse(url)?.migrate(migrate);
+    Ok(Arc::new(postgres::Postgres::open(options).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_url: &str, _migrate: bool) -> Result<Arc<dyn Store>, Error> {
+    Err(without("PostgreSQL", "postgres"))
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(
+    path: std::path::PathBuf,
+    migrate: bool,
+    limits: windlass_model::Limits,
+) -> Result<Arc<dyn Store>, Error> {
+    let options = sqlite::Options::new(path).migrate(migrate).limits(limits);
+    Ok(Arc::new(sqlite::Sqlite::open(options)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(
+    _path: std::path::PathBuf,
+    _migrate: bool,
+    _limits: windlass_model::Limits,
+) -> Result<Arc<dyn Store>, Error> {
+    Err(without("SQLite", "sqlite"))
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn without(database: &str, feature: &str) -> Error {
+    Error::Config(format!(
+        "this program was built without {database}; enable the feature {feature:?} of the crate `windlass`, or use another store"
+    ))
 }

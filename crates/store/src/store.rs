@@ -189,12 +189,15 @@ pub trait Store: Send + Sync + 'static {
 /// Writes of the caller's own, to be committed with a change; see [`Store::transact`].
 pub enum Work<'a> {
     /// On PostgreSQL: within a transaction on the store's database, with the search path of the URL's user.
+    #[cfg(feature = "postgres")]
     Postgres(PostgresWork<'a>),
     /// On SQLite: within a transaction on the store's file.
+    #[cfg(feature = "sqlite")]
     Sqlite(SqliteWork<'a>),
 }
 
 /// See [`Work::Postgres`].
+#[cfg(feature = "postgres")]
 pub type PostgresWork<'a> = Box<
     dyn for<'t> FnOnce(
             &'t tokio_postgres::Transaction<'t>,
@@ -204,6 +207,7 @@ pub type PostgresWork<'a> = Box<
 >;
 
 /// See [`Work::Sqlite`].
+#[cfg(feature = "sqlite")]
 pub type SqliteWork<'a> = Box<dyn FnOnce(&rusqlite::Connection) -> Option<Change> + Send + 'a>;
 
 /// A worker that enlists.

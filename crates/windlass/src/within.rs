@@ -1,59 +1,62 @@
-//! Submitting in the caller's own transaction: the job is in if, and only if, that commits.
+//! Submitting in the caller's own transaction: the job exists if, and only if, that transaction commits.
 //!
-//! The transaction only appends a row, so it holds up nobody, however long it takes. The next worker that looks puts the
-//! job in; a worker in this process looks at once after [`Engine::look`]. Key and unique name are judged then: if
-//! another job has them, this one ends as cancelled, with the class `duplicate`.
+//! The transaction only appends a row, so it blocks nobody, however long it takes. A worker admits the job after the commit:
+//! a worker in this process at once after [`Engine::poke`], others within two seconds. Key and unique name are judged then:
+//! if another job has them, this one ends as cancelled, with the class `duplicate`.
 
-use windlass_model::SubmitOutcome;
-use windlass_store::{postgres, rusqlite, sqlite, tokio_postgres};
+use windlass_model::{NewJob, SubmitOutcome};
+#[cfg(feature = "postgres")]
+use windlass_store::{postgres, tokio_postgres::GenericClient};
+#[cfg(feature = "sqlite")]
+use windlass_store::{rusqlite::Connection, sqlite};
 
 use crate::{Engine, Error, Handle, Kind, Submit, SubmitJson};
 
 impl<J: Kind<M>, M> Submit<'_, J, M> {
     /// Submits within a PostgreSQL transaction of your own, on the database that holds the store's schema.
-    pub async fn in_postgres(
-        self,
-        tx: &impl tokio_postgres::GenericClient,
-    ) -> Result<Handle<J::Output>, Error> {
+    #[cfg(feature = "postgres")]
+    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<J::Output>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
-        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
+        Ok(appended(engine, job))
     }
 
-    /// Submits within a SQLite transaction of your own, on the file of the store. As long as it is open nobody else
-    /// writes to the file: keep it short.
-    pub fn in_sqlite(self, tx: &rusqlite::Connection) -> Result<Handle<J::Output>, Error> {
+    /// Submits within a SQLite transaction of your own, on the file of the store. Nobody else writes to the file while it is
+    /// open: keep it short.
+    #[cfg(feature = "sqlite")]
+    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<J::Output>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
-        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
+        Ok(appended(engine, job))
     }
 }
 
 impl SubmitJson<'_> {
     /// As [`Submit::in_postgres`].
-    pub async fn in_postgres(
-        self,
-        tx: &impl tokio_postgres::GenericClient,
-    ) -> Result<Handle<serde_json::Value>, Error> {
+    #[cfg(feature = "postgres")]
+    pub async fn in_postgres(self, tx: &impl GenericClient) -> Result<Handle<serde_json::Value>, Error> {
         let (engine, job) = self.into_job()?;
         append_postgres(&engine, tx, &job).await?;
-        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
+        Ok(appended(engine, job))
     }
 
     /// As [`Submit::in_sqlite`].
-    pub fn in_sqlite(self, tx: &rusqlite::Connection) -> Result<Handle<serde_json::Value>, Error> {
+    #[cfg(feature = "sqlite")]
+    pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<serde_json::Value>, Error> {
         let (engine, job) = self.into_job()?;
         sqlite::submit_in(tx, &job, engine.store().limits())?;
-        Ok(Handle::new(engine, job.id, SubmitOutcome::New { claimed: None }))
+        Ok(appended(engine, job))
     }
 }
 
-async fn append_postgres(
-    engine: &Engine,
-    tx: &impl tokio_postgres::GenericClient,
-    job: &windlass_model::NewJob,
-) -> Result<(), Error> {
+#[cfg(feature = "postgres")]
+async fn append_postgres(engine: &Engine, tx: &impl GenericClient, job: &NewJob) -> Result<(), Error> {
     let options = postgres::Options::parse(engine.url())?;
     postgres::submit_in(tx, options.schema_name(), engine.store().limits(), job).await?;
     Ok(())
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn appended<O: serde::de::DeserializeOwned>(engine: Engine, job: NewJob) -> Handle<O> {
+    Handle::new(engine, job.id, SubmitOutcome::New { claimed: None })
 }

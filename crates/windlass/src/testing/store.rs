@@ -332,6 +332,7 @@ impl Store for VirtualStore {
 /// The same work, rolled back at its end.
 fn undone(work: Work<'_>) -> Work<'_> {
     match work {
+        #[cfg(feature = "postgres")]
         Work::Postgres(work) => Work::Postgres(Box::new(move |tx| {
             let work = work(tx);
             Box::pin(async move {
@@ -339,6 +340,7 @@ fn undone(work: Work<'_>) -> Work<'_> {
                 None
             })
         })),
+        #[cfg(feature = "sqlite")]
         Work::Sqlite(work) => Work::Sqlite(Box::new(move |connection| {
             work(connection);
             None

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "postgres")]
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_model::{
@@ -18,7 +19,11 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 use windlass_runtime::{StepResult, StepWriter};
-use windlass_store::{Error, Work, rusqlite, tokio_postgres};
+#[cfg(feature = "sqlite")]
+use windlass_store::rusqlite;
+#[cfg(feature = "postgres")]
+use windlass_store::tokio_postgres;
+use windlass_store::{Error, Work};
 
 use super::{
     Boxed,
@@ -86,6 +91,7 @@ impl Transaction {
     ///     Ok::<_, AnyError>(())
     /// })).await?;
     /// ```
+    #[cfg(feature = "postgres")]
     pub fn in_postgres<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
     where
         F: for<'t> FnMut(
@@ -112,6 +118,7 @@ impl Transaction {
 
     /// On SQLite: `run` is given a connection to the store's file with a transaction open. An error rolls it back. Nobody
     /// else writes to the file meanwhile: do nothing else in there.
+    #[cfg(feature = "sqlite")]
     pub fn in_sqlite<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
     where
         F: FnMut(&rusqlite::Connection) -> Result<T, E> + Send + 'f,
