@@ -58,7 +58,7 @@ async fn suggested(lab: &Lab, job: JobId) -> String {
 }
 
 /// Forks a job and lets the fork, which is told yes, run to its end.
-async fn forked(lab: &Lab, fork: windlass::Fork<'_>, job: JobId) -> JobId {
+async fn forked(lab: &Lab, fork: windlass::Fork, job: JobId) -> JobId {
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
     let id = fork.run(job).await.expect("forked");
