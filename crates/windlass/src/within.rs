@@ -1,7 +1,7 @@
 //! Submitting in the caller's own transaction: the job is in if, and only if, that commits.
 //!
 //! The transaction only appends a row, so it holds up nobody, however long it takes. The next worker that looks puts the
-//! job in; a worker in this process looks at once after [`Engine::look`]. Key and unique name are judged then: if
+//! job in; a worker in this process looks at once after [`Engine::poke`]. Key and unique name are judged then: if
 //! another job has them, this one ends as cancelled, with the class `duplicate`.
 
 use windlass_model::SubmitOutcome;

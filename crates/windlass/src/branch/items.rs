@@ -48,7 +48,7 @@ pub struct Item {
 /// The children of a job's branches, read from the store a page at a time; made by [`Engine::items`].
 ///
 /// Branch by branch, in the order of the ids of the rows that they are in. A block that this program cannot read (it lacks
-/// the codec) is told as one child that stands for all of them, see [`Place::items`].
+/// the codec) is told as one child that stands for all of them, see [`ChildPlace::items`].
 pub struct Items<'a> {
     engine: &'a Engine,
     parent: String,
