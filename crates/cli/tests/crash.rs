@@ -175,11 +175,11 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(place: &Pla
                 .to_owned()
         })
         .collect();
-    let mut worker = place.worker(&[]);
+    let mut worker = place.mortal_worker();
     let mut starts = 1;
     let job = until("the killer is poison", || {
         if worker.child.try_wait().expect("known").is_some() {
-            worker = place.worker(&[]);
+            worker = place.mortal_worker();
             starts += 1;
         }
         let job = show(place, &killer);
@@ -190,7 +190,7 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(place: &Pla
     for id in neighbours {
         let job = until("the neighbour is done", || {
             if worker.child.try_wait().expect("known").is_some() {
-                worker = place.worker(&[]);
+                worker = place.mortal_worker();
             }
             let job = show(place, &id);
             (job["state"] == "done").then_some(job)

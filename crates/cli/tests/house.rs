@@ -17,7 +17,9 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("cluster", vec![]),
         ("store", vec!["model"]),
         ("runtime", vec!["model", "store"]),
-        ("windlass", vec!["model", "store", "runtime"]),
+        ("workflow", vec!["model", "store", "runtime"]),
+        ("operate", vec!["model", "store", "workflow"]),
+        ("windlass", vec!["model", "store", "runtime", "workflow", "operate"]),
         ("cli", vec!["windlass", "cluster"]),
         ("recipes", vec![]),
     ])

@@ -25,7 +25,7 @@ pub struct Change {
     pub started_at: Time,
     /// The job's deadline as it was claimed with it, so that its timer goes when the job ends.
     pub deadline_at: Option<Time>,
-    /// Whether other rows hang on what becomes of the job (see [`crate::Settings::ties`]).
+    /// Whether other rows hang on what becomes of the job (see [`crate::Settings::is_serial`]).
     pub is_serial: bool,
     /// The job whose wait for its children this job's end may be the end of.
     pub parent: Option<JobId>,
@@ -123,7 +123,7 @@ pub struct Step {
     /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
     /// counted for its wait.
     pub signal_child_ends: bool,
-    /// What it does to branches of this job. Children with a [`crate::Twig`] are theirs: their ends are counted, and neither
+    /// What it does to branches of this job. Children with a [`crate::BranchPosition`] are theirs: their ends are counted, and neither
     /// waited for nor told.
     pub branches: Vec<BranchUpdate>,
     /// How many items of this job, which is a block of a packed branch, have ended well with it.

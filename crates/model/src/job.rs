@@ -104,7 +104,7 @@ pub struct NewJob {
     /// The job that submitted it and has not ended without it.
     pub parent: Option<JobId>,
     /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
-    /// submits have one. [`Rev::TOLD`] if the parent is told by a signal instead.
+    /// submits have one. [`Rev::SIGNALLED`] if the parent is told by a signal instead.
     pub parent_rev: Option<Rev>,
     /// What makes it a child of a branch of its parent. Only jobs that a commit submits have one.
     pub branch_position: Option<Box<BranchPosition>>,

@@ -190,7 +190,7 @@ impl StepWriter {
     }
 
     /// Runs writes of the user's own and commits a step with them; see [`windlass_store::Store::transact`]. The error is
-    /// to be settled by [`Pen::settle_through`].
+    /// to be settled by [`StepWriter::settle_through`].
     pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
         if self.is_over() {
             return Ok(Some(Verdict::Fenced));
@@ -236,7 +236,7 @@ impl StepWriter {
         self.unread.load(Ordering::Acquire)
     }
 
-    /// Asks whoever runs the code to end it with [`crate::Turn::Over`].
+    /// Asks whoever runs the code to end it with [`crate::StepResult::Over`].
     pub fn give_back(&self) {
         self.back.notify_one();
     }

@@ -36,7 +36,7 @@ pub trait Control: Send + Sync {
     ) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Makes jobs that go on from somewhere in the journals of others, and says of each what came of it, in order:
-    /// [`Did::Made`] of the new job. What is forked stays as it is.
+    /// [`ControlOutcome::Created`] of the new job. What is forked stays as it is.
     fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Adds an entry of one's own to the audit log.
@@ -200,7 +200,7 @@ pub enum AdminAction {
     ResumeQueue(String),
     /// Make or change a rate limit.
     Limit(Limit),
-    /// Let the jobs under a rate limit pass; it is made anew by [`Rule::Limit`].
+    /// Let the jobs under a rate limit pass; it is made anew by [`AdminAction::Limit`].
     Lift(String),
     /// How many jobs of a serial key run at once.
     Slots {

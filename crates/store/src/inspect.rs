@@ -60,7 +60,7 @@ pub trait Inspect: Send + Sync {
     /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
     fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
 
-    /// The children whose end one wait of a job counts (see [`windlass_model::NewJob::round`]), in the order of their
+    /// The children whose end one wait of a job counts (see [`windlass_model::NewJob::parent_rev`]), in the order of their
     /// ids: those after `after`, at most `limit`.
     fn child_ends(
         &self,

@@ -20,7 +20,7 @@ pub type Now = Option<Time>;
 /// The pseudo-queue whose gate moves when a timer is set, and which is different while there is something to admit.
 pub const TIMER_GATE: &str = "";
 
-/// The pseudo-queue whose gate moves when a worker is to be told something; see [`Store::orders`].
+/// The pseudo-queue whose gate moves when a worker is to be told something; see [`Store::cancel_requests`].
 pub const CANCEL_GATE: &str = "\u{1}";
 
 /// The verbs by which work moves. All of them are safe to call from many processes at once, and all may be
@@ -87,7 +87,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`windlass_model::wait::CHILD`] in its inbox for each that has ended, however often it does). Whoever ends a child, here or at another
     /// door, wakes the parent if it was the last.
     ///
-    /// Children with a [`windlass_model::Twig`] belong to a branch of the job, which the same or an earlier change opened.
+    /// Children with a [`windlass_model::BranchPosition`] belong to a branch of the job, which the same or an earlier change opened.
     /// Their ends are counted there; whoever's commit brings the count to what the job watches for puts a signal
     /// [`windlass_model::branch::BRANCH`] into its inbox, once for each watch. Where it stands there among signals of the same
     /// moment is not promised.
@@ -154,7 +154,7 @@ pub trait Store: Send + Sync + 'static {
     /// Looks at up to `limit` branches that are due to be looked at: parents that were not told what they wait for are told,
     /// children are counted anew where nothing moves, and those that are in no place at all are put back. Each branch is
     /// looked at by one caller. Says which ones are to be cut: whoever is told cancels their live children, and is asked
-    /// again if there are some left after [`CUT_AGAIN`].
+    /// again if there are some left after [`CANCEL_AGAIN`].
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport>;
 
     /// One number per queue (and [`TIMER_GATE`]), which changes whenever the queue gained ready jobs (or a
@@ -217,7 +217,7 @@ pub struct NewWorker {
     pub id: WorkerId,
     /// What people know it by, e.g. host and process number.
     pub name: String,
-    /// The lock file that the worker's process holds while it lives; see [`Store::beacon_dir`].
+    /// The lock file that the worker's process holds while it lives; see [`Store::liveness_dir`].
     pub liveness_file: Option<String>,
     /// How long it may go without renewing.
     pub lease: Duration,
@@ -364,7 +364,7 @@ pub struct ReapReport {
     pub more: bool,
 }
 
-/// What [`Store::due`] did.
+/// What [`Store::fire_timers`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimerReport {
     /// Jobs that became ready.
@@ -386,7 +386,7 @@ pub struct TimerReport {
 /// After what time a branch that is cut and has live children is cut again.
 pub const CANCEL_AGAIN: Duration = Duration::from_secs(15);
 
-/// What [`Store::poll`] did.
+/// What [`Store::poll_branches`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollReport {
     /// Branches that were looked at.

@@ -93,7 +93,19 @@ impl Place {
         self.start(self.command(&[&["worker"], args].concat()))
     }
 
-    pub(crate) fn start(&self, mut command: Command) -> Worker {
+    /// Starts a worker that one of its jobs may kill before it says that it serves.
+    pub(crate) fn mortal_worker(&self) -> Worker {
+        self.spawn(self.command(&["worker"]))
+    }
+
+    pub(crate) fn start(&self, command: Command) -> Worker {
+        let worker = self.spawn(command);
+        assert!(worker.line.starts_with("worker w"), "{:?}", worker.line);
+        worker
+    }
+
+    /// Starts a worker and returns when it has written a line, or has ended.
+    fn spawn(&self, mut command: Command) -> Worker {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -102,7 +114,6 @@ impl Place {
             .expect("started");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        assert!(line.starts_with("worker w"), "{line:?}");
         Worker { _input: child.stdin.take(), child, line }
     }
 

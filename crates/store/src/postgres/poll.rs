@@ -1,4 +1,4 @@
-//! Looking at branches from time to time; see [`crate::Store::poll`].
+//! Looking at branches from time to time; see [`crate::Store::poll_branches`].
 //!
 //! Whoever takes a branch has it to itself for [`HELD`]: what takes long is done without a lock, so that nobody who ends a
 //! child or commits for the parent waits for it.

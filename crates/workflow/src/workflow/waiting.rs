@@ -374,7 +374,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// The same as [`Driver::look`], whatever was known before.
+    /// The same as [`Driver::refresh_waits`], whatever was known before.
     pub(super) async fn refresh_inbox(&mut self) -> Result<(), Failure> {
         self.queried_children.clear();
         self.read_inbox().await?;
