@@ -162,7 +162,7 @@ impl Control {
         self.rule(&AdminAction::Slots { key: key.to_owned(), slots }).await
     }
 
-    /// Makes or changes a schedule; [`Operator::schedule`] makes one from a task.
+    /// Makes or changes a schedule; `Engine::schedule` makes one from a task.
     pub async fn set_schedule(&self, schedule: Schedule) -> Result<ControlOutcome, Error> {
         self.rule(&AdminAction::Schedule(Box::new(schedule))).await
     }

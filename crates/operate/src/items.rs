@@ -52,15 +52,9 @@ pub struct Item {
 /// The children of a job's branches, read from the store a page at a time; made by [`Operator::items`].
 ///
 /// Branch by branch, in the order of the ids of the rows that they are in. A block that this program cannot read (it lacks
-<<<<<<< HEAD:crates/operate/src/items.rs
 /// the codec) is told as one child that stands for all of them, see [`ChildPlace::items`].
 pub struct Items {
     operator: Operator,
-=======
-/// the codec) is told as one child that stands for all of them, see [`ChildPlace::items`].
-pub struct Items<'a> {
-    engine: &'a Engine,
->>>>>>> house:crates/windlass/src/branch/items.rs
     parent: String,
     branches: Vec<Branch>,
     /// Which rows are read, one pass after the other, and which of their items are wanted.

@@ -87,7 +87,7 @@ impl TaskCx {
 
     /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
     /// Jobs that the task submits are part of it without being told, unless they are submitted from a spawned task:
-    /// then pass it to [`Submit::trace`](crate::Submit::trace).
+    /// then pass it to `Submit::trace`.
     pub fn traceparent(&self) -> Option<String> {
         self.attempt.traceparent()
     }

@@ -2,8 +2,8 @@
 //!
 //! A payload is JSON when a task sees it. A [`Codec`] turns it into the bytes that the store keeps and back; the
 //! number of the codec is kept with each payload, so that payloads written by different ones stand side by side and
-//! a key can be changed without touching a row. One codec writes, any number read: [`crate::Engine::codec`] and
-//! [`crate::Engine::reads_codec`].
+//! a key can be changed without touching a row. One codec writes, any number read: `Engine::codec` and
+//! `Engine::reads_codec`.
 //!
 //! What always holds: the digest that recognises a repeated submit is taken of the plain input, so that a cipher may
 //! use a new nonce each time; the size limit of the store holds for the encoded bytes.
