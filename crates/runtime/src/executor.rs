@@ -26,7 +26,7 @@ const UNREADABLE_STORE_DELAY: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Runs one attempt, or one step of a machine, to its end. `None` if nothing is to be committed for it.
-    pub(crate) async fn run(
+    pub(crate) async fn execute(
         self: &Arc<Core>,
         job: &Job,
         pool: &Arc<QueuePool>,

@@ -40,7 +40,7 @@ impl Core {
             let Some(guard) = self.start_shared(&job).await else { return steps > 0 };
             steps += 1;
             // A panic that is not caught further in (in the destructor of a future that was given up) must not end the slot.
-            let attempt = AssertUnwindSafe(self.attempt(&job, pool, watch)).catch_unwind().await;
+            let attempt = AssertUnwindSafe(self.run_attempt(&job, pool, watch)).catch_unwind().await;
             drop(guard);
             let change = match attempt {
                 Ok(change) => change,

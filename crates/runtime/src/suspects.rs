@@ -82,7 +82,7 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
         return;
     }
     // In a task of its own: if the suspect blocks its thread, other attempts must still start when its time alone is over.
-    let attempt = run_attempt(Arc::clone(core), Arc::clone(pool), job, solo.is_some());
+    let attempt = run_suspect(Arc::clone(core), Arc::clone(pool), job, solo.is_some());
     let mut run = core.runtime.spawn(async move {
         let _running = running;
         attempt.await;
@@ -122,7 +122,7 @@ impl Drop for RunningSuspect {
 }
 
 /// Runs one attempt of a suspect and commits its outcome. If it does not run alone, it starts like an ordinary job.
-async fn run_attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, is_solo: bool) {
+async fn run_suspect(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, is_solo: bool) {
     let shared = match is_solo {
         true => None,
         false => match core.start_shared(&job).await {
@@ -132,7 +132,7 @@ async fn run_attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, is_solo: b
     };
     let watch = Arc::new(AttemptWatch::default());
     pool.add_watch(Arc::clone(&watch));
-    let end = AssertUnwindSafe(core.attempt(&job, &pool, &watch)).catch_unwind().await;
+    let end = AssertUnwindSafe(core.run_attempt(&job, &pool, &watch)).catch_unwind().await;
     drop(shared);
     pool.remove_watch(&watch);
     let change = match end {

@@ -25,7 +25,7 @@ const ERROR_CHARS: usize = 500;
 
 impl Core {
     /// Runs one attempt, or one step of a machine, to its end, in its span. `None` if nothing is to be committed for it.
-    pub(crate) async fn attempt(
+    pub(crate) async fn run_attempt(
         self: &Arc<Core>,
         job: &Job,
         pool: &Arc<QueuePool>,
@@ -33,7 +33,7 @@ impl Core {
     ) -> Option<Change> {
         let mut span = AttemptSpan::new(job, pool, self.metrics.kind(&job.claimed.kind.kind));
         let trace = job.claimed.settings.trace.clone();
-        let change = TRACE.scope(trace, self.run(job, pool, watch)).instrument(span.span.clone()).await;
+        let change = TRACE.scope(trace, self.execute(job, pool, watch)).instrument(span.span.clone()).await;
         span.set_outcome(change.as_ref());
         change
     }
