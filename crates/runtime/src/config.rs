@@ -56,8 +56,8 @@ impl Config {
         let year = Duration::from_secs(365 * 86_400);
         if self.renew_every < Duration::from_millis(10) || self.renew_every * 2 > self.lease {
             return Err(format!(
-                "renewing every {:?} does not keep a lease of {:?}; renew at least twice per lease, and at most 100 \
-                 times a second",
+                "a beat of {:?}, the interval between renewals, does not keep a lease of {:?}; renew at least twice per \
+                 lease, and at most 100 times a second",
                 self.renew_every, self.lease
             ));
         }
