@@ -1,41 +1,28 @@
-//! Looking after branches while their parents wait: the backstop for parents that were not told, children that were lost,
-//! and what is left of branches that were cut. It has a task of its own, so that no queue can hold it up.
+//! Polls branches while their parents wait: finds parents that were not notified, children that were lost, and children
+//! of cancelled branches that still live. It has a task of its own, so that no queue can hold it up.
 
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{BranchNo, JobId};
 use windlass_store::{Actor, BranchChildFilter, ChildStates, Error, JobAction, PollReport};
 
-use crate::{metrics::Verb, retrying::Backoff, worker::Core};
+use crate::{backoff::Backoff, core::Core, telemetry::StoreCall};
 
-/// How many branches are looked at in one call.
+/// How many branches are polled in one call.
 const BATCH: usize = 100;
-/// How many children of a branch that is cut are cancelled in one call.
+/// How many children of a branch are cancelled in one call.
 const CHILDREN: usize = 500;
-/// How long children that run have to end by themselves.
+/// How long running children of a cancelled branch have to end by themselves.
 const GRACE: Duration = Duration::from_secs(10);
-/// The shortest time between two looks of one worker, however many branches are due.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The shortest time between two polls of one worker, however many branches are due.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("looking at branches");
+    let mut backoff = Backoff::new("polling branches");
     loop {
-        let changed = core.branches.notified();
-        let wait = match core.store.poll_branches(None, BATCH).await {
-            Ok(polled) => {
-                backoff.reset();
-                let wait = polled.next_at.map(|at| at.since(polled.now).max(PAUSE));
-                follow(&core, polled).await;
-                wait
-            }
-            Err(error) => {
-                core.metrics.failed(Verb::Poll);
-                backoff.wait(&error).await;
-                Some(Duration::ZERO)
-            }
-        };
-        let wait = wait.unwrap_or(core.config.safety).min(core.config.safety);
+        let changed = core.branches_changed.notified();
+        let wait = tick(&core, &mut backoff).await;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
@@ -44,41 +31,59 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// What follows from a look.
-async fn follow(core: &Core, polled: PollReport) {
-    if polled.notified + polled.redelivered > 0 {
+/// One pass; returns how long to wait for the next.
+async fn tick(core: &Core, backoff: &mut Backoff) -> Duration {
+    let wait = match core.store.poll_branches(None, BATCH).await {
+        Ok(report) => {
+            backoff.reset();
+            let wait = report.next_at.map(|at| at.since(report.now).max(MIN_INTERVAL));
+            handle(core, report).await;
+            wait
+        }
+        Err(error) => {
+            core.metrics.count_error(StoreCall::PollBranches);
+            backoff.wait(&error).await;
+            Some(Duration::ZERO)
+        }
+    };
+    wait.unwrap_or(core.config.safety).min(core.config.safety)
+}
+
+/// Does what follows from a poll.
+async fn handle(core: &Core, report: PollReport) {
+    if report.notified + report.redelivered > 0 {
         tracing::warn!(
-            told = polled.notified,
-            redelivered = polled.redelivered,
-            "branches had come to what was waited for, or children of theirs were lost; they go on"
+            notified = report.notified,
+            redelivered = report.redelivered,
+            "parents of branches had not been notified, or children had been lost; they continue now"
         );
-        core.pools.iter().for_each(|pool| pool.wake());
+        core.wake_pools();
     }
-    if polled.corrected > 0 {
+    if report.corrected > 0 {
         tracing::warn!(
-            branches = polled.corrected,
-            "children of branches were counted wrong, and are counted anew"
+            branches = report.corrected,
+            "the counts of children of branches were wrong; they are corrected"
         );
     }
-    for (job, branch) in polled.to_cancel {
-        if let Err(error) = cut(core, job, branch).await {
-            // It is asked for again.
-            tracing::debug!(%error, %job, "a branch could not be cut");
+    for (job, branch) in report.to_cancel {
+        if let Err(error) = cancel_children(core, job, branch).await {
+            // A later poll reports the branch again.
+            tracing::debug!(%error, %job, "the children of a branch could not be cancelled");
         }
     }
 }
 
 /// Cancels the children of a branch that have not ended.
-async fn cut(core: &Core, job: JobId, branch: BranchNo) -> Result<(), Error> {
-    let by = Actor { author: "windlass".into(), note: Some(format!("its branch of job {job} is over")) };
-    let mut leaves = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: CHILDREN };
+async fn cancel_children(core: &Core, job: JobId, branch: BranchNo) -> Result<(), Error> {
+    let actor = Actor { author: "windlass".into(), note: Some(format!("its branch of job {job} is over")) };
+    let mut filter = BranchChildFilter { job, branch, only: ChildStates::Live, after: None, limit: CHILDREN };
     loop {
-        let page = core.store.inspect().branch_children(&leaves).await?;
-        let ids: Vec<JobId> = page.iter().map(|leaf| leaf.summary.id).collect();
-        core.store.control().act_on_jobs(None, &ids, JobAction::Cancel { grace: GRACE }, &by).await?;
+        let children = core.store.inspect().branch_children(&filter).await?;
+        let ids: Vec<JobId> = children.iter().map(|child| child.summary.id).collect();
+        core.store.control().act_on_jobs(None, &ids, JobAction::Cancel { grace: GRACE }, &actor).await?;
         if ids.len() < CHILDREN || core.is_stopping() {
             return Ok(());
         }
-        leaves.after = ids.last().copied();
+        filter.after = ids.last().copied();
     }
 }

@@ -1,12 +1,12 @@
-//! Telling attempts to end: what people asked for reaches the attempt, and is enforced if it does not listen.
+//! Delivers cancel requests to running attempts, and enforces their deadlines.
 //!
-//! An order may be read before its attempt has started: the claim's answer is on its way, or the job waits for a slot or
-//! for its seat. It is kept then, and every attempt looks for one as it starts.
+//! A cancel request may be read before its attempt has started: the answer to the claim is on its way, or the job waits
+//! for a slot or for a suspect that runs alone. The request is kept then, and every attempt checks for one as it starts.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -16,92 +16,88 @@ use tokio::sync::Notify;
 use windlass_model::{ClaimNo, Epoch, JobId};
 use windlass_store::{Actor, CancelRequest, Error, JobAction};
 
-use crate::{Attempt, ledger::Ledger, retrying::Backoff, worker::Core};
+use crate::{Attempt, backoff::Backoff, core::Core, ledger::Ledger, sync::lock};
 
-/// Orders for attempts of this worker.
+/// Cancel requests for attempts of this worker.
 #[derive(Default)]
 pub(crate) struct Cancellations {
-    /// Told when there may be some.
+    /// Notified when there may be new requests.
     changed: Notify,
-    /// Those whose attempts have not started, or are over.
-    kept: Mutex<HashMap<(JobId, Epoch), Kept>>,
-    /// How many are kept: none, nearly always.
+    /// Requests whose attempts have not started, or have ended.
+    pending: Mutex<HashMap<(JobId, Epoch), PendingCancel>>,
+    /// The number of pending requests: 0, nearly always.
     count: AtomicUsize,
 }
 
-/// An order that waits for its attempt.
-struct Kept {
+/// A cancel request that waits for its attempt.
+struct PendingCancel {
     deadline: Instant,
-    by: Actor,
-    /// The last claim that was asked for when the order was read: its attempt's is not younger.
-    claim: ClaimNo,
+    actor: Actor,
+    /// The last claim number that was given out when the request was read. The claim of its attempt is not newer.
+    newest_claim: ClaimNo,
 }
 
 impl Cancellations {
-    /// Says that there may be some.
+    /// Makes the loop read new requests.
     pub(crate) fn poke(&self) {
         self.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(JobId, Epoch), Kept>> {
-        self.kept.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Keeps these, and forgets those before them whose claims are settled: their attempts are over.
-    fn keep(&self, ledger: &Ledger, orders: impl Iterator<Item = ((JobId, Epoch), Kept)>) {
-        let mut kept = self.lock();
+    /// Adds requests, and forgets older ones whose claims are settled: their attempts have ended.
+    fn update(&self, ledger: &Ledger, requests: impl Iterator<Item = ((JobId, Epoch), PendingCancel)>) {
+        let mut pending = lock(&self.pending);
         let oldest = ledger.oldest();
-        kept.retain(|_, order| oldest.is_some_and(|oldest| oldest <= order.claim));
-        kept.extend(orders);
-        self.count.store(kept.len(), Ordering::Release);
+        pending.retain(|_, request| oldest.is_some_and(|oldest| oldest <= request.newest_claim));
+        pending.extend(requests);
+        self.count.store(pending.len(), Ordering::Release);
     }
 
-    /// Tells an attempt to end if there is an order for it. The attempt must be watched before: then whoever reads an order
-    /// afterwards finds it.
+    /// Passes a pending request to its attempt. The attempt must be watched before, so that a request that is read later
+    /// finds it.
     pub(crate) fn apply_to(&self, attempt: &Attempt) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let order = {
-            let mut kept = self.lock();
-            let order = kept.remove(&(attempt.job.id, attempt.job.epoch));
-            self.count.store(kept.len(), Ordering::Release);
-            order
+        let request = {
+            let mut pending = lock(&self.pending);
+            let request = pending.remove(&(attempt.job.id, attempt.job.epoch));
+            self.count.store(pending.len(), Ordering::Release);
+            request
         };
-        if let Some(Kept { deadline, by, .. }) = order
+        if let Some(PendingCancel { deadline, actor, .. }) = request
             && !attempt.cancel.is_requested()
         {
-            tracing::info!(job = %attempt.job.id, by = by.author, "the attempt is told to end");
-            attempt.cancel.request(deadline, by);
+            tracing::info!(job = %attempt.job.id, actor = actor.author, "the attempt is asked to end: its job is being cancelled");
+            attempt.cancel.request(deadline, actor);
         }
     }
 }
 
-/// What one attempt was told.
+/// Whether the job of an attempt is being cancelled.
 #[derive(Default)]
 pub(crate) struct CancelFlag {
-    order: OnceLock<(Instant, Actor)>,
+    /// The end of the grace period, and who requested the cancel.
+    request: OnceLock<(Instant, Actor)>,
     changed: Notify,
 }
 
 impl CancelFlag {
-    /// Tells the attempt that someone wants it to end by then.
-    fn request(&self, deadline: Instant, by: Actor) {
-        if self.order.set((deadline, by)).is_ok() {
+    fn request(&self, deadline: Instant, actor: Actor) {
+        if self.request.set((deadline, actor)).is_ok() {
             self.changed.notify_waiters();
         }
     }
 
     pub(crate) fn is_requested(&self) -> bool {
-        self.order.get().is_some()
+        self.request.get().is_some()
     }
 
-    /// Who wants it to end.
+    /// Who requested the cancel.
     pub(crate) fn actor(&self) -> Option<&Actor> {
-        self.order.get().map(|(_, by)| by)
+        self.request.get().map(|(_, actor)| actor)
     }
 
-    /// Returns when the attempt is told to end.
+    /// Returns when a cancel is requested.
     pub(crate) async fn requested(&self) {
         let changed = self.changed.notified();
         if !self.is_requested() {
@@ -109,35 +105,18 @@ impl CancelFlag {
         }
     }
 
-    /// Returns when the attempt was told to end and its time for it is over.
+    /// Returns when a cancel is requested and its grace period is over.
     pub(crate) async fn deadline_passed(&self) {
         self.requested().await;
-        if let Some((deadline, _)) = self.order.get() {
+        if let Some((deadline, _)) = self.request.get() {
             tokio::time::sleep_until((*deadline).into()).await;
         }
     }
 }
 
-impl Core {
-    /// Ends a job that stopped between two steps because someone wants it to end: there is no attempt left to tell. If
-    /// this fails, its timer sees to it.
-    pub(crate) async fn end_cancelled(&self, job: JobId) {
-        let ended = async {
-            let orders = self.store.cancel_requests(self.worker()).await?;
-            let Some(order) = orders.into_iter().find(|order| order.job == job) else { return Ok(()) };
-            let act = JobAction::Cancel { grace: Duration::ZERO };
-            self.store.control().act_on_jobs(None, &[job], act, &order.actor).await?;
-            Ok::<(), Error>(())
-        };
-        if let Err(error) = ended.await {
-            tracing::debug!(%error, %job, "a job that was told to end could not be ended yet");
-        }
-    }
-}
-
-/// Runs until the worker stops: looks when something said that there may be orders.
+/// Runs until the worker stops: reads requests whenever there may be new ones.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("reading orders");
+    let mut backoff = Backoff::new("reading cancel requests");
     loop {
         tokio::select! {
             () = core.cancellations.changed.notified() => {}
@@ -147,10 +126,10 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// One look; tells the attempts that run here, and keeps what is for others.
+/// One pass: passes requests to the attempts that run, and keeps the others.
 async fn tick(core: &Core, backoff: &mut Backoff) {
-    let orders = match core.store.cancel_requests(core.worker()).await {
-        Ok(orders) => orders,
+    let requests = match core.store.cancel_requests(core.worker()).await {
+        Ok(requests) => requests,
         Err(error) => {
             backoff.wait(&error).await;
             core.cancellations.poke();
@@ -158,20 +137,39 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
         }
     };
     backoff.reset();
-    if orders.is_empty() {
-        return core.cancellations.keep(&core.ledger, std::iter::empty());
+    if requests.is_empty() {
+        return core.cancellations.update(&core.ledger, std::iter::empty());
     }
-    let claim = core.ledger.last();
+    let newest_claim = core.ledger.last_number();
     let now = match core.store.inspect().clock().await {
         Ok(now) => now,
         Err(_) => core.config.env.now(),
     };
-    let kept = orders.into_iter().map(|CancelRequest { job, epoch, deadline_at, actor: by }| {
+    let pending = requests.into_iter().map(|CancelRequest { job, epoch, deadline_at, actor }| {
         let left = deadline_at.since(now).min(Duration::from_secs(86_400 * 365));
-        ((job, epoch), Kept { deadline: Instant::now() + left, by, claim })
+        ((job, epoch), PendingCancel { deadline: Instant::now() + left, actor, newest_claim })
     });
-    core.cancellations.keep(&core.ledger, kept);
+    core.cancellations.update(&core.ledger, pending);
     core.attempts().iter().for_each(|attempt| core.cancellations.apply_to(attempt));
+}
+
+impl Core {
+    /// Ends a job that stopped between two steps because it is being cancelled: there is no attempt left to ask. If this
+    /// fails, the timer of the cancel request ends the job.
+    pub(crate) async fn end_cancelled(&self, job: JobId) {
+        let end = async {
+            let requests = self.store.cancel_requests(self.worker()).await?;
+            let Some(request) = requests.into_iter().find(|request| request.job == job) else {
+                return Ok(());
+            };
+            let cancel = JobAction::Cancel { grace: Duration::ZERO };
+            self.store.control().act_on_jobs(None, &[job], cancel, &request.actor).await?;
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = end.await {
+            tracing::debug!(%error, %job, "a cancelled job could not be ended yet");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -179,23 +177,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_kept_until_the_claims_of_its_time_are_settled() {
-        let (orders, ledger) = (Cancellations::default(), Ledger::default());
-        let (first, second) = (ledger.number(), ledger.number());
+    fn a_request_is_kept_until_all_claims_of_its_time_are_settled() {
+        let (cancellations, ledger) = (Cancellations::default(), Ledger::default());
+        let (first, second) = (ledger.next_number(), ledger.next_number());
         ledger.open(second, 1);
-        let by = Actor { author: "ada".into(), note: None };
-        let kept = Kept { deadline: Instant::now(), by, claim: ledger.last() };
-        orders.keep(&ledger, std::iter::once(((JobId::from_bytes([0; 16]), Epoch(0)), kept)));
-        let later = ledger.number();
+        let actor = Actor { author: "ada".into(), note: None };
+        let pending = PendingCancel { deadline: Instant::now(), actor, newest_claim: ledger.last_number() };
+        cancellations.update(&ledger, std::iter::once(((JobId::from_bytes([0; 16]), Epoch(0)), pending)));
+        let later = ledger.next_number();
         ledger.open(later, 1);
-        let left = |orders: &Cancellations| {
-            orders.keep(&ledger, std::iter::empty());
-            orders.count.load(Ordering::Acquire)
+        let count = |cancellations: &Cancellations| {
+            cancellations.update(&ledger, std::iter::empty());
+            cancellations.count.load(Ordering::Acquire)
         };
-        assert_eq!(left(&orders), 1, "one claim is not answered, one has not ended");
+        assert_eq!(count(&cancellations), 1, "one claim is not answered, one is open");
         ledger.settle([second].into_iter());
-        assert_eq!(left(&orders), 1, "one is not answered");
+        assert_eq!(count(&cancellations), 1, "one claim is not answered");
         ledger.open(first, 0);
-        assert_eq!(left(&orders), 0, "what was claimed later is not meant");
+        assert_eq!(count(&cancellations), 0, "it cannot concern a later claim");
     }
 }

@@ -1,12 +1,13 @@
-//! Writing outcomes: natural group commit.
+//! Commits the changes of all attempts, in batches.
 //!
-//! Whatever waits is committed together as soon as the last commit has returned: the batch grows with the load and is
-//! one when idle. There is no timer. When nothing is in flight, whoever brings an outcome commits it itself, which
-//! saves a wake-up; otherwise a task of the committer does. A store that is away is waited for; nothing is dropped.
+//! Whatever waits is committed together as soon as the last commit has returned. So a batch is one change when idle, and
+//! grows with the load; there is no timer. While no commit is in flight, the caller that brings a change commits it
+//! itself, which saves a task switch; otherwise a task of the committer does. If the store does not answer, the commit is
+//! repeated until it does; nothing is dropped.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -16,42 +17,62 @@ use tokio::sync::{Notify, oneshot};
 use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::BATCH_BYTES};
 use windlass_store::Error;
 
-use crate::{metrics::Verb, pool::QueuePool, releaser::Claim, retrying::Backoff, stats::add, worker::Core};
+use crate::{
+    backoff::Backoff,
+    core::Core,
+    pool::QueuePool,
+    releaser::ClaimGuard,
+    sync::{lock, wait_until},
+    telemetry::{StoreCall, add},
+};
 
-/// The most changes, and children of theirs, in one transaction: the gain per change is gone well before, and a larger one
-/// delays its first.
-const BATCH: usize = 1_000;
-/// How many changes are worth a second transaction while one is in flight.
-const SECOND: usize = 64;
+/// The most changes, with their children, in one transaction. Larger batches gain nothing per change, and delay their first.
+const BATCH_ROWS: usize = 1_000;
+/// How many waiting changes are worth a second transaction while one is in flight.
+const SECOND_BATCH: usize = 64;
 
 pub(crate) struct Committer {
     state: Mutex<State>,
-    /// Told when there is something for a committing task to do.
+    /// Notified when there may be a batch for a committing task.
     work: Notify,
-    /// Told when the backlog has shrunk, or everything is committed.
+    /// Notified when the backlog has shrunk.
     shrunk: Notify,
     /// How many transactions may be in flight.
-    flights: usize,
-    /// How many outcomes may wait before slots stop starting new work.
-    backlog: usize,
-    /// Whether nothing is committed any more.
+    max_in_flight: usize,
+    /// How many changes may wait before slots stop starting new attempts.
+    max_backlog: usize,
+    /// Whether the worker has stopped, and nothing is committed any more.
     closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     waiting: Vec<Item>,
-    flying: usize,
+    in_flight: usize,
+}
+
+/// A change that is to be committed.
+struct Item {
+    change: Change,
+    owner: Owner,
+}
+
+/// Where a change comes from.
+struct Owner {
+    claim: Arc<ClaimGuard>,
+    pool: Arc<QueuePool>,
+    /// The caller that waits for the verdict, if one does.
+    reply: Option<oneshot::Sender<Verdict>>,
 }
 
 impl State {
-    /// Takes as much as goes in one transaction.
-    fn batch(&mut self) -> Vec<Item> {
+    /// Takes as many changes as one transaction may have, at least one.
+    fn take_batch(&mut self) -> Vec<Item> {
         let (mut bytes, mut rows) = (0, 0);
         let fits = |item: &Item| {
             bytes += item.change.bytes();
             rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
-            bytes <= BATCH_BYTES && rows <= BATCH
+            bytes <= BATCH_BYTES && rows <= BATCH_ROWS
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
         let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));
@@ -59,171 +80,145 @@ impl State {
     }
 }
 
-struct Item {
-    change: Change,
-    claim: Arc<Claim>,
-    pool: Arc<QueuePool>,
-    /// Who goes on when it is committed.
-    reply: Option<oneshot::Sender<Verdict>>,
-}
-
 impl Committer {
-    pub(crate) fn new(flights: usize, backlog: usize) -> Committer {
+    pub(crate) fn new(max_in_flight: usize, max_backlog: usize) -> Committer {
         Committer {
             state: Mutex::default(),
             work: Notify::new(),
             shrunk: Notify::new(),
-            flights: flights.max(1),
-            backlog,
+            max_in_flight: max_in_flight.max(1),
+            max_backlog,
             closed: AtomicBool::new(false),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    /// A committing task. There are as many as transactions may be in flight.
+    pub(crate) async fn run(core: Arc<Core>) {
+        loop {
+            let work = core.committer.work.notified();
+            if !core.committer.tick(&core).await {
+                work.await;
+            }
+        }
     }
 
-    /// Takes an outcome; returns before it is committed unless nothing else was under way.
-    pub(crate) async fn push(&self, core: &Core, change: Change, claim: &Arc<Claim>, pool: &Arc<QueuePool>) {
-        let (claim, pool) = (Arc::clone(claim), Arc::clone(pool));
-        self.take_in(core, Item { change, claim, pool, reply: None }).await;
+    /// Commits one batch; `false` if there is none for this task.
+    async fn tick(&self, core: &Core) -> bool {
+        let batch = {
+            let mut state = lock(&self.state);
+            let least = if state.in_flight == 0 { 1 } else { SECOND_BATCH };
+            if state.waiting.len() < least || state.in_flight >= self.max_in_flight {
+                return false;
+            }
+            state.in_flight += 1;
+            state.take_batch()
+        };
+        self.commit(core, batch).await;
+        true
     }
 
-    /// Takes a step and returns when it is committed, with the store's answer.
+    /// Adds a change. Returns before it is committed, unless no other commit was in flight.
+    pub(crate) async fn push(
+        &self,
+        core: &Core,
+        change: Change,
+        claim: &Arc<ClaimGuard>,
+        pool: &Arc<QueuePool>,
+    ) {
+        let owner = Owner { claim: Arc::clone(claim), pool: Arc::clone(pool), reply: None };
+        self.add(core, Item { change, owner }).await;
+    }
+
+    /// Adds a step, and returns the store's verdict when it is committed.
     pub(crate) async fn commit_step(
         &self,
         core: &Core,
         change: Change,
-        claim: &Arc<Claim>,
+        claim: &Arc<ClaimGuard>,
         pool: &Arc<QueuePool>,
     ) -> Verdict {
-        let (reply, answer) = oneshot::channel();
-        let (claim, pool) = (Arc::clone(claim), Arc::clone(pool));
-        self.take_in(core, Item { change, claim, pool, reply: Some(reply) }).await;
-        // The committer answers everything it takes, unless it is stopped: then nobody goes on.
-        answer.await.unwrap_or(Verdict::Fenced)
+        let (reply, verdict) = oneshot::channel();
+        let owner = Owner { claim: Arc::clone(claim), pool: Arc::clone(pool), reply: Some(reply) };
+        self.add(core, Item { change, owner }).await;
+        // Every change gets its verdict, unless the committer was closed: then the attempt must not continue.
+        verdict.await.unwrap_or(Verdict::Fenced)
     }
 
-    async fn take_in(&self, core: &Core, item: Item) {
-        let mine = {
-            let mut state = self.lock();
+    async fn add(&self, core: &Core, item: Item) {
+        let batch = {
+            let mut state = lock(&self.state);
             state.waiting.push(item);
-            if state.flying == 0 {
-                state.flying = 1;
-                Some(state.batch())
+            if state.in_flight == 0 {
+                state.in_flight = 1;
+                Some(state.take_batch())
             } else {
-                if state.flying < self.flights && state.waiting.len() >= SECOND {
+                if state.in_flight < self.max_in_flight && state.waiting.len() >= SECOND_BATCH {
                     self.work.notify_one();
                 }
                 None
             }
         };
-        if let Some(batch) = mine {
+        if let Some(batch) = batch {
             self.commit(core, batch).await;
         }
     }
 
-    /// Returns when the backlog is short enough for new work.
-    pub(crate) async fn room(&self) {
-        loop {
-            let shrunk = self.shrunk.notified();
-            if self.lock().waiting.len() < self.backlog {
-                return;
-            }
-            shrunk.await;
-        }
+    /// Returns when the backlog is short enough for new attempts.
+    pub(crate) async fn wait_for_room(&self) {
+        wait_until(&self.shrunk, || lock(&self.state).waiting.len() < self.max_backlog).await;
     }
 
-    /// Returns when everything that was brought is committed.
+    /// Returns when everything that was added is committed.
     pub(crate) async fn flushed(&self) {
-        loop {
-            let shrunk = self.shrunk.notified();
-            let mut shrunk = std::pin::pin!(shrunk);
-            shrunk.as_mut().enable();
-            {
-                let state = self.lock();
-                if state.waiting.is_empty() && state.flying == 0 {
-                    return;
-                }
-            }
-            shrunk.await;
-        }
+        let is_flushed = || {
+            let state = lock(&self.state);
+            state.waiting.is_empty() && state.in_flight == 0
+        };
+        wait_until(&self.shrunk, is_flushed).await;
     }
 
-    /// Nothing is committed any more: who waits for an answer is told so.
+    /// Commits nothing any more. Callers that wait for a verdict get `Fenced`.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.lock().waiting.clear();
+        lock(&self.state).waiting.clear();
         self.shrunk.notify_waiters();
     }
 
-    /// A committing task: there are as many as transactions may be in flight.
-    pub(crate) async fn run(core: Arc<Core>) {
-        let committer = &core.committer;
-        loop {
-            let work = committer.work.notified();
-            match committer.take() {
-                Some(batch) => committer.commit(&core, batch).await,
-                None => work.await,
-            }
-        }
-    }
-
-    fn take(&self) -> Option<Vec<Item>> {
-        let mut state = self.lock();
-        let worth = if state.flying == 0 { 1 } else { SECOND };
-        if state.waiting.len() < worth || state.flying >= self.flights {
-            return None;
-        }
-        state.flying += 1;
-        Some(state.batch())
-    }
-
-    fn landed(&self) {
-        let more = {
-            let mut state = self.lock();
-            state.flying -= 1;
-            !state.waiting.is_empty()
-        };
-        if more {
-            self.work.notify_one();
-        }
-        self.shrunk.notify_waiters();
-    }
-
+    /// Commits a batch and does what follows from each verdict.
     async fn commit(&self, core: &Core, batch: Vec<Item>) {
-        let mut flight = Flight::new(self, batch);
-        let verdicts = until_answered(core, &flight.changes).await;
-        let (changes, rest) = (std::mem::take(&mut flight.changes), std::mem::take(&mut flight.rest));
+        let mut in_flight = InFlight::new(self, batch);
+        let verdicts = commit_until_answered(core, &in_flight.changes).await;
+        let (changes, owners) =
+            (std::mem::take(&mut in_flight.changes), std::mem::take(&mut in_flight.owners));
         add(&core.stats.commits, 1);
         let mut refused = Vec::new();
         let mut settled = Vec::with_capacity(changes.len());
         let count = |wanted: &Verdict| verdicts.iter().filter(|verdict| *verdict == wanted).count();
         add(&core.stats.committed, count(&Verdict::Committed) + count(&Verdict::Halted));
         add(&core.stats.fenced, count(&Verdict::Fenced));
-        for ((change, verdict), (claim, pool, reply)) in changes.into_iter().zip(verdicts).zip(rest) {
+        for ((change, verdict), Owner { claim, pool, reply }) in changes.into_iter().zip(verdicts).zip(owners)
+        {
             if let Some(reply) = reply {
                 let _ = reply.send(verdict.clone());
             }
             match verdict {
-                // It is still claimed, and goes on.
+                // The job is still claimed, and continues.
                 Verdict::Committed if change.outcome == Outcome::Next => continue,
-                Verdict::Committed => {
-                    core.committed(change, &pool);
-                }
+                Verdict::Committed => core.after_commit(change, &pool),
                 Verdict::Halted => {
-                    tracing::info!(job = %change.job, "the job was paused or told to end: it goes no further now");
+                    tracing::info!(job = %change.job, "the job was paused or cancelled; its claim is over");
                 }
                 Verdict::Fenced => {
-                    tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: the job had been taken away from this worker");
-                    // Or it is this worker's still, and somebody else wrote under its revision: then it is handed back
-                    // as the claim is dropped.
+                    tracing::warn!(job = %change.job, epoch = change.epoch.0, "fenced: this worker no longer held the job");
+                    // If it still does, another change was written under the same revision: then the job is released as the
+                    // claim is dropped.
                     continue;
                 }
                 Verdict::Refused(why) => {
                     add(&core.stats.refused, 1);
                     tracing::error!(job = %change.job, why, "the store refused an outcome; the job fails");
-                    refused.push(Item { change: refusal(change, &why), claim, pool, reply: None });
+                    let owner = Owner { claim, pool, reply: None };
+                    refused.push(Item { change: refusal(change, &why), owner });
                     continue;
                 }
             }
@@ -231,65 +226,71 @@ impl Committer {
         }
         core.ledger.settle(settled.into_iter());
         if !refused.is_empty() {
-            self.lock().waiting.extend(refused);
+            lock(&self.state).waiting.extend(refused);
         }
     }
 }
 
-/// What goes with a change: its claim, its pool, and who goes on when it is committed.
-type Rest = (Arc<Claim>, Arc<QueuePool>, Option<oneshot::Sender<Verdict>>);
-
-/// A transaction under way. If whoever flies it is dropped before the answer has come, as the future of a workflow may be,
-/// its changes go back to those that wait: a commit may be repeated blindly.
-struct Flight<'a> {
+/// A transaction in flight. If its future is dropped before the store has answered, as that of a workflow may be, its
+/// changes wait again: a commit can be repeated safely.
+struct InFlight<'a> {
     committer: &'a Committer,
     changes: Vec<Change>,
-    rest: Vec<Rest>,
+    owners: Vec<Owner>,
 }
 
-impl<'a> Flight<'a> {
-    fn new(committer: &'a Committer, batch: Vec<Item>) -> Flight<'a> {
-        let (changes, rest) =
-            batch.into_iter().map(|item| (item.change, (item.claim, item.pool, item.reply))).unzip();
-        Flight { committer, changes, rest }
+impl<'a> InFlight<'a> {
+    fn new(committer: &'a Committer, batch: Vec<Item>) -> InFlight<'a> {
+        let (changes, owners) = batch.into_iter().map(|item| (item.change, item.owner)).unzip();
+        InFlight { committer, changes, owners }
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let changes = std::mem::take(&mut self.changes).into_iter();
-        let back = changes.zip(std::mem::take(&mut self.rest));
-        let back = back.map(|(change, (claim, pool, reply))| Item { change, claim, pool, reply });
-        let back: Vec<Item> = back.collect();
-        if !back.is_empty() && !self.committer.closed.load(Ordering::Acquire) {
-            self.committer.lock().waiting.splice(0..0, back);
+        let unanswered: Vec<Item> = changes
+            .zip(std::mem::take(&mut self.owners))
+            .map(|(change, owner)| Item { change, owner })
+            .collect();
+        let committer = self.committer;
+        if !unanswered.is_empty() && !committer.closed.load(Ordering::Acquire) {
+            lock(&committer.state).waiting.splice(0..0, unanswered);
         }
-        self.committer.landed();
+        let has_more = {
+            let mut state = lock(&committer.state);
+            state.in_flight -= 1;
+            !state.waiting.is_empty()
+        };
+        if has_more {
+            committer.work.notify_one();
+        }
+        committer.shrunk.notify_waiters();
     }
 }
 
-/// What is committed in place of an outcome that the store refused: as little as can be.
+/// The change that is committed in place of one that the store refused: it fails the job, and writes nothing else.
 fn refusal(change: Change, why: &str) -> Change {
     let failure = Failure::stop(format!("the store refused what the attempt wanted written: {why}"))
         .class(class::REFUSED);
     Change { outcome: Outcome::Failed { reason: Reason::Refused, failure }, step: None, ..change }
 }
 
-/// Commits until the store has answered for all. Every call is a blind repeat of the one before, which `Store::commit`
-/// allows. After a failure half as many are sent, in case the whole was too much for a database that is slow. Once the
-/// committer is closed nobody goes on, and what is not answered is left to the reaper.
-async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
+/// Commits until the store has answered for all changes. Every call is a blind repeat of the one before, which
+/// `Store::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
+/// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
+async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
     let mut backoff = Backoff::new("committing");
     let mut verdicts = Vec::with_capacity(changes.len());
     let mut size = changes.len();
     loop {
         let rest = &changes[verdicts.len()..];
-        let asked = Instant::now();
+        let started = Instant::now();
         match core.store.commit(None, &rest[..size.min(rest.len())]).await {
             Ok(answers) => {
                 backoff.reset();
-                core.metrics.commit_size.note(answers.len() as u64);
-                core.metrics.commit_seconds.note_span(asked.elapsed());
+                core.metrics.commit_batch_size.record(answers.len() as u64);
+                core.metrics.commit_seconds.record_duration(started.elapsed());
                 verdicts.extend(answers);
                 if verdicts.len() == changes.len() {
                     return verdicts;
@@ -297,7 +298,7 @@ async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
                 size = size.saturating_mul(2);
             }
             Err(error) => {
-                core.metrics.failed(Verb::Commit);
+                core.metrics.count_error(StoreCall::Commit);
                 if core.committer.closed.load(Ordering::Acquire) {
                     verdicts.resize(changes.len(), Verdict::Fenced);
                     return verdicts;
@@ -305,7 +306,7 @@ async fn until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
                 size = (size / 2).max(1);
                 backoff.wait(&error).await;
                 if !matches!(error, Error::Unavailable(_)) {
-                    // Not a passing fault: do not hammer a database that someone must mend.
+                    // Not a passing fault: a person must repair the database first, so the calls are rare.
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }

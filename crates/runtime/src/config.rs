@@ -9,63 +9,29 @@ use crate::Env;
 /// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What people know this worker by.
+    /// The name of this worker that people see.
     pub name: String,
-    /// How long the worker may go without renewing before others take its jobs.
+    /// How long the worker may go without renewing before other workers take its jobs.
     ///
-    /// Fifteen seconds: two renewals may fail before a third is late, and work that a dead worker held waits no
-    /// longer than this and one beat.
+    /// Fifteen seconds by default: two renewals may fail before a third is late, and the jobs of a dead worker wait no
+    /// longer than this plus one renewal interval.
     pub lease: Duration,
-    /// How often the lease is renewed and others' leases are looked at.
+    /// How often the worker renews its lease and checks the leases of others.
     pub renew_every: Duration,
     /// How long a stopping worker waits for running attempts.
     pub drain: Duration,
-    /// How many deaths of a worker that ran it alone make a job fail as poison.
+    /// After how many deaths of a worker that ran it alone a job fails as `poison`.
     pub crashes: u16,
-    /// How often an idle queue is looked into though nothing said that it changed.
+    /// How often the worker checks idle queues, timers and branches without having been notified of a change.
     pub safety: Duration,
-    /// How many outcomes may wait to be committed before slots stop starting new work.
+    /// How many outcomes may wait for their commit before slots stop starting new attempts.
     ///
-    /// Five thousand: seconds of a slow database, and little enough memory to wait for one that is away.
+    /// Five thousand by default: seconds of a slow database, and little memory during an outage.
     pub backlog: usize,
     /// How long ended jobs are kept.
     pub retention: Retention,
-    /// The outside world.
+    /// The clock and the random numbers.
     pub env: Env,
-}
-
-/// How long ended jobs are kept, by how they ended; `None` is for good.
-///
-/// A job's key is free again once it is pruned. What a parent has not finished with and what still has its unique name
-/// is kept longer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retention {
-    /// Those that are done.
-    pub done: Option<Duration>,
-    /// Those that failed.
-    pub failed: Option<Duration>,
-    /// Those that were cancelled.
-    pub cancelled: Option<Duration>,
-}
-
-impl Default for Retention {
-    fn default() -> Retention {
-        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
-        // Long enough for last month's accounts; failures, which someone may want to retry, for a quarter.
-        Retention { done: days(30), failed: days(90), cancelled: days(30) }
-    }
-}
-
-impl Retention {
-    /// Keeps everything.
-    pub const FOREVER: Retention = Retention { done: None, failed: None, cancelled: None };
-
-    /// The states with the time they are kept.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (State, Duration)> {
-        let all =
-            [(State::Done, self.done), (State::Failed, self.failed), (State::Cancelled, self.cancelled)];
-        all.into_iter().filter_map(|(state, kept)| Some((state, kept?)))
-    }
 }
 
 impl Default for Config {
@@ -85,48 +51,30 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Says what cannot work.
+    /// Returns what is wrong with these settings.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let long = Duration::from_secs(365 * 86_400);
+        let year = Duration::from_secs(365 * 86_400);
         if self.renew_every < Duration::from_millis(10) || self.renew_every * 2 > self.lease {
             return Err(format!(
-                "a beat of {:?} does not keep a lease of {:?}; renew at least twice per lease, and not more than \
-                 100 times a second",
+                "a beat of {:?}, the interval between renewals, does not keep a lease of {:?}; renew at least twice per \
+                 lease, and at most 100 times a second",
                 self.renew_every, self.lease
             ));
         }
-        if self.lease > long || self.drain > long {
-            return Err(
-                "a lease or a drain of more than a year is not waited for; choose a shorter one".into()
-            );
+        if self.lease > year || self.drain > year {
+            return Err("the lease or the drain time is longer than a year; choose a shorter one".into());
         }
-        if self.safety < Duration::from_millis(100) || self.safety > long {
+        if self.safety < Duration::from_millis(100) || self.safety > year {
             return Err(format!(
                 "a safety interval of {:?} is out of range; use 100 ms to a year",
                 self.safety
             ));
         }
         if self.backlog == 0 {
-            return Err("a backlog of no outcomes lets nothing start; use 1 or more".into());
+            return Err("with a backlog of 0 outcomes no attempt can start; use 1 or more".into());
         }
         if self.name.len() > 256 || self.name.contains('\0') {
             return Err("the worker's name is longer than 256 bytes or contains NUL; choose another".into());
-        }
-        Ok(())
-    }
-}
-
-impl Pool {
-    /// Says what cannot work.
-    pub(crate) fn check(&self, queue: &str) -> Result<(), String> {
-        if self.slots == 0 || self.slots > 100_000 {
-            return Err(format!("queue {queue:?} has {} slots; use 1 to 100,000", self.slots));
-        }
-        if self.poll < Duration::from_millis(1) || self.max_poll < self.poll {
-            return Err(format!(
-                "queue {queue:?} is polled every {:?} to {:?}; use 1 ms or more",
-                self.poll, self.max_poll
-            ));
         }
         Ok(())
     }
@@ -140,42 +88,54 @@ fn host_name() -> String {
         .unwrap_or_else(|| "host".into())
 }
 
+/// How long ended jobs are kept, by the state they ended in; `None` keeps them for ever.
+///
+/// A job's key is free again once the job is pruned. A job that its parent still needs, or that still holds its unique
+/// name, is kept longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// Jobs that are done.
+    pub done: Option<Duration>,
+    /// Jobs that failed.
+    pub failed: Option<Duration>,
+    /// Jobs that were cancelled.
+    pub cancelled: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        // A month covers monthly accounts; failed jobs, which someone may want to retry, are kept for a quarter.
+        Retention { done: days(30), failed: days(90), cancelled: days(30) }
+    }
+}
+
+impl Retention {
+    /// Keeps everything.
+    pub const FOREVER: Retention = Retention { done: None, failed: None, cancelled: None };
+
+    /// The states that are pruned, each with the time that its jobs are kept.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (State, Duration)> {
+        let all =
+            [(State::Done, self.done), (State::Failed, self.failed), (State::Cancelled, self.cancelled)];
+        all.into_iter().filter_map(|(state, kept)| Some((state, kept?)))
+    }
+}
+
 /// Settings of one queue's pool in this worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// How many attempts run at once.
     pub slots: usize,
-    /// How many claimed jobs may wait for a slot, at most. The pool keeps as many as it finishes in 50 ms, so
-    /// slow jobs are not hoarded while other workers are idle.
+    /// The most claimed jobs that may wait for a slot. The pool keeps only as many as it finishes in 50 ms, so that slow
+    /// jobs are not hoarded while other workers are idle.
     pub prefetch: usize,
-    /// The least number of jobs worth a claim of its own; an idle pool claims whatever there is.
+    /// The least number of free places for which a busy pool makes a claim; an idle pool claims for any number.
     pub min_demand: usize,
-    /// How soon a queue that has just been busy is looked at again.
+    /// How soon the gate of a queue that was just active is polled again.
     pub poll: Duration,
-    /// The longest time between two looks at an idle queue.
+    /// The longest interval between two polls of an idle queue's gate.
     pub max_poll: Duration,
-}
-
-impl Pool {
-    /// A pool with so many slots and everything else as by default.
-    pub fn slots(slots: usize) -> Pool {
-        Pool { slots: slots.max(1), ..Pool::default() }
-    }
-
-    /// The same with another limit on jobs that wait for a slot.
-    pub fn prefetch(self, prefetch: usize) -> Pool {
-        Pool { prefetch, ..self }
-    }
-
-    /// The same with another least claim.
-    pub fn min_demand(self, min_demand: usize) -> Pool {
-        Pool { min_demand: min_demand.max(1), ..self }
-    }
-
-    /// The same with other times between two looks at the queue: the shortest and the longest.
-    pub fn poll(self, poll: Duration, max_poll: Duration) -> Pool {
-        Pool { poll, max_poll: max_poll.max(poll), ..self }
-    }
 }
 
 impl Default for Pool {
@@ -187,5 +147,41 @@ impl Default for Pool {
             poll: Duration::from_millis(100),
             max_poll: Duration::from_millis(1_500),
         }
+    }
+}
+
+impl Pool {
+    /// A pool with this number of slots and defaults for the rest.
+    pub fn slots(slots: usize) -> Pool {
+        Pool { slots: slots.max(1), ..Pool::default() }
+    }
+
+    /// Sets the most claimed jobs that may wait for a slot.
+    pub fn prefetch(self, prefetch: usize) -> Pool {
+        Pool { prefetch, ..self }
+    }
+
+    /// Sets the least number of free places for which a busy pool makes a claim.
+    pub fn min_demand(self, min_demand: usize) -> Pool {
+        Pool { min_demand: min_demand.max(1), ..self }
+    }
+
+    /// Sets the shortest and the longest interval between two polls of the queue's gate.
+    pub fn poll(self, poll: Duration, max_poll: Duration) -> Pool {
+        Pool { poll, max_poll: max_poll.max(poll), ..self }
+    }
+
+    /// Returns what is wrong with these settings.
+    pub(crate) fn check(&self, queue: &str) -> Result<(), String> {
+        if self.slots == 0 || self.slots > 100_000 {
+            return Err(format!("queue {queue:?} has {} slots; use 1 to 100,000", self.slots));
+        }
+        if self.poll < Duration::from_millis(1) || self.max_poll < self.poll {
+            return Err(format!(
+                "queue {queue:?} is polled every {:?} to {:?}; use 1 ms or more, the shorter interval first",
+                self.poll, self.max_poll
+            ));
+        }
+        Ok(())
     }
 }

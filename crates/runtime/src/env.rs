@@ -1,33 +1,33 @@
-//! The outside world, as the runtime is handed it: the clock and chance.
+//! The clock and the source of randomness, passed in so that tests can replace them.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
 use windlass_model::Time;
 
-/// Where the runtime gets the time and chance from, so that a test or a simulator can say what they are.
+/// The clock and the random numbers of a worker. A test or a simulator passes its own.
 #[derive(Clone)]
 pub struct Env {
     now: Arc<dyn Fn() -> Time + Send + Sync>,
-    chance: Arc<dyn Fn() -> f64 + Send + Sync>,
+    random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
 impl Env {
-    /// A world with this clock and these dice (0 to 1).
+    /// An environment with this clock and this source of random numbers from 0 to 1.
     pub fn new(
         now: impl Fn() -> Time + Send + Sync + 'static,
-        chance: impl Fn() -> f64 + Send + Sync + 'static,
+        random: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Env {
-        Env { now: Arc::new(now), chance: Arc::new(chance) }
+        Env { now: Arc::new(now), random: Arc::new(random) }
     }
 
-    /// The worker's clock; the store's own judges leases.
+    /// The worker's clock. Leases are judged by the store's clock instead.
     pub fn now(&self) -> Time {
         (self.now)()
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     pub fn random(&self) -> f64 {
-        (self.chance)()
+        (self.random)()
     }
 }
 

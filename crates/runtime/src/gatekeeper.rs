@@ -1,7 +1,7 @@
-//! Looking whether idle queues have changed: one small read for all of them.
+//! Polls the gates of all queues with one small read, and wakes the pools whose queue has changed.
 //!
-//! The versions are read before the claims they guard, so a job that comes in after the read moves them again. An
-//! unreadable gate counts as changed.
+//! The gates are read before the claims that they guard, so a job that comes in after the read moves its gate again. A
+//! gate that cannot be read counts as changed.
 
 use std::{
     sync::{
@@ -14,28 +14,29 @@ use std::{
 use tokio::sync::Notify;
 use windlass_store::{CANCEL_GATE, TIMER_GATE};
 
-use crate::{metrics::Verb, worker::Core};
+use crate::{core::Core, telemetry::StoreCall};
 
 #[derive(Default)]
 pub(crate) struct Gatekeeper {
+    /// Whether jobs were claimed since the last poll.
     active: AtomicBool,
-    nudge: Notify,
+    activity: Notify,
 }
 
 impl Gatekeeper {
-    /// Says that there is work: look again soon.
-    pub(crate) fn active(&self) {
+    /// Notes that jobs were claimed, so that the gates are polled more often.
+    pub(crate) fn note_activity(&self) {
         if !self.active.swap(true, Ordering::Relaxed) {
-            self.nudge.notify_one();
+            self.activity.notify_one();
         }
     }
 }
 
-/// Runs until the worker stops.
+/// Runs until the worker has stopped.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut queues: Vec<String> = core.pools.iter().map(|pool| pool.queue.clone()).collect();
-    queues.push(TIMER_GATE.to_owned());
-    queues.push(CANCEL_GATE.to_owned());
+    let mut gates: Vec<String> = core.pools.iter().map(|pool| pool.queue.clone()).collect();
+    gates.push(TIMER_GATE.to_owned());
+    gates.push(CANCEL_GATE.to_owned());
     let shortest = core.pools.iter().map(|pool| pool.config.poll).min().unwrap_or(Duration::from_millis(100));
     let longest = core.pools.iter().map(|pool| pool.config.max_poll).min().unwrap_or(Duration::from_secs(2));
     let mut last: Option<Vec<u64>> = None;
@@ -43,46 +44,46 @@ pub(crate) async fn run(core: Arc<Core>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = core.gatekeeper.nudge.notified(), if wait > shortest => {
+            () = core.gatekeeper.activity.notified(), if wait > shortest => {
                 wait = shortest;
                 continue;
             }
-            // Attempts that are waited for are told to end all the same.
+            // Not `stopping`: attempts of a draining worker must still get their cancel requests.
             () = core.stopped() => return,
         }
-        let changed = tick(&core, &queues, &mut last).await;
+        let changed = tick(&core, &gates, &mut last).await;
         let active = core.gatekeeper.active.swap(false, Ordering::Relaxed);
         wait = if changed || active { shortest } else { (wait * 2).min(longest) };
     }
 }
 
-/// One look; wakes the pools whose gate moved.
-async fn tick(core: &Core, queues: &[String], last: &mut Option<Vec<u64>>) -> bool {
-    let now = match core.store.gates(queues).await {
+/// One poll: wakes the loops whose gates have moved. Returns whether one has.
+async fn tick(core: &Core, gates: &[String], last: &mut Option<Vec<u64>>) -> bool {
+    let now = match core.store.gates(gates).await {
         Ok(now) => Some(now),
         Err(error) => {
-            core.metrics.failed(Verb::Gate);
-            tracing::debug!(%error, "the gate cannot be read; all that it guards is looked at");
+            core.metrics.count_error(StoreCall::Gate);
+            tracing::debug!(%error, "the gates cannot be read; all queues count as changed");
             None
         }
     };
-    let moved = |index: usize| match (&*last, &now) {
+    let has_moved = |index: usize| match (&*last, &now) {
         (Some(last), Some(now)) => last[index] != now[index],
         _ => true,
     };
     for (index, pool) in core.pools.iter().enumerate() {
-        if moved(index) {
+        if has_moved(index) {
             pool.wake();
         }
     }
-    if moved(core.pools.len()) {
+    if has_moved(core.pools.len()) {
         core.timekeeper.poke();
-        core.branches.notify_one();
+        core.branches_changed.notify_one();
     }
-    if moved(core.pools.len() + 1) {
+    if has_moved(core.pools.len() + 1) {
         core.cancellations.poke();
     }
-    // What cannot be read is not read more often for it.
+    // Gates that cannot be read are not polled more often for it.
     let changed = now.is_some() && *last != now;
     *last = now;
     changed

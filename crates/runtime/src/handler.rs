@@ -1,4 +1,4 @@
-//! What runs a job: handlers, by kind and version.
+//! The code behind a kind: handlers, and what an attempt gives to and takes from them.
 
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -9,102 +9,103 @@ use windlass_model::{
 };
 use windlass_store::Actor;
 
-use crate::{StepWriter, cancellations::CancelFlag, trace};
+use crate::{StepWriter, cancellations::CancelFlag, telemetry::trace};
 
-/// One try at a job, or at one step of it, as its handler sees it.
+/// One attempt at a job, or at one step of a machine, as its handler sees it.
 #[derive(Clone)]
 pub struct Attempt {
-    /// The job. The input of a machine that has gone on within this claim is left out.
+    /// The job. After the first step of a machine within a claim, its input is left out.
     pub job: Arc<ClaimedJob>,
     /// The worker that runs it.
     pub worker: WorkerId,
     /// When it started, by the worker's clock.
     pub started_at: Time,
-    /// What it writes with while it goes on.
+    /// Commits steps while the attempt continues.
     pub writer: Arc<StepWriter>,
+    /// Set by a stopping worker whose drain time is over.
     pub(crate) cancelled: watch::Receiver<bool>,
+    /// Set by a cancel request for the job.
     pub(crate) cancel: Arc<CancelFlag>,
 }
 
 impl Attempt {
-    /// Whether the attempt should end: someone cancelled the job, the worker is stopping and its patience is over, or
-    /// it lost its lease.
+    /// Whether the attempt should end: someone cancelled the job, or the worker is stopping and its drain time is over.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_requested() || *self.cancelled.borrow()
     }
 
-    /// The trace that this attempt is part of, as a W3C `traceparent` to be passed on.
+    /// The trace that this attempt is part of, as a W3C `traceparent` to pass on.
     pub fn traceparent(&self) -> Option<String> {
         trace::current().or_else(|| self.job.settings.trace.clone())
     }
 
-    /// Who told the attempt to end, if someone has.
+    /// Who requested that the job is cancelled, if someone did.
     pub fn cancel_requested_by(&self) -> Option<&Actor> {
         self.cancel.actor()
     }
 
-    /// Returns when someone has told the attempt to end.
+    /// Returns when someone has requested that the job is cancelled.
     pub async fn cancel_requested(&self) {
         self.cancel.requested().await;
     }
 
-    /// Returns when someone has told the attempt to end and its time for it is over.
+    /// Returns when the grace period of a cancel request is over.
     pub async fn cancel_deadline(&self) {
         self.cancel.deadline_passed().await;
     }
 
-    /// Returns when the attempt should end.
+    /// Returns when the attempt should end; see [`Attempt::is_cancelled`].
     pub async fn cancelled(&self) {
         let mut cancelled = self.cancelled.clone();
         tokio::select! {
-            // The sender lives as long as the worker; if it is gone, so is the reason to go on.
+            // An error means that the worker, which owns the sender, is gone.
             _ = cancelled.wait_for(|cancelled| *cancelled) => {}
             () = self.cancel.requested() => {}
         }
     }
 }
 
-/// What the code of a job made of one attempt.
+/// What the code of a job returned from one attempt.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StepResult {
     /// The job is done.
     Done(Payload),
-    /// A machine goes on in another stage.
+    /// A machine continues in this stage.
     Next(Stage),
-    /// A machine goes on in another stage once what it waits for has come.
+    /// A machine continues in this stage once its wait is over.
     Wait(Stage, Wait),
-    /// A machine goes on in another stage once these jobs have ended, or the time is over.
+    /// A machine continues in this stage once these jobs have ended, or the timeout has passed.
     Children {
         /// The stage.
         stage: Stage,
-        /// The jobs, to be submitted with the step.
+        /// The jobs, submitted by the commit of the step.
         children: Vec<NewJob>,
-        /// How long to wait for them at most.
+        /// The longest time to wait for them.
         timeout: Option<Duration>,
     },
-    /// The same step again, later, without an error.
+    /// A machine runs the same step again later, without an error.
     Again {
-        /// The stage with what is to be kept of this attempt.
+        /// The stage, with the data to keep from this attempt.
         stage: Stage,
-        /// How much later.
+        /// The delay.
         after: Duration,
     },
-    /// The retry policy decides what follows from this error.
+    /// The attempt failed, and the retry policy decides what follows.
     ByPolicy(Failure),
     /// The job has failed, whatever the retry policy says.
     Stop(Failure),
-    /// A machine could not read signals that it was shown: they are set aside, and it waits on for what it waited for.
+    /// A machine was shown signals that it cannot decode: they are marked unreadable, and its wait continues.
     SetAside(Vec<UnreadableSignal>),
-    /// A workflow ends, or is parked.
+    /// A workflow ends or parks.
     Commit {
-        /// What is written beside the outcome.
+        /// What is written with the outcome.
         step: Option<Box<Step>>,
         /// How it ended.
         outcome: Outcome,
     },
-    /// A step was committed after which the claim is over: the job was paused, or told to end.
+    /// A step was committed, and the commit ended the claim because the job was paused or cancelled.
     Halted,
-    /// The claim is over, or is left to be handed back. Nothing is written.
+    /// The claim is over, or its job is to be released. Nothing is written.
     Over,
 }
 
@@ -115,7 +116,7 @@ pub struct Stage {
     pub name: String,
     /// Its encoded data.
     pub data: Payload,
-    /// Whether both are what they were.
+    /// Whether name and data are the same as before the step.
     pub unchanged: bool,
 }
 
@@ -124,23 +125,24 @@ pub type Running = Pin<Box<dyn Future<Output = Result<StepResult, Failure>> + Se
 
 /// An attempt that was started.
 pub struct Started {
-    /// What is to be run to its end.
+    /// The future to run.
     pub running: Running,
-    /// How long it may run, unless the job says otherwise; `None` for as long as it likes.
+    /// How long it may run, unless the job's own settings say otherwise; `None` is without a limit.
     pub timeout: Option<Duration>,
     /// The stage that runs, if the job is a machine.
     pub stage: Option<String>,
-    /// Whether it sees to its own end: it is not cut off when its deadline passes or the time is over in which it was
-    /// told to end, but by the store, which has it unwound.
+    /// Whether the handler enforces deadlines and cancel requests itself. Then the future is not dropped when the job's
+    /// deadline or the grace period of a cancel request passes: the store ends the job, and unwinds it if necessary.
     pub times_all_steps: bool,
 }
 
 /// The code behind a kind.
 pub trait Handler: Send + Sync + 'static {
-    /// Starts one attempt. What it returns is committed; a panic, here or later, or a timeout is turned into a failure.
+    /// Starts one attempt. What its future returns is committed. A panic, here or in the future, and a timeout become a
+    /// failure.
     fn start(&self, attempt: Arc<Attempt>) -> Started;
 
-    /// When to try this attempt again if it fails, unless the job says otherwise.
+    /// The retry policy of this attempt, unless the job's own settings say otherwise.
     fn retry(&self, attempt: &Attempt) -> Retry;
 
     /// Lets the code decide what follows from a failure; `None` leaves it to the retry policy.
@@ -149,30 +151,30 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// What holds for every job of a kind.
+/// Settings of every job of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// When to try again.
+    /// When to retry.
     pub retry: Retry,
-    /// How long one attempt may run; `None` for as long as it likes.
+    /// How long one attempt may run; `None` is without a limit.
     pub timeout: Option<Duration>,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
-        // An hour: a hung attempt must not hold its slot for ever, and what runs longer knows that it does.
+        // An hour: a hung attempt must not hold its slot for ever, and the authors of longer ones know that they are.
         Policy { retry: Retry::default(), timeout: Some(Duration::from_secs(3_600)) }
     }
 }
 
-/// All handlers of a worker.
+/// All handlers of a worker, by kind and version.
 #[derive(Clone, Default)]
 pub struct Registry {
     handlers: HashMap<String, HashMap<i32, Arc<dyn Handler>>>,
 }
 
 impl Registry {
-    /// Adds a handler; the last one added for a kind and version wins.
+    /// Adds a handler. It replaces an earlier one for the same kind and version.
     pub fn add(&mut self, kind: KindVersion, handler: Arc<dyn Handler>) {
         self.handlers.entry(kind.kind).or_default().insert(kind.version, handler);
     }
@@ -182,16 +184,16 @@ impl Registry {
         self.handlers.get(&kind.kind)?.get(&kind.version)
     }
 
-    /// All kinds and versions served, in order.
+    /// All kinds and versions, sorted.
     pub fn kinds(&self) -> Vec<KindVersion> {
-        let all = |(kind, versions): (&String, &HashMap<i32, Arc<dyn Handler>>)| {
+        let versions_of = |(kind, versions): (&String, &HashMap<i32, Arc<dyn Handler>>)| {
             let kind = kind.clone();
             versions
                 .keys()
                 .map(move |version| KindVersion { kind: kind.clone(), version: *version })
                 .collect::<Vec<_>>()
         };
-        let mut kinds: Vec<KindVersion> = self.handlers.iter().flat_map(all).collect();
+        let mut kinds: Vec<KindVersion> = self.handlers.iter().flat_map(versions_of).collect();
         kinds.sort();
         kinds
     }

@@ -1,63 +1,80 @@
-//! One process working: the loops that claim, run and commit.
+//! One worker process: the loops that claim, run and commit jobs.
 //!
-//! The journey of a job through these files: a [`feeder`](self) claims it for a queue's pool; a slot of the
-//! [`pool`](Pool) runs it in the executor, step after step if it is a machine; `turn` makes an outcome of whatever
-//! happens (a value, an error, a panic, a timeout); the committer writes the outcomes of all slots together. What comes in
-//! from this process goes through the [`Submitter`] and the [`Signaller`]. Beside them, the renewer keeps the
-//! worker's lease on a thread of its own and reaps the jobs of lost workers, the timekeeper fires due timers,
-//! the gatekeeper looks whether an idle queue has changed, orders reach the attempts they are for, and the pruner deletes
-//! what has been kept long enough. Who watches sees each attempt in a span (`trace`) and
-//! the numbers of all loops on a page (`metrics`, `page`, `scrape`).
+//! The journey of a job through these files, in reading order:
+//!
+//! - `submitter`, `signaller`, `waiters`: calls of this process submit jobs, deliver signals and wait for results
+//! - `gatekeeper`: polls the gates of idle queues, and wakes the claimer of a queue that has changed
+//! - `claimer`: claims jobs for the pool of one queue
+//! - `pool`, `slot`: a slot runs one claimed job after the other
+//! - `handler`, `executor`, `watchdog`: run one attempt of user code, within its time limit
+//! - `outcome`: turns the end of an attempt (a value, an error, a panic, a timeout) into a change to commit
+//! - `step_writer`: commits the steps of an attempt that continues after them
+//! - `committer`, `consequences`: write the changes of all slots in batches, then wake the loops that they concern
+//! - `releaser`, `ledger`: return claimed jobs that did not run; track which claims still have jobs here
+//! - `timekeeper`, `cancellations`, `branches`, `pruner`: fire timers, deliver cancel requests, poll branches, delete old jobs
+//! - `renewer`, `liveness`: keep the lease on a thread of their own, and reap the jobs of lost workers
+//! - `suspects`, `solo_lock`: run the jobs of lost workers alone
+//! - `worker`, `core`, `membership`, `abort`: start and stop all of it; the state that the loops share
+//! - `telemetry`: metrics, spans and traces
 //!
 //! What always holds:
-//! - A job that was claimed is committed, handed back, or left to the reaper: never forgotten.
-//! - Every outcome goes through the committer, and so through `Store::commit`.
-//! - A failing database stops nothing here: loops back off and go on; running work keeps running.
+//! - A claimed job is committed, released, or left to the reaper. It is never forgotten.
+//! - Every outcome is written by `Store::commit`.
+//! - A failing database stops nothing here. Loops back off and continue, and running attempts keep running.
 
-mod branches;
-mod cancellations;
-mod committer;
+// Settings, and the code that runs jobs.
 mod config;
 mod env;
-mod executor;
-mod exposition;
-mod feeder;
-mod gatekeeper;
 mod handler;
-mod histogram;
-mod ledger;
-mod liveness;
-mod metrics;
-#[cfg(feature = "otel")]
-mod otel;
-mod page;
-mod pool;
-mod pruner;
-mod releaser;
-mod renewer;
-mod retrying;
-mod sampler;
-mod scrape;
+
+// Calls of this process.
 mod signaller;
-mod solo_lock;
-mod stats;
-mod step_result;
-mod step_writer;
 mod submitter;
-mod suspects;
-mod telemetry;
-mod timekeeper;
-mod trace;
 mod waiters;
+
+// From the gate to the committed outcome.
+mod claimer;
+mod committer;
+mod consequences;
+mod executor;
+mod gatekeeper;
+mod ledger;
+mod outcome;
+mod pool;
+mod releaser;
+mod slot;
+mod step_writer;
+mod watchdog;
+
+// Periodic work.
+mod branches;
+mod cancellations;
+mod pruner;
+mod timekeeper;
+
+// Leases and lost workers.
+mod liveness;
+mod renewer;
+mod solo_lock;
+mod suspects;
+
+// The worker itself.
+mod abort;
+mod core;
+mod membership;
 mod worker;
+
+// Helpers of all loops, and what is seen from outside.
+mod backoff;
+mod sync;
+mod telemetry;
 
 pub use config::{Config, Pool, Retention};
 pub use env::Env;
 pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, StepResult};
 pub use signaller::Signaller;
-pub use stats::{Counts, Stats};
 pub use step_writer::StepWriter;
 pub use submitter::Submitter;
-pub use telemetry::Telemetry;
+pub use telemetry::{Counts, Stats, Telemetry};
 pub use waiters::Waiters;
 pub use worker::Worker;

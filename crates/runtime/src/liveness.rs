@@ -1,8 +1,8 @@
-//! Lock files by which workers on one machine see at once that another died.
+//! Lock files by which workers on one machine notice at once that another died.
 //!
-//! A worker holds a lock on a file named after it for as long as its process lives; the system lets go of the lock
-//! when the process ends, however it ends. Whoever can take the lock knows that the worker is dead, and need not
-//! wait for its lease. A file is locked before it gets its name, so a named file without a lock is never young.
+//! A worker holds a lock on a file named after it for as long as its process lives. The operating system releases the
+//! lock when the process ends, however it ends. So a process that can take the lock knows that the worker is dead, and
+//! need not wait for its lease. A file is locked before it gets its name, so a named file without a lock is never new.
 
 use std::{
     fs::{File, TryLockError},
@@ -12,14 +12,14 @@ use std::{
 
 use windlass_model::WorkerId;
 
-/// This worker's lock, held until it is dropped.
+/// This worker's lock file. Dropping it removes the file and releases the lock.
 pub(crate) struct LivenessFile {
     path: PathBuf,
     _locked: File,
 }
 
 impl LivenessFile {
-    /// Lights the beacon of `worker` in `dir`.
+    /// Creates and locks the file of `worker` in `dir`.
     pub(crate) fn create(dir: &Path, worker: WorkerId) -> io::Result<LivenessFile> {
         std::fs::create_dir_all(dir)?;
         let path = dir.join(format!("{worker}.lock"));
@@ -30,8 +30,8 @@ impl LivenessFile {
         Ok(LivenessFile { path, _locked: file })
     }
 
-    /// Lets the beacon go out, as the death of the process would: the lock is let go, the file stays.
-    pub(crate) fn abandon(mut self) {
+    /// Releases the lock and leaves the file, as the death of the process would.
+    pub(crate) fn unlock(mut self) {
         self.path = PathBuf::new();
     }
 
@@ -46,10 +46,10 @@ impl Drop for LivenessFile {
     }
 }
 
-/// Workers whose beacons in `dir` have gone out: their processes are dead.
-pub(crate) fn is_released(dir: &Path) -> Vec<WorkerId> {
+/// The workers whose files in `dir` are not locked: their processes are dead.
+pub(crate) fn dead_workers(dir: &Path) -> Vec<WorkerId> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let dead = |entry: io::Result<std::fs::DirEntry>| {
+    let dead_worker = |entry: io::Result<std::fs::DirEntry>| {
         let path = entry.ok()?.path();
         let id = path.file_name()?.to_str()?.strip_prefix('w')?.strip_suffix(".lock")?;
         let id = WorkerId(i64::from_str_radix(id, 16).ok()?);
@@ -59,7 +59,7 @@ pub(crate) fn is_released(dir: &Path) -> Vec<WorkerId> {
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
         }
     };
-    entries.filter_map(dead).collect()
+    entries.filter_map(dead_worker).collect()
 }
 
 /// Removes the file of a worker that was reaped.
@@ -72,15 +72,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beacon_goes_out_with_its_holder_and_not_before() {
-        let dir = std::env::temp_dir().join(format!("windlass-beacon-{}", std::process::id()));
+    fn a_worker_counts_as_dead_once_its_lock_is_released() {
+        let dir = std::env::temp_dir().join(format!("windlass-liveness-{}", std::process::id()));
         let worker = WorkerId(77);
-        let beacon = LivenessFile::create(&dir, worker).expect("lit");
-        assert_eq!(is_released(&dir), []);
-        beacon.abandon();
-        assert_eq!(is_released(&dir), [worker]);
+        let file = LivenessFile::create(&dir, worker).expect("created");
+        assert_eq!(dead_workers(&dir), []);
+        file.unlock();
+        assert_eq!(dead_workers(&dir), [worker]);
         remove(&dir, worker);
-        assert_eq!(is_released(&dir), []);
+        assert_eq!(dead_workers(&dir), []);
         std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

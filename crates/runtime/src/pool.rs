@@ -1,11 +1,11 @@
-//! One queue's slots in this worker, and the jobs that wait for one.
+//! One queue's slots in this worker, and the claimed jobs that wait for a slot.
 //!
-//! A slot is a task that runs one job after the other and ends when none waits; the next job is started by the
-//! completion of the last, not by a poll. The feeder is told when there is room for a claim that is worth it.
+//! A slot is a task that runs one job after the other and ends when no job is buffered. So a job starts when another
+//! completes, not at the next poll. The claimer is notified when there is enough room for a claim.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -15,26 +15,34 @@ use windlass_model::{ClaimNo, ClaimedJob, KindVersion, Time};
 use crate::{
     Pool,
     cancellations::CancelFlag,
-    executor::Watch,
-    histogram::{Histogram, WORK},
-    releaser::Claim,
-    worker::Core,
+    core::Core,
+    releaser::ClaimGuard,
+    sync::lock,
+    telemetry::histogram::{Histogram, WORK_SECONDS},
+    watchdog::AttemptWatch,
 };
 
-/// A claimed job on its way to a slot.
+/// How much work is claimed ahead of free slots, in seconds of the pool's throughput: enough to cover the next claim, and
+/// so little that a worker with a free slot loses nothing by it.
+const PREFETCH_SECONDS: f64 = 0.05;
+
+/// How long jobs that were claimed ahead may wait before they are released.
+pub(crate) const MAX_BUFFER_AGE: Duration = Duration::from_secs(1);
+
+/// A claimed job, from its claim to its last step in this worker.
 pub(crate) struct Job {
     pub(crate) claimed: Arc<ClaimedJob>,
-    /// Its part in the claim it came with: it is handed back if that is dropped before it is over.
-    pub(crate) claim: Arc<Claim>,
-    /// When its deadline passes, by the store's clock as it was at the claim.
-    pub(crate) expires: Option<Instant>,
-    /// The store's clock at the claim.
-    pub(crate) now: Time,
-    /// That clock less the worker's.
-    pub(crate) offset: i64,
-    /// How often in a row, within this claim, a step led to the very state it came from.
-    pub(crate) steps_before_yield: u32,
-    /// What its attempts were told; the same for all steps of one claim.
+    /// Releases the job if it is dropped before the store has ended the claim.
+    pub(crate) claim: Arc<ClaimGuard>,
+    /// When the job's deadline passes, by the store's clock at the claim.
+    pub(crate) expires_at: Option<Instant>,
+    /// The time of the claim, by the store's clock.
+    pub(crate) claimed_at: Time,
+    /// The store's clock less the worker's, in microseconds.
+    pub(crate) clock_offset: i64,
+    /// The number of steps in a row, within this claim, that left the state unchanged.
+    pub(crate) unchanged_steps: u32,
+    /// Shared by the attempts of all steps of one claim.
     pub(crate) cancel: Arc<CancelFlag>,
 }
 
@@ -43,47 +51,43 @@ pub(crate) struct QueuePool {
     pub(crate) config: Pool,
     pub(crate) kinds: Arc<[KindVersion]>,
     /// How long jobs had been due when they were claimed.
-    pub(crate) waits: Histogram,
+    pub(crate) queue_wait: Histogram,
     state: Mutex<State>,
-    /// Told when the feeder should look.
-    pub(crate) feed: Notify,
-    /// Told when a slot has ended.
-    pub(crate) ended: Notify,
-    /// What each slot is running, for the watchdog.
-    watches: Mutex<Vec<Arc<Watch>>>,
+    /// Notified when the claimer should check for work.
+    pub(crate) changed: Notify,
+    /// Notified when no slot runs any more.
+    pub(crate) idle: Notify,
+    /// What each slot runs, for the watchdog.
+    watches: Mutex<Vec<Arc<AttemptWatch>>>,
 }
 
 struct State {
+    /// Claimed jobs that wait for a slot.
     buffer: VecDeque<Job>,
+    /// Slots that run.
     running: usize,
-    /// Room promised to jobs that are being submitted.
+    /// Slots that are reserved for jobs that are being submitted.
     reserved: usize,
-    /// Whether the last claim said that there may be more.
-    more: bool,
-    /// Whether something said that the queue changed.
-    look: bool,
-    /// When there is something in a bucket again for jobs that wait for it.
-    refill: Option<Instant>,
-    open: bool,
+    /// Whether there may be more ready jobs than the last claim took.
+    has_more: bool,
+    /// Whether the queue may have changed since the last claim.
+    is_changed: bool,
+    /// When a rate limit that jobs wait for has tokens again.
+    refill_at: Option<Instant>,
+    is_open: bool,
+    /// Jobs that slots have finished.
     finished: u64,
-    rate: Rate,
-    /// When jobs were last taken.
-    accepted: Instant,
+    throughput: Throughput,
+    /// When claimed jobs were last added.
+    accepted_at: Instant,
 }
 
 /// How fast this pool finishes jobs, smoothed.
-struct Rate {
+struct Throughput {
     per_second: f64,
-    since: Instant,
+    measured_at: Instant,
     finished: u64,
 }
-
-/// How much work is kept waiting for a slot, in time: enough to cover the next claim and little enough that another
-/// worker loses nothing by it.
-const AHEAD: f64 = 0.05;
-
-/// How long jobs that were claimed ahead may wait before they are handed back.
-pub(crate) const MAX_BUFFER_AGE: Duration = Duration::from_secs(1);
 
 impl QueuePool {
     pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>) -> QueuePool {
@@ -91,219 +95,220 @@ impl QueuePool {
             buffer: VecDeque::new(),
             running: 0,
             reserved: 0,
-            more: false,
-            look: true,
-            refill: None,
-            open: true,
+            has_more: false,
+            is_changed: true,
+            refill_at: None,
+            is_open: true,
             finished: 0,
-            rate: Rate { per_second: 0.0, since: Instant::now(), finished: 0 },
-            accepted: Instant::now(),
+            throughput: Throughput { per_second: 0.0, measured_at: Instant::now(), finished: 0 },
+            accepted_at: Instant::now(),
         };
         QueuePool {
             queue,
             config,
             kinds,
-            waits: Histogram::new(WORK),
+            queue_wait: Histogram::new(WORK_SECONDS),
             state: Mutex::new(state),
-            feed: Notify::new(),
-            ended: Notify::new(),
+            changed: Notify::new(),
+            idle: Notify::new(),
             watches: Mutex::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Says that the queue may have changed.
+    /// Notes that the queue may have changed, and wakes the claimer.
     pub(crate) fn wake(&self) {
-        self.lock().look = true;
-        self.feed.notify_one();
+        lock(&self.state).is_changed = true;
+        self.changed.notify_one();
     }
 
-    /// How many jobs to claim now, if a claim is due and worth it.
-    pub(crate) fn wanted(&self) -> Option<usize> {
-        let mut state = self.lock();
+    /// How many jobs to claim now; `None` if there is no reason or not enough room for a claim.
+    pub(crate) fn next_claim_size(&self) -> Option<usize> {
+        let mut state = lock(&self.state);
         let (demand, least) = state.demand(&self.config);
-        if !state.open || !(state.look || state.more) || demand < least {
+        if !state.is_open || !state.may_claim() || demand < least {
             return None;
         }
-        state.look = false;
-        state.refill = None;
+        state.is_changed = false;
+        state.refill_at = None;
         Some(demand)
     }
 
-    /// Notes whether the last claim said that there may be more, and when there will be for a rate limit.
-    pub(crate) fn set_more(&self, more: bool, refill: Option<Instant>) {
-        let mut state = self.lock();
-        (state.more, state.refill) = (more, refill);
+    /// Records whether there may be more jobs after a claim, and when a rate limit will have tokens for some.
+    pub(crate) fn set_claim_result(&self, has_more: bool, refill_at: Option<Instant>) {
+        let mut state = lock(&self.state);
+        (state.has_more, state.refill_at) = (has_more, refill_at);
     }
 
-    /// There is something in a bucket again: look, once there is room.
-    pub(crate) fn refilled(&self) {
-        let mut state = self.lock();
-        (state.look, state.refill) = (true, None);
+    /// Notes that a rate limit has tokens again: the claimer claims once there is room.
+    pub(crate) fn on_refill(&self) {
+        let mut state = lock(&self.state);
+        (state.is_changed, state.refill_at) = (true, None);
         drop(state);
-        self.feed.notify_one();
+        self.changed.notify_one();
     }
 
-    /// When to look again for jobs that wait for a rate limit.
-    pub(crate) fn refill(&self) -> Option<Instant> {
-        self.lock().refill
+    /// When a rate limit that jobs wait for has tokens again.
+    pub(crate) fn refill_at(&self) -> Option<Instant> {
+        lock(&self.state).refill_at
     }
 
-    /// Takes claimed jobs, and starts slots for them.
+    /// Adds claimed jobs, and starts slots for them.
     pub(crate) fn accept(self: &Arc<Self>, core: &Arc<Core>, jobs: Vec<Job>) {
         let starts = {
-            let mut state = self.lock();
-            if !state.open {
-                // Answered after the pool was closed: they are handed back.
+            let mut state = lock(&self.state);
+            if !state.is_open {
+                // The claim was answered after the pool was closed: the jobs are dropped, and so released.
                 return;
             }
-            state.accepted = Instant::now();
+            state.accepted_at = Instant::now();
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
             state.running += starts;
             starts
         };
         for _ in 0..starts {
-            core.runtime.spawn(Arc::clone(core).slot(Arc::clone(self)));
+            core.runtime.spawn(Arc::clone(core).run_slot(Arc::clone(self)));
         }
     }
 
-    /// Promises room to a job that is about to be submitted, if there is some and nothing waits for it.
+    /// Reserves a slot for a job that is about to be submitted, if one is free and no other job is known to wait.
     pub(crate) fn reserve(&self, kind: &KindVersion) -> bool {
-        let mut state = self.lock();
-        let free = state.open
-            && !state.more
-            && !state.look
+        let mut state = lock(&self.state);
+        let is_free = state.is_open
+            && !state.may_claim()
             && state.buffer.is_empty()
             && state.running + state.reserved < self.config.slots
             && self.kinds.contains(kind);
-        state.reserved += usize::from(free);
-        free
+        state.reserved += usize::from(is_free);
+        is_free
     }
 
-    /// Takes a promise back, or gives what was promised.
+    /// Ends a reservation, whether or not its job was claimed.
     pub(crate) fn unreserve(&self) {
-        self.lock().reserved -= 1;
+        lock(&self.state).reserved -= 1;
     }
 
-    /// The next job for a slot; `None` ends the slot.
-    pub(crate) fn next(&self, finished: bool) -> Option<Job> {
-        let mut state = self.lock();
+    /// The next job for a slot; `None` ends the slot. `finished` says whether the slot has just finished another job.
+    pub(crate) fn next_job(&self, finished: bool) -> Option<Job> {
+        let mut state = lock(&self.state);
         state.finished += u64::from(finished);
         let job = state.buffer.pop_front();
         if job.is_none() {
             state.running -= 1;
         }
         let (demand, least) = state.demand(&self.config);
-        let feed = (state.more || state.look) && demand >= least;
-        let over = state.running == 0;
+        let claim = state.may_claim() && demand >= least;
+        let is_idle = state.running == 0;
         drop(state);
-        if feed {
-            self.feed.notify_one();
+        if claim {
+            self.changed.notify_one();
         }
-        if over {
-            self.ended.notify_waiters();
+        if is_idle {
+            self.idle.notify_waiters();
         }
         job
     }
 
-    /// Takes back what was claimed ahead and waits although it should have started long ago: the jobs turned out to be
-    /// slow, and another worker may have a free slot.
-    pub(crate) fn surplus(&self) -> Vec<Job> {
-        let mut state = self.lock();
-        if state.buffer.is_empty() || state.accepted.elapsed() < MAX_BUFFER_AGE {
+    /// Takes jobs back that were claimed ahead and have waited too long: the jobs before them turned out to be slow, and
+    /// another worker may have a free slot.
+    pub(crate) fn take_surplus(&self) -> Vec<Job> {
+        let mut state = lock(&self.state);
+        if state.buffer.is_empty() || state.accepted_at.elapsed() < MAX_BUFFER_AGE {
             return Vec::new();
         }
-        let ahead = state.ahead(&self.config);
-        if state.buffer.len() <= ahead {
+        let prefetch = state.prefetch(&self.config);
+        if state.buffer.len() <= prefetch {
             return Vec::new();
         }
-        state.more = true;
-        state.buffer.split_off(ahead).into()
+        state.has_more = true;
+        state.buffer.split_off(prefetch).into()
     }
 
-    /// Takes everything that has not started; with `close`, nothing starts any more.
-    pub(crate) fn empty(&self, close: bool) -> Vec<Job> {
-        let mut state = self.lock();
-        state.open &= !close;
+    /// Takes all jobs that have not started; with `close`, no further jobs are accepted.
+    pub(crate) fn take_buffered(&self, close: bool) -> Vec<Job> {
+        let mut state = lock(&self.state);
+        state.is_open &= !close;
         state.buffer.drain(..).collect()
     }
 
-    /// Drops what has not started of these claims; answers how many jobs that were.
-    pub(crate) fn remove(&self, claims: &[ClaimNo]) -> usize {
-        let mut state = self.lock();
+    /// Drops the jobs of these claims that have not started; returns how many there were.
+    pub(crate) fn remove_claims(&self, claims: &[ClaimNo]) -> usize {
+        let mut state = lock(&self.state);
         let before = state.buffer.len();
         state.buffer.retain(|job| !claims.contains(&job.claim.number));
         before - state.buffer.len()
     }
 
-    /// Whether others wait, as far as is known: then a machine that has had its turn lets them pass.
-    pub(crate) fn is_wanted(&self) -> bool {
-        let state = self.lock();
-        state.more || state.look || !state.buffer.is_empty()
+    /// Whether other jobs may wait for a slot here: then a machine yields after a number of steps.
+    pub(crate) fn is_contended(&self) -> bool {
+        let state = lock(&self.state);
+        state.may_claim() || !state.buffer.is_empty()
     }
 
-    /// Whether jobs wait for a slot.
-    pub(crate) fn waits(&self) -> bool {
-        !self.lock().buffer.is_empty()
+    /// Whether claimed jobs wait for a slot.
+    pub(crate) fn has_buffered(&self) -> bool {
+        !lock(&self.state).buffer.is_empty()
     }
 
-    /// How many jobs wait for a slot.
+    /// The number of claimed jobs that wait for a slot.
     pub(crate) fn buffered(&self) -> usize {
-        self.lock().buffer.len()
+        lock(&self.state).buffer.len()
     }
 
-    /// How many slots are held by attempts that were given up and have not returned.
-    pub(crate) fn lost(&self) -> usize {
+    /// The number of slots held by attempts that were given up and have not returned.
+    pub(crate) fn lost_slots(&self) -> usize {
         self.watches().iter().filter(|watch| watch.is_given_up()).count()
     }
 
+    /// The number of slots that run.
     pub(crate) fn running(&self) -> usize {
-        self.lock().running
+        lock(&self.state).running
     }
 
-    pub(crate) fn watch(&self, watch: Arc<Watch>) {
-        self.watches.lock().unwrap_or_else(|e| e.into_inner()).push(watch);
+    pub(crate) fn add_watch(&self, watch: Arc<AttemptWatch>) {
+        lock(&self.watches).push(watch);
     }
 
-    pub(crate) fn unwatch(&self, watch: &Arc<Watch>) {
-        self.watches.lock().unwrap_or_else(|e| e.into_inner()).retain(|w| !Arc::ptr_eq(w, watch));
+    pub(crate) fn remove_watch(&self, watch: &Arc<AttemptWatch>) {
+        lock(&self.watches).retain(|other| !Arc::ptr_eq(other, watch));
     }
 
-    pub(crate) fn watches(&self) -> Vec<Arc<Watch>> {
-        self.watches.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    pub(crate) fn watches(&self) -> Vec<Arc<AttemptWatch>> {
+        lock(&self.watches).clone()
     }
 }
 
 impl State {
-    /// How many jobs are worth having claimed before there is a slot for them.
-    fn ahead(&mut self, config: &Pool) -> usize {
-        ((self.rate.per_second(self.finished) * AHEAD) as usize).min(config.prefetch)
+    /// Whether a claim may find jobs.
+    fn may_claim(&self) -> bool {
+        self.is_changed || self.has_more
     }
 
-    /// How many jobs there is room for, and how many make a claim worth it.
+    /// How many jobs to hold ahead of free slots.
+    fn prefetch(&mut self, config: &Pool) -> usize {
+        ((self.throughput.per_second(self.finished) * PREFETCH_SECONDS) as usize).min(config.prefetch)
+    }
+
+    /// How many jobs there is room for, and for how many a claim is worthwhile.
     fn demand(&mut self, config: &Pool) -> (usize, usize) {
-        let ahead = self.ahead(config);
+        let prefetch = self.prefetch(config);
         let held = self.running + self.reserved + self.buffer.len();
-        let demand = (config.slots + ahead).saturating_sub(held);
-        // With work kept ahead, a claim that fills half of it is soon enough; an idle pool takes what there is.
-        let least = if held == 0 { 1 } else { config.min_demand.max(ahead / 2).max(1) };
+        let demand = (config.slots + prefetch).saturating_sub(held);
+        // While jobs are buffered, it is soon enough to claim when half of them are used up; an idle pool claims any number.
+        let least = if held == 0 { 1 } else { config.min_demand.max(prefetch / 2).max(1) };
         (demand, least)
     }
 }
 
-impl Rate {
-    /// Measured over spans of at least 5 ms; the longer the span, the more of it is new.
+impl Throughput {
+    /// Measured over intervals of at least 5 ms; the longer the interval, the more weight its rate has.
     fn per_second(&mut self, finished: u64) -> f64 {
-        let elapsed = self.since.elapsed();
+        let elapsed = self.measured_at.elapsed();
         if elapsed >= Duration::from_millis(5) {
             let now = (finished - self.finished) as f64 / elapsed.as_secs_f64();
-            let new = elapsed.as_secs_f64() / (elapsed.as_secs_f64() + 0.005);
-            self.per_second += (now - self.per_second) * new;
-            self.since = Instant::now();
+            let weight = elapsed.as_secs_f64() / (elapsed.as_secs_f64() + 0.005);
+            self.per_second += (now - self.per_second) * weight;
+            self.measured_at = Instant::now();
             self.finished = finished;
         }
         self.per_second
@@ -315,16 +320,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refill_wakes_a_full_pool_once() {
+    fn a_refill_makes_a_full_pool_claim_once_it_has_room() {
         let pool = QueuePool::new("default".into(), Pool::slots(1), Vec::new().into());
-        assert_eq!(pool.wanted(), Some(1), "an idle pool looks");
-        pool.set_more(false, Some(Instant::now()));
-        pool.lock().running = 1;
-        assert_eq!(pool.wanted(), None, "there is no room");
-        pool.refilled();
-        assert_eq!(pool.refill(), None, "it is not waited for again while there is no room");
-        assert_eq!(pool.wanted(), None);
-        pool.lock().running = 0;
-        assert_eq!(pool.wanted(), Some(1), "but it is not forgotten");
+        assert_eq!(pool.next_claim_size(), Some(1), "an idle pool claims");
+        pool.set_claim_result(false, Some(Instant::now()));
+        lock(&pool.state).running = 1;
+        assert_eq!(pool.next_claim_size(), None, "there is no room");
+        pool.on_refill();
+        assert_eq!(pool.refill_at(), None, "it is not waited for again while there is no room");
+        assert_eq!(pool.next_claim_size(), None);
+        lock(&pool.state).running = 0;
+        assert_eq!(pool.next_claim_size(), Some(1), "but it is not forgotten");
     }
 }

@@ -1,33 +1,33 @@
-//! Deleting what has been kept long enough, in small batches, and looking after what should not need it.
+//! Deletes jobs that ended long ago, in small batches.
 
 use std::{sync::Arc, time::Duration};
 
 use windlass_store::Prune;
 
-use crate::worker::Core;
+use crate::core::Core;
 
-/// How often is looked for what may go.
-const EVERY: Duration = Duration::from_secs(3_600);
-/// How many jobs are looked at in one transaction: few enough that nobody waits for it.
+/// How often jobs are pruned.
+const INTERVAL: Duration = Duration::from_secs(3_600);
+/// How many jobs are checked in one transaction: so few that no other transaction waits long for it.
 const BATCH: usize = 1_000;
-/// How long is waited between two transactions, so that a large backlog is not noticed by others.
+/// The pause between two transactions, so that a large backlog does not slow down others.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
-    // Workers that start together do not prune together.
-    let mut wait = EVERY.mul_f64(0.05 + 0.2 * core.config.env.random());
+    // Random, so that workers that start together do not prune together.
+    let mut wait = INTERVAL.mul_f64(0.05 + 0.2 * core.config.env.random());
     loop {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = core.stopping() => return,
         }
         tick(&core).await;
-        wait = EVERY;
+        wait = INTERVAL;
     }
 }
 
-/// One pass over all that is old enough.
+/// One pass: deletes all jobs that are old enough.
 async fn tick(core: &Core) {
     let mut pruned = 0;
     for (state, kept) in core.config.retention.rules() {
@@ -35,9 +35,9 @@ async fn tick(core: &Core) {
         let mut prune = Prune { state, before: now.minus(kept), kind: None, after: None, limit: BATCH };
         while !core.is_stopping() {
             match core.store.control().prune(None, &prune).await {
-                Ok(done) => {
-                    pruned += done.jobs;
-                    prune.after = done.after;
+                Ok(report) => {
+                    pruned += report.jobs;
+                    prune.after = report.after;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "old jobs could not be pruned; they are next time");
@@ -51,6 +51,6 @@ async fn tick(core: &Core) {
         }
     }
     if pruned > 0 {
-        tracing::info!(jobs = pruned, "pruned what was kept long enough");
+        tracing::info!(jobs = pruned, "pruned old jobs");
     }
 }

@@ -1,14 +1,14 @@
-//! Handing claimed jobs back that do not run here.
+//! Releases claimed jobs that do not run in this worker.
 //!
-//! Every claimed job has a [`Claim`], which goes with it from the pool to the committer. Whoever learns that the store has
-//! ended the claim (by a committed outcome, a pause, a cancel) ends it here too. A claim that is dropped without that is
-//! put on the list of the [`Releaser`], and one task hands back what is on the list until the store has answered. So a
-//! worker that goes on working never forgets a job while it keeps the job's claim.
+//! Every claimed job has a [`ClaimGuard`], which moves with it from the pool to the committer. Code that learns that the
+//! store has ended the claim (by a committed outcome, a pause, a cancel) ends the guard. A guard that is dropped before
+//! that is put on the list of the [`Releaser`], and one task releases the jobs on that list until the store has answered.
+//! So a running worker never forgets a job that the store has recorded as claimed by it.
 
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -18,37 +18,47 @@ use tokio::sync::Notify;
 use windlass_model::{ClaimNo, ClaimedJob, Epoch, JobClaim, JobId, WorkerId};
 use windlass_store::{Error, Store};
 
-use crate::{metrics::Verb, retrying::Backoff, stats::add, worker::Core};
+use crate::{
+    backoff::Backoff,
+    core::Core,
+    sync::{lock, wait_until},
+    telemetry::{StoreCall, add},
+};
 
-/// The most jobs in one transaction: others wait for it.
+/// The most jobs in one transaction, because other transactions wait for it.
 const BATCH: usize = 1_000;
-/// How long the list may lie there before the renewer's thread takes it on: then all other threads are blocked.
+/// How long the list may be left alone before the renewer's thread works on it: then all other threads are blocked.
 const LATE: Duration = Duration::from_secs(1);
 
 /// One job of a claim, for as long as this worker holds it.
-pub(crate) struct Claim {
+pub(crate) struct ClaimGuard {
     job: JobId,
     epoch: Epoch,
     pub(crate) number: ClaimNo,
-    /// Who claimed it: a worker that was declared dead goes on under another name.
+    /// The id under which it was claimed: a worker that was declared dead continues under another.
     pub(crate) worker: WorkerId,
-    /// Whether the store has ended it, or it is on the list.
-    over: AtomicBool,
+    /// Whether the store has ended the claim, or the job is on the list to be released.
+    ended: AtomicBool,
     releaser: Arc<Releaser>,
 }
 
-impl Claim {
-    pub(crate) fn new(core: &Core, claimed: &ClaimedJob, number: ClaimNo, worker: WorkerId) -> Arc<Claim> {
-        let (over, releaser) = (AtomicBool::new(false), Arc::clone(&core.releaser));
-        Arc::new(Claim { job: claimed.id, epoch: claimed.epoch, number, worker, over, releaser })
+impl ClaimGuard {
+    pub(crate) fn new(
+        core: &Core,
+        claimed: &ClaimedJob,
+        number: ClaimNo,
+        worker: WorkerId,
+    ) -> Arc<ClaimGuard> {
+        let (ended, releaser) = (AtomicBool::new(false), Arc::clone(&core.releaser));
+        Arc::new(ClaimGuard { job: claimed.id, epoch: claimed.epoch, number, worker, ended, releaser })
     }
 
-    /// Notes that the store has ended it. Answers its number for the ledger, the first time.
+    /// Records that the store has ended the claim on this job. Returns the claim's number for the ledger, the first time.
     pub(crate) fn end(&self) -> Option<ClaimNo> {
-        (!self.over.swap(true, Ordering::AcqRel)).then_some(self.number)
+        (!self.ended.swap(true, Ordering::AcqRel)).then_some(self.number)
     }
 
-    /// Has it handed back, whoever still holds it here.
+    /// Releases the job, also if the guard is still held somewhere.
     pub(crate) fn release(&self) {
         if let Some(number) = self.end() {
             self.releaser.push(JobClaim {
@@ -61,120 +71,108 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-/// What is to be handed back.
+/// The list of jobs to release.
 #[derive(Default)]
 pub(crate) struct Releaser {
     state: Mutex<State>,
-    /// Told when there is something to hand back.
+    /// Notified when there are jobs to release.
     work: Notify,
-    /// Told when nothing is.
+    /// Notified when there are none.
     emptied: Notify,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<JobClaim>,
-    /// How many are being handed back.
-    sent: usize,
-    /// Since when something lies there that nobody has taken on; `None` while somebody is at work.
-    unseen: Option<Instant>,
-    /// Whether nothing is handed back any more: the worker has stopped.
+    /// The number of jobs that are being released.
+    in_flight: usize,
+    /// Since when jobs wait without being taken; `None` while a batch is in flight.
+    neglected_since: Option<Instant>,
+    /// Whether the worker has stopped, and nothing is released any more.
     closed: bool,
 }
 
 impl Releaser {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    fn push(&self, entry: JobClaim) {
-        let mut state = self.lock();
+    fn push(&self, claim: JobClaim) {
+        let mut state = lock(&self.state);
         if state.closed {
             return;
         }
-        if state.waiting.is_empty() && state.sent == 0 {
-            state.unseen = Some(Instant::now());
+        if state.waiting.is_empty() && state.in_flight == 0 {
+            state.neglected_since = Some(Instant::now());
         }
-        state.waiting.push_back(entry);
+        state.waiting.push_back(claim);
         drop(state);
         self.work.notify_one();
     }
 
     fn take(&self, size: usize) -> Option<Vec<JobClaim>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let count = state.waiting.len().min(size);
         let batch: Vec<JobClaim> = state.waiting.drain(..count).collect();
-        state.sent += count;
-        state.unseen = None;
+        state.in_flight += count;
+        state.neglected_since = None;
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Notes that so many were answered; those that were not go to the end of the list.
-    fn answered(&self, count: usize, back: impl Iterator<Item = JobClaim>) {
-        let mut state = self.lock();
-        state.sent -= count;
+    /// Records the end of a batch of `count` jobs. Those that were not released, `failed`, go to the end of the list.
+    fn finish(&self, count: usize, failed: impl Iterator<Item = JobClaim>) {
+        let mut state = lock(&self.state);
+        state.in_flight -= count;
         if !state.closed {
-            state.waiting.extend(back);
+            state.waiting.extend(failed);
         }
         if !state.waiting.is_empty() {
-            // The task comes back to it after a pause at most. Only if it does not, the renewer does: a row that somebody
-            // has locked must not hold up the lease.
-            state.unseen = Some(Instant::now() + Backoff::LONGEST);
+            // The releasing task tries again after its backoff at the latest. The renewer does only if that task does not: a
+            // row that is locked must not delay the lease.
+            state.neglected_since = Some(Instant::now() + Backoff::LONGEST);
         }
-        let empty = state.waiting.is_empty() && state.sent == 0;
+        let is_empty = state.waiting.is_empty() && state.in_flight == 0;
         drop(state);
-        if empty {
+        if is_empty {
             self.emptied.notify_waiters();
         }
     }
 
-    /// How many jobs are to be handed back.
+    /// The number of jobs to release, including those in flight.
     pub(crate) fn waiting(&self) -> usize {
-        let state = self.lock();
-        state.waiting.len() + state.sent
+        let state = lock(&self.state);
+        state.waiting.len() + state.in_flight
     }
 
-    /// Whether something lies there and nobody has taken it on.
+    /// Whether jobs have waited too long without being taken.
     pub(crate) fn is_late(&self) -> bool {
-        self.lock().unseen.is_some_and(|since| since.elapsed() > LATE)
+        lock(&self.state).neglected_since.is_some_and(|since| since.elapsed() > LATE)
     }
 
-    /// Returns when all was handed back.
+    /// Returns when all jobs are released.
     pub(crate) async fn emptied(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            let mut emptied = std::pin::pin!(emptied);
-            emptied.as_mut().enable();
-            if self.waiting() == 0 {
-                return;
-            }
-            emptied.await;
-        }
+        wait_until(&self.emptied, || self.waiting() == 0).await;
     }
 
-    /// Forgets everything: this worker was declared dead, and its claims are void.
-    pub(crate) fn forget(&self) {
-        self.lock().waiting.clear();
+    /// Forgets all jobs, because this worker was declared dead and its claims are void.
+    pub(crate) fn clear(&self) {
+        lock(&self.state).waiting.clear();
         self.emptied.notify_waiters();
     }
 
-    /// Nothing is handed back any more.
+    /// Releases nothing any more.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
-        self.forget();
+        lock(&self.state).closed = true;
+        self.clear();
     }
 }
 
-/// Runs for as long as the worker does. After a failure half as many are sent, and those that failed last: a job whose row
-/// somebody has locked does not keep the others.
+/// Runs for as long as the worker does. After an error half as many jobs are sent, and those that failed go last: so a job
+/// whose row is locked does not hold up the others.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("handing jobs back");
+    let mut backoff = Backoff::new("releasing jobs");
     let mut size = BATCH;
     loop {
         let work = core.releaser.work.notified();
@@ -192,24 +190,24 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Hands back one batch; answers how many jobs were in it.
+/// Releases one batch; returns how many jobs were in it.
 pub(crate) async fn tick(core: &Core, store: &dyn Store, size: usize) -> Result<usize, Error> {
     let Some(batch) = core.releaser.take(size) else { return Ok(0) };
     let count = batch.len();
-    let valid = |entry: &JobClaim| entry.worker == core.worker() && !core.is_lost(entry.claim);
-    let held: Vec<JobClaim> = batch.iter().filter(|entry| valid(entry)).copied().collect();
-    // Those of a worker that was declared dead, or whose claim the store has lost, are void.
-    let released = if held.is_empty() { Ok(0) } else { store.release(None, &held).await };
+    // Claims under an id that was declared dead, and claims that the store has lost, are void.
+    let is_valid = |claim: &JobClaim| claim.worker == core.worker() && !core.aborts.is_lost(claim.claim);
+    let valid: Vec<JobClaim> = batch.iter().filter(|claim| is_valid(claim)).copied().collect();
+    let released = if valid.is_empty() { Ok(0) } else { store.release(None, &valid).await };
     match released {
         Ok(released) => {
             add(&core.stats.released, released);
-            core.ledger.settle(batch.iter().map(|entry| entry.claim));
-            core.releaser.answered(count, std::iter::empty());
+            core.ledger.settle(batch.iter().map(|claim| claim.claim));
+            core.releaser.finish(count, std::iter::empty());
             Ok(count)
         }
         Err(error) => {
-            core.metrics.failed(Verb::Release);
-            core.releaser.answered(count, batch.into_iter().filter(valid));
+            core.metrics.count_error(StoreCall::Release);
+            core.releaser.finish(count, batch.into_iter().filter(is_valid));
             Err(error)
         }
     }
@@ -217,28 +215,26 @@ pub(crate) async fn tick(core: &Core, store: &dyn Store, size: usize) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use windlass_model::{ClaimNo, Epoch, JobId, WorkerId};
-
     use super::*;
 
     #[test]
-    fn what_could_not_be_handed_back_is_late_again() {
+    fn jobs_whose_release_failed_count_as_neglected_again() {
         let releaser = Releaser::default();
-        let is_seen = |releaser: &Releaser| releaser.lock().unseen.is_none();
-        let entry = JobClaim {
+        let is_neglected = |releaser: &Releaser| lock(&releaser.state).neglected_since.is_some();
+        let claim = JobClaim {
             worker: WorkerId(1),
             claim: ClaimNo(1),
             job: JobId::from_bytes([0; 16]),
             epoch: Epoch(0),
         };
-        releaser.push(entry);
-        assert!(!is_seen(&releaser));
-        let batch = releaser.take(10).expect("there is one");
-        assert!(is_seen(&releaser), "somebody is at work");
-        releaser.answered(batch.len(), batch.into_iter());
-        assert!(!is_seen(&releaser), "should nobody come back to it, the renewer does");
-        let batch = releaser.take(10).expect("it is there still");
-        releaser.answered(batch.len(), std::iter::empty());
-        assert!(is_seen(&releaser), "there is nothing left");
+        releaser.push(claim);
+        assert!(is_neglected(&releaser));
+        let batch = releaser.take(10).expect("one job waits");
+        assert!(!is_neglected(&releaser), "a batch is in flight");
+        releaser.finish(batch.len(), batch.into_iter());
+        assert!(is_neglected(&releaser), "if the task does not try again, the renewer does");
+        let batch = releaser.take(10).expect("the job waits again");
+        releaser.finish(batch.len(), std::iter::empty());
+        assert!(!is_neglected(&releaser), "no job waits");
     }
 }

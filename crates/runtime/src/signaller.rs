@@ -1,10 +1,11 @@
-//! Delivering signals from this process: whatever comes while a delivery is under way goes together in the next.
+//! Delivers signals from this process, in batches.
 //!
-//! A caller who finds nothing under way delivers its own signals itself, which saves a wake-up. A delivery is repeated
-//! blindly until the store answers, or the caller has waited long enough: the dedup ids are the same.
+//! Signals that come while all transactions are in flight share the next one. A caller that finds one free delivers its
+//! own signals itself, which saves a task switch. A delivery is repeated blindly until the store answers or the caller has
+//! waited too long: the dedup ids are the same.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -12,167 +13,166 @@ use tokio::sync::oneshot;
 use windlass_model::NewSignal;
 use windlass_store::{Error, SignalOutcome, Store};
 
-use crate::{Submitter, retrying::Backoff};
+use crate::{Submitter, backoff::Backoff, sync::lock, telemetry::StoreCall};
 
-/// The most signals in one transaction.
-const CHUNK: usize = 1_000;
+/// The most signals in one transaction, unless a single call has more.
+const BATCH_SIGNALS: usize = 1_000;
 
-/// Delivers signals, for all callers of this process.
+/// Delivers signals for all callers of this process.
 pub struct Signaller {
     store: Arc<dyn Store>,
     /// Knows this process's worker.
     submitter: Arc<Submitter>,
     state: Mutex<State>,
     /// How many transactions may be in flight.
-    flights: usize,
-    patience: Duration,
+    max_in_flight: usize,
+    /// How long a caller waits for a store that does not answer.
+    max_wait: Duration,
     runtime: tokio::runtime::Handle,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Item>,
-    flying: usize,
+    waiting: Vec<Call>,
+    in_flight: usize,
 }
 
-type Answer = Result<Vec<SignalOutcome>, Error>;
+type Reply = Result<Vec<SignalOutcome>, Error>;
 
-struct Item {
+/// One call of [`Signaller::signal`].
+struct Call {
     signals: Vec<NewSignal>,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<Reply>,
 }
 
-/// One of the transactions that may be in flight. However it ends, whatever came meanwhile is seen to.
-struct Flight(Arc<Signaller>);
+/// One of the transactions that may be in flight. However it ends, a task then delivers the calls that wait.
+struct InFlight(Arc<Signaller>);
 
-impl Drop for Flight {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let signaller = &self.0;
-        let go_on = {
-            let mut state = signaller.lock();
-            let go_on = !state.waiting.is_empty();
-            state.flying -= usize::from(!go_on);
-            go_on
+        let has_more = {
+            let mut state = lock(&signaller.state);
+            let has_more = !state.waiting.is_empty();
+            state.in_flight -= usize::from(!has_more);
+            has_more
         };
-        if go_on {
+        if has_more {
             // On the engine's runtime: the caller's may end before the answer comes.
-            signaller.runtime.spawn(Arc::clone(signaller).fly());
+            signaller.runtime.spawn(Arc::clone(signaller).tick());
         }
     }
 }
 
 impl Signaller {
-    /// A signaller on the current runtime that keeps up to `flights` transactions in flight and tells callers after
-    /// `patience` that the store is away.
+    /// A signaller on the current runtime, with up to `max_in_flight` transactions in flight. A caller gets an error if the
+    /// store has not answered after `max_wait`.
     pub fn new(
         store: Arc<dyn Store>,
         submitter: Arc<Submitter>,
-        flights: usize,
-        patience: Duration,
+        max_in_flight: usize,
+        max_wait: Duration,
     ) -> Arc<Signaller> {
         let runtime = tokio::runtime::Handle::current();
-        let flights = flights.max(1);
-        Arc::new(Signaller { store, submitter, state: Mutex::default(), flights, patience, runtime })
+        let max_in_flight = max_in_flight.max(1);
+        Arc::new(Signaller { store, submitter, state: Mutex::default(), max_in_flight, max_wait, runtime })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Delivers signals and says of each what became of it. After [`Error::Unavailable`] call again with the same ones.
-    pub async fn signal(self: &Arc<Self>, signals: Vec<NewSignal>) -> Answer {
+    /// Delivers signals, and returns the outcome of each. After [`Error::Unavailable`] call again with the same signals.
+    pub async fn signal(self: &Arc<Self>, signals: Vec<NewSignal>) -> Reply {
         signals.iter().try_for_each(|signal| self.store.limits().check_signal(signal))?;
-        let flight = {
-            let mut state = self.lock();
-            (state.flying < self.flights).then(|| state.flying += 1).map(|()| Flight(Arc::clone(self)))
+        let in_flight = {
+            let mut state = lock(&self.state);
+            (state.in_flight < self.max_in_flight)
+                .then(|| state.in_flight += 1)
+                .map(|()| InFlight(Arc::clone(self)))
         };
-        match flight {
-            Some(_flight) => self.deliver(&signals).await,
+        match in_flight {
+            Some(_in_flight) => self.deliver(&signals).await,
             None => {
                 let (reply, answer) = oneshot::channel();
-                self.lock().waiting.push(Item { signals, reply });
-                // Whoever was under way may have ended before this was put in line.
-                self.help();
+                lock(&self.state).waiting.push(Call { signals, reply });
+                // The last transaction may have ended before this call was added.
+                self.start_if_idle();
                 answer.await.unwrap_or_else(|_| Err(Error::Unavailable("the engine has stopped".into())))
             }
         }
     }
 
-    /// Sees to those who wait if nobody does.
-    fn help(self: &Arc<Self>) {
-        let idle = {
-            let mut state = self.lock();
-            let idle = state.flying == 0 && !state.waiting.is_empty();
-            state.flying += usize::from(idle);
-            idle
+    /// Starts a delivery if calls wait and none is in flight.
+    fn start_if_idle(self: &Arc<Self>) {
+        let is_idle = {
+            let mut state = lock(&self.state);
+            let is_idle = state.in_flight == 0 && !state.waiting.is_empty();
+            state.in_flight += usize::from(is_idle);
+            is_idle
         };
-        if idle {
-            self.runtime.spawn(Arc::clone(self).fly());
+        if is_idle {
+            self.runtime.spawn(Arc::clone(self).tick());
         }
     }
 
-    /// Delivers a group of those that wait; the next is seen to when this flight ends.
-    async fn fly(self: Arc<Self>) {
-        let _flight = Flight(Arc::clone(&self));
-        let group: Vec<Item> = {
-            let mut state = self.lock();
+    /// Delivers one batch of the calls that wait; the end of this transaction starts the next.
+    async fn tick(self: Arc<Self>) {
+        let _in_flight = InFlight(Arc::clone(&self));
+        let batch: Vec<Call> = {
+            let mut state = lock(&self.state);
             let mut size = 0;
-            let fits = |item: &Item| {
-                size += item.signals.len();
-                size <= CHUNK
+            let fits = |call: &Call| {
+                size += call.signals.len();
+                size <= BATCH_SIGNALS
             };
             let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
             let count = count.min(state.waiting.len());
             state.waiting.drain(..count).collect()
         };
-        if group.is_empty() {
+        if batch.is_empty() {
             return;
         }
-        let mut groups = vec![group];
-        while let Some(mut group) = groups.pop() {
-            let signals: Vec<NewSignal> = group.iter().flat_map(|item| &item.signals).cloned().collect();
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
+            let signals: Vec<NewSignal> = batch.iter().flat_map(|call| &call.signals).cloned().collect();
             match self.deliver(&signals).await {
-                Ok(answers) => {
-                    let mut answers = answers.into_iter();
-                    for Item { signals, reply } in group {
-                        let _ = reply.send(Ok(answers.by_ref().take(signals.len()).collect()));
+                Ok(outcomes) => {
+                    let mut outcomes = outcomes.into_iter();
+                    for Call { signals, reply } in batch {
+                        let _ = reply.send(Ok(outcomes.by_ref().take(signals.len()).collect()));
                     }
                 }
-                // Halves, and theirs, until what is wrong with a signal is said to the caller whose signal it is.
-                Err(error) if !error.is_retryable() && group.len() > 1 => {
-                    let rest = group.split_off(group.len() / 2);
-                    groups.extend([rest, group]);
+                // Split until only the caller of the invalid signal gets the error.
+                Err(error) if !error.is_retryable() && batch.len() > 1 => {
+                    let second_half = batch.split_off(batch.len() / 2);
+                    batches.extend([second_half, batch]);
                 }
-                Err(error) => group.into_iter().for_each(|item| _ = item.reply.send(Err(error.again()))),
+                Err(error) => batch.into_iter().for_each(|call| _ = call.reply.send(Err(error.again()))),
             }
         }
     }
 
-    /// Delivers until the store answers or patience is over.
-    async fn deliver(&self, signals: &[NewSignal]) -> Answer {
+    /// Delivers until the store answers or `max_wait` is over.
+    async fn deliver(&self, signals: &[NewSignal]) -> Reply {
         let since = Instant::now();
         let mut backoff = Backoff::new("delivering signals");
-        let mut again = false;
+        let mut is_repeat = false;
         loop {
             match self.store.signal(None, signals).await {
-                Ok(mut answers) => {
-                    if again {
-                        // What is there now was delivered by an earlier send of this call, whose answer was lost; or by
-                        // someone else before: either way it is there.
-                        for answer in answers.iter_mut().filter(|answer| **answer == SignalOutcome::Duplicate)
-                        {
-                            *answer = SignalOutcome::Delivered { woke: true };
-                        }
+                Ok(mut outcomes) => {
+                    if is_repeat {
+                        // A signal that exists was delivered by an earlier send of this call, whose answer was lost, or by
+                        // someone else: either way it was delivered.
+                        let repeated =
+                            outcomes.iter_mut().filter(|outcome| **outcome == SignalOutcome::Duplicate);
+                        repeated.for_each(|outcome| *outcome = SignalOutcome::Delivered { woke: true });
                     }
-                    if answers.contains(&SignalOutcome::Delivered { woke: true }) {
-                        self.submitter.wake();
+                    if outcomes.contains(&SignalOutcome::Delivered { woke: true }) {
+                        self.submitter.wake_pools();
                     }
-                    return Ok(answers);
+                    return Ok(outcomes);
                 }
-                Err(error) if !error.is_retryable() || since.elapsed() > self.patience => return Err(error),
+                Err(error) if !error.is_retryable() || since.elapsed() > self.max_wait => return Err(error),
                 Err(error) => {
-                    self.submitter.failed_to_signal();
-                    again = true;
+                    self.submitter.count_error(StoreCall::Signal);
+                    is_repeat = true;
                     backoff.wait(&error).await;
                 }
             }

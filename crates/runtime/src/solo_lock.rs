@@ -1,11 +1,16 @@
-//! Who runs together in this worker.
+//! The lock by which a suspect runs alone in its worker.
 //!
-//! Ordinary attempts run in company; a suspect waits until it is alone, so that if the worker dies it is known who
-//! did it. Whoever waits to be alone keeps newcomers out meanwhile, for a bounded time.
+//! Ordinary attempts hold the lock shared; a suspect waits until it has the lock alone, so that it is known which job
+//! ran if the worker dies. While a suspect waits, no other attempt starts, so that wait is bounded.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+/// Held by an attempt that runs together with others.
+pub(crate) type SharedGuard = OwnedRwLockReadGuard<()>;
+/// Held by a suspect that runs alone.
+pub(crate) type SoloGuard = OwnedRwLockWriteGuard<()>;
 
 #[derive(Clone, Default)]
 pub(crate) struct SoloLock {
@@ -13,23 +18,23 @@ pub(crate) struct SoloLock {
 }
 
 impl SoloLock {
-    /// Joins the others; waits while someone is, or wants to be, alone.
-    pub(crate) async fn shared(&self) -> OwnedRwLockReadGuard<()> {
+    /// Takes the lock shared; waits while a suspect holds it or waits for it.
+    pub(crate) async fn shared(&self) -> SharedGuard {
         match Arc::clone(&self.lock).try_read_owned() {
             Ok(guard) => guard,
             Err(_) => Arc::clone(&self.lock).read_owned().await,
         }
     }
 
-    /// Waits to be alone, but no longer than `patience`.
-    pub(crate) async fn solo(&self, patience: Duration) -> Option<OwnedRwLockWriteGuard<()>> {
+    /// Takes the lock alone; `None` if others still hold it after `max_wait`.
+    pub(crate) async fn solo(&self, max_wait: Duration) -> Option<SoloGuard> {
         if let Ok(guard) = Arc::clone(&self.lock).try_write_owned() {
             return Some(guard);
         }
-        if patience.is_zero() {
+        if max_wait.is_zero() {
             return None;
         }
-        tokio::time::timeout(patience, Arc::clone(&self.lock).write_owned()).await.ok()
+        tokio::time::timeout(max_wait, Arc::clone(&self.lock).write_owned()).await.ok()
     }
 }
 
@@ -38,14 +43,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn alone_means_alone_and_patience_ends() {
-        let company = SoloLock::default();
-        let other = company.shared().await;
-        assert!(company.solo(Duration::from_millis(5)).await.is_none());
+    async fn a_solo_holder_excludes_others_and_its_wait_is_bounded() {
+        let solo_lock = SoloLock::default();
+        let other = solo_lock.shared().await;
+        assert!(solo_lock.solo(Duration::from_millis(5)).await.is_none());
         drop(other);
-        let alone = company.solo(Duration::from_secs(5)).await.expect("nobody is here");
-        assert!(tokio::time::timeout(Duration::from_millis(5), company.shared()).await.is_err());
-        drop(alone);
-        company.shared().await;
+        let solo = solo_lock.solo(Duration::from_secs(5)).await.expect("nobody holds it");
+        assert!(tokio::time::timeout(Duration::from_millis(5), solo_lock.shared()).await.is_err());
+        drop(solo);
+        solo_lock.shared().await;
     }
 }

@@ -1,41 +1,41 @@
-//! Putting jobs in from this process: group commit for submits, and jobs born claimed.
+//! Submits jobs from this process, in batches, and claims them at once where a slot is free.
 //!
-//! Submits that come while one is under way go together in the next. A job for a queue with a free slot here, and
-//! nothing more urgent known to wait, is inserted already claimed by this worker: one write less, and no wait.
+//! Submits that come while a transaction is in flight share the next one. A job for a queue with a free slot in this
+//! worker, and with no other job known to wait, is inserted already claimed: one write less, and no wait.
 //!
-//! A group is sent by a task of its own, so a caller that gives up harms nobody else. It is repeated blindly until
-//! the store answers; who has waited long enough is told so, and may repeat it too: the ids are the same. A group that the
-//! store refuses is sent in ever smaller parts: a bad job fails the call it came with, and no other.
+//! A batch is sent by a task of its own, so a caller that gives up does not harm others. It is repeated blindly until the
+//! store answers. A caller that has waited too long gets an error and may repeat the call: the ids are the same. A batch
+//! that the store refuses is split until the bad job fails only the call that it came with.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{NewJob, SubmitOutcome, When, limits::BATCH_BYTES};
+use windlass_model::{Epoch, NewJob, SubmitOutcome, When, limits::BATCH_BYTES};
 use windlass_store::{ClaimOnSubmit, Error, Store};
 
 use crate::{
-    metrics::Verb,
+    backoff::Backoff,
+    core::Core,
     pool::{Job, QueuePool},
-    releaser::Claim,
-    retrying::Backoff,
-    stats::add,
-    trace,
-    worker::Core,
+    releaser::ClaimGuard,
+    sync::lock,
+    telemetry::{StoreCall, add, trace},
 };
 
-/// The most jobs in one transaction.
-const CHUNK: usize = 1_000;
+/// The most jobs in one transaction, unless a single call has more.
+const BATCH_JOBS: usize = 1_000;
 
-/// Puts jobs in, for all callers of this process.
+/// Submits jobs for all callers of this process.
 pub struct Submitter {
     store: Arc<dyn Store>,
     state: Mutex<State>,
     /// How many transactions may be in flight.
-    flights: usize,
-    patience: Duration,
+    max_in_flight: usize,
+    /// How long a caller waits for a store that does not answer.
+    max_wait: Duration,
     runtime: tokio::runtime::Handle,
     /// The worker of this process that started last.
     worker: Mutex<Weak<Core>>,
@@ -43,198 +43,196 @@ pub struct Submitter {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Item>,
-    flying: usize,
+    waiting: Vec<Call>,
+    in_flight: usize,
 }
 
-type Answer = Result<Vec<SubmitOutcome>, Error>;
+type Reply = Result<Vec<SubmitOutcome>, Error>;
 
-struct Item {
+/// One call of [`Submitter::submit`].
+struct Call {
     jobs: Vec<NewJob>,
     since: Instant,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<Reply>,
 }
 
-/// Jobs that are sent together, and who waits for them.
-struct Group {
+/// The jobs of several calls, sent together.
+struct Batch {
     jobs: Vec<NewJob>,
     callers: Vec<Caller>,
-    /// Whether they were sent before and no answer came: they may be in.
-    again: bool,
+    /// Whether they were sent before without an answer: they may have been inserted.
+    is_repeat: bool,
 }
 
-/// Who has put so many jobs of a group in.
+/// The caller of the next jobs of a batch.
 struct Caller {
+    /// How many jobs of the batch are its own.
     jobs: usize,
     since: Instant,
-    /// `None` once an answer was given.
-    reply: Option<oneshot::Sender<Answer>>,
+    /// `None` once it was answered.
+    reply: Option<oneshot::Sender<Reply>>,
 }
 
 impl Submitter {
-    /// A submitter on the current runtime that keeps up to `flights` transactions in flight and tells callers after `patience` that the
-    /// store is away.
-    pub fn new(store: Arc<dyn Store>, flights: usize, patience: Duration) -> Arc<Submitter> {
+    /// A submitter on the current runtime, with up to `max_in_flight` transactions in flight. A caller gets an error if the
+    /// store has not answered after `max_wait`.
+    pub fn new(store: Arc<dyn Store>, max_in_flight: usize, max_wait: Duration) -> Arc<Submitter> {
         let runtime = tokio::runtime::Handle::current();
         let (state, worker) = (Mutex::default(), Mutex::default());
-        Arc::new(Submitter { store, state, flights: flights.max(1), patience, runtime, worker })
+        let max_in_flight = max_in_flight.max(1);
+        Arc::new(Submitter { store, state, max_in_flight, max_wait, runtime, worker })
     }
 
     pub(crate) fn attach(&self, core: &Arc<Core>) {
-        *self.worker.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(core);
+        *lock(&self.worker) = Arc::downgrade(core);
     }
 
     fn core(&self) -> Option<Arc<Core>> {
-        self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade()
+        lock(&self.worker).upgrade()
     }
 
-    /// Has this process's worker look whether there is something to do.
+    /// Makes this process's worker check now for ready jobs, timers and cancel requests.
     pub fn poke(&self) {
-        let core = self.worker.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
-        if let Some(core) = core {
-            core.pools.iter().for_each(|pool| pool.wake());
+        if let Some(core) = self.core() {
+            core.wake_pools();
             core.timekeeper.poke();
             core.cancellations.poke();
         }
     }
 
-    /// Has this process's worker look for jobs that have become ready.
-    pub(crate) fn wake(&self) {
+    /// Makes this process's worker check now for ready jobs.
+    pub(crate) fn wake_pools(&self) {
         if let Some(core) = self.core() {
-            core.pools.iter().for_each(|pool| pool.wake());
+            core.wake_pools();
         }
     }
 
-    /// Notes that signals could not be delivered.
-    pub(crate) fn failed_to_signal(&self) {
+    /// Counts a failed call in the metrics of this process's worker.
+    pub(crate) fn count_error(&self, call: StoreCall) {
         if let Some(core) = self.core() {
-            core.metrics.failed(Verb::Signal);
+            core.metrics.count_error(call);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Puts jobs in and says of each what became of it. All of them are in, or none is, when this fails with
-    /// [`Error::Invalid`]; after [`Error::Unavailable`] call again with the same jobs.
-    pub async fn submit(self: &Arc<Self>, mut jobs: Vec<NewJob>) -> Answer {
-        trace::stamp(&mut jobs);
+    /// Submits jobs, and returns the outcome of each. After [`Error::Invalid`] none of them was inserted; after
+    /// [`Error::Unavailable`] call again with the same jobs.
+    pub async fn submit(self: &Arc<Self>, mut jobs: Vec<NewJob>) -> Reply {
+        trace::pass_on(&mut jobs);
         jobs.iter().try_for_each(|job| self.store.limits().check(job))?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         let (reply, answer) = oneshot::channel();
-        let lead = {
-            let mut state = self.lock();
-            state.waiting.push(Item { jobs, since: Instant::now(), reply });
-            let lead = state.flying < self.flights;
-            state.flying += usize::from(lead);
-            lead
+        let starts_task = {
+            let mut state = lock(&self.state);
+            state.waiting.push(Call { jobs, since: Instant::now(), reply });
+            let starts_task = state.in_flight < self.max_in_flight;
+            state.in_flight += usize::from(starts_task);
+            starts_task
         };
-        if lead {
+        if starts_task {
             // On the engine's runtime: the caller's may end before the answer comes.
-            self.runtime.spawn(Arc::clone(self).fly());
+            self.runtime.spawn(Arc::clone(self).run());
         }
         answer
             .await
             .unwrap_or_else(|_| Err(Error::Unavailable("the engine has stopped; submit again".into())))
     }
 
-    /// Sends groups until none waits.
-    async fn fly(self: Arc<Self>) {
-        loop {
-            let group = {
-                let mut state = self.lock();
-                let (mut size, mut bytes) = (0, 0);
-                let fits = |item: &Item| {
-                    size += item.jobs.len();
-                    bytes += item.jobs.iter().map(NewJob::bytes).sum::<usize>();
-                    size <= CHUNK && bytes <= BATCH_BYTES
-                };
-                let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
-                let count = count.min(state.waiting.len());
-                if count == 0 {
-                    state.flying -= 1;
-                    return;
-                }
-                state.waiting.drain(..count).collect::<Vec<Item>>()
-            };
-            self.send(group).await;
+    /// Sends batches until no call waits.
+    async fn run(self: Arc<Self>) {
+        while let Some(calls) = self.next_calls() {
+            self.tick(calls).await;
         }
     }
 
-    async fn send(&self, items: Vec<Item>) {
-        let core = self.core();
-        let (born, plain): (Vec<Item>, Vec<Item>) = match &core {
-            Some(core) => items.into_iter().partition(|item| reserve(core, item)),
-            None => (Vec::new(), items),
+    /// Takes the calls of the next batch; `None`, and one less in flight, if none waits.
+    fn next_calls(&self) -> Option<Vec<Call>> {
+        let mut state = lock(&self.state);
+        let (mut size, mut bytes) = (0, 0);
+        let fits = |call: &Call| {
+            size += call.jobs.len();
+            bytes += call.jobs.iter().map(NewJob::bytes).sum::<usize>();
+            size <= BATCH_JOBS && bytes <= BATCH_BYTES
         };
-        if !born.is_empty() {
-            self.settle(core.as_ref(), Group::of(born), true).await;
+        let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
+        let count = count.min(state.waiting.len());
+        if count == 0 {
+            state.in_flight -= 1;
+            return None;
+        }
+        Some(state.waiting.drain(..count).collect())
+    }
+
+    /// Sends the calls: those with a reserved slot in one batch, the others in another.
+    async fn tick(&self, calls: Vec<Call>) {
+        let core = self.core();
+        let (reserved, plain): (Vec<Call>, Vec<Call>) = match &core {
+            Some(core) => calls.into_iter().partition(|call| reserve_slot(core, call)),
+            None => (Vec::new(), calls),
+        };
+        if !reserved.is_empty() {
+            self.send(core.as_ref(), Batch::new(reserved), true).await;
         }
         if !plain.is_empty() {
-            self.settle(core.as_ref(), Group::of(plain), false).await;
+            self.send(core.as_ref(), Batch::new(plain), false).await;
         }
     }
 
-    /// Sends a group, to be born claimed if slots are reserved for it. If the store refuses it, its halves are sent by
-    /// themselves, and theirs, until what is wrong with a job is said to the caller whose job it is.
-    async fn settle(&self, core: Option<&Arc<Core>>, group: Group, reserved: bool) {
-        let mut groups = vec![group];
-        while let Some(mut group) = groups.pop() {
-            // Numbers are not used again: nothing was claimed under that of a group which was refused.
-            let number =
-                |core: &Arc<Core>| ClaimOnSubmit { worker: core.worker(), number: core.ledger.number() };
-            let born = core.filter(|_| reserved).map(|core| (core, number(core)));
-            let answers = self.answer(&mut group, born.map(|(_, born)| born)).await;
-            if let Err(error) = &answers
+    /// Sends a batch, to be claimed at once if slots are reserved for it. If the store refuses it, each half is sent by
+    /// itself, and so on, until only the caller of the invalid job gets the error.
+    async fn send(&self, core: Option<&Arc<Core>>, batch: Batch, is_reserved: bool) {
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
+            // Each try has its own claim number: nothing was claimed under that of a batch that was refused.
+            let claim = core.filter(|_| is_reserved).map(|core| {
+                (core, ClaimOnSubmit { worker: core.worker(), number: core.ledger.next_number() })
+            });
+            let outcomes = self.send_until_answered(&mut batch, claim.map(|(_, claim)| claim)).await;
+            if let Err(error) = &outcomes
                 && !error.is_retryable()
-                && group.callers.len() > 1
+                && batch.callers.len() > 1
             {
-                if let Some((core, born)) = born {
-                    core.ledger.open(born.number, 0);
+                if let Some((core, claim)) = claim {
+                    core.ledger.open(claim.number, 0);
                 }
-                let rest = group.split();
-                groups.extend([rest, group]);
+                let second_half = batch.split();
+                batches.extend([second_half, batch]);
                 continue;
             }
-            let known = answers.as_deref().unwrap_or_default();
-            match born {
-                Some((core, born)) => take_up(core, born, &group.jobs, known),
-                None => wake(core.map(|core| &**core), &group.jobs, known),
+            let known = outcomes.as_deref().unwrap_or_default();
+            match claim {
+                Some((core, claim)) => start_claimed(core, claim, &batch.jobs, known),
+                None => wake_for_new(core.map(|core| &**core), &batch.jobs, known),
             }
-            group.reply(answers);
+            batch.reply(outcomes);
         }
     }
 
-    /// Sends a group until the store answers; callers who have waited long enough are told before. An error that may pass is
-    /// answered if nobody waits any more.
-    async fn answer(&self, group: &mut Group, born: Option<ClaimOnSubmit>) -> Answer {
+    /// Sends a batch until the store answers. Callers that have waited too long get the error meanwhile; a retryable error is
+    /// returned once no caller waits any more.
+    async fn send_until_answered(&self, batch: &mut Batch, claim: Option<ClaimOnSubmit>) -> Reply {
         let mut backoff = Backoff::new("submitting");
         loop {
-            match self.store.submit(None, &group.jobs, born).await {
-                Ok(mut answers) => {
+            match self.store.submit(None, &batch.jobs, claim).await {
+                Ok(mut outcomes) => {
                     backoff.reset();
-                    if group.again {
-                        // What is there now was put in by an earlier send of this call, whose answer was lost.
-                        for answer in answers.iter_mut().filter(|answer| **answer == SubmitOutcome::Repeated)
-                        {
-                            *answer = SubmitOutcome::New { claimed: None };
-                        }
+                    if batch.is_repeat {
+                        // A job that exists was inserted by an earlier send of this call, whose answer was lost.
+                        let repeated =
+                            outcomes.iter_mut().filter(|outcome| **outcome == SubmitOutcome::Repeated);
+                        repeated.for_each(|outcome| *outcome = SubmitOutcome::New { claimed: None });
                     }
-                    return Ok(answers);
+                    return Ok(outcomes);
                 }
                 Err(error) => {
-                    if let Some(core) = self.core() {
-                        core.metrics.failed(Verb::Submit);
-                    }
+                    self.count_error(StoreCall::Submit);
                     if !error.is_retryable() {
                         return Err(error);
                     }
-                    group.again = true;
-                    // A born-claimed group may be in and claimed: it must be known before it is forgotten.
-                    if !group.is_waited_for(&error, self.patience) && born.is_none() {
+                    batch.is_repeat = true;
+                    // Jobs that may have been inserted claimed must not be forgotten before that is known.
+                    if !batch.is_waited_for(&error, self.max_wait) && claim.is_none() {
                         return Err(error);
                     }
                     backoff.wait(&error).await;
@@ -244,26 +242,26 @@ impl Submitter {
     }
 }
 
-impl Group {
-    fn of(items: Vec<Item>) -> Group {
-        let (mut jobs, mut callers) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
-        for Item { jobs: own, since, reply } in items {
+impl Batch {
+    fn new(calls: Vec<Call>) -> Batch {
+        let (mut jobs, mut callers) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
+        for Call { jobs: own, since, reply } in calls {
             callers.push(Caller { jobs: own.len(), since, reply: Some(reply) });
             jobs.extend(own);
         }
-        Group { jobs, callers, again: false }
+        Batch { jobs, callers, is_repeat: false }
     }
 
-    /// Takes the second half of the callers, with their jobs, away.
-    fn split(&mut self) -> Group {
+    /// Splits off the second half of the callers, with their jobs.
+    fn split(&mut self) -> Batch {
         let callers = self.callers.split_off(self.callers.len() / 2);
         let first = self.callers.iter().map(|caller| caller.jobs).sum();
-        Group { jobs: self.jobs.split_off(first), callers, again: self.again }
+        Batch { jobs: self.jobs.split_off(first), callers, is_repeat: self.is_repeat }
     }
 
-    /// Tells those who have waited long enough; whether others still wait.
-    fn is_waited_for(&mut self, error: &Error, patience: Duration) -> bool {
-        for caller in self.callers.iter_mut().filter(|caller| caller.since.elapsed() > patience) {
+    /// Answers callers that have waited too long; returns whether others still wait.
+    fn is_waited_for(&mut self, error: &Error, max_wait: Duration) -> bool {
+        for caller in self.callers.iter_mut().filter(|caller| caller.since.elapsed() > max_wait) {
             if let Some(reply) = caller.reply.take() {
                 let _ = reply.send(Err(error.again()));
             }
@@ -271,30 +269,30 @@ impl Group {
         self.callers.iter().any(|caller| caller.reply.is_some())
     }
 
-    /// Tells everybody who waits.
-    fn reply(self, answers: Answer) {
-        let mut answers = answers.map(Vec::into_iter);
+    /// Answers all callers that wait.
+    fn reply(self, outcomes: Reply) {
+        let mut outcomes = outcomes.map(Vec::into_iter);
         for Caller { jobs, reply, .. } in self.callers {
-            let mine = match &mut answers {
-                Ok(answers) => Ok(answers.by_ref().take(jobs).collect()),
+            let own = match &mut outcomes {
+                Ok(outcomes) => Ok(outcomes.by_ref().take(jobs).collect()),
                 Err(error) => Err(error.again()),
             };
             if let Some(reply) = reply {
-                let _ = reply.send(mine);
+                let _ = reply.send(own);
             }
         }
     }
 }
 
-/// The pool here that serves a queue.
+/// The pool of this worker that serves a queue.
 fn pool_of<'a>(core: &'a Core, queue: &str) -> Option<&'a Arc<QueuePool>> {
     core.pools.iter().find(|pool| pool.queue == queue)
 }
 
-/// Reserves a slot for an item that is one job, due now, if there is a free one here.
-fn reserve(core: &Core, item: &Item) -> bool {
-    let [job] = item.jobs.as_slice() else { return false };
-    // A deadline is judged by the store's clock, which only a claim tells.
+/// Reserves a slot for a call with a single job that is due now, if one is free.
+fn reserve_slot(core: &Core, call: &Call) -> bool {
+    let [job] = call.jobs.as_slice() else { return false };
+    // Not with a deadline: it is judged by the store's clock, which only a claim returns.
     job.when == When::Now
         && !job.is_special()
         && job.deadline_at.is_none()
@@ -303,46 +301,52 @@ fn reserve(core: &Core, item: &Item) -> bool {
         && pool_of(core, &job.queue).is_some_and(|pool| pool.reserve(&job.kind))
 }
 
-/// Starts jobs that were born claimed. Without answers, only gives the reserved slots back.
-fn take_up(core: &Arc<Core>, born: ClaimOnSubmit, jobs: &[NewJob], answers: &[SubmitOutcome]) {
+/// Starts jobs that were claimed at submit, and ends the reservations of all. Without outcomes it only does the latter.
+fn start_claimed(core: &Arc<Core>, claim: ClaimOnSubmit, jobs: &[NewJob], outcomes: &[SubmitOutcome]) {
     let claimed: Vec<&NewJob> = jobs
         .iter()
-        .zip(answers)
-        .filter(|(_, answer)| matches!(answer, SubmitOutcome::New { claimed: Some(_) }))
+        .zip(outcomes)
+        .filter(|(_, outcome)| matches!(outcome, SubmitOutcome::New { claimed: Some(_) }))
         .map(|(job, _)| job)
         .collect();
-    core.ledger.open(born.number, claimed.len());
+    core.ledger.open(claim.number, claimed.len());
     add(&core.stats.claimed, claimed.len());
     for job in jobs {
         pool_of(core, &job.queue).expect("reserved there").unreserve();
     }
     for job in claimed {
         let pool = pool_of(core, &job.queue).expect("reserved there");
-        pool.waits.note(0);
-        // Due as it was submitted, by this process's clock: nobody compares it with the store's.
+        pool.queue_wait.record(0);
+        // Due when it was submitted, by this process's clock: it is not compared with the store's.
         let now = core.config.env.now();
-        let claimed = Arc::new(job.claimed(born.number, windlass_model::Epoch(0), now));
-        let claim = Claim::new(core, &claimed, born.number, born.worker);
-        let cancel = Arc::default();
-        pool.accept(
-            core,
-            vec![Job { claimed, claim, expires: None, now, offset: 0, steps_before_yield: 0, cancel }],
-        );
+        let claimed = Arc::new(job.claimed(claim.number, Epoch(0), now));
+        let job = Job {
+            claim: ClaimGuard::new(core, &claimed, claim.number, claim.worker),
+            claimed,
+            expires_at: None,
+            claimed_at: now,
+            clock_offset: 0,
+            unchanged_steps: 0,
+            cancel: Arc::default(),
+        };
+        pool.accept(core, vec![job]);
     }
-    let ready = jobs.iter().zip(answers).filter(|(_, a)| matches!(a, SubmitOutcome::New { claimed: None }));
-    ready.for_each(|(job, _)| wake_one(core, job));
+    let is_ready = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::New { claimed: None });
+    let ready = jobs.iter().zip(outcomes).filter(|(_, outcome)| is_ready(outcome));
+    ready.for_each(|(job, _)| wake_for(core, job));
 }
 
-/// Tells the loops here of jobs that were put in.
-fn wake(core: Option<&Core>, jobs: &[NewJob], answers: &[SubmitOutcome]) {
+/// Wakes the loops that jobs concern which were inserted.
+fn wake_for_new(core: Option<&Core>, jobs: &[NewJob], outcomes: &[SubmitOutcome]) {
     let Some(core) = core else { return };
-    let is_new =
-        |answer: &SubmitOutcome| matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. });
-    let new = jobs.iter().zip(answers).filter(|(_, answer)| is_new(answer));
-    new.for_each(|(job, _)| wake_one(core, job));
+    let is_new = |outcome: &SubmitOutcome| {
+        matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+    };
+    let new = jobs.iter().zip(outcomes).filter(|(_, outcome)| is_new(outcome));
+    new.for_each(|(job, _)| wake_for(core, job));
 }
 
-fn wake_one(core: &Core, job: &NewJob) {
+fn wake_for(core: &Core, job: &NewJob) {
     let now = core.config.env.now();
     if let Some(at) = job.deadline_at {
         core.timekeeper.set(at.since(now));

@@ -1,4 +1,7 @@
-//! Running suspects, one at a time and alone if that can be had.
+//! Runs suspects, one at a time and alone if possible.
+//!
+//! A suspect is a job whose worker died while it held the job. If its next worker dies too while the suspect runs alone,
+//! the suspect is known to be the cause.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -7,47 +10,46 @@ use std::{
 };
 
 use futures_util::FutureExt;
-
 use windlass_model::{Change, Outcome, Wait, crash::solo_time};
 
 use crate::{
-    executor::Watch,
-    feeder::claim,
+    claimer::claim,
+    core::Core,
     pool::{Job, QueuePool},
-    worker::Core,
+    watchdog::AttemptWatch,
 };
 
-/// After waiting in vain to be alone, how many times as long nobody waits again: newcomers are held up for a tenth of
-/// the time at most.
+/// After a vain wait to run alone, suspects do not wait again for this many times as long: so other attempts are kept from
+/// starting for a tenth of the time at most.
 const RESPITE: u32 = 10;
 
-/// Further away than this is looked for when something else happens.
-const FAR: Duration = Duration::from_secs(600);
+/// The longest wait for the refill of a rate limit; a later one is found when something else wakes this loop.
+const MAX_REFILL_WAIT: Duration = Duration::from_secs(600);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
     let mut no_wait_until = Instant::now();
     loop {
         tokio::select! {
-            () = core.suspects.notified() => {}
+            () = core.suspects_changed.notified() => {}
             () = core.stopping() => return,
         }
         for pool in &core.pools {
-            while !core.is_stopping() && core.alone.load(Ordering::Acquire) < pool.config.slots {
+            while !core.is_stopping() && core.running_suspects.load(Ordering::Acquire) < pool.config.slots {
                 match claim(&core, pool, 1, true).await {
                     Some((_, jobs)) if !jobs.is_empty() => {
                         for job in jobs {
                             tick(&core, pool, job, &mut no_wait_until).await;
                         }
                     }
-                    Some((haul, _)) => {
-                        // They wait for a rate limit: look again when it has something for them.
-                        if let Some(at) = haul.refill_at {
+                    Some((batch, _)) => {
+                        // Suspects that wait for a rate limit are claimed when it has tokens for them.
+                        if let Some(at) = batch.refill_at {
                             let core = Arc::clone(&core);
-                            let wait = at.since(haul.now).min(FAR);
+                            let wait = at.since(batch.now).min(MAX_REFILL_WAIT);
                             tokio::spawn(async move {
                                 tokio::time::sleep(wait).await;
-                                core.suspects.notify_one();
+                                core.suspects_changed.notify_one();
                             });
                         }
                         break;
@@ -59,86 +61,86 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// A suspect that is run, or about to be: a worker that stops waits for it.
-struct Alone(Arc<Core>);
-
-impl Alone {
-    fn of(core: &Arc<Core>) -> Alone {
-        core.alone.fetch_add(1, Ordering::AcqRel);
-        Alone(Arc::clone(core))
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        self.0.alone.fetch_sub(1, Ordering::AcqRel);
-        // There may be more who waited for room.
-        self.0.suspects.notify_one();
-    }
-}
-
-/// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
-/// has company: then the next one may have its turn.
+/// Runs one suspect: alone for a while if the other attempts end in time, together with them otherwise. Returns when it has
+/// ended or no longer runs alone: then the next suspect may run.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
-    let (span, number) = (solo_time(job.claimed.deaths), job.claim.number);
-    let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
-    let alone = tokio::select! {
-        alone = core.solo_lock.solo(patience) => alone,
+    let (solo_time, number) = (solo_time(job.claimed.deaths), job.claim.number);
+    let max_wait = if Instant::now() < *no_wait_until { Duration::ZERO } else { solo_time };
+    let solo = tokio::select! {
+        solo = core.solo_lock.solo(max_wait) => solo,
         () = core.stopping() => return,
     };
-    if alone.is_none() {
-        if !patience.is_zero() {
-            *no_wait_until = Instant::now() + span * RESPITE;
+    if solo.is_none() {
+        if !max_wait.is_zero() {
+            *no_wait_until = Instant::now() + solo_time * RESPITE;
         }
-        core.joined(number).await;
+        core.end_solo(number).await;
     }
-    // Before it is looked whether the worker stops: either that is seen here, or this is seen by it.
-    let place = Alone::of(core);
-    if alone.is_some() && !core.may_start(&job).await {
+    // Counted before the check whether the worker stops: either the check sees that, or the stopping worker sees the count.
+    let running = RunningSuspect::new(core);
+    if solo.is_some() && !core.wait_may_start(&job).await {
         return;
     }
-    // In a task of its own: if it blocks its thread, the others must still be let in when its time is over.
-    let attempt = attempt(Arc::clone(core), Arc::clone(pool), job, alone.is_none());
+    // In a task of its own: if the suspect blocks its thread, other attempts must still start when its time alone is over.
+    let attempt = run_suspect(Arc::clone(core), Arc::clone(pool), job, solo.is_some());
     let mut run = core.runtime.spawn(async move {
-        let _place = place;
+        let _running = running;
         attempt.await;
     });
-    if let Some(alone) = alone {
+    if let Some(solo) = solo {
         tokio::select! {
             _ = &mut run => {}
-            () = tokio::time::sleep(span) => {
-                // From now on its death no longer proves anything; the store is told before company comes.
-                core.joined(number).await;
-                let seat = alone.downgrade();
+            () = tokio::time::sleep(solo_time) => {
+                // From now on a death of the worker proves nothing. The store confirms that before other attempts start.
+                core.end_solo(number).await;
+                let shared = solo.downgrade();
                 core.runtime.spawn(async move {
                     let _ = run.await;
-                    drop(seat);
+                    drop(shared);
                 });
             }
         }
     }
 }
 
-/// One attempt of a suspect, to the commit of its outcome.
-async fn attempt(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, in_company: bool) {
-    let seat = match in_company {
-        true => match core.seat(&job).await {
-            Some(seat) => Some(seat),
+/// Counts a suspect that runs, or is about to: a worker that stops waits for it.
+struct RunningSuspect(Arc<Core>);
+
+impl RunningSuspect {
+    fn new(core: &Arc<Core>) -> RunningSuspect {
+        core.running_suspects.fetch_add(1, Ordering::AcqRel);
+        RunningSuspect(Arc::clone(core))
+    }
+}
+
+impl Drop for RunningSuspect {
+    fn drop(&mut self) {
+        self.0.running_suspects.fetch_sub(1, Ordering::AcqRel);
+        // Another suspect may wait for this slot.
+        self.0.suspects_changed.notify_one();
+    }
+}
+
+/// Runs one attempt of a suspect and commits its outcome. If it does not run alone, it starts like an ordinary job.
+async fn run_suspect(core: Arc<Core>, pool: Arc<QueuePool>, job: Job, is_solo: bool) {
+    let shared = match is_solo {
+        true => None,
+        false => match core.start_shared(&job).await {
+            Some(shared) => Some(shared),
             None => return,
         },
-        false => None,
     };
-    let watch = Arc::new(Watch::default());
-    pool.watch(Arc::clone(&watch));
-    let ended = AssertUnwindSafe(core.attempt(&job, &pool, &watch)).catch_unwind().await;
-    drop(seat);
-    pool.unwatch(&watch);
-    let change = match ended {
+    let watch = Arc::new(AttemptWatch::default());
+    pool.add_watch(Arc::clone(&watch));
+    let end = AssertUnwindSafe(core.run_attempt(&job, &pool, &watch)).catch_unwind().await;
+    drop(shared);
+    pool.remove_watch(&watch);
+    let change = match end {
         Ok(change) => change,
         Err(panic) => core.after_panic(&watch, &*panic),
     };
     if let Some(change) = change {
-        // A machine has shown that it does not kill its worker: it goes on among the others.
+        // A machine whose step did not kill the worker is no suspect any more: it yields, and continues as an ordinary job.
         let outcome = match change.outcome {
             Outcome::Next => Outcome::Wait(Wait::YIELD),
             outcome => outcome,

@@ -1,4 +1,4 @@
-//! Firing due timers: sleeps until the next one is due, not in a coarse sweep.
+//! Fires due timers. Sleeps until the next timer is due, instead of polling.
 
 use std::{
     sync::{Arc, Mutex},
@@ -8,14 +8,14 @@ use std::{
 use tokio::sync::Notify;
 use windlass_store::{Error, Store};
 
-use crate::{metrics::Verb, retrying::Backoff, worker::Core};
+use crate::{backoff::Backoff, core::Core, sync::lock, telemetry::StoreCall};
 
 /// How many timers are fired in one transaction.
 const BATCH: usize = 1_000;
-/// How late a timer may be before another thread sees to it.
+/// How late a timer may be before the renewer's thread fires it.
 const LATE: Duration = Duration::from_millis(700);
-/// How soon timers that another process is firing are looked at again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// How soon timers that another process is firing are checked again.
+const RECHECK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct Timekeeper {
@@ -25,28 +25,28 @@ pub(crate) struct Timekeeper {
 }
 
 impl Timekeeper {
-    /// A timer was set here, due in `after`.
+    /// Notes that a timer was set that is due in `after`.
     pub(crate) fn set(&self, after: Duration) {
         let Some(at) = Instant::now().checked_add(after) else { return };
-        let mut next = self.next.lock().unwrap_or_else(|e| e.into_inner());
+        let mut next = lock(&self.next);
         if next.is_none_or(|next| at < next) {
             *next = Some(at);
             self.changed.notify_one();
         }
     }
 
-    /// Timers were set somewhere: look at the store.
+    /// Makes the loop check the store now, since timers may have been set by another process.
     pub(crate) fn poke(&self) {
         self.set(Duration::ZERO);
     }
 
-    /// Whether a timer should have fired a while ago: the thread that was to do it is blocked.
+    /// Whether a timer should have fired a while ago: the thread of this loop is blocked.
     pub(crate) fn is_late(&self) -> bool {
         self.next().is_some_and(|next| next + LATE < Instant::now())
     }
 
     fn next(&self) -> Option<Instant> {
-        *self.next.lock().unwrap_or_else(|e| e.into_inner())
+        *lock(&self.next)
     }
 }
 
@@ -54,7 +54,7 @@ impl Timekeeper {
 pub(crate) async fn run(core: Arc<Core>) {
     core.timekeeper.poke();
     let mut backoff = Backoff::new("firing timers");
-    let mut swept = Instant::now();
+    let mut repaired_at = Instant::now();
     loop {
         let changed = core.timekeeper.changed.notified();
         let safety = Instant::now() + core.config.safety;
@@ -68,9 +68,9 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
         }
         tick(&core, &mut backoff).await;
-        if swept.elapsed() >= core.config.safety {
-            swept = Instant::now();
-            sweep(&core).await;
+        if repaired_at.elapsed() >= core.config.safety {
+            repaired_at = Instant::now();
+            repair(&core).await;
         }
         if core.is_stopping() {
             return;
@@ -78,48 +78,49 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Sees to jobs that wait for what is there. There should be none.
-async fn sweep(core: &Core) {
-    match core.store.repair(None).await {
-        Ok(0) => {}
-        Ok(entered) => {
-            tracing::warn!(
-                entered,
-                "jobs waited for what was there: a free slot, a signal, the end of children"
-            );
-            core.pools.iter().for_each(|pool| pool.wake());
-        }
-        Err(error) => tracing::debug!(%error, "what waits could not be looked after; it is next time"),
-    }
-}
-
-/// One pass.
+/// One pass: fires due timers.
 async fn tick(core: &Core, backoff: &mut Backoff) {
     match fire(core, &*core.store).await {
         Ok(()) => backoff.reset(),
         Err(error) => {
-            core.metrics.failed(Verb::Due);
+            core.metrics.count_error(StoreCall::FireTimers);
             backoff.wait(&error).await;
             core.timekeeper.poke();
         }
     }
 }
 
-/// Fires what is due; also called from the renewer's thread when this one is blocked.
+/// Fires due timers; the renewer's thread calls this too, while this loop is blocked.
 pub(crate) async fn fire(core: &Core, store: &dyn Store) -> Result<(), Error> {
-    // What is set while the store is asked must not be forgotten.
-    *core.timekeeper.next.lock().unwrap_or_else(|e| e.into_inner()) = None;
-    let due = store.fire_timers(None, BATCH).await?;
-    if due.woken + due.admitted + due.fired > 0 {
-        core.pools.iter().for_each(|pool| pool.wake());
+    // Cleared before the call, so that a timer that is set during the call is kept.
+    *lock(&core.timekeeper.next) = None;
+    let report = store.fire_timers(None, BATCH).await?;
+    if report.woken + report.admitted + report.fired > 0 {
+        core.wake_pools();
     }
-    if due.admitted == BATCH {
+    if report.admitted == BATCH {
         core.timekeeper.poke();
     }
-    if let Some(at) = due.next_at {
-        // Nothing fired though something is due: another process is at it. Look again, but not at once.
-        let idle = due.woken + due.expired + due.cancelled + due.admitted + due.fired == 0;
-        core.timekeeper.set(at.since(due.now).max(if idle { AGAIN } else { Duration::ZERO }));
+    if let Some(at) = report.next_at {
+        // If nothing fired although a timer is due, another process is firing it: check again, but not at once.
+        let is_idle = report.woken + report.expired + report.cancelled + report.admitted + report.fired == 0;
+        let least = if is_idle { RECHECK } else { Duration::ZERO };
+        core.timekeeper.set(at.since(report.now).max(least));
     }
     Ok(())
+}
+
+/// Wakes jobs that wait for what they already have. There should be none.
+async fn repair(core: &Core) {
+    match core.store.repair(None).await {
+        Ok(0) => {}
+        Ok(jobs) => {
+            tracing::warn!(
+                jobs,
+                "jobs waited for a free slot, a signal or the end of children although they had it; they are ready now"
+            );
+            core.wake_pools();
+        }
+        Err(error) => tracing::debug!(%error, "waiting jobs could not be checked; they are next time"),
+    }
 }

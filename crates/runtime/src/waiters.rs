@@ -1,4 +1,5 @@
-//! Callers that wait for a job to end: told at once when it ends here, found by a shared look when elsewhere.
+//! Callers that wait for a job to end: notified at once if the job ends in this process, and otherwise by a poll of the
+//! store that all of them share.
 
 use std::{
     collections::HashMap,
@@ -10,106 +11,108 @@ use tokio::sync::{Notify, oneshot};
 use windlass_model::JobId;
 use windlass_store::{Error, JobEnd, Store};
 
-/// How soon, and at the longest how late, the store is asked about jobs that are waited for: one read for all of
-/// them, none when nobody waits.
-const SOONEST: Duration = Duration::from_millis(20);
-const LATEST: Duration = Duration::from_millis(500);
+use crate::sync::lock;
 
-/// All who wait, in this process.
+/// The shortest and the longest interval between two polls: one read for all jobs that are waited for, and none while
+/// nobody waits.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_INTERVAL: Duration = Duration::from_millis(500);
+/// How often a loop that nobody waits for checks whether the engine is gone.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// All callers of this process that wait for jobs.
 pub struct Waiters {
     store: Arc<dyn Store>,
     waiting: Mutex<HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>>,
-    came: Arc<Notify>,
+    /// Notified when a caller begins to wait.
+    added: Arc<Notify>,
 }
 
 impl Waiters {
-    /// Nobody yet.
+    /// Without callers. [`Waiters::run`] must run for jobs that end in other processes.
     pub fn new(store: Arc<dyn Store>) -> Arc<Waiters> {
-        Arc::new(Waiters { store, waiting: Mutex::default(), came: Arc::default() })
+        Arc::new(Waiters { store, waiting: Mutex::default(), added: Arc::default() })
     }
 
-    /// Waits for a job to end.
-    pub async fn ended(&self, id: JobId) -> Result<JobEnd, Error> {
-        let (told, tell) = oneshot::channel();
-        self.lock().entry(id).or_default().push(told);
-        // Looked at after it is on the list: an end in between is told or seen.
-        if let Ok(mut ended) = self.store.job_ends(&[id]).await
-            && let Some(Some(ended)) = ended.pop()
-        {
-            self.forget(id);
-            return Ok(ended);
-        }
-        self.came.notify_one();
-        tell.await.map_err(|_| Error::Unavailable("the engine has stopped".into()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>> {
-        self.waiting.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Drops those who gave up.
-    fn forget(&self, id: JobId) {
-        let mut waiting = self.lock();
-        if let Some(told) = waiting.get_mut(&id) {
-            told.retain(|told| !told.is_closed());
-            if told.is_empty() {
-                waiting.remove(&id);
-            }
-        }
-    }
-
-    /// Whether anybody waits for this job.
-    pub(crate) fn wants(&self, id: JobId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
-    /// Tells all who wait for a job how it ended.
-    pub(crate) fn notify(&self, id: JobId, ended: &JobEnd) {
-        for told in self.lock().remove(&id).unwrap_or_default() {
-            let _ = told.send(ended.clone());
-        }
-    }
-
-    /// Looks at the store for those who wait, for as long as anybody holds this.
+    /// Polls the store while callers wait, for as long as something else holds `self`.
     pub async fn run(self: Arc<Waiters>) {
-        let me = Arc::downgrade(&self);
+        let weak = Arc::downgrade(&self);
         drop(self);
-        let mut wait = SOONEST;
+        let mut wait = MIN_INTERVAL;
         loop {
-            let Some(waiters) = me.upgrade() else { return };
-            let ids: Vec<JobId> = {
-                let mut waiting = waiters.lock();
-                waiting.retain(|_, told| told.iter().any(|told| !told.is_closed()));
-                waiting.keys().copied().collect()
-            };
-            if ids.is_empty() {
-                wait = SOONEST;
-                // Nothing is held meanwhile: an engine that is dropped takes its connections with it.
-                let came = Arc::clone(&waiters.came);
+            let Some(waiters) = weak.upgrade() else { return };
+            if !waiters.remove_closed() {
+                wait = MIN_INTERVAL;
+                // Holds nothing meanwhile, so that an engine that is dropped closes its connections.
+                let added = Arc::clone(&waiters.added);
                 drop(waiters);
                 tokio::select! {
-                    () = came.notified() => {}
-                    () = tokio::time::sleep(Duration::from_secs(5)) => {}
+                    () = added.notified() => {}
+                    () = tokio::time::sleep(IDLE_INTERVAL) => {}
                 }
                 continue;
             }
-            drop(ids);
             tokio::time::sleep(wait).await;
-            wait = if waiters.tick().await { SOONEST } else { (wait * 2).min(LATEST) };
+            wait = if waiters.tick().await { MIN_INTERVAL } else { (wait * 2).min(MAX_INTERVAL) };
         }
     }
 
-    /// One look; answers whether anything had ended.
+    /// One poll; returns whether any job had ended.
     async fn tick(&self) -> bool {
-        let ids: Vec<JobId> = self.lock().keys().copied().collect();
-        let Ok(answers) = self.store.job_ends(&ids).await else { return false };
+        let ids: Vec<JobId> = lock(&self.waiting).keys().copied().collect();
+        let Ok(ends) = self.store.job_ends(&ids).await else { return false };
         let mut any = false;
-        for (id, ended) in ids.into_iter().zip(answers) {
-            if let Some(ended) = ended {
-                self.notify(id, &ended);
+        for (id, end) in ids.into_iter().zip(ends) {
+            if let Some(end) = end {
+                self.notify(id, &end);
                 any = true;
             }
         }
         any
+    }
+
+    /// Waits for a job to end.
+    pub async fn ended(&self, id: JobId) -> Result<JobEnd, Error> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.waiting).entry(id).or_default().push(sender);
+        // Read after the caller was added, so that an end in between is either notified or read.
+        if let Ok(mut ends) = self.store.job_ends(&[id]).await
+            && let Some(Some(end)) = ends.pop()
+        {
+            self.remove_closed_of(id);
+            return Ok(end);
+        }
+        self.added.notify_one();
+        receiver.await.map_err(|_| Error::Unavailable("the engine has stopped".into()))
+    }
+
+    /// Whether a caller waits for this job.
+    pub(crate) fn contains(&self, id: JobId) -> bool {
+        lock(&self.waiting).contains_key(&id)
+    }
+
+    /// Passes the end of a job to all callers that wait for it.
+    pub(crate) fn notify(&self, id: JobId, end: &JobEnd) {
+        for sender in lock(&self.waiting).remove(&id).unwrap_or_default() {
+            let _ = sender.send(end.clone());
+        }
+    }
+
+    /// Removes callers that have given up; returns whether any is left.
+    fn remove_closed(&self) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|_, senders| senders.iter().any(|sender| !sender.is_closed()));
+        !waiting.is_empty()
+    }
+
+    /// Removes callers of one job that have given up.
+    fn remove_closed_of(&self, id: JobId) {
+        let mut waiting = lock(&self.waiting);
+        if let Some(senders) = waiting.get_mut(&id) {
+            senders.retain(|sender| !sender.is_closed());
+            if senders.is_empty() {
+                waiting.remove(&id);
+            }
+        }
     }
 }

@@ -1,34 +1,33 @@
-//! What a worker has done, in numbers.
+//! The counters of a worker that have no labels.
 //!
-//! Each line of `counts!` below is a field of [`Counts`] and a counter of `/metrics` (`windlass_<name>_total`, its words
-//! the help text): whoever counts something new, such as contention on keys or waits for a rate limit, adds a line here
-//! and calls [`add`] where it happens.
+//! Each line of `counters!` below is a field of [`Counts`] and a counter of `/metrics` (`windlass_<name>_total`, with its
+//! comment as the help text). To count something new, add a line here and call [`add`] where it happens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! counts {
+macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// Numbers that only grow.
+        /// The counters of a worker.
         #[derive(Debug, Default)]
         pub struct Stats {
             $($(#[doc = $doc])* pub $name: AtomicU64,)*
         }
 
-        /// The numbers at one moment.
+        /// The counters at one moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Stats {
-            /// The numbers now.
+            /// The counters now.
             pub fn counts(&self) -> Counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }
 
         impl Counts {
-            /// Each number with its name and its meaning.
+            /// The name, the help text and the value of each counter.
             pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($name), concat!($($doc),*).trim_ascii(), self.$name)),*].into_iter()
             }
@@ -36,10 +35,10 @@ macro_rules! counts {
     };
 }
 
-counts! {
-    /// Claims that the store answered, those that found nothing included.
+counters! {
+    /// Claims that the store answered, including those that found no job.
     claims,
-    /// Jobs claimed, born-claimed ones included.
+    /// Jobs claimed, including those that were claimed at submit.
     claimed,
     /// Attempts started.
     started,
@@ -47,13 +46,13 @@ counts! {
     committed,
     /// Transactions that committed changes.
     commits,
-    /// Changes that came too late: the job had been taken away.
+    /// Changes that came too late: the worker no longer held the job.
     fenced,
     /// Changes that the store refused for their data.
     refused,
-    /// Jobs handed back without a start.
+    /// Jobs released without a start.
     released,
-    /// Jobs of lost workers returned.
+    /// Jobs of lost workers that were returned.
     reaped,
     /// Workers declared dead.
     dead_workers,
@@ -61,6 +60,6 @@ counts! {
     lost_slots,
 }
 
-pub(crate) fn add(counter: &AtomicU64, by: usize) {
-    counter.fetch_add(by as u64, Ordering::Relaxed);
+pub(crate) fn add(counter: &AtomicU64, amount: usize) {
+    counter.fetch_add(amount as u64, Ordering::Relaxed);
 }

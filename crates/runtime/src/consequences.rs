@@ -1,0 +1,55 @@
+//! What a committed change means for the loops of this worker.
+
+use std::sync::Arc;
+
+use windlass_model::{Change, Outcome, Step, Wait};
+use windlass_store::JobEnd;
+
+use crate::{core::Core, pool::QueuePool};
+
+impl Core {
+    /// Wakes the pools and timers that a committed change concerns, and the callers that wait for its job.
+    pub(crate) fn after_commit(&self, change: Change, pool: &Arc<QueuePool>) {
+        let has_parent = change.parent.is_some() || change.branch_member.is_some();
+        if change.is_serial || (has_parent && change.outcome.ends()) {
+            // The next job of its serial key may have got the slot, or its parent may be awake, in any queue.
+            self.wake_pools();
+        }
+        match change.outcome {
+            Outcome::Retry { after, .. } if after.is_zero() => pool.wake(),
+            Outcome::Retry { after, .. } => self.timekeeper.set(after),
+            Outcome::Next => self.after_step(change.step.as_deref()),
+            Outcome::Wait(Wait { timeout, .. }) => {
+                if let Some(timeout) = timeout {
+                    self.timekeeper.set(timeout);
+                }
+                // The job itself may be ready again, and its children are.
+                match change.step.is_some_and(|step| !step.children.is_empty()) {
+                    true => self.wake_pools(),
+                    false => pool.wake(),
+                }
+            }
+            outcome if self.waiters.contains(change.job) => {
+                let end = match outcome {
+                    Outcome::Done(output) => JobEnd::Done(output),
+                    Outcome::Failed { reason, failure } => JobEnd::Failed { reason, failure },
+                    Outcome::Cancelled(failure) => JobEnd::Cancelled(failure),
+                    Outcome::Retry { .. } | Outcome::Next | Outcome::Wait(_) => unreachable!("handled above"),
+                };
+                self.waiters.notify(change.job, &end);
+            }
+            _ => {}
+        }
+    }
+
+    /// Wakes the loops that a step concerns which submitted jobs or cancelled a branch.
+    fn after_step(&self, step: Option<&Step>) {
+        let Some(step) = step else { return };
+        if !step.children.is_empty() || !step.promoted.is_empty() {
+            self.wake_pools();
+        }
+        if step.branches.iter().any(|update| update.cancel_children) {
+            self.branches_changed.notify_one();
+        }
+    }
+}
