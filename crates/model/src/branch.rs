@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, State,
-    limits::{KEY, check_name, check_text, invalid, quoted},
+    limits::{MAX_KEY_BYTES, check_name, check_text, invalid, quoted},
 };
 
 /// The name of the signals by which a job is told that a branch has come to what it wanted to be told of; their payload is
 /// the number of the branch. Nobody else can send one.
-pub const BRANCH: &str = "windlass.branch";
+pub const BRANCH_SIGNAL: &str = "windlass.branch";
 
 /// The most spawns with names of their own in one branch.
-pub const SPAWNS: usize = 1_000;
+pub const MAX_SPAWNS: usize = 1_000;
 
 /// The most items in one block of a packed branch.
-pub const ITEMS: usize = 1_000;
+pub const MAX_BLOCK_ITEMS: usize = 1_000;
 
 /// The number of a branch among those of its job: whoever opens it chooses one that the job has not used before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct BranchUpdate {
     /// Seals it: no child is spawned in it from now on.
     pub seal: bool,
     /// What the job wants to be told of, instead of what it wanted before.
-    pub watch: Option<Watch>,
+    pub watch: Option<BranchWatch>,
     /// How it is to be merged, as JSON: for people, and for whoever asked for it.
     pub merge_record: Option<String>,
     /// Says that it was merged, well or badly: nobody waits for it any more.
@@ -93,8 +93,8 @@ impl BranchUpdate {
             check_branch("branch", name)?;
         }
         let Some(spawns) = &self.spawns else { return Ok(()) };
-        if spawns.len() > SPAWNS {
-            let why = format!("are {}, more than the {SPAWNS} allowed", spawns.len());
+        if spawns.len() > MAX_SPAWNS {
+            let why = format!("are {}, more than the {MAX_SPAWNS} allowed", spawns.len());
             let hint = "use `spawn_each` for many children of a sort";
             return Err(invalid("the names of a branch's spawns", why, hint));
         }
@@ -105,10 +105,10 @@ impl BranchUpdate {
 impl BranchPosition {
     /// Checks it before it reaches a store.
     pub fn check(&self) -> Result<(), Invalid> {
-        check_text("item of a branch", &self.item, KEY)?;
-        if self.items == 0 || self.items as usize > ITEMS {
+        check_text("item of a branch", &self.item, MAX_KEY_BYTES)?;
+        if self.items == 0 || self.items as usize > MAX_BLOCK_ITEMS {
             let why = format!("has {} items", self.items);
-            return Err(invalid("a child of a branch", why, format!("give it 1 to {ITEMS}")));
+            return Err(invalid("a child of a branch", why, format!("give it 1 to {MAX_BLOCK_ITEMS}")));
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ pub fn check_branch(what: &str, name: &str) -> Result<(), Invalid> {
 
 /// What a parent wants to be told of: the first of these that comes true. Then it is told once, and the watch is over.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Watch {
+pub struct BranchWatch {
     /// That so many children ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<u64>,
@@ -140,9 +140,9 @@ pub struct Watch {
     pub poll_interval: PollInterval,
 }
 
-impl Watch {
+impl BranchWatch {
     /// Whether there is something to be told.
-    pub fn is_met(&self, tally: &Tally) -> bool {
+    pub fn is_met(&self, tally: &BranchTally) -> bool {
         let reached = |goal: Option<u64>, count: i64| goal.is_some_and(|goal| count >= goal as i64);
         reached(self.done, tally.done)
             || reached(self.unsuccessful, tally.unsuccessful())
@@ -168,7 +168,7 @@ impl Default for PollInterval {
 /// How the children of a branch have ended so far. Kept as differences by many writers, so that only the sum says
 /// something: one alone may be negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct BranchTally {
     /// Those that have written anything, or have ended.
     pub started: i64,
     /// Those that ended well.
@@ -179,7 +179,7 @@ pub struct Tally {
     pub cancelled: i64,
 }
 
-impl Tally {
+impl BranchTally {
     /// Those that ended otherwise than well.
     pub fn unsuccessful(&self) -> i64 {
         self.failed + self.cancelled
@@ -191,8 +191,8 @@ impl Tally {
     }
 
     /// What it means that so many children came to a state, or left it if they are negative.
-    pub fn of(state: State, items: i64) -> Tally {
-        let mut tally = Tally::default();
+    pub fn of(state: State, items: i64) -> BranchTally {
+        let mut tally = BranchTally::default();
         match state {
             State::Done => tally.done = items,
             State::Failed => tally.failed = items,
@@ -208,7 +208,7 @@ impl Tally {
     }
 
     /// Adds another.
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: BranchTally) {
         self.started += other.started;
         self.done += other.done;
         self.failed += other.failed;
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn a_watch_is_met_by_the_first_that_comes_true() {
-        let tally = Tally { started: 9, done: 4, failed: 1, cancelled: 1 };
-        let watch = |done, bad, ended| Watch {
+        let tally = BranchTally { started: 9, done: 4, failed: 1, cancelled: 1 };
+        let watch = |done, bad, ended| BranchWatch {
             done,
             unsuccessful: bad,
             ended,
@@ -234,7 +234,7 @@ mod tests {
         assert!(watch(Some(4), None, None).is_met(&tally));
         assert!(watch(Some(5), Some(2), None).is_met(&tally));
         assert!(watch(None, None, Some(6)).is_met(&tally));
-        assert!(watch(None, None, Some(0)).is_met(&Tally::default()), "nothing to wait for");
+        assert!(watch(None, None, Some(0)).is_met(&BranchTally::default()), "nothing to wait for");
     }
 
     #[test]

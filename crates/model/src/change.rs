@@ -3,8 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use crate::{
-    Awaited, BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Entry, Epoch, Event, Failure, JobId, NewJob,
-    Payload, Reason, Rev, State, Time, Unwind, Wait, WorkerId, wait::UnreadableSignal,
+    BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Epoch, Event, Failure, JobId, JournalEntry, NewJob,
+    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, wait::UnreadableSignal,
 };
 
 /// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
@@ -95,7 +95,7 @@ impl Change {
 
 impl Step {
     /// The promoted jobs that were tried before: they go into no place when they are put in, but where their first attempt leads.
-    pub fn attempted(&self) -> HashSet<JobId> {
+    pub fn attempted_jobs(&self) -> HashSet<JobId> {
         self.first_attempts.iter().map(|attempt| attempt.job).collect()
     }
 }
@@ -104,7 +104,7 @@ impl Step {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Step {
     /// The stage that ran, to be recorded as a transition with the stage it led to; `None` records nothing.
-    pub stage_ran: Option<String>,
+    pub from_stage: Option<String>,
     /// The stage the job is in from now on, with its data; `None` leaves both as they are.
     pub stage: Option<(String, Payload)>,
     /// Whether the stage and its data are what they were: then going on counts as an attempt instead of resetting
@@ -120,7 +120,7 @@ pub struct Step {
     pub unreadable: Vec<UnreadableSignal>,
     /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
     pub children: Vec<NewJob>,
-    /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
+    /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD_SIGNAL`]), instead of being
     /// counted for its wait.
     pub signal_child_ends: bool,
     /// What it does to branches of this job. Children with a [`crate::Twig`] are theirs: their ends are counted, and neither
@@ -133,7 +133,7 @@ pub struct Step {
     /// How the block's own try at some of these ended, each of which stands for one item: it is the first attempt of that job.
     pub first_attempts: Vec<FirstAttempt>,
     /// What is added to the journal, by place.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// Places in the journal whose entries are needed no longer.
     pub forget_entries: Vec<i32>,
     /// Values of the context that have changed.
@@ -177,7 +177,7 @@ pub enum Outcome {
         /// The wait before the next attempt, by the store's clock.
         after: Duration,
         /// How much of each retry rule's budget is used now.
-        spent: Vec<u32>,
+        retry_counts: Vec<u32>,
         /// The error; `None` if the attempt asked for another without one.
         failure: Option<Failure>,
     },
@@ -198,7 +198,7 @@ impl Outcome {
             Outcome::Retry { .. } => Event::Retry,
             Outcome::Cancelled(_) => Event::Cancel,
             Outcome::Next => Event::Step,
-            Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => Event::Yield,
+            Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => Event::Yield,
             Outcome::Wait(_) => Event::Park,
         }
     }
@@ -213,7 +213,7 @@ impl Outcome {
     }
 
     /// Whether this outcome counts as an attempt of the job's budget: input that does not decode does not.
-    pub fn counts(&self) -> bool {
+    pub fn counts_as_attempt(&self) -> bool {
         match self {
             Outcome::Done(_) | Outcome::Cancelled(_) | Outcome::Next | Outcome::Wait(_) => false,
             Outcome::Failed { reason, .. } => *reason != Reason::Undecodable,
@@ -223,11 +223,11 @@ impl Outcome {
 
     /// Whether the job has ended.
     pub fn ends(&self) -> bool {
-        self.end().is_some()
+        self.final_state().is_some()
     }
 
     /// The state in which the job has ended, if it has.
-    pub fn end(&self) -> Option<State> {
+    pub fn final_state(&self) -> Option<State> {
         match self {
             Outcome::Done(_) => Some(State::Done),
             Outcome::Failed { .. } => Some(State::Failed),
@@ -248,9 +248,9 @@ impl Outcome {
             Outcome::Failed { .. } => "failed",
             Outcome::Retry { .. } => "retry",
             Outcome::Cancelled(_) => "cancelled",
-            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => "next",
-            Outcome::Wait(Wait { awaited: Awaited::Signals { .. }, .. }) => "wait",
-            Outcome::Wait(Wait { awaited: Awaited::Children { .. }, .. }) => "children",
+            Outcome::Next | Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => "next",
+            Outcome::Wait(Wait { condition: WaitCondition::Signals { .. }, .. }) => "wait",
+            Outcome::Wait(Wait { condition: WaitCondition::Children { .. }, .. }) => "children",
         }
     }
 }

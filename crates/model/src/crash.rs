@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How many deaths while running alone make a job fail as poison.
 ///
 /// Three: one may be the machine's fault and two bad luck.
-pub const DEFAULT_CRASHES: u16 = 3;
+pub const DEFAULT_MAX_CRASHES: u16 = 3;
 
 /// The time a suspect waits for company to leave, and afterwards may run alone, at its first death.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaited, BranchMember, BranchPosition, Charge, ClaimNo, Epoch, JobId, NewSignal, Retry, Rev, Serial,
-    Signal, Time, Unique, Unwind, WorkerId,
+    BranchMember, BranchPosition, ClaimNo, Epoch, JobId, NewSignal, RateCharge, Retry, Rev, Serial, Signal,
+    Time, Unique, Unwind, WaitCondition, WorkerId,
 };
 
 /// Bytes with the number of the codec that wrote them.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub serial: Option<Box<Serial>>,
     /// Starts of jobs under this limit are spread over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Box<Charge>>,
+    pub rate: Option<Box<RateCharge>>,
     /// The tick of the schedule that submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<Time>,
@@ -158,7 +158,7 @@ impl NewJob {
 
 impl NewJob {
     /// The job as the worker is handed it that has it claimed as it is submitted.
-    pub fn claimed(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> ClaimedJob {
+    pub fn claimed_at_submit(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> ClaimedJob {
         ClaimedJob {
             id: self.id,
             kind: self.kind.clone(),
@@ -188,7 +188,7 @@ impl NewJob {
     }
 
     /// Whether it needs more than its own row and a place: it is put in by a longer way, and never born claimed.
-    pub fn is_special(&self) -> bool {
+    pub fn needs_slow_path(&self) -> bool {
         let settings = &self.settings;
         settings.unique.is_some()
             || settings.serial.is_some()
@@ -342,7 +342,7 @@ pub struct ClaimedJob {
     /// The data of that stage; `None` while it is in the stage it was submitted in, whose data is its input.
     pub data: Option<Payload>,
     /// What it was parked for when it last made progress.
-    pub wait: Option<Awaited>,
+    pub wait: Option<WaitCondition>,
     /// When that wait is over whatever has come.
     pub wait_until: Option<Time>,
     /// How many children it waits for still.

@@ -10,7 +10,7 @@ use crate::{Failure, Payload, Reason, Time};
 
 /// One row of a job's journal.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Its place: larger than that of every entry committed before. Two entries of one job never share one: a change with an
     /// entry whose place is taken is refused.
     pub seq: i32,

@@ -54,25 +54,25 @@ limits! {
 
 impl Limits {
     /// What a limit is called as a parameter of the store's URL.
-    pub fn parameter(name: &str) -> String {
+    pub fn url_parameter(name: &str) -> String {
         format!("limit_{name}")
     }
 
     /// What a limit is called in the environment.
-    pub fn variable(name: &str) -> String {
+    pub fn env_variable(name: &str) -> String {
         format!("WINDLASS_LIMIT_{}", name.to_uppercase())
     }
 
     /// How a limit is raised, for the errors that name it.
-    pub fn raise(name: &str) -> String {
-        let (parameter, variable) = (Limits::parameter(name), Limits::variable(name));
+    pub fn raise_hint(name: &str) -> String {
+        let (parameter, variable) = (Limits::url_parameter(name), Limits::env_variable(name));
         format!(
             "raise the limit (`{parameter}` in the store's URL, `limits.{name}` in the settings file, or {variable})"
         )
     }
 
     /// Reads the value of a limit: a number, or one of KiB or MiB.
-    pub fn read(name: &str, text: &str) -> Result<usize, Invalid> {
+    pub fn parse(name: &str, text: &str) -> Result<usize, Invalid> {
         let (digits, unit) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
             (Some(digits), _) => (digits, 1 << 10),
             (_, Some(digits)) => (digits, 1 << 20),
@@ -97,7 +97,7 @@ mod tests {
             assert!(limits.get(name).is_some_and(|value| value > 0), "{name}");
             assert!(limits.set(name, 1_000_000 + place));
             assert_eq!(limits.get(name), Some(1_000_000 + place));
-            let raise = Limits::raise(name);
+            let raise = Limits::raise_hint(name);
             assert!(
                 raise.contains(&format!("limits.{name}")) && raise.contains("WINDLASS_LIMIT_"),
                 "{raise}"
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn values_are_numbers_or_sizes() {
         for (text, value) in [("7", 7), ("64KiB", 65_536), ("4 MiB", 4 << 20)] {
-            assert_eq!(Limits::read("payload", text), Ok(value), "{text}");
+            assert_eq!(Limits::parse("payload", text), Ok(value), "{text}");
         }
         for text in ["", "0", "-1", "4GB", "lots", "99999999999999999999MiB"] {
-            let error = Limits::read("payload", text).expect_err(text).to_string();
+            let error = Limits::parse("payload", text).expect_err(text).to_string();
             assert!(error.contains("the limit payload of") && error.contains("4MiB"), "{error}");
         }
     }

@@ -6,31 +6,31 @@
 use std::time::Duration;
 
 use crate::{
-    BranchUpdate, Change, Entry, NewJob, NewSignal, Outcome, Step, Time, When, rank::MAX_PRIORITY,
+    BranchUpdate, Change, JournalEntry, NewJob, NewSignal, Outcome, Step, Time, When, rank::MAX_PRIORITY,
     rate::MAX_TOKENS, serial::MAX_SLOTS, trace,
 };
 
 pub use crate::limit_settings::Limits;
 
 /// The longest kind, queue or tag, in bytes: long enough for a path of names, short enough to print.
-pub const NAME: usize = 128;
+pub const MAX_NAME_BYTES: usize = 128;
 /// The longest key, in bytes: a database index holds at most some 2,700, and a longer key wants hashing.
-pub const KEY: usize = 512;
+pub const MAX_KEY_BYTES: usize = 512;
 /// The most tags of one job.
-pub const TAGS: usize = 32;
+pub const MAX_TAGS: usize = 32;
 /// The longest `options` text, in bytes: they are read with every listing.
-pub const OPTIONS: usize = 16 << 10;
+pub const MAX_OPTIONS_BYTES: usize = 16 << 10;
 /// The longest error message kept, in bytes; longer ones are cut in the middle of nowhere, and say so.
-pub const MESSAGE: usize = 16 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// The longest delay: a hundred years.
-pub const DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+pub const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// The most children that one step may submit: they are put in by the transaction that commits the step.
-pub const CHILDREN: usize = 10_000;
+pub const MAX_CHILDREN: usize = 10_000;
 /// The most bytes of payload that changes or jobs are batched to: a few large ones must not make a transaction as slow as
 /// thousands.
-pub const BATCH_BYTES: usize = 16 << 20;
+pub const MAX_BATCH_BYTES: usize = 16 << 20;
 /// What names of the engine's own kinds, queues and tags begin with.
-pub const RESERVED: &str = "windlass.";
+pub const RESERVED_PREFIX: &str = "windlass.";
 
 /// Why something was not taken: what, why, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -62,8 +62,8 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
     if name.is_empty() {
         return Err(invalid(format!("the {what}"), "is empty", "give it a name"));
     }
-    if name.len() > NAME {
-        let why = format!("is {} bytes long, more than the {NAME} allowed", name.len());
+    if name.len() > MAX_NAME_BYTES {
+        let why = format!("is {} bytes long, more than the {MAX_NAME_BYTES} allowed", name.len());
         return Err(invalid(format!("the {what} {}", quoted(name)), why, "choose a shorter name"));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control() || c.is_whitespace() || *c == '$') {
@@ -71,8 +71,8 @@ pub fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
         let hint = "use letters, digits and punctuation other than $, which separates names of children";
         return Err(invalid(format!("the {what} {}", quoted(name)), why, hint));
     }
-    if name.starts_with(RESERVED) {
-        let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+    if name.starts_with(RESERVED_PREFIX) {
+        let why = format!("begins with {RESERVED_PREFIX:?}, which is reserved for the engine");
         return Err(invalid(format!("the {what} {}", quoted(name)), why, "choose another name"));
     }
     Ok(())
@@ -97,7 +97,8 @@ impl Limits {
             return Ok(());
         }
         let why = format!("is {} bytes long, more than the {} allowed", bytes.len(), self.payload);
-        let hint = format!("keep large data elsewhere and pass a reference, or {}", Limits::raise("payload"));
+        let hint =
+            format!("keep large data elsewhere and pass a reference, or {}", Limits::raise_hint("payload"));
         Err(invalid(format!("the {what}"), why, hint))
     }
 
@@ -107,7 +108,8 @@ impl Limits {
             return Ok(());
         }
         let why = format!("is {bytes} bytes long, more than the {} allowed", self.context);
-        let hint = format!("keep it elsewhere and set a reference to it, or {}", Limits::raise("context"));
+        let hint =
+            format!("keep it elsewhere and set a reference to it, or {}", Limits::raise_hint("context"));
         Err(invalid(format!("the value {} of the context", quoted(name)), why, hint))
     }
 
@@ -131,7 +133,7 @@ impl Limits {
             if key.is_empty() {
                 return Err(invalid("the key", "is empty", "leave it out, or give it a value"));
             }
-            check_text("key", key, KEY)?;
+            check_text("key", key, MAX_KEY_BYTES)?;
         }
         if job.priority.abs() > MAX_PRIORITY {
             let what = format!("priority {}", job.priority);
@@ -142,7 +144,7 @@ impl Limits {
             When::At(at) if at > Time::MAX => {
                 return Err(invalid("the due time", "is after the year 9999", "choose an earlier one"));
             }
-            When::After(delay) if delay > DELAY => {
+            When::After(delay) if delay > MAX_DELAY => {
                 return Err(invalid("the delay", "is longer than 100 years", "choose a shorter one"));
             }
             _ => {}
@@ -150,22 +152,22 @@ impl Limits {
         if job.deadline_at.is_some_and(|at| at > Time::MAX) {
             return Err(invalid("the deadline", "is after the year 9999", "choose an earlier one, or none"));
         }
-        if job.tags.len() > TAGS {
-            let why = format!("are {}, more than the {TAGS} allowed", job.tags.len());
+        if job.tags.len() > MAX_TAGS {
+            let why = format!("are {}, more than the {MAX_TAGS} allowed", job.tags.len());
             return Err(invalid("the tags", why, "use fewer, or put details into the options"));
         }
         for tag in &job.tags {
-            check_text("tag", tag, NAME)?;
+            check_text("tag", tag, MAX_NAME_BYTES)?;
             if tag.is_empty() {
                 return Err(invalid("a tag", "is empty", "leave it out"));
             }
-            if tag.starts_with(RESERVED) {
-                let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+            if tag.starts_with(RESERVED_PREFIX) {
+                let why = format!("begins with {RESERVED_PREFIX:?}, which is reserved for the engine");
                 return Err(invalid(format!("the tag {}", quoted(tag)), why, "choose another tag"));
             }
         }
         if let Some(options) = &job.options {
-            check_text("options", options, OPTIONS)?;
+            check_text("options", options, MAX_OPTIONS_BYTES)?;
             if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(options) {
                 return Err(invalid("the options", format!("are not JSON ({error})"), "pass a JSON value"));
             }
@@ -189,7 +191,7 @@ impl Limits {
         }
         if job.signals.len() > self.inbox {
             let why = format!("are {}, more than the {} an inbox holds", job.signals.len(), self.inbox);
-            let hint = format!("send fewer, or {}", Limits::raise("inbox"));
+            let hint = format!("send fewer, or {}", Limits::raise_hint("inbox"));
             return Err(invalid("the signals with the job", why, hint));
         }
         job.signals.iter().try_for_each(|signal| self.check_signal(signal))?;
@@ -213,15 +215,15 @@ impl Limits {
         let (bytes, most) = (change.bytes(), self.step);
         if bytes > most {
             let why = format!("have {bytes} bytes together, more than the {most} that one commit may write");
-            let hint = format!("spread them over several steps, or {}", Limits::raise("step"));
+            let hint = format!("spread them over several steps, or {}", Limits::raise_hint("step"));
             return Err(invalid("the payloads of one step", why, hint));
         }
         if let Some((stage, data)) = &step.stage {
             check_stage(stage)?;
             self.check_payload("data of the state", &data.bytes)?;
         }
-        if step.children.len() > CHILDREN {
-            let why = format!("are {}, more than the {CHILDREN} one step may have", step.children.len());
+        if step.children.len() > MAX_CHILDREN {
+            let why = format!("are {}, more than the {MAX_CHILDREN} one step may have", step.children.len());
             return Err(invalid("the children", why, "spread them over several steps"));
         }
         step.entries.iter().try_for_each(|entry| self.check_entry(entry))?;
@@ -262,7 +264,7 @@ impl Limits {
 
     fn check_first_attempts(&self, step: &Step) -> Result<(), Invalid> {
         let what = "the first attempt at a promoted item";
-        let mut jobs = step.attempted();
+        let mut jobs = step.attempted_jobs();
         if jobs.len() < step.first_attempts.len() {
             return Err(invalid(what, "is given twice", "give it once"));
         }
@@ -273,7 +275,7 @@ impl Limits {
             return Err(invalid(what, "did not fail", "count the item as done instead"));
         }
         let is_one = |job: &&NewJob| {
-            !job.is_special() && job.branch_position.as_ref().is_some_and(|twig| twig.items == 1)
+            !job.needs_slow_path() && job.branch_position.as_ref().is_some_and(|twig| twig.items == 1)
         };
         step.promoted.iter().filter(is_one).for_each(|job| _ = jobs.remove(&job.id));
         match jobs.is_empty() {
@@ -290,11 +292,11 @@ impl Limits {
         self.check_job(child)
     }
 
-    fn check_entry(&self, entry: &Entry) -> Result<(), Invalid> {
+    fn check_entry(&self, entry: &JournalEntry) -> Result<(), Invalid> {
         // What is kept of undoing a call has a longer name than the call.
-        check_text("name of the call", &entry.name, NAME + 8)?;
+        check_text("name of the call", &entry.name, MAX_NAME_BYTES + 8)?;
         if let Some(key) = &entry.key {
-            check_text("key of the call", key, KEY)?;
+            check_text("key of the call", key, MAX_KEY_BYTES)?;
         }
         self.check_payload(&format!("result of {} {}", entry.op, quoted(&entry.name)), &entry.payload.bytes)
     }
@@ -336,7 +338,7 @@ pub fn check_stage(stage: &str) -> Result<(), Invalid> {
     if stage.is_empty() {
         return Err(invalid("the name of the state", "is empty", "give the variant a name"));
     }
-    check_text("name of the state", stage, NAME)
+    check_text("name of the state", stage, MAX_NAME_BYTES)
 }
 
 /// Checks how many slots a serial key is to have.
@@ -356,19 +358,19 @@ pub fn check_key(what: &str, key: &str) -> Result<(), Invalid> {
     if key.is_empty() {
         return Err(invalid(format!("the {what}"), "is empty", "leave it out, or give it a value"));
     }
-    if key.starts_with(RESERVED) {
-        let why = format!("begins with {RESERVED:?}, which is reserved for the engine");
+    if key.starts_with(RESERVED_PREFIX) {
+        let why = format!("begins with {RESERVED_PREFIX:?}, which is reserved for the engine");
         return Err(invalid(format!("the {what} {}", quoted(key)), why, "choose another key"));
     }
-    check_text(what, key, KEY)
+    check_text(what, key, MAX_KEY_BYTES)
 }
 
 /// An error message as it is kept: without NUL, which PostgreSQL's text cannot hold, and not longer than
 /// [`MESSAGE`].
 pub fn clean_message(text: &str) -> String {
     let mut clean = if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.to_owned() };
-    if clean.len() > MESSAGE {
-        let mut end = MESSAGE;
+    if clean.len() > MAX_MESSAGE_BYTES {
+        let mut end = MAX_MESSAGE_BYTES;
         while !clean.is_char_boundary(end) {
             end -= 1;
         }
@@ -393,8 +395,8 @@ mod tests {
         Some(Box::new(crate::Unique { key: key.into(), scope, within: None, conflict }))
     }
 
-    fn charge(weight: u32) -> Option<Box<crate::Charge>> {
-        Some(Box::new(crate::Charge { limit: "api".into(), weight }))
+    fn charge(weight: u32) -> Option<Box<crate::RateCharge>> {
+        Some(Box::new(crate::RateCharge { limit: "api".into(), weight }))
     }
 
     #[test]
@@ -439,7 +441,7 @@ mod tests {
     #[test]
     fn messages_are_cut_at_a_character_and_lose_their_nul() {
         assert_eq!(clean_message("a\0b"), "a\u{fffd}b");
-        let long = clean_message(&"é".repeat(MESSAGE));
-        assert!(long.len() < MESSAGE + 64 && long.contains("32768 bytes in all"));
+        let long = clean_message(&"é".repeat(MAX_MESSAGE_BYTES));
+        assert!(long.len() < MAX_MESSAGE_BYTES + 64 && long.contains("32768 bytes in all"));
     }
 }

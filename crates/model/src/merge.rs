@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Invalid, Tally, Watch,
+    BranchTally, BranchWatch, Invalid,
     branch::PollInterval,
-    limits::{DELAY, invalid},
+    limits::{MAX_DELAY, invalid},
 };
 
 /// How branches are merged.
@@ -113,7 +113,7 @@ impl Merge {
             let hint = "give the shorter time first, and let it be longer than nothing";
             return Err(invalid("the pace of the merge", why, hint));
         }
-        if self.timeout.is_some_and(|timeout| timeout.is_zero() || timeout > DELAY) {
+        if self.timeout.is_some_and(|timeout| timeout.is_zero() || timeout > MAX_DELAY) {
             let hint = "leave it out to wait for ever, or choose one of up to 100 years";
             return Err(invalid("the timeout of the merge", "is zero, or longer than 100 years", hint));
         }
@@ -143,7 +143,7 @@ impl Merge {
         // If a threshold is shared out, none is passed unnoticed: each branch tells of its share.
         let share = |count: i64, left: i64| Some((count + ((left + open - 1) / open).max(1)) as u64);
         // One whose children have all ended has nothing more to tell, unless those that did not end well are waited for.
-        let watches = |watch: &dyn Fn(&BranchProgress) -> Watch| {
+        let watches = |watch: &dyn Fn(&BranchProgress) -> BranchWatch| {
             let ended = |stand: &BranchProgress| match self.rule {
                 Rule::All => stand.tally.done >= stand.spawned,
                 _ => stand.tally.ended() >= stand.spawned,
@@ -154,16 +154,16 @@ impl Merge {
         let pace = self.poll_interval;
         match &self.rule {
             Rule::All if done >= all.spawned => MergeDecision::Met,
-            Rule::All => watches(&|stand| Watch {
+            Rule::All => watches(&|stand| BranchWatch {
                 done: Some(stand.spawned as u64),
                 poll_interval: pace,
-                ..Watch::default()
+                ..BranchWatch::default()
             }),
             Rule::FailFast if bad > 0 => MergeDecision::Failed(bad_of(&all)),
             Rule::FailFast if ended >= all.spawned => MergeDecision::Met,
             Rule::FailFast => watches(&|stand| {
                 let done = Some(stand.spawned as u64);
-                Watch {
+                BranchWatch {
                     done,
                     unsuccessful: share(stand.tally.unsuccessful(), 1),
                     ended: None,
@@ -183,7 +183,7 @@ impl Merge {
                 }
                 watches(&|stand| {
                     let ended = Some(stand.spawned as u64);
-                    Watch {
+                    BranchWatch {
                         done: None,
                         unsuccessful: share(stand.tally.unsuccessful(), allowed + 1 - bad),
                         ended,
@@ -206,7 +206,7 @@ impl Merge {
                 watches(&|stand| {
                     let (done, bad) =
                         (share(stand.tally.done, quorum - done), share(stand.tally.unsuccessful(), hopeless));
-                    Watch { done, unsuccessful: bad, ended: None, poll_interval: pace }
+                    BranchWatch { done, unsuccessful: bad, ended: None, poll_interval: pace }
                 })
             }
         }
@@ -256,7 +256,7 @@ fn span(span: Duration) -> String {
 }
 
 fn bad_of(all: &BranchProgress) -> String {
-    let Tally { failed, cancelled, .. } = all.tally;
+    let BranchTally { failed, cancelled, .. } = all.tally;
     let ended = match (failed, cancelled) {
         (failed, 0) => format!("{failed} failed"),
         (0, cancelled) => format!("{cancelled} were cancelled"),
@@ -271,7 +271,7 @@ pub struct BranchProgress {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
-    pub tally: Tally,
+    pub tally: BranchTally,
 }
 
 impl BranchProgress {
@@ -293,7 +293,7 @@ pub enum MergeDecision {
     /// It is over, and why not well.
     Failed(String),
     /// It goes on when one of these is told, one for each branch; `None` for one that has nothing more to tell.
-    Wait(Vec<Option<Watch>>),
+    Wait(Vec<Option<BranchWatch>>),
 }
 
 #[cfg(test)]
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     fn stand(spawned: i64, done: i64, failed: i64, cancelled: i64) -> BranchProgress {
-        BranchProgress { spawned, tally: Tally { started: 0, done, failed, cancelled } }
+        BranchProgress { spawned, tally: BranchTally { started: 0, done, failed, cancelled } }
     }
 
     fn watched(merge: &Merge, branches: &[BranchProgress]) -> Vec<(Option<u64>, Option<u64>, Option<u64>)> {
@@ -387,7 +387,7 @@ mod tests {
             let mut judged = merge.decide(&stands);
             let mut fresh = true;
             while let MergeDecision::Wait(watches) = &judged {
-                let met = |(watch, stand): (&Option<Watch>, &BranchProgress)| {
+                let met = |(watch, stand): (&Option<BranchWatch>, &BranchProgress)| {
                     watch.as_ref().is_some_and(|watch| watch.is_met(&stand.tally))
                 };
                 let known = fresh && watches.iter().zip(&stands).any(met);

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Time, branch::PollInterval, branch::Tally};
+use crate::{Time, branch::BranchTally, branch::PollInterval};
 
 /// What was seen when a branch was last looked at, and what follows from it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -54,9 +54,9 @@ fn is_zero(count: &i64) -> bool {
 
 /// What the rows of a branch's children say when they are counted anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ChildCounts {
+pub struct ChildRows {
     /// How many children ended how; nothing is said of those that started.
-    pub ends: Tally,
+    pub ends: BranchTally,
     /// How many children have not ended.
     pub live: i64,
 }
@@ -65,19 +65,19 @@ pub struct ChildCounts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recount {
     /// What is to be added to the counts.
-    pub difference: Tally,
+    pub difference: BranchTally,
     /// How many children were neither counted as ended nor have a row: they never end.
     pub missing: i64,
 }
 
-impl ChildCounts {
+impl ChildRows {
     /// Compares rows with the counts of the same moment.
     ///
     /// As long as every child has its row, the rows are right. If rows are missing, nobody knows how those children ended, so no
     /// count is lowered: what was counted stays counted, and whoever reads the results finds that there are fewer.
-    pub fn recount(&self, spawned: i64, counted: &Tally) -> Recount {
+    pub fn recount(&self, spawned: i64, counted: &BranchTally) -> Recount {
         let lowest = if self.ends.ended() + self.live < spawned { 0 } else { i64::MIN };
-        let difference = Tally {
+        let difference = BranchTally {
             started: 0,
             done: (self.ends.done - counted.done).max(lowest),
             failed: (self.ends.failed - counted.failed).max(lowest),
@@ -96,22 +96,22 @@ pub struct PollSample {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
-    pub tally: Tally,
+    pub tally: BranchTally,
     /// How many of them workers have claimed.
     pub claimed: i64,
     /// How many of these have written nothing yet.
-    pub begun: i64,
+    pub claimed_unstarted: i64,
 }
 
 /// How many lost children one look puts back.
-pub const REDELIVERED: usize = 200;
+pub const MAX_REDELIVERED: usize = 200;
 
 impl BranchPoll {
     /// What follows from looking again.
     pub fn next(&self, seen: &PollSample, pace: PollInterval) -> BranchPoll {
         let ended = seen.tally.ended();
         let pending = (seen.spawned - ended).max(0);
-        let never_started = (seen.spawned - seen.tally.started - seen.begun).clamp(0, pending);
+        let never_started = (seen.spawned - seen.tally.started - seen.claimed_unstarted).clamp(0, pending);
         let passed = self.at.map(|at| seen.now.since(at).as_secs_f64());
         let rate = match passed {
             Some(passed) if passed > 0.0 => ((ended - self.ended) as f64 / passed).max(0.0),
@@ -155,31 +155,31 @@ impl BranchPoll {
 
     /// Whether, by a look that followed this one, its children are to be counted anew: none has ended meanwhile, and that was
     /// not done lately.
-    pub fn is_still(&self, after: &BranchPoll) -> bool {
+    pub fn recount_due(&self, after: &BranchPoll) -> bool {
         after.counted_at.is_some() && after.counted_at == after.at && after.counted_at != self.counted_at
     }
 
     /// Whether this look counted children anew and found that some that have not ended are not there any more: whoever waits for
     /// them waits in vain, and is to be told.
-    pub fn lacks_children(&self) -> bool {
+    pub fn found_missing(&self) -> bool {
         self.missing > 0 && self.at.is_some() && self.counted_at == self.at
     }
 
     /// So many lost children were found and put back by this look.
-    pub fn found(&mut self, lost: usize) {
+    pub fn add_redelivered(&mut self, lost: usize) {
         if lost > 0 {
             self.redelivered += lost as u64;
             self.redelivered_at = self.at;
         }
         // There may be more of them.
-        if lost >= REDELIVERED {
+        if lost >= MAX_REDELIVERED {
             (self.counted_at, self.searched_at) = (None, None);
         }
     }
 
     /// Whether, by a look that followed this one, lost children are to be looked for: there are some that nobody has begun
     /// with, they have not become fewer, and that was not done lately.
-    pub fn is_stuck(&self, after: &BranchPoll) -> bool {
+    pub fn search_due(&self, after: &BranchPoll) -> bool {
         after.searched_at.is_some() && after.searched_at == after.at && after.searched_at != self.searched_at
     }
 }
@@ -192,8 +192,8 @@ mod tests {
         PollInterval { min: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
 
     fn seen(at: i64, done: i64, started: i64, claimed: i64) -> PollSample {
-        let tally = Tally { started, done, ..Tally::default() };
-        PollSample { now: Time(at * 1_000_000), spawned: 100_000, tally, claimed, begun: claimed }
+        let tally = BranchTally { started, done, ..BranchTally::default() };
+        PollSample { now: Time(at * 1_000_000), spawned: 100_000, tally, claimed, claimed_unstarted: claimed }
     }
 
     #[test]
@@ -223,15 +223,15 @@ mod tests {
     #[test]
     fn lost_children_are_searched_unless_fewer_have_never_started() {
         let first = BranchPoll::default().next(&seen(0, 10, 10, 0), PACE);
-        assert!(!BranchPoll::default().is_stuck(&first), "nothing to compare with");
-        assert!(first.is_stuck(&first.next(&seen(5, 10, 10, 0), PACE)));
-        assert!(!first.is_stuck(&first.next(&seen(5, 11, 11, 0), PACE)), "one that had not started ended");
-        assert!(!first.is_stuck(&first.next(&seen(5, 10, 10, 7), PACE)), "some were begun with");
+        assert!(!BranchPoll::default().search_due(&first), "nothing to compare with");
+        assert!(first.search_due(&first.next(&seen(5, 10, 10, 0), PACE)));
+        assert!(!first.search_due(&first.next(&seen(5, 11, 11, 0), PACE)), "one that had not started ended");
+        assert!(!first.search_due(&first.next(&seen(5, 10, 10, 7), PACE)), "some were begun with");
         let mut searched = first.next(&seen(5, 10, 10, 0), PACE);
-        assert!(searched.is_still(&searched.next(&seen(400, 10, 10, 0), PACE)));
-        assert!(!searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "it was looked for lately");
-        searched.found(REDELIVERED);
-        assert!(searched.is_stuck(&searched.next(&seen(10, 10, 10, 0), PACE)), "there may be more of them");
+        assert!(searched.recount_due(&searched.next(&seen(400, 10, 10, 0), PACE)));
+        assert!(!searched.search_due(&searched.next(&seen(10, 10, 10, 0), PACE)), "it was looked for lately");
+        searched.add_redelivered(MAX_REDELIVERED);
+        assert!(searched.search_due(&searched.next(&seen(10, 10, 10, 0), PACE)), "there may be more of them");
     }
 
     /// Of 100,000 children 10 have not ended, of which one never starts; the others end one by one, between all polls.
@@ -241,10 +241,10 @@ mod tests {
         let mut searched = Vec::new();
         for n in 1..=9 {
             let next = poll.next(&seen(n * 100, 99_990 + n, 99_999, 0), PACE);
-            if poll.is_stuck(&next) {
+            if poll.search_due(&next) {
                 searched.push(n);
             }
-            assert!(!poll.is_still(&next), "something ended");
+            assert!(!poll.recount_due(&next), "something ended");
             poll = next;
         }
         assert_eq!(searched, [1, 4, 7], "once per window");
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn counts_follow_the_rows_as_long_as_there_is_one_for_each_child() {
-        let tally = |done, failed, cancelled| Tally { started: 0, done, failed, cancelled };
-        let recount = |rows: Tally, live, counted: Tally| {
-            let Recount { difference, missing } = ChildCounts { ends: rows, live }.recount(10, &counted);
+        let tally = |done, failed, cancelled| BranchTally { started: 0, done, failed, cancelled };
+        let recount = |rows: BranchTally, live, counted: BranchTally| {
+            let Recount { difference, missing } = ChildRows { ends: rows, live }.recount(10, &counted);
             (difference.ends(), missing)
         };
         assert_eq!(recount(tally(4, 1, 0), 5, tally(4, 1, 0)), ((0, 0, 0), 0));

@@ -18,7 +18,7 @@ pub const MAX_PER: Duration = Duration::from_secs(31 * 86_400);
 
 /// That a job is charged to a limit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Charge {
+pub struct RateCharge {
     /// The limit's name.
     pub limit: String,
     /// How many tokens a start of the job costs.
@@ -26,21 +26,21 @@ pub struct Charge {
     pub weight: u32,
 }
 
-impl Charge {
+impl RateCharge {
     /// One token of a limit.
-    pub fn new(limit: impl Into<String>) -> Charge {
-        Charge { limit: limit.into(), weight: 1 }
+    pub fn new(limit: impl Into<String>) -> RateCharge {
+        RateCharge { limit: limit.into(), weight: 1 }
     }
 
     /// So many of them.
-    pub fn weight(self, weight: u32) -> Charge {
-        Charge { weight, ..self }
+    pub fn weight(self, weight: u32) -> RateCharge {
+        RateCharge { weight, ..self }
     }
 }
 
-impl<S: Into<String>> From<S> for Charge {
-    fn from(limit: S) -> Charge {
-        Charge::new(limit)
+impl<S: Into<String>> From<S> for RateCharge {
+    fn from(limit: S) -> RateCharge {
+        RateCharge::new(limit)
     }
 }
 
@@ -50,7 +50,7 @@ fn one() -> u32 {
 
 /// A named limit on how fast jobs are started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Limit {
+pub struct RateLimit {
     /// Its name.
     pub name: String,
     /// How many tokens it gains…
@@ -61,20 +61,20 @@ pub struct Limit {
     pub burst: u32,
 }
 
-impl Limit {
+impl RateLimit {
     /// So many a second, and as many at once.
-    pub fn per_second(name: impl Into<String>, rate: u32) -> Limit {
-        Limit { name: name.into(), rate, per: Duration::from_secs(1), burst: rate }
+    pub fn per_second(name: impl Into<String>, rate: u32) -> RateLimit {
+        RateLimit { name: name.into(), rate, per: Duration::from_secs(1), burst: rate }
     }
 
     /// So many in a time, and as many at once.
-    pub fn per(name: impl Into<String>, rate: u32, per: Duration) -> Limit {
-        Limit { name: name.into(), rate, per, burst: rate }
+    pub fn per(name: impl Into<String>, rate: u32, per: Duration) -> RateLimit {
+        RateLimit { name: name.into(), rate, per, burst: rate }
     }
 
     /// The same with another burst.
-    pub fn burst(self, burst: u32) -> Limit {
-        Limit { burst, ..self }
+    pub fn burst(self, burst: u32) -> RateLimit {
+        RateLimit { burst, ..self }
     }
 
     /// Says what is wrong with it.
@@ -124,70 +124,70 @@ impl Limit {
 
 /// How much is in a bucket at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Level {
+pub struct BucketLevel {
     /// Tokens times the microseconds of the limit's `per`.
     pub units: i64,
     /// As of when.
     pub at: Time,
 }
 
-impl Level {
+impl BucketLevel {
     /// A full bucket.
-    pub fn full(limit: &Limit, at: Time) -> Level {
-        Level { units: limit.units(limit.burst), at }
+    pub fn full(limit: &RateLimit, at: Time) -> BucketLevel {
+        BucketLevel { units: limit.units(limit.burst), at }
     }
 
     /// The same bucket at `now`. A clock that went back adds nothing; one that was far ahead is not waited for longer
     /// than an empty bucket takes to fill.
-    pub fn refilled(self, limit: &Limit, now: Time) -> Level {
+    pub fn refilled(self, limit: &RateLimit, now: Time) -> BucketLevel {
         let full = limit.units(limit.burst);
         if self.at.micros() > now.micros().saturating_add(full / i64::from(limit.rate) + 1) {
-            return Level { at: now, ..self };
+            return BucketLevel { at: now, ..self };
         }
         let gained =
             i128::from(now.micros().saturating_sub(self.at.micros()).max(0)) * i128::from(limit.rate);
         let units = (i128::from(self.units) + gained).min(i128::from(full)) as i64;
-        Level { units, at: now.max(self.at) }
+        BucketLevel { units, at: now.max(self.at) }
     }
 
     /// The same bucket after a start was paid for; `None` if there is not enough in it.
-    pub fn charged(self, limit: &Limit, weight: u32) -> Option<Level> {
+    pub fn charged(self, limit: &RateLimit, weight: u32) -> Option<BucketLevel> {
         let units = self.units - limit.cost(weight);
-        (units >= 0).then_some(Level { units, ..self })
+        (units >= 0).then_some(BucketLevel { units, ..self })
     }
 
     /// The tokens in it, rounded down.
-    pub fn tokens(self, limit: &Limit) -> i64 {
+    pub fn tokens(self, limit: &RateLimit) -> i64 {
         self.units / limit.per.as_micros() as i64
     }
 
     /// When it is worth asking again for a job of this weight: as soon as it can be paid for, but not before the bucket
     /// is half full, so that jobs come in batches and nothing overflows meanwhile.
-    pub fn worth_asking_at(self, limit: &Limit, weight: u32) -> Time {
+    pub fn next_claim_at(self, limit: &RateLimit, weight: u32) -> Time {
         let wanted = limit.cost(weight).max(limit.units(limit.burst) / 2);
         self.holds_at(limit, wanted)
     }
 
     /// When a job of this weight can be paid for.
-    pub fn enough_at(self, limit: &Limit, weight: u32) -> Time {
+    pub fn affordable_at(self, limit: &RateLimit, weight: u32) -> Time {
         self.holds_at(limit, limit.cost(weight))
     }
 
-    fn holds_at(self, limit: &Limit, units: i64) -> Time {
+    fn holds_at(self, limit: &RateLimit, units: i64) -> Time {
         let missing = (units - self.units).max(0);
         let rate = i64::from(limit.rate);
         Time(self.at.micros().saturating_add(missing / rate + i64::from(missing % rate != 0)))
     }
 
     /// What is in the bucket when its limit is changed: as many tokens as before, as far as the new one holds them.
-    pub fn under(self, old: &Limit, new: &Limit, now: Time) -> Level {
+    pub fn converted(self, old: &RateLimit, new: &RateLimit, now: Time) -> BucketLevel {
         let tokens = self.refilled(old, now).tokens(old);
         let full = limit_units(new, i64::from(new.burst));
-        Level { units: limit_units(new, tokens).min(full), at: self.refilled(old, now).at }
+        BucketLevel { units: limit_units(new, tokens).min(full), at: self.refilled(old, now).at }
     }
 }
 
-fn limit_units(limit: &Limit, tokens: i64) -> i64 {
+fn limit_units(limit: &RateLimit, tokens: i64) -> i64 {
     tokens.saturating_mul(limit.per.as_micros() as i64)
 }
 
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn no_window_admits_more_than_rate_and_burst() {
-        let limit = Limit::per_second("api", 7).burst(5);
-        let mut level = Level::full(&limit, BEGIN);
+        let limit = RateLimit::per_second("api", 7).burst(5);
+        let mut level = BucketLevel::full(&limit, BEGIN);
         let mut admitted: Vec<(Time, u32)> = Vec::new();
         // Ask every 3 ms, greedily, with weights that vary.
         for step in 0..5_000 {
@@ -224,31 +224,31 @@ mod tests {
 
     #[test]
     fn waits_are_exact_and_a_long_pause_does_not_overflow() {
-        let limit = Limit::per("slow", 3, Duration::from_secs(60)).burst(2);
-        let empty = Level { units: 0, at: BEGIN };
-        assert_eq!(empty.enough_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
-        let at = empty.enough_at(&limit, 2);
+        let limit = RateLimit::per("slow", 3, Duration::from_secs(60)).burst(2);
+        let empty = BucketLevel { units: 0, at: BEGIN };
+        assert_eq!(empty.affordable_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
+        let at = empty.affordable_at(&limit, 2);
         assert!(empty.refilled(&limit, at).charged(&limit, 2).is_some());
         assert!(empty.refilled(&limit, Time(at.0 - 1)).charged(&limit, 2).is_none());
         let century = BEGIN.plus(Duration::from_secs(100 * 365 * 86_400));
-        assert_eq!(empty.refilled(&limit, century), Level::full(&limit, century));
+        assert_eq!(empty.refilled(&limit, century), BucketLevel::full(&limit, century));
         assert_eq!(empty.refilled(&limit, BEGIN.minus(Duration::from_secs(9))), empty);
         let hour = BEGIN.minus(Duration::from_secs(3_600));
         assert_eq!(
             empty.refilled(&limit, hour),
-            Level { units: 0, at: hour },
+            BucketLevel { units: 0, at: hour },
             "an hour ahead is a clock set wrong"
         );
     }
 
     #[test]
     fn a_changed_limit_keeps_its_tokens_and_lets_heavy_jobs_pass() {
-        let old = Limit::per_second("api", 10).burst(10);
-        let new = Limit::per("api", 1, Duration::from_secs(2)).burst(4);
-        let level = Level::full(&old, BEGIN).under(&old, &new, BEGIN);
+        let old = RateLimit::per_second("api", 10).burst(10);
+        let new = RateLimit::per("api", 1, Duration::from_secs(2)).burst(4);
+        let level = BucketLevel::full(&old, BEGIN).converted(&old, &new, BEGIN);
         assert_eq!(level.tokens(&new), 4);
         assert!(level.charged(&new, 9).is_some(), "as heavy as the burst at most");
         assert!(new.check_weight(5).unwrap_err().to_string().contains("burst of 4"));
-        assert!(Limit::per_second("api", 0).check().unwrap_err().to_string().contains("is 0"));
+        assert!(RateLimit::per_second("api", 0).check().unwrap_err().to_string().contains("is 0"));
     }
 }

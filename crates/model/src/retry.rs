@@ -37,11 +37,11 @@ pub struct Retry {
 #[derive(Clone, PartialEq, Debug)]
 pub enum RetryDecision {
     /// Try again after this long; the counts to keep are these.
-    Again {
+    Retry {
         /// The wait.
         after: Duration,
         /// How much of each rule's budget is used now.
-        spent: Vec<u32>,
+        retry_counts: Vec<u32>,
     },
     /// The job has failed.
     Fail(Reason),
@@ -127,7 +127,7 @@ impl Retry {
             let timed_out = failure.class == class::TIMEOUT;
             return RetryDecision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
         }
-        RetryDecision::Again { after: self.rules[index].wait(spent[index], chance), spent }
+        RetryDecision::Retry { after: self.rules[index].wait(spent[index], chance), retry_counts: spent }
     }
 }
 
@@ -140,7 +140,9 @@ impl Retry {
             _ => {}
         }
         match self.decide(&failure, spent, chance) {
-            RetryDecision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
+            RetryDecision::Retry { after, retry_counts: spent } => {
+                Outcome::Retry { after, retry_counts: spent, failure: Some(failure) }
+            }
             RetryDecision::Fail(reason) => Outcome::Failed { reason, failure },
             RetryDecision::Cancel => Outcome::Cancelled(failure),
         }
@@ -174,7 +176,7 @@ mod tests {
 
     fn again(decision: RetryDecision) -> (Duration, Vec<u32>) {
         match decision {
-            RetryDecision::Again { after, spent } => (after, spent),
+            RetryDecision::Retry { after, retry_counts: spent } => (after, spent),
             other => panic!("{other:?}"),
         }
     }
@@ -186,7 +188,7 @@ mod tests {
         let mut waits = Vec::new();
         loop {
             match policy.decide(&Failure::retry("x"), &spent, 0.5) {
-                RetryDecision::Again { after, spent: now } => {
+                RetryDecision::Retry { after, retry_counts: now } => {
                     waits.push(after.as_secs());
                     spent = now;
                 }

@@ -81,7 +81,7 @@ impl Schedule {
         let mut settings = self.settings.clone();
         settings.tick = Some(tick);
         if self.overlap == Overlap::Queue {
-            settings.serial = Some(Box::new(Serial::new(self.line())));
+            settings.serial = Some(Box::new(Serial::new(self.serial_key())));
         }
         NewJob {
             id: self.job_id(tick),
@@ -105,8 +105,8 @@ impl Schedule {
     }
 
     /// The serial key that makes jobs of this schedule wait for each other.
-    pub fn line(&self) -> String {
-        format!("{}schedule/{}", limits::RESERVED, self.name)
+    pub fn serial_key(&self) -> String {
+        format!("{}schedule/{}", limits::RESERVED_PREFIX, self.name)
     }
 
     fn job_id(&self, tick: Time) -> JobId {

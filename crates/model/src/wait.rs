@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, Rev, Time,
-    limits::{DELAY, check_name, check_text, invalid},
+    limits::{MAX_DELAY, check_name, check_text, invalid},
 };
 
 /// The most names one wait may have.
-pub const NAMES: usize = 32;
+pub const MAX_NAMES: usize = 32;
 /// The longest dedup id, in bytes.
-pub const DEDUP: usize = 512;
+pub const MAX_DEDUP_BYTES: usize = 512;
 
 /// The name of the signals by which a workflow is told that a child has ended; their payload is the child's id. Nobody
 /// else can send one.
-pub const CHILD: &str = "windlass.child";
+pub const CHILD_SIGNAL: &str = "windlass.child";
 
 /// What a parked job waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Awaited {
+pub enum WaitCondition {
     /// Nothing: it lets others pass and is ready again at once.
     Nothing,
     /// Signals. Without names, nothing but the time that the wait takes.
@@ -39,7 +39,7 @@ pub enum Awaited {
     /// The end of the children that a change submitted.
     Children {
         /// The revision that change made.
-        round: Rev,
+        rev: Rev,
     },
 }
 
@@ -57,14 +57,14 @@ pub struct SignalName {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wait {
     /// What.
-    pub awaited: Awaited,
+    pub condition: WaitCondition,
     /// How long at most, by the store's clock. Then the job is woken like by what it waits for.
     pub timeout: Option<Duration>,
 }
 
 impl Wait {
     /// Lets others pass.
-    pub const YIELD: Wait = Wait { awaited: Awaited::Nothing, timeout: None };
+    pub const YIELD: Wait = Wait { condition: WaitCondition::Nothing, timeout: None };
 
     /// Checks it before it reaches a store.
     pub fn check(&self) -> Result<(), Invalid> {
@@ -74,24 +74,24 @@ impl Wait {
                     "leave it out to wait for ever, or go on with `Next::to` if there is nothing to wait for";
                 return Err(invalid("the timeout of the wait", "is zero", hint));
             }
-            if timeout > DELAY {
+            if timeout > MAX_DELAY {
                 let hint = "leave it out to wait for ever, or choose a shorter one";
                 return Err(invalid("the timeout of the wait", "is longer than 100 years", hint));
             }
         }
-        let Awaited::Signals { names, needs } = &self.awaited else { return Ok(()) };
+        let WaitCondition::Signals { names, needs } = &self.condition else { return Ok(()) };
         if names.is_empty() && *needs == 1 && self.timeout.is_some() {
             return Ok(());
         }
         if names.is_empty() || *needs == 0 {
             return Err(invalid("the wait", "names no signal", "name at least one"));
         }
-        if names.len() > NAMES {
-            let why = format!("names {} signals, more than the {NAMES} allowed", names.len());
+        if names.len() > MAX_NAMES {
+            let why = format!("names {} signals, more than the {MAX_NAMES} allowed", names.len());
             return Err(invalid("the wait", why, "use one name and tell them apart by their payload"));
         }
         for (place, SignalName { name, .. }) in names.iter().enumerate() {
-            if name != CHILD && name != crate::branch::BRANCH {
+            if name != CHILD_SIGNAL && name != crate::branch::BRANCH_SIGNAL {
                 check_name("signal", name)?;
             }
             if names[..place].iter().any(|before| before.name == *name) {
@@ -106,11 +106,11 @@ impl Wait {
     }
 }
 
-impl Awaited {
+impl WaitCondition {
     /// The names of the signals that are waited for.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
-            Awaited::Signals { names, .. } => names.as_slice(),
+            WaitCondition::Signals { names, .. } => names.as_slice(),
             _ => &[],
         };
         names.iter().map(|name| name.name.as_str())
@@ -118,7 +118,7 @@ impl Awaited {
 
     /// Whether a signal of this name is waited for, and if so whether all of the name are.
     pub fn wants(&self, name: &str) -> Option<bool> {
-        let Awaited::Signals { names, .. } = self else { return None };
+        let WaitCondition::Signals { names, .. } = self else { return None };
         names.iter().find(|wanted| wanted.name == name).map(|wanted| wanted.every)
     }
 
@@ -126,9 +126,9 @@ impl Awaited {
     /// children have not ended.
     pub fn is_met<'a>(&self, there: impl IntoIterator<Item = &'a str>, pending: u32) -> bool {
         match self {
-            Awaited::Nothing => true,
-            Awaited::Children { .. } => pending == 0,
-            Awaited::Signals { names, needs } => {
+            WaitCondition::Nothing => true,
+            WaitCondition::Children { .. } => pending == 0,
+            WaitCondition::Signals { names, needs } => {
                 let wanted = |name: &&str| names.iter().any(|wanted| wanted.name == *name);
                 let there: BTreeSet<&str> = there.into_iter().filter(wanted).collect();
                 there.len() >= *needs as usize
@@ -140,7 +140,7 @@ impl Awaited {
     /// the name that came first, and the others stay for later waits; else what has any of the names. Of each name it
     /// is shown the oldest, or all if the wait says so.
     pub fn select_signals(&self, inbox: &[Signal]) -> Vec<usize> {
-        let Awaited::Signals { names, needs } = self else { return Vec::new() };
+        let WaitCondition::Signals { names, needs } = self else { return Vec::new() };
         let wanted = |signal: &Signal| {
             names.iter().find(|name| signal.unreadable.is_none() && name.name == signal.name)
         };
@@ -181,7 +181,7 @@ impl NewSignal {
                 "leave it out, or give it a value",
             ));
         }
-        check_text("dedup id of the signal", &self.dedup, DEDUP)
+        check_text("dedup id of the signal", &self.dedup, MAX_DEDUP_BYTES)
     }
 }
 
@@ -211,14 +211,17 @@ pub struct UnreadableSignal {
 }
 
 /// The longest text that is kept of why a signal was set aside, in bytes.
-pub const WHY: usize = 1_000;
+pub const MAX_REASON_BYTES: usize = 1_000;
 
 impl UnreadableSignal {
     /// A signal with this number, with as much of the reason as is kept.
     pub fn new(number: i64, why: impl Into<String>) -> UnreadableSignal {
         let mut why = why.into().replace('\0', "\u{fffd}");
-        if why.len() > WHY {
-            let end = (0..=WHY - '…'.len_utf8()).rev().find(|end| why.is_char_boundary(*end)).unwrap_or(0);
+        if why.len() > MAX_REASON_BYTES {
+            let end = (0..=MAX_REASON_BYTES - '…'.len_utf8())
+                .rev()
+                .find(|end| why.is_char_boundary(*end))
+                .unwrap_or(0);
             why.truncate(end);
             why.push('…');
         }
@@ -230,12 +233,12 @@ impl UnreadableSignal {
 mod tests {
     use super::*;
 
-    fn signals(needs: u32, names: &[&str]) -> Awaited {
+    fn signals(needs: u32, names: &[&str]) -> WaitCondition {
         let name = |name: &&str| SignalName {
             name: name.trim_end_matches('*').to_owned(),
             every: name.ends_with('*'),
         };
-        Awaited::Signals { names: names.iter().map(name).collect(), needs }
+        WaitCondition::Signals { names: names.iter().map(name).collect(), needs }
     }
 
     fn inbox(names: &[&str]) -> Vec<Signal> {
@@ -255,21 +258,21 @@ mod tests {
         assert!(!any.is_met([], 0) && !any.is_met(["c"], 0) && any.is_met(["c", "b"], 7));
         let all = signals(2, &["a", "b"]);
         assert!(!all.is_met(["a", "a"], 0) && all.is_met(["b", "a"], 0));
-        let children = Awaited::Children { round: Rev(3) };
+        let children = WaitCondition::Children { rev: Rev(3) };
         assert!(!children.is_met(["a"], 1) && children.is_met([], 0));
-        assert!(Awaited::Nothing.is_met([], 9));
+        assert!(WaitCondition::Nothing.is_met([], 9));
     }
 
     #[test]
     fn what_is_not_asked_for_is_not_shown() {
-        let shown = |wait: &Awaited, names: &[&str]| wait.select_signals(&inbox(names));
+        let shown = |wait: &WaitCondition, names: &[&str]| wait.select_signals(&inbox(names));
         assert_eq!(shown(&signals(1, &["a"]), &["b", "a", "a"]), [1], "the oldest of the name");
         assert_eq!(shown(&signals(1, &["a*"]), &["b", "a", "a"]), [1, 2], "all of the name");
         assert_eq!(shown(&signals(1, &["a", "b"]), &["b", "a", "b"]), [0], "the name that came first");
         assert_eq!(shown(&signals(1, &["a", "b*"]), &["b", "a", "b"]), [0, 2]);
         assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b", "a", "c"]), [0, 2], "one of each");
         assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b"]), [0], "what there is when time is over");
-        assert!(shown(&Awaited::Nothing, &["a"]).is_empty());
+        assert!(shown(&WaitCondition::Nothing, &["a"]).is_empty());
     }
 
     #[test]
@@ -285,13 +288,14 @@ mod tests {
     #[test]
     fn a_reason_is_kept_as_far_as_it_fits() {
         assert_eq!(UnreadableSignal::new(1, "a\0b").why, "a\u{fffd}b");
-        let long = UnreadableSignal::new(1, "ü".repeat(WHY)).why;
-        assert!(long.len() <= WHY && long.ends_with("ü…"), "{}", long.len());
+        let long = UnreadableSignal::new(1, "ü".repeat(MAX_REASON_BYTES)).why;
+        assert!(long.len() <= MAX_REASON_BYTES && long.ends_with("ü…"), "{}", long.len());
     }
 
     #[test]
     fn waits_that_cannot_be_are_refused_with_what_to_do() {
-        let check = |what: Awaited, timeout: Option<Duration>| Wait { awaited: what, timeout }.check();
+        let check =
+            |what: WaitCondition, timeout: Option<Duration>| Wait { condition: what, timeout }.check();
         assert_eq!(check(signals(2, &["a", "b"]), Some(Duration::from_secs(1))), Ok(()));
         let century = Some(Duration::from_secs(101 * 365 * 86_400));
         let many: Vec<String> = (0..33).map(|n| format!("s{n}")).collect();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
-use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::BATCH_BYTES};
+use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::MAX_BATCH_BYTES};
 use windlass_store::Error;
 
 use crate::{metrics::Verb, pool::QueuePool, releaser::Claim, retrying::Backoff, stats::add, worker::Core};
@@ -51,7 +51,7 @@ impl State {
         let fits = |item: &Item| {
             bytes += item.change.bytes();
             rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
-            bytes <= BATCH_BYTES && rows <= BATCH
+            bytes <= MAX_BATCH_BYTES && rows <= BATCH
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
         let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{Awaited, KindVersion, Outcome, Wait};
+use windlass_model::{KindVersion, Outcome, Wait, WaitCondition};
 
 use crate::histogram::{CALL, Histogram, SIZE, WORK};
 
@@ -142,7 +142,7 @@ impl From<&Outcome> for Ending {
             Outcome::Done(_) => Ending::Done,
             Outcome::Retry { .. } => Ending::Retry,
             Outcome::Failed { .. } => Ending::Failed,
-            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => Ending::Next,
+            Outcome::Next | Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => Ending::Next,
             Outcome::Wait(_) => Ending::Wait,
             Outcome::Cancelled(_) => Ending::Cancelled,
         }

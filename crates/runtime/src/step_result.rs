@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, BranchMember, Change, Failure, Outcome, Reason, Rev, Step, Time, UnreadableSignal, Wait,
-    branch::BRANCH, failure::class, limits::DELAY,
+    BranchMember, Change, Failure, Outcome, Reason, Rev, Step, Time, UnreadableSignal, Wait, WaitCondition,
+    branch::BRANCH_SIGNAL, failure::class, limits::MAX_DELAY,
 };
 
 use crate::{Attempt, Handler, StepResult, handler::Stage, worker::Core};
@@ -81,7 +81,7 @@ impl StepJudge<'_> {
 
     /// A change that ends the job.
     fn end(&self, outcome: Outcome) -> Change {
-        let step = self.stage.clone().map(|ran| Step { stage_ran: Some(ran), ..Step::default() });
+        let step = self.stage.clone().map(|ran| Step { from_stage: Some(ran), ..Step::default() });
         change(self.attempt, outcome, step)
     }
 
@@ -92,11 +92,11 @@ impl StepJudge<'_> {
             return self.end(Outcome::Cancelled(by.failure()));
         }
         let job = &self.attempt.job;
-        let what = job.wait.clone().unwrap_or(Awaited::Nothing);
+        let what = job.wait.clone().unwrap_or(WaitCondition::Nothing);
         let now = self.attempt.writer.now();
         let timeout = job.wait_until.map(|until| until.since(now).max(Duration::from_micros(1)));
         let step = Step { unreadable: aside, ..Step::default() };
-        change(self.attempt, Outcome::Wait(Wait { awaited: what, timeout }), Some(step))
+        change(self.attempt, Outcome::Wait(Wait { condition: what, timeout }), Some(step))
     }
 
     /// The change that the code asks for, or what is wrong with it.
@@ -123,11 +123,11 @@ impl StepJudge<'_> {
             StepResult::Next(stage) => (Outcome::Next, Some(stage), Vec::new()),
             StepResult::Wait(stage, wait) => (Outcome::Wait(wait), Some(stage), Vec::new()),
             StepResult::Children { stage, children, timeout } => {
-                let what = Awaited::Children { round: Rev(self.attempt.writer.rev().0 + 1) };
-                (Outcome::Wait(Wait { awaited: what, timeout }), Some(stage), children)
+                let what = WaitCondition::Children { rev: Rev(self.attempt.writer.rev().0 + 1) };
+                (Outcome::Wait(Wait { condition: what, timeout }), Some(stage), children)
             }
             StepResult::Again { stage, after } => {
-                if after > DELAY {
+                if after > MAX_DELAY {
                     let text =
                         "the time until the step is run again is longer than 100 years; choose a shorter one";
                     return Err(refused(text));
@@ -140,7 +140,7 @@ impl StepJudge<'_> {
                     return Err(refused(text));
                 }
                 (
-                    Outcome::Retry { after, spent: job.retry_counts.clone(), failure: None },
+                    Outcome::Retry { after, retry_counts: job.retry_counts.clone(), failure: None },
                     Some(stage),
                     Vec::new(),
                 )
@@ -170,7 +170,7 @@ impl StepJudge<'_> {
         // Another try at the same step is no transition.
         let ran = self.stage.clone().filter(|_| progresses);
         let step = Step {
-            stage_ran: ran,
+            from_stage: ran,
             stage: Some((name, data)),
             unchanged,
             consumed,
@@ -188,12 +188,12 @@ pub(crate) fn unmet(attempt: &Attempt, now: Time) -> Option<Wait> {
     let job = &attempt.job;
     let what = job.wait.clone()?;
     // What was told of branches is for the code to look at, however it was woken.
-    if what.wants(BRANCH).is_some() {
+    if what.wants(BRANCH_SIGNAL).is_some() {
         return None;
     }
     let over = job.wait_until.is_some_and(|until| until <= now);
     (!over && !job.wait_is_met())
-        .then(|| Wait { awaited: what, timeout: job.wait_until.map(|until| until.since(now)) })
+        .then(|| Wait { condition: what, timeout: job.wait_until.map(|until| until.since(now)) })
 }
 
 /// What an attempt wants written.

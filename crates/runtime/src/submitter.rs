@@ -13,7 +13,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{NewJob, SubmitOutcome, When, limits::BATCH_BYTES};
+use windlass_model::{NewJob, SubmitOutcome, When, limits::MAX_BATCH_BYTES};
 use windlass_store::{ClaimOnSubmit, Error, Store};
 
 use crate::{
@@ -150,7 +150,7 @@ impl Submitter {
                 let fits = |item: &Item| {
                     size += item.jobs.len();
                     bytes += item.jobs.iter().map(NewJob::bytes).sum::<usize>();
-                    size <= CHUNK && bytes <= BATCH_BYTES
+                    size <= CHUNK && bytes <= MAX_BATCH_BYTES
                 };
                 let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
                 let count = count.min(state.waiting.len());
@@ -296,7 +296,7 @@ fn reserve(core: &Core, item: &Item) -> bool {
     let [job] = item.jobs.as_slice() else { return false };
     // A deadline is judged by the store's clock, which only a claim tells.
     job.when == When::Now
-        && !job.is_special()
+        && !job.needs_slow_path()
         && job.deadline_at.is_none()
         && !core.is_stopping()
         && core.lease_holds()
@@ -321,7 +321,7 @@ fn take_up(core: &Arc<Core>, born: ClaimOnSubmit, jobs: &[NewJob], answers: &[Su
         pool.waits.note(0);
         // Due as it was submitted, by this process's clock: nobody compares it with the store's.
         let now = core.config.env.now();
-        let claimed = Arc::new(job.claimed(born.number, windlass_model::Epoch(0), now));
+        let claimed = Arc::new(job.claimed_at_submit(born.number, windlass_model::Epoch(0), now));
         let claim = Claim::new(core, &claimed, born.number, born.worker);
         let cancel = Arc::default();
         pool.accept(

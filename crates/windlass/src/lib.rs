@@ -89,8 +89,8 @@ pub use task::{AsTask, Kind, Task, TaskCx};
 pub use why::Why;
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Charge, Failure, JobId, Limit, Merge, Payload, Reason, Retry, Serial, State, States, Time,
-    Unique,
+    Calendar, Failure, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
+    Time, Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::OnFailure,
     merge::{Share, percent},
@@ -111,9 +111,9 @@ pub use workflow::{
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        AnyError, Calendar, Charge, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId,
-        Limit, Machine, Merge, Merged, Next, Pool, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx, UndoCx,
-        Unique, Workflow, all, any, percent, signal, signals,
+        AnyError, Calendar, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId, Machine,
+        Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx,
+        UndoCx, Unique, Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
         stream,
     };

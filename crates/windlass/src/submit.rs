@@ -10,8 +10,8 @@ use std::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use windlass_model::{
-    Charge, JobId, KindVersion, NewJob, NewSignal, Payload, Retry, Serial, SubmitOutcome, Time, Unique, When,
-    limits::BATCH_BYTES,
+    JobId, KindVersion, NewJob, NewSignal, Payload, RateCharge, Retry, Serial, SubmitOutcome, Time, Unique,
+    When, limits::MAX_BATCH_BYTES,
 };
 
 use crate::{
@@ -180,8 +180,8 @@ macro_rules! settings {
             self
         }
 
-        /// Started no faster than the named rate limit allows; see [`Charge`] for jobs that weigh more than one.
-        pub fn rate(mut self, charge: impl Into<Charge>) -> Self {
+        /// Started no faster than the named rate limit allows; see [`RateCharge`] for jobs that weigh more than one.
+        pub fn rate(mut self, charge: impl Into<RateCharge>) -> Self {
             self.spec.settings.rate = Some(Box::new(charge.into()));
             self
         }
@@ -448,7 +448,7 @@ where
         let chunks = std::iter::from_fn(move || {
             let (mut chunk, mut bytes) = (Vec::new(), 0);
             while chunk.len() < CHUNK
-                && bytes < BATCH_BYTES
+                && bytes < MAX_BATCH_BYTES
                 && let Some(job) = jobs.next()
             {
                 bytes += job.as_ref().map_or(0, NewJob::bytes);

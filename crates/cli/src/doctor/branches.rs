@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::{
     Engine, JobId, Merge, Time,
-    model::{Tally, merge::BranchProgress},
+    model::{BranchTally, merge::BranchProgress},
 };
 
 use super::Findings;
@@ -143,8 +143,12 @@ mod rows {
             let mut statement = file.prepare(&lite(sql))?;
             let rows = statement.query_map([], |row| {
                 let job: [u8; 16] = row.get(0)?;
-                let tally =
-                    Tally { started: 0, done: row.get(4)?, failed: row.get(5)?, cancelled: row.get(6)? };
+                let tally = BranchTally {
+                    started: 0,
+                    done: row.get(4)?,
+                    failed: row.get(5)?,
+                    cancelled: row.get(6)?,
+                };
                 let poll_at: Option<i64> = row.get(7)?;
                 Ok(Row {
                     job: JobId::from_bytes(job),
@@ -158,7 +162,8 @@ mod rows {
         }
         let Some(client) = server(place).await? else { return Ok(Vec::new()) };
         let row = |row: &tokio_postgres::Row| {
-            let tally = Tally { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
+            let tally =
+                BranchTally { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
             Row {
                 job: JobId(row.get(0)),
                 name: row.get(1),
@@ -179,7 +184,7 @@ mod tests {
     const NOW: Time = Time(1_800_000_000_000_000);
 
     fn row(spawned: i64, done: i64, failed: i64, merge: &Merge) -> Row {
-        let tally = Tally { started: 0, done, failed, cancelled: 0 };
+        let tally = BranchTally { started: 0, done, failed, cancelled: 0 };
         Row {
             job: JobId::from_parts(1, 0, 0),
             name: "items".into(),

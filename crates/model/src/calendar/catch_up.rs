@@ -12,11 +12,11 @@ use super::Calendar;
 use crate::Time;
 
 /// How old a tick may be and still be on time: long enough for a restart or a failover.
-pub const LATE: Duration = Duration::from_secs(60);
+pub const MAX_LATENESS: Duration = Duration::from_secs(60);
 /// The window of `all` where none is given.
-pub const WINDOW: Duration = Duration::from_secs(86_400);
+pub const DEFAULT_WINDOW: Duration = Duration::from_secs(86_400);
 /// How many missed ticks of a cron expression are counted one by one; more are "at least" so many.
-pub const COUNTED: u64 = 10_000;
+pub const MAX_COUNTED: u64 = 10_000;
 
 /// What becomes of ticks that were due while nobody was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -77,23 +77,23 @@ pub struct Missed {
 /// Divides the ticks from `next_at` (the first that is not yet handled) up to `now`. At most `max` fire; with
 /// none allowed, nothing is handled.
 pub fn plan(calendar: &Calendar, catch_up: CatchUp, next_at: Time, now: Time, max: usize) -> Plan {
-    let first = calendar.first_from(next_at);
+    let first = calendar.first_at_or_after(next_at);
     let Some(begin) = first.filter(|first| *first <= now && max > 0) else {
         return Plan { next_at: first, ..Plan::default() };
     };
     // The ticks before this moment are missed.
     let from = match catch_up {
-        CatchUp::All { window } => now.minus(window.max(LATE)),
-        CatchUp::Skip => now.minus(LATE),
+        CatchUp::All { window } => now.minus(window.max(MAX_LATENESS)),
+        CatchUp::Skip => now.minus(MAX_LATENESS),
         CatchUp::One => calendar.last_at_or_before(now).unwrap_or(begin),
     };
     let missed = Missed::between(calendar, begin, Time(from.0.saturating_sub(1)));
     let from = from.max(begin);
-    let due = std::iter::successors(calendar.first_from(from), |tick| calendar.next_after(*tick));
+    let due = std::iter::successors(calendar.first_at_or_after(from), |tick| calendar.next_after(*tick));
     let fire: Vec<Time> = due.take_while(|tick| *tick <= now).take(max).collect();
     let next_at = match fire.last() {
         Some(last) => calendar.next_after(*last),
-        None => calendar.first_from(from),
+        None => calendar.first_at_or_after(from),
     };
     Plan { fire, missed, next_at }
 }
@@ -106,11 +106,11 @@ impl Missed {
             Calendar::Every(every) => every.between(first, to),
             Calendar::Cron(_) => {
                 let rest = calendar.ticks_after(first).take_while(|tick| *tick <= to);
-                1 + rest.take(COUNTED as usize).count() as u64
+                1 + rest.take(MAX_COUNTED as usize).count() as u64
             }
         };
-        let at_least = matches!(calendar, Calendar::Cron(_)) && count > COUNTED;
-        Some(Missed { from: first, to, count: if at_least { COUNTED } else { count }, at_least })
+        let at_least = matches!(calendar, Calendar::Cron(_)) && count > MAX_COUNTED;
+        Some(Missed { from: first, to, count: if at_least { MAX_COUNTED } else { count }, at_least })
     }
 }
 
@@ -135,7 +135,7 @@ impl FromStr for CatchUp {
         match text {
             "one" => Ok(CatchUp::One),
             "skip" => Ok(CatchUp::Skip),
-            "all" => Ok(CatchUp::All { window: WINDOW }),
+            "all" => Ok(CatchUp::All { window: DEFAULT_WINDOW }),
             _ => {
                 let span = text.strip_prefix("all:").ok_or_else(wrong)?;
                 let unit = match span.bytes().last() {
@@ -239,7 +239,7 @@ mod tests {
     fn a_tick_exactly_at_the_edge_is_still_in() {
         let hourly: Calendar = "@hourly".parse().expect("a calendar");
         let noon = at("2026-11-15T12:00:00Z");
-        let late = noon.plus(LATE);
+        let late = noon.plus(MAX_LATENESS);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, late, 9).fire, [noon]);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, Time(late.0 + 1), 9).fire, []);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, noon, 9).fire, [noon], "due at once");
@@ -268,7 +268,7 @@ mod tests {
             assert!(!missed.at_least);
             let plan = planned("* * * * * *", catch_up, years, 1_000);
             let missed = plan.missed.expect("missed");
-            assert_eq!((missed.count, missed.at_least), (COUNTED, true));
+            assert_eq!((missed.count, missed.at_least), (MAX_COUNTED, true));
             assert_eq!(missed.to, Time(plan.fire[0].0 - 1_000_000));
         }
         let year = planned("0 3 * * *", "one", 365 * 86_400, 1).missed.expect("missed");
@@ -288,7 +288,7 @@ mod tests {
         for text in ["one", "skip", "all:3600s"] {
             assert_eq!(text.parse::<CatchUp>().expect(text).to_string(), text);
         }
-        assert_eq!("all".parse(), Ok(CatchUp::All { window: WINDOW }));
+        assert_eq!("all".parse(), Ok(CatchUp::All { window: DEFAULT_WINDOW }));
         for wrong in ["some", "all:", "all:h", "all:6y", "all:é", ""] {
             assert!(wrong.parse::<CatchUp>().expect_err(wrong).contains("use one, skip, all or all:<span>"));
         }

@@ -97,7 +97,7 @@ impl Calendar {
     }
 
     /// The first tick that is not before `t`.
-    pub fn first_from(&self, t: Time) -> Option<Time> {
+    pub fn first_at_or_after(&self, t: Time) -> Option<Time> {
         self.next_after(Time(t.0.saturating_sub(1)))
     }
 

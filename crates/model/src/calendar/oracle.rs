@@ -143,7 +143,7 @@ proptest! {
         if let Some(last) = last {
             prop_assert!(last <= t);
             prop_assert_eq!(calendar.next_after(last), Some(next));
-            prop_assert_eq!(calendar.first_from(last), Some(last));
+            prop_assert_eq!(calendar.first_at_or_after(last), Some(last));
         }
         prop_assert!(calendar.next_after(next).is_none_or(|after| after > next));
         prop_assert_eq!(calendar.to_string().parse::<Calendar>(), Ok(calendar));

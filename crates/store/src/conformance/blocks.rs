@@ -3,7 +3,7 @@
 use windlass_model::{
     BranchMember, BranchPosition, ClaimedJob, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step,
     Verdict, WorkerId,
-    branch::{BRANCH, BranchNo},
+    branch::{BRANCH_SIGNAL, BranchNo},
 };
 
 use super::{branches::*, kit::*, watches::*};
@@ -146,7 +146,7 @@ pub async fn items_meet_a_watch(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     commit(&store, 4, with(change(me, &smaller(&job, 3), Outcome::Next), counts_for(1, vec![]))).await;
     let parent = claim_one(&store, 5, me, 3).await;
-    assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH, Rev(2)));
+    assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH_SIGNAL, Rev(2)));
 }
 
 pub async fn a_fenced_block_counts_nothing(store: Handle) {

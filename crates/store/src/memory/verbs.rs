@@ -66,7 +66,8 @@ impl Inner {
                 if let Some(key) = key {
                     self.keys.insert(key, job.id);
                 }
-                let born = born.is_some() && !job.is_special() && !self.queue_pauses.contains_key(&job.queue);
+                let born =
+                    born.is_some() && !job.needs_slow_path() && !self.queue_pauses.contains_key(&job.queue);
                 let claimed = self.put_in(now, job, born);
                 for signal in &job.signals {
                     self.record_delivery(now, job.id, signal);
@@ -273,7 +274,7 @@ impl Inner {
         (row.rev_epoch, row.rev_claim) = (change.epoch, change.claim);
         row.worker = Some(change.worker);
         row.started_at = Some(change.started_at);
-        row.attempts += u32::from(change.outcome.counts());
+        row.attempts += u32::from(change.outcome.counts_as_attempt());
         let halted = change.outcome == Outcome::Next && row.hold == Hold::Wanted;
         let event = if halted { Event::Yield } else { change.outcome.event() };
         let to = self.moved(change.job, event);
@@ -306,7 +307,7 @@ impl Inner {
                 self.progress(change);
                 self.park(change.job, wait, now);
             }
-            Outcome::Retry { after, spent, .. } => {
+            Outcome::Retry { after, retry_counts: spent, .. } => {
                 let row = self.jobs.get_mut(&change.job).expect("found above");
                 row.epoch.0 += 1;
                 row.spent = spent.clone();

@@ -1,6 +1,6 @@
 //! Why a job waits for its branches: how far they are, and what keeps them.
 
-use windlass_model::{Merge, State, Time, branch::BRANCH, merge::BranchProgress};
+use windlass_model::{Merge, State, Time, branch::BRANCH_SIGNAL, merge::BranchProgress};
 use windlass_store::{Branch, Job, Waiting};
 
 use super::{Cause, sentence, span};
@@ -11,7 +11,7 @@ const NAMED: usize = 5;
 /// Whether a job waits for something to be told of its branches.
 pub(super) fn is_awaited(job: &Job) -> bool {
     let names = job.wait.iter().flat_map(|wait| wait.names());
-    job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH)
+    job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH_SIGNAL)
 }
 
 /// A cause for each merge that is waited for, those first in which only a person can help, and for branches that are full.

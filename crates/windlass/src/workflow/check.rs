@@ -4,7 +4,9 @@ use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc, time::Duratio
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use windlass_model::{ClaimedJob, Entry, Failure, JobId, KindVersion, State, failure::class, journal::Op};
+use windlass_model::{
+    ClaimedJob, Failure, JobId, JournalEntry, KindVersion, State, failure::class, journal::Op,
+};
 use windlass_store::{Filter, Job};
 
 use super::{
@@ -239,7 +241,7 @@ impl<'a> Check<'a> {
         let mut new = windlass_model::NewJob::new(job.summary.id, &kind.kind, &job.summary.queue, input);
         (new.kind, new.key, new.settings, new.stage) =
             (kind, job.summary.key, job.settings, job.summary.stage);
-        let claimed = new.claimed(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
+        let claimed = new.claimed_at_submit(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
         Ok(ClaimedJob { rev: job.rev, data, unwind: job.unwind, ..claimed })
     }
 }
@@ -250,7 +252,7 @@ pub(crate) trait Replayer: Send + Sync {
     fn replay(
         &self,
         job: ClaimedJob,
-        entries: Vec<Entry>,
+        entries: Vec<JournalEntry>,
         bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>>;
 }
@@ -262,7 +264,7 @@ impl<W: Workflow> Replayer for Replays<W> {
     fn replay(
         &self,
         job: ClaimedJob,
-        entries: Vec<Entry>,
+        entries: Vec<JournalEntry>,
         bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>> {
         Box::pin(async move {

@@ -1,6 +1,6 @@
 //! How the code of a workflow differs from what a job has recorded, by a replay that went as far as it could.
 
-use windlass_model::{Awaited, journal::Op};
+use windlass_model::{WaitCondition, journal::Op};
 
 use super::{
     journal::RecordedCall,
@@ -91,7 +91,7 @@ impl Differences {
 
     /// Leaves out what is not recorded because the job stands there, with the old code as with the new: what it waits for, if
     /// it is parked, and a step that runs, if it is not.
-    pub(super) fn forget_where_it_stands(&mut self, waiting: Option<&Awaited>) {
+    pub(super) fn forget_where_it_stands(&mut self, waiting: Option<&WaitCondition>) {
         self.new.retain(|call| match waiting {
             Some(waiting) => match call.op {
                 Op::Signal | Op::ContinueIf => !waiting.names().any(|name| name == call.name),

@@ -2,7 +2,7 @@
 
 use windlass::{
     JobId, Merge, State,
-    model::{BranchNo, BranchPoll, Tally},
+    model::{BranchNo, BranchPoll, BranchTally},
     store::Branch,
 };
 
@@ -45,7 +45,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         merged: false,
         cancels_children: false,
         spawned,
-        tally: Tally { started: done, done, failed, cancelled },
+        tally: BranchTally { started: done, done, failed, cancelled },
         watch: None,
         goal: Some(serde_json::to_string(&Merge::all()).expect("JSON")),
         opened_at: NOW.minus(seconds(60)),
@@ -112,7 +112,7 @@ fn what_is_left_behind_cut_full_or_overdue_is_noted() {
     let mut late = branch("a", 10, (0, 0, 0));
     late.poll.next_at = Some(NOW.minus(seconds(300)));
     assert!(said(late, State::Waiting).starts_with("overdue: it should have been looked at 5m ago"));
-    let watch = windlass::model::Watch { ended: Some(7), ..Default::default() };
+    let watch = windlass::model::BranchWatch { ended: Some(7), ..Default::default() };
     let full = Branch { watch: Some(watch), sealed: false, goal: None, ..branch("a", 10, (4, 0, 0)) };
     assert!(
         said(full.clone(), State::Waiting)
