@@ -80,7 +80,7 @@ impl Drop for Alone {
 /// Runs one suspect: alone for a while if the others leave in time, in company otherwise. Returns when it has ended or
 /// has company: then the next one may have its turn.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
-    let (span, number) = (solo_time(job.claimed.deaths), job.claim.number);
+    let (span, number) = (solo_time(job.claimed.worker_deaths), job.claim.number);
     let patience = if Instant::now() < *no_wait_until { Duration::ZERO } else { span };
     let alone = tokio::select! {
         alone = core.solo_lock.solo(patience) => alone,

@@ -205,7 +205,7 @@ pub(crate) fn check_stage_update(restate: &StageUpdate, limits: &Limits) -> Resu
             hint: "count versions from 1".into(),
         }));
     }
-    Ok(limits.check_payload("data of the state", &restate.data.bytes)?)
+    Ok(limits.check_payload("data of the stage", &restate.data.bytes)?)
 }
 
 /// A job's own policies read back; none, and text that is none, are the default.

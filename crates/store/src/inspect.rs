@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use windlass_model::{
-    BranchNo, BranchPoll, BranchPosition, BranchTally, BranchWatch, Epoch, Failure, JobId, JournalEntry,
+    BranchCounts, BranchNo, BranchPoll, BranchPosition, BranchWatch, Epoch, Failure, JobId, JournalEntry,
     Payload, RateLimit, Reason, Rev, Schedule, Settings, Signal, State, Time, Unwind, WaitCondition,
     WorkerId, calendar::Missed,
 };
@@ -295,7 +295,7 @@ pub struct Branch {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
-    pub tally: BranchTally,
+    pub tally: BranchCounts,
     /// What its job waits to be told of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<BranchWatch>,

@@ -1,7 +1,7 @@
 //! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
 
 use windlass_model::{
-    BranchNo, BranchTally, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
+    BranchCounts, BranchNo, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
     Rev, State, Verdict, Wait, WaitCondition, WorkerId, branch::BRANCH_SIGNAL,
 };
 
@@ -226,7 +226,7 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let failed = (each + 2) / 3;
         assert_eq!(
             tally,
-            BranchTally { started: each, done: each - failed, failed, cancelled: 0 },
+            BranchCounts { started: each, done: each - failed, failed, cancelled: 0 },
             "round {n}"
         );
     }
@@ -258,10 +258,10 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
             }
         })
         .await;
-        let mut counted = BranchTally::default();
+        let mut counted = BranchCounts::default();
         for child in &children {
             let state = state(&store, child.id).await;
-            counted.add(BranchTally::of(state, 1));
+            counted.add(BranchCounts::of(state, 1));
         }
         let tally = branch(&store, n * 100, NO).await.tally;
         assert_eq!(tally.ends(), counted.ends(), "round {n}");

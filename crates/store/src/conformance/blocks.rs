@@ -261,10 +261,10 @@ pub async fn a_first_attempt_that_cannot_be_is_refused(store: Handle) {
     assert!(refused(tried(0, vec![done("x")])).await.contains("did not fail"));
     let mut stray = tried(0, vec![failed(Reason::Stopped)]);
     stray.promoted.clear();
-    assert!(refused(stray).await.contains("is of none that is promoted by itself"));
+    assert!(refused(stray).await.contains("belongs to no job that was promoted for one item"));
     let mut many = tried(0, vec![failed(Reason::Stopped)]);
     many.promoted = vec![NewJob { id: id(20), ..block(20, 3) }];
-    assert!(refused(many).await.contains("is of none that is promoted by itself"));
+    assert!(refused(many).await.contains("belongs to no job that was promoted for one item"));
     let mut twice = tried(0, vec![failed(Reason::Stopped)]);
     twice.first_attempts.push(twice.first_attempts[0].clone());
     assert!(refused(twice).await.contains("is given twice"));

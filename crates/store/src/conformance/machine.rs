@@ -137,7 +137,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
-    assert_eq!((third.attempts, third.deaths), (1, 1));
+    assert_eq!((third.attempts, third.worker_deaths), (1, 1));
     commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.attempts, seen.deaths, seen.crashes, seen.spent), (0, 0, 0, vec![]));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use windlass_model::{
-    BranchMember, BranchNo, BranchPoll, BranchPosition, BranchTally, BranchUpdate, BranchWatch, Step,
+    BranchCounts, BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, BranchWatch, Step,
     branch::{BRANCH_SIGNAL, PollInterval},
     poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
@@ -19,7 +19,7 @@ pub(super) struct Kept {
     cursor: Option<Payload>,
     sealed: bool,
     spawned: i64,
-    tally: BranchTally,
+    tally: BranchCounts,
     /// What its parent wants to be told of, and which revision said so.
     watch: Option<BranchWatch>,
     goal: Option<String>,
@@ -123,7 +123,7 @@ impl Inner {
     }
 
     /// Counts for the branch of a job, and tells its parent if that is what it waits for.
-    fn count(&mut self, counted: BranchMember, tally: BranchTally, now: Time) {
+    fn count(&mut self, counted: BranchMember, tally: BranchCounts, now: Time) {
         let branch = (counted.parent, counted.branch);
         if let Some(kept) = self.branches.get_mut(&branch) {
             kept.tally.add(tally);
@@ -134,7 +134,7 @@ impl Inner {
     /// A job of a branch has ended, in this state.
     pub(super) fn twig_ended(&mut self, id: JobId, state: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = BranchTally::of(state, i64::from(counted.items));
+        let mut tally = BranchCounts::of(state, i64::from(counted.items));
         // It never wrote anything, and will not.
         if self.jobs[&id].rev == Rev(0) {
             tally.started = i64::from(counted.items);
@@ -145,7 +145,7 @@ impl Inner {
     /// One that had ended in this state is live again.
     pub(super) fn twig_lives(&mut self, id: JobId, was: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = BranchTally::of(was, -i64::from(counted.items));
+        let mut tally = BranchCounts::of(was, -i64::from(counted.items));
         if self.jobs[&id].rev == Rev(0) {
             tally.started = -i64::from(counted.items);
         }
@@ -174,7 +174,7 @@ impl Inner {
         let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
             jobs.into_iter().partition(|job| attempted.contains(&job.id));
         self.submit(now, &fresh, None);
-        self.count(counted, BranchTally { started, done: i64::from(done), ..BranchTally::default() }, now);
+        self.count(counted, BranchCounts { started, done: i64::from(done), ..BranchCounts::default() }, now);
         for job in &tried {
             self.put_in(now, job, true);
         }
@@ -243,7 +243,7 @@ impl Inner {
         let mut poll = before.next(&self.seen(branch, now), pace);
         if before.recount_due(&poll) {
             let Recount { difference, missing } = self.recount(branch);
-            polled.corrected += usize::from(difference != BranchTally::default());
+            polled.corrected += usize::from(difference != BranchCounts::default());
             let counted_at = Some(now);
             poll = BranchPoll { missing, counted_at, ..before.next(&self.seen(branch, now), pace) };
         }
@@ -298,7 +298,7 @@ impl Inner {
         PollSample {
             now,
             spawned: kept.spawned,
-            tally: kept.tally,
+            counts: kept.tally,
             claimed: claimed.iter().map(|(_, items)| items).sum(),
             claimed_unstarted: claimed.iter().filter(|(first, _)| *first).map(|(_, items)| items).sum(),
         }
@@ -326,7 +326,7 @@ impl Inner {
         for (_, row, items) in self.leaves(branch) {
             rows.ends.done += i64::from(row.tallied);
             match row.ended {
-                Some(state) => rows.ends.add(BranchTally::of(state, items)),
+                Some(state) => rows.ends.add(BranchCounts::of(state, items)),
                 None => rows.live += items,
             }
         }

@@ -216,7 +216,7 @@ impl Inner {
             rev: row.rev,
             attempts: row.attempts,
             retry_counts: row.spent.clone(),
-            deaths: row.deaths,
+            worker_deaths: row.deaths,
             key: row.new.key.clone(),
             due_at: row.due_at,
             deadline_at: row.new.deadline_at,
@@ -407,7 +407,7 @@ impl Inner {
         let fate = crash::after_death(row.deaths, row.crashes, alone, cap);
         self.note(id, worker, epoch, claimed_at, now, &lost(worker, alone));
         match fate {
-            crash::AfterDeath::Suspect { deaths, crashes } => {
+            crash::AfterDeath::Suspect { worker_deaths: deaths, solo_crashes: crashes } => {
                 self.moved(id, Event::Reap);
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes, row.suspect) = (deaths, crashes, true);
@@ -415,7 +415,7 @@ impl Inner {
                 self.enter(id);
                 reaped.returned += 1;
             }
-            crash::AfterDeath::Poison { deaths, crashes } => {
+            crash::AfterDeath::Poison { worker_deaths: deaths, solo_crashes: crashes } => {
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes) = (deaths, crashes);
                 let unwind = Unwind { reason: Some(Reason::Poison), failure: lost(worker, alone) };

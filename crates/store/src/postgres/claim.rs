@@ -205,7 +205,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         epoch: Epoch(row.get(6)),
         rev: Rev(row.get(7)),
         attempts: row.get::<_, i32>(8) as u32,
-        deaths: row.get::<_, i16>(9) as u16,
+        worker_deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{
-    BranchPoll, BranchTally, BranchWatch, Time,
+    BranchCounts, BranchPoll, BranchWatch, Time,
     branch::PollInterval,
     poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
@@ -63,7 +63,7 @@ struct View {
     spawned: i64,
     watch: Option<BranchWatch>,
     before: BranchPoll,
-    tally: BranchTally,
+    tally: BranchCounts,
     claimed: i64,
     begun: i64,
 }
@@ -71,7 +71,7 @@ struct View {
 impl View {
     fn seen(&self, now: Time) -> PollSample {
         let View { spawned, tally, claimed, begun, .. } = *self;
-        PollSample { now, spawned, tally, claimed, claimed_unstarted: begun }
+        PollSample { now, spawned, counts: tally, claimed, claimed_unstarted: begun }
     }
 }
 
@@ -116,7 +116,7 @@ async fn poll_branch(
     }
     if before.recount_due(&poll) {
         let Some(recount) = recount(conn, branch, until).await? else { return Ok(()) };
-        if recount.difference != BranchTally::default() {
+        if recount.difference != BranchCounts::default() {
             polled.corrected += 1;
             if let Some(view) = views(conn, &[branch]).await?.first() {
                 tally = view.tally;
@@ -155,7 +155,7 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
     let recount = compared(conn, branch).await;
     conn.rollback().await;
     let recount = recount?;
-    if recount.difference == BranchTally::default() {
+    if recount.difference == BranchCounts::default() {
         return Ok(Some(recount));
     }
     conn.begin().await?;
@@ -177,9 +177,9 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
     let ends =
-        |row: &Row| BranchTally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
+        |row: &Row| BranchCounts { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
     let sums = conn.query(sql::poll::SUM, &[&job, &number]).await?;
-    let (counted, spawned) = sums.first().map_or((BranchTally::default(), 0), |row| (ends(row), row.get(3)));
+    let (counted, spawned) = sums.first().map_or((BranchCounts::default(), 0), |row| (ends(row), row.get(3)));
     let mut rows = ChildRows::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {

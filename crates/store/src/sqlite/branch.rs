@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchMember, BranchNo, BranchTally, BranchUpdate, BranchWatch, Change, JobId, NewJob, Reason, Rev,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, BranchWatch, Change, JobId, NewJob, Reason, Rev,
     State, Step, SubmitOutcome, Time,
 };
 
@@ -28,15 +28,15 @@ pub(super) type Counts = BTreeMap<Key, Count>;
 
 /// How the children of a branch have ended, with what this transaction has counted.
 pub(super) struct Count {
-    tally: BranchTally,
+    tally: BranchCounts,
     watch: Option<BranchWatch>,
     /// Whether it is not written yet.
     dirty: bool,
 }
 
 /// Reads started, done, failed and cancelled, from this column on.
-pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchTally> {
-    Ok(BranchTally {
+pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
+    Ok(BranchCounts {
         started: row.get(from)?,
         done: row.get(from + 1)?,
         failed: row.get(from + 2)?,
@@ -187,7 +187,7 @@ impl Tx<'_> {
         let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
         watched.into_iter().try_for_each(|number| {
             let counted = BranchMember { parent: change.job, branch: number, items: 0 };
-            self.count(now, counted, BranchTally::default())
+            self.count(now, counted, BranchCounts::default())
         })
     }
 
@@ -216,7 +216,7 @@ impl Tx<'_> {
         let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
         // What was promoted begins anew.
         let started = first - i64::from(replaced);
-        self.count(now, counted, BranchTally { started, done: i64::from(done), ..BranchTally::default() })?;
+        self.count(now, counted, BranchCounts { started, done: i64::from(done), ..BranchCounts::default() })?;
         change.first_attempts().try_for_each(|attempt| commit::first(self, now, &attempt))
     }
 
@@ -239,7 +239,7 @@ impl Tx<'_> {
         };
         let Some(counted) = counted else { return Ok(()) };
         let items = i64::from(counted.items);
-        let mut tally = end.map_or(BranchTally::default(), |state| BranchTally::of(state, items));
+        let mut tally = end.map_or(BranchCounts::default(), |state| BranchCounts::of(state, items));
         tally.started = if first { items } else { 0 };
         self.count(now, counted, tally)
     }
@@ -250,7 +250,7 @@ impl Tx<'_> {
         let Some(twig) = read_member(self, id)? else { return Ok(()) };
         let Some(state) = columns::final_state(twig.state) else { return Ok(()) };
         if let Some(counted) = twig.counted {
-            let mut tally = BranchTally::of(state, i64::from(counted.items));
+            let mut tally = BranchCounts::of(state, i64::from(counted.items));
             // It never wrote anything, and will not.
             tally.started = if twig.rev == Rev(0) { i64::from(counted.items) } else { 0 };
             self.count(now, counted, tally)?;
@@ -272,13 +272,13 @@ impl Tx<'_> {
     pub(super) fn child_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
         let Some(Member { counted: Some(counted), rev, .. }) = read_member(self, id)? else { return Ok(()) };
         let items = -i64::from(counted.items);
-        let mut tally = BranchTally::of(was, items);
+        let mut tally = BranchCounts::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
         self.count(now, counted, tally)
     }
 
     /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
-    fn count(&self, now: Time, counted: BranchMember, tally: BranchTally) -> Result<(), Error> {
+    fn count(&self, now: Time, counted: BranchMember, tally: BranchCounts) -> Result<(), Error> {
         let key = (counted.parent, counted.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
@@ -293,7 +293,7 @@ impl Tx<'_> {
             let mut counts = self.counts.borrow_mut();
             let count = counts.get_mut(&key).expect("put there above");
             count.tally.add(tally);
-            count.dirty |= tally != BranchTally::default();
+            count.dirty |= tally != BranchCounts::default();
             count.watch.take_if(|watch| watch.is_met(&count.tally))
         };
         match met {
@@ -327,8 +327,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): Key, tally: BranchTally) -> Result<(), Error> {
-        let BranchTally { started, done, failed, cancelled } = tally;
+    pub(super) fn write_count(&self, (job, number): Key, tally: BranchCounts) -> Result<(), Error> {
+        let BranchCounts { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
         self.run(sql::branches::WRITE_COUNTS, params)?;
         Ok(())

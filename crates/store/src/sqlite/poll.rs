@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, BranchPoll, BranchTally, BranchWatch, Epoch, JobId, Time,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, JobId, Time,
     branch::PollInterval,
     poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
@@ -28,7 +28,7 @@ struct Due {
     key: Key,
     poll_at: Time,
     spawned: i64,
-    tally: BranchTally,
+    tally: BranchCounts,
     watch: Option<BranchWatch>,
     cut: bool,
     poll: BranchPoll,
@@ -94,7 +94,7 @@ impl Due {
         let seen = PollSample {
             now,
             spawned: self.spawned,
-            tally: self.tally,
+            counts: self.tally,
             claimed: items,
             claimed_unstarted: begun,
         };
@@ -156,7 +156,8 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
 fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
     let (job, number) = due.key;
     let rows = tx.one(sql::poll::COUNT, params![job.as_bytes(), number.0], |row| {
-        let ends = BranchTally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
+        let ends =
+            BranchCounts { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
         Ok(ChildRows { ends, live: row.get(3)? })
     })?;
     Ok(rows.unwrap_or_default().recount(due.spawned, &due.tally))
@@ -184,8 +185,8 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Re
     let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
     let Some(mut due) = tx.one(sql::poll::BRANCH, params, read)? else { return Ok(()) };
     polled.polled += 1;
-    let difference = look.recount.map_or(BranchTally::default(), |recount| recount.difference);
-    if difference != BranchTally::default() {
+    let difference = look.recount.map_or(BranchCounts::default(), |recount| recount.difference);
+    if difference != BranchCounts::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
         due.tally.add(difference);
         tx.write_count(look.key, due.tally)?;

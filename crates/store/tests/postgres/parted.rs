@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 use windlass_model::{
-    BranchNo, BranchPosition, BranchTally, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId,
     JournalEntry, NewJob, Outcome, Reason, State, Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
@@ -115,14 +115,14 @@ async fn chunks_and_ends_are_few_statements() {
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 1, "what goes on is not counted again");
-    let tally = BranchTally { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
+    let tally = BranchCounts { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, tally);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
     let told = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
     assert_eq!(told.len(), 700);
     due(&store, 5, 1_000).await;
-    assert_eq!(branch(&store).await.tally, BranchTally { started: 2_000, cancelled: 700, ..tally });
+    assert_eq!(branch(&store).await.tally, BranchCounts { started: 2_000, cancelled: 700, ..tally });
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
 }
 
@@ -423,7 +423,7 @@ async fn transactions_of_others_count_and_grow() {
     for job in claim(&store, at(2), &ask(me, 2, 10)).await {
         assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, Verdict::Committed);
     }
-    let tally = BranchTally { started: 2, done: 2, ..BranchTally::default() };
+    let tally = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };
     assert_eq!((branch(&store).await.tally, inbox(&store, 1).await), (tally, vec!["7".to_owned()]));
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }

@@ -9,7 +9,7 @@ use std::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_model::{
-    BranchNo, BranchPosition, BranchTally, BranchUpdate, BranchWatch, ClaimedJob, Epoch, NewJob, Outcome,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, Epoch, NewJob, Outcome,
     Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
@@ -105,12 +105,12 @@ async fn counts_that_are_wrong_are_put_right() {
     finish(&store, 2, me, &taken[..9]).await;
     conn.execute("update windlass_branches set done = done - 4, failed = failed + 1", []).expect("update");
     finish(&store, 3, me, &taken[9..]).await;
-    let wrong = BranchTally { started: 10, done: 6, failed: 1, cancelled: 0 };
+    let wrong = BranchCounts { started: 10, done: 6, failed: 1, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, wrong, "so its parent sleeps on");
     assert_eq!(poll(&store, 10).await.corrected, 0, "something moved");
     let polled = poll(&store, 20).await;
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (1, 1, None));
-    let right = BranchTally { started: 10, done: 10, failed: 0, cancelled: 0 };
+    let right = BranchCounts { started: 10, done: 10, failed: 0, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, right);
     let parent = claim_one(&store, 21, me, 3).await;
     assert_eq!((parent.id, texts(&parent.inbox)), (id(1), vec!["1".to_owned()]));

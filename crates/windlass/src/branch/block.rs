@@ -454,7 +454,7 @@ pub(crate) async fn run<T: Task>(
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
-    if (running.attempt.job.deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
+    if (running.attempt.job.worker_deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
         running.split(&left);
         return running.end();
     }

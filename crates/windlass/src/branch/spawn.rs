@@ -180,7 +180,7 @@ impl Plan {
         check_branch("branch", &self.name).map_err(|error| error.to_string())?;
         if self.spawns.len() > MAX_SPAWNS {
             return Err(format!(
-                "the branch {:?} has {} spawns, more than the {MAX_SPAWNS} allowed; use `spawn_each` for many children of a sort",
+                "the branch {:?} has {} spawns, more than the {MAX_SPAWNS} allowed; use `spawn_each` for many children of one kind",
                 self.name,
                 self.spawns.len()
             ));

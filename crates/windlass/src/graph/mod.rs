@@ -320,7 +320,7 @@ impl Gathered {
 
 /// How many children a branch has, and how they have ended.
 fn children(stand: &BranchProgress) -> String {
-    let BranchProgress { spawned, tally } = stand;
+    let BranchProgress { spawned, counts: tally } = stand;
     let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
     for (count, how) in
         [(tally.failed, "failed"), (tally.cancelled, "cancelled"), (spawned - tally.ended(), "pending")]

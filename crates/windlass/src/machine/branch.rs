@@ -205,7 +205,7 @@ async fn branches(bound: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Kept>,
 }
 
 fn progress(branch: &Kept) -> BranchProgress {
-    BranchProgress { spawned: branch.spawned, tally: branch.tally }
+    BranchProgress { spawned: branch.spawned, counts: branch.tally }
 }
 
 /// A branch that nobody merges is a mistake: its children would end unseen.
@@ -358,7 +358,7 @@ pub(super) async fn poll_merge(
             }));
         }
     };
-    let cut = all.tally.ended() < all.spawned && !goal.merge.rest_runs;
+    let cut = all.counts.ended() < all.spawned && !goal.merge.rest_runs;
     let text = MergeRecord { verdict: Some(verdict), ..goal }.text();
     let grow = |branch: &&Kept| BranchUpdate {
         merged: true,

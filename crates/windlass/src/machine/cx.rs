@@ -112,7 +112,7 @@ impl StepCx {
 
     /// Which attempt at this step it is, from 1: retries and deaths of workers count, and each new step begins anew.
     pub fn attempt(&self) -> u32 {
-        self.attempt.job.attempts + u32::from(self.attempt.job.deaths) + 1
+        self.attempt.job.attempts + u32::from(self.attempt.job.worker_deaths) + 1
     }
 
     /// The name of this step, the same for all attempts at it and different from all other steps of all jobs: an

@@ -65,7 +65,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
     };
     let stands: Vec<BranchProgress> = branches
         .iter()
-        .map(|branch| BranchProgress { spawned: branch.spawned, tally: branch.tally })
+        .map(|branch| BranchProgress { spawned: branch.spawned, counts: branch.tally })
         .collect();
     let all = BranchProgress::sum(&stands);
     let because = sentence(&format!(
@@ -73,7 +73,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
         who(job),
         progress_text(&all)
     ));
-    if all.tally.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
+    if all.counts.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
         let id = job.summary.id;
         let hint = format!(
             "Mend what made them fail (`windlass branches {id} --children --only failed` lists them), then retry them: \
@@ -104,7 +104,7 @@ fn listed(branches: &[&Branch]) -> String {
 
 /// How the children of a branch have ended, in words.
 fn progress_text(all: &BranchProgress) -> String {
-    let BranchProgress { spawned, tally } = all;
+    let BranchProgress { spawned, counts: tally } = all;
     let children = if *spawned == 1 { "child" } else { "children" };
     let mut text = format!("of its {} {children} {} done", many(*spawned), verb(tally.done, "is", "are"));
     if tally.failed > 0 {

@@ -1,7 +1,7 @@
 //! Every cause, from what the store would say.
 
 use windlass_model::{
-    BranchNo, BranchPoll, BranchTally, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
     Settings, WaitCondition, WorkerId,
     branch::BRANCH_SIGNAL,
     journal::{Mark, Op},
@@ -455,7 +455,7 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         merged: false,
         cancels_children: false,
         spawned: 1_100,
-        tally: BranchTally { started: 0, done, failed, cancelled },
+        tally: BranchCounts { started: 0, done, failed, cancelled },
         watch: Some(BranchWatch::default()),
         goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,
@@ -481,7 +481,7 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
         (
             "branches",
             "It waits for the merge of its branch \"far\": of its 1,100 children 1,000 are done, 1 failed, and 99 have not \
-             ended. It is merged when all children have ended, however they did."
+             ended. It is merged when all children have ended, in any state."
         )
     );
     assert!(said.hint.contains(&format!("`windlass branches {}`", id(1))), "{}", said.hint);

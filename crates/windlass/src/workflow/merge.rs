@@ -248,13 +248,13 @@ impl BranchRead {
             let branch = branches.iter().find(|branch| branch.number == *number);
             branch.map_or(BranchProgress::default(), |branch| BranchProgress {
                 spawned: branch.spawned,
-                tally: branch.tally,
+                counts: branch.tally,
             })
         };
         let stands: Vec<BranchProgress> = numbers.iter().map(stand).collect();
         let all = BranchProgress::sum(&stands);
         let merged = Merged::new(job, self.names.iter().cloned().zip(numbers.iter().copied()), all);
-        let live = all.tally.ended() < all.spawned;
+        let live = all.counts.ended() < all.spawned;
         let goal = MergeRecord { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
         let follows = match self.merge.decide(&stands) {
             MergeDecision::Met => AfterPoll::Met,
