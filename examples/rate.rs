@@ -44,11 +44,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // 20 addresses a second, 10 at once after a pause. Make limits when your program starts, before jobs name them.
     let control = engine.control("the program");
-    control.set_limit(Limit::per_second("maps", 20).burst(10)).await?;
+    control.set_limit(RateLimit::per_second("maps", 20).burst(10)).await?;
     let mut jobs = Vec::new();
     for number in 0..60 {
         let addresses = if number % 10 == 0 { 5 } else { 1 };
-        jobs.push(engine.submit(Locate { addresses }).rate(Charge::new("maps").weight(addresses)).await?);
+        jobs.push(engine.submit(Locate { addresses }).rate(RateCharge::new("maps").weight(addresses)).await?);
     }
     if let Some(why) = engine.why(jobs[59].id()).await? {
         println!("the last one: {}", why.because);
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     tokio::time::sleep(Duration::from_secs(2)).await;
     println!("after two seconds the limit is raised to 60 a second");
-    control.note("we have a larger plan now").set_limit(Limit::per_second("maps", 60).burst(30)).await?;
+    control.note("we have a larger plan now").set_limit(RateLimit::per_second("maps", 60).burst(30)).await?;
     for job in jobs {
         job.result().await?;
     }
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  {from:.1} s to {:.1} s: {calls:>2} calls for {weight:>2} addresses", from + 0.5);
     }
 
-    match engine.submit(Locate { addresses: 31 }).rate(Charge::new("maps").weight(31)).await {
+    match engine.submit(Locate { addresses: 31 }).rate(RateCharge::new("maps").weight(31)).await {
         Err(error) => println!("too heavy: {error}"),
         Ok(_) => println!("not expected"),
     }

@@ -1,6 +1,6 @@
 //! What keeps jobs back: serial keys and rate limits, as flags that `submit` and `schedules set` share.
 
-use windlass::{Charge, Serial};
+use windlass::{RateCharge, Serial};
 
 #[derive(clap::Args)]
 pub(crate) struct Flow {
@@ -27,8 +27,8 @@ impl Flow {
         Some(Serial { key, slots: self.slots, keeps_slot: self.hold })
     }
 
-    pub(crate) fn charge(&self) -> Option<Charge> {
+    pub(crate) fn charge(&self) -> Option<RateCharge> {
         let limit = self.rate.clone()?;
-        Some(Charge { limit, weight: self.weight.unwrap_or(1) })
+        Some(RateCharge { limit, weight: self.weight.unwrap_or(1) })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{Limit, store::LimitView};
+use windlass::{RateLimit, store::LimitView};
 
 use crate::{author::Author, out, place::Place, rule, span, table};
 
@@ -58,8 +58,10 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     match args.command {
         None => list(args.json, place).await,
         Some(Command::Set(set)) => {
-            let limit =
-                Limit { burst: set.burst.unwrap_or(set.rate), ..Limit::per(&set.name, set.rate, set.per) };
+            let limit = RateLimit {
+                burst: set.burst.unwrap_or(set.rate),
+                ..RateLimit::per(&set.name, set.rate, set.per)
+            };
             // Before a store is made for it.
             limit.check()?;
             let done = format!("{} per {}, burst {}", limit.rate, span::show(limit.per), limit.burst);

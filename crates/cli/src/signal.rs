@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
     ControlOutcome, Delivery, Engine, Error, JobId, State,
-    model::{Awaited, branch::BRANCH, wait::CHILD},
+    model::{WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL},
     store::{Filter, Job},
 };
 
@@ -183,10 +183,11 @@ fn unheard(job: &Job, begun: bool, name: &str) -> Option<String> {
         );
     }
     let names = job.wait.as_ref().map(|wait| wait.names().collect::<Vec<&str>>()).unwrap_or_default();
-    let children = job.wait.as_ref().is_some_and(|wait| matches!(wait, Awaited::Children { .. }));
-    let child = children || names.contains(&CHILD);
-    let branch = names.contains(&BRANCH);
-    let waits: Vec<&str> = names.into_iter().filter(|name| ![CHILD, BRANCH].contains(name)).collect();
+    let children = job.wait.as_ref().is_some_and(|wait| matches!(wait, WaitCondition::Children { .. }));
+    let child = children || names.contains(&CHILD_SIGNAL);
+    let branch = names.contains(&BRANCH_SIGNAL);
+    let waits: Vec<&str> =
+        names.into_iter().filter(|name| ![CHILD_SIGNAL, BRANCH_SIGNAL].contains(name)).collect();
     if job.summary.state != State::Waiting || waits.contains(&name) {
         return None;
     }

@@ -1,8 +1,9 @@
 //! Branches: named sets of children that a job opens, fills, seals and merges.
 //!
-//! Nothing of a child is kept with its parent. A branch is one row: its name, where its sources stand, how many children
-//! were spawned, and what its parent wants to be told of. How its children ended is counted beside it, by whoever ends
-//! them. See [`crate::poll`] for what looks after it meanwhile.
+//! A branch is one row in the store, however many children it has: its name, the positions in its sources, how many children were
+//! spawned, and what its parent watches for. The commit that ends a child adds to the branch's [`BranchCounts`]; if that meets the
+//! parent's [`BranchWatch`], the store sends the parent a signal. [`crate::merge`] makes the watches and decides when a merge is
+//! over. [`crate::poll`] finds what a crash between two commits left undone.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, State,
-    limits::{KEY, check_name, check_text, invalid, quoted},
+    limits::{MAX_KEY_BYTES, check_name, check_text, invalid, quoted},
 };
 
-/// The name of the signals by which a job is told that a branch has come to what it wanted to be told of; their payload is
-/// the number of the branch. Nobody else can send one.
-pub const BRANCH: &str = "windlass.branch";
+/// The name of the signal that a store sends to a parent when the watch of a branch is met. Its payload is the number of the
+/// branch. The prefix is reserved, so nobody else can send one.
+pub const BRANCH_SIGNAL: &str = "windlass.branch";
 
-/// The most spawns with names of their own in one branch.
-pub const SPAWNS: usize = 1_000;
+/// The most named spawns in one branch. A `spawn_each` is one spawn, however many children it makes.
+pub const MAX_SPAWNS: usize = 1_000;
 
 /// The most items in one block of a packed branch.
-pub const ITEMS: usize = 1_000;
+pub const MAX_BLOCK_ITEMS: usize = 1_000;
 
-/// The number of a branch among those of its job: whoever opens it chooses one that the job has not used before.
+/// The number of a branch within its job. The commit that opens the branch chooses one that the job has not used before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BranchNo(pub i64);
@@ -34,68 +35,68 @@ impl std::fmt::Display for BranchNo {
     }
 }
 
-/// What makes a job a child of a branch: with its parent, its identity.
+/// The position of a child in a branch. With its parent, it identifies the child.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BranchPosition {
-    /// The branch, of its parent.
+    /// The branch, among those of its parent.
     pub branch: BranchNo,
-    /// Which spawn made it: the place of its name in the branch.
+    /// Which spawn made it: the index of the spawn's name in the branch.
     pub spawn: i16,
-    /// Which item of it; empty for a spawn of one child.
+    /// Which item of the spawn's source it is; empty for a spawn of one child.
     pub item: String,
-    /// How many children it stands for: 1, or the items of a block that were not promoted.
+    /// How many items it represents: 1, or the number of items in a block.
     pub items: u32,
 }
 
-/// The branch that a claimed job's end counts for.
+/// The branch that counts the end of a claimed job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BranchMember {
-    /// The job that opened it.
+    /// The job that opened the branch.
     pub parent: JobId,
     /// The branch.
     pub branch: BranchNo,
-    /// How many children the job stands for that are not counted yet.
+    /// How many items the job represents that are not counted yet.
     pub items: u32,
 }
 
-/// What a change does to a branch of its job, beside the children it submits.
+/// What a change does to a branch of its job, besides submitting children.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BranchUpdate {
     /// The branch.
     pub number: BranchNo,
-    /// Opens it, under this name.
+    /// Opens it under this name.
     pub opened_as: Option<String>,
-    /// The names of its spawns, all of them, if there is a new one.
+    /// The names of all its spawns, if one is new.
     pub spawns: Option<Vec<String>>,
-    /// Where its sources stand now.
+    /// The positions in its sources, encoded by the code that reads them.
     pub cursor: Option<Payload>,
-    /// Seals it: no child is spawned in it from now on.
+    /// Seals it: no more children will be spawned.
     pub seal: bool,
-    /// What the job wants to be told of, instead of what it wanted before.
-    pub watch: Option<Watch>,
-    /// How it is to be merged, as JSON: for people, and for whoever asked for it.
+    /// Replaces what the job watches for.
+    pub watch: Option<BranchWatch>,
+    /// How it is merged, as JSON: for people, and for the code that merges it.
     pub merge_record: Option<String>,
-    /// Says that it was merged, well or badly: nobody waits for it any more.
+    /// Marks it as merged, successfully or not: the job no longer waits for it.
     pub merged: bool,
-    /// Has the children cancelled that have not ended.
+    /// Cancels the children that have not ended.
     pub cancel_children: bool,
 }
 
 impl BranchUpdate {
-    /// A change to a branch that does nothing yet.
+    /// Makes an update that changes nothing yet.
     pub fn new(number: BranchNo) -> BranchUpdate {
         BranchUpdate { number, ..BranchUpdate::default() }
     }
 
-    /// Checks it before it reaches a store.
+    /// Checks the names of the branch and its spawns.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(name) = &self.opened_as {
             check_branch("branch", name)?;
         }
         let Some(spawns) = &self.spawns else { return Ok(()) };
-        if spawns.len() > SPAWNS {
-            let why = format!("are {}, more than the {SPAWNS} allowed", spawns.len());
-            let hint = "use `spawn_each` for many children of a sort";
+        if spawns.len() > MAX_SPAWNS {
+            let why = format!("are {}, more than the {MAX_SPAWNS} allowed", spawns.len());
+            let hint = "use `spawn_each` for many children of one kind";
             return Err(invalid("the names of a branch's spawns", why, hint));
         }
         spawns.iter().try_for_each(|name| check_branch("spawn", name))
@@ -103,12 +104,12 @@ impl BranchUpdate {
 }
 
 impl BranchPosition {
-    /// Checks it before it reaches a store.
+    /// Checks the item and the number of items.
     pub fn check(&self) -> Result<(), Invalid> {
-        check_text("item of a branch", &self.item, KEY)?;
-        if self.items == 0 || self.items as usize > ITEMS {
+        check_text("item of a branch", &self.item, MAX_KEY_BYTES)?;
+        if self.items == 0 || self.items as usize > MAX_BLOCK_ITEMS {
             let why = format!("has {} items", self.items);
-            return Err(invalid("a child of a branch", why, format!("give it 1 to {ITEMS}")));
+            return Err(invalid("a child of a branch", why, format!("give it 1 to {MAX_BLOCK_ITEMS}")));
         }
         Ok(())
     }
@@ -124,38 +125,39 @@ pub fn check_branch(what: &str, name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What a parent wants to be told of: the first of these that comes true. Then it is told once, and the watch is over.
+/// What a parent waits for in a branch. When the first of these counts is reached, the store sends the parent one
+/// [`BRANCH_SIGNAL`] and deletes the watch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Watch {
-    /// That so many children ended well.
+pub struct BranchWatch {
+    /// This many children are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<u64>,
-    /// That so many ended otherwise.
+    /// This many failed or were cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsuccessful: Option<u64>,
-    /// That so many ended, however.
+    /// This many ended, in any state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// How often it is looked at meanwhile.
+    /// How often the branch is polled meanwhile.
     pub poll_interval: PollInterval,
 }
 
-impl Watch {
-    /// Whether there is something to be told.
-    pub fn is_met(&self, tally: &Tally) -> bool {
-        let reached = |goal: Option<u64>, count: i64| goal.is_some_and(|goal| count >= goal as i64);
+impl BranchWatch {
+    /// Whether one of the counts is reached.
+    pub fn is_met(&self, tally: &BranchCounts) -> bool {
+        let reached = |target: Option<u64>, count: i64| target.is_some_and(|target| count >= target as i64);
         reached(self.done, tally.done)
             || reached(self.unsuccessful, tally.unsuccessful())
             || reached(self.ended, tally.ended())
     }
 }
 
-/// How often a branch is looked at while its parent waits for it.
+/// How often a branch is polled while its parent waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PollInterval {
-    /// The shortest time between two looks.
+    /// The shortest time between two polls.
     pub min: Duration,
-    /// The longest.
+    /// The longest time.
     pub max: Duration,
 }
 
@@ -165,34 +167,34 @@ impl Default for PollInterval {
     }
 }
 
-/// How the children of a branch have ended so far. Kept as differences by many writers, so that only the sum says
-/// something: one alone may be negative.
+/// How many children of a branch have started and ended so far. A store keeps it as rows of differences from many writers, so that
+/// they do not block each other; only the sum has a meaning, and one row may be negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
-    /// Those that have written anything, or have ended.
+pub struct BranchCounts {
+    /// Children that have committed anything, or have ended.
     pub started: i64,
-    /// Those that ended well.
+    /// Children that are done.
     pub done: i64,
-    /// Those that failed.
+    /// Children that failed.
     pub failed: i64,
-    /// Those that were cancelled.
+    /// Children that were cancelled.
     pub cancelled: i64,
 }
 
-impl Tally {
-    /// Those that ended otherwise than well.
+impl BranchCounts {
+    /// Returns how many failed or were cancelled.
     pub fn unsuccessful(&self) -> i64 {
         self.failed + self.cancelled
     }
 
-    /// Those that ended.
+    /// Returns how many ended.
     pub fn ended(&self) -> i64 {
         self.done + self.unsuccessful()
     }
 
-    /// What it means that so many children came to a state, or left it if they are negative.
-    pub fn of(state: State, items: i64) -> Tally {
-        let mut tally = Tally::default();
+    /// Returns the difference if this many children enter a state, or leave it if `items` is negative.
+    pub fn of(state: State, items: i64) -> BranchCounts {
+        let mut tally = BranchCounts::default();
         match state {
             State::Done => tally.done = items,
             State::Failed => tally.failed = items,
@@ -202,13 +204,13 @@ impl Tally {
         tally
     }
 
-    /// Those that ended well, failed and were cancelled.
+    /// Returns how many are done, failed and were cancelled.
     pub fn ends(&self) -> (i64, i64, i64) {
         (self.done, self.failed, self.cancelled)
     }
 
-    /// Adds another.
-    pub fn add(&mut self, other: Tally) {
+    /// Adds another tally.
+    pub fn add(&mut self, other: BranchCounts) {
         self.started += other.started;
         self.done += other.done;
         self.failed += other.failed;
@@ -221,24 +223,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_is_met_by_the_first_that_comes_true() {
-        let tally = Tally { started: 9, done: 4, failed: 1, cancelled: 1 };
-        let watch = |done, bad, ended| Watch {
+    fn a_watch_is_met_when_the_first_of_its_counts_is_reached() {
+        let tally = BranchCounts { started: 9, done: 4, failed: 1, cancelled: 1 };
+        let watch = |done, unsuccessful, ended| BranchWatch {
             done,
-            unsuccessful: bad,
+            unsuccessful,
             ended,
             poll_interval: PollInterval::default(),
         };
-        assert!(!watch(None, None, None).is_met(&tally), "nothing is never told");
+        assert!(!watch(None, None, None).is_met(&tally), "a watch without counts is never met");
         assert!(!watch(Some(5), Some(3), Some(7)).is_met(&tally));
         assert!(watch(Some(4), None, None).is_met(&tally));
         assert!(watch(Some(5), Some(2), None).is_met(&tally));
         assert!(watch(None, None, Some(6)).is_met(&tally));
-        assert!(watch(None, None, Some(0)).is_met(&Tally::default()), "nothing to wait for");
+        assert!(watch(None, None, Some(0)).is_met(&BranchCounts::default()), "nothing to wait for");
     }
 
     #[test]
-    fn names_that_would_be_misread_are_refused() {
+    fn ambiguous_names_of_branches_are_refused() {
         for (name, text) in
             [("a$b", "'$'"), ("a,b", "','"), ("a#b", "'#'"), ("", "is empty"), ("windlass.x", "reserved")]
         {

@@ -1,44 +1,47 @@
-//! What an attempt asks to be written, and what the store answers.
+//! What an attempt commits, and how the store answers.
+//!
+//! A [`Change`] is the only way in which an attempt writes. The store applies it if the claim is recorded, the epoch is the job's
+//! and the revision is the one it follows; then the job's revision is one higher. All of a change is written, or nothing.
 
 use std::{collections::HashSet, time::Duration};
 
 use crate::{
-    Awaited, BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Entry, Epoch, Event, Failure, JobId, NewJob,
-    Payload, Reason, Rev, State, Time, Unwind, Wait, WorkerId, wait::UnreadableSignal,
+    BranchMember, BranchUpdate, ClaimNo, ClaimedJob, Epoch, Event, Failure, JobId, JournalEntry, NewJob,
+    Payload, Reason, Rev, State, Time, Unwind, Wait, WaitCondition, WorkerId, wait::UnreadableSignal,
 };
 
-/// All that one finished attempt, or one step of it, wants written. It is applied whole or not at all.
+/// Everything that one attempt, or one step of it, writes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// The job.
     pub job: JobId,
-    /// The epoch of the claim under which the attempt ran; an older one than the job's is fenced.
+    /// The epoch of the claim under which the attempt ran. If the job's is newer, the change is fenced.
     pub epoch: Epoch,
-    /// The revision this change follows. If the job is one further and this claim took it there, the change
-    /// was applied before and its answer lost: it is answered `Committed` and nothing is written.
+    /// The revision that this change follows. If the job is one revision further and this claim wrote that one, the change was
+    /// committed before and its answer was lost: the verdict is `Committed`, and nothing is written.
     pub rev: Rev,
     /// The worker that ran it.
     pub worker: WorkerId,
-    /// The number of that worker's claim under which the attempt ran; one that the store does not know is fenced.
+    /// The number of that worker's claim. If the store does not know it, the change is fenced.
     pub claim: ClaimNo,
     /// When the attempt started, by the worker's clock.
     pub started_at: Time,
-    /// The job's deadline as it was claimed with it, so that its timer goes when the job ends.
+    /// The deadline that the job was claimed with, whose timer the store deletes when the job ends.
     pub deadline_at: Option<Time>,
-    /// Whether other rows hang on what becomes of the job (see [`crate::Settings::is_serial`]).
+    /// Whether the job has a serial key, whose slot the store hands to the next job when this one ends or parks.
     pub is_serial: bool,
-    /// The job whose wait for its children this job's end may be the end of.
+    /// The parent, if its wait for children counts this job's end.
     pub parent: Option<JobId>,
-    /// The branch that its end counts for, and how many children it stands for before this change.
+    /// The branch that counts this job's end, and the items the job represents before this change.
     pub branch_member: Option<BranchMember>,
-    /// What the step of a machine or workflow wants written beside its outcome.
+    /// What a step of a machine or workflow writes besides its outcome.
     pub step: Option<Box<Step>>,
-    /// How it ended.
+    /// How the attempt or step ended.
     pub outcome: Outcome,
 }
 
 impl Change {
-    /// How many bytes of payload it carries.
+    /// Returns the number of payload bytes.
     pub fn bytes(&self) -> usize {
         let output = match &self.outcome {
             Outcome::Done(output) => output.bytes.len(),
@@ -54,7 +57,7 @@ impl Change {
         output + step
     }
 
-    /// What an attempt at a claimed job wants written, if it has no step.
+    /// Makes the change of an attempt without a step.
     pub fn new(job: &ClaimedJob, worker: WorkerId, started_at: Time, outcome: Outcome) -> Change {
         Change {
             job: job.id,
@@ -72,8 +75,8 @@ impl Change {
         }
     }
 
-    /// The changes by which the first attempts at promoted items are written, once the jobs are in: they are the first ones
-    /// of these jobs, as if this change's worker had claimed them.
+    /// Returns the changes that record the first attempts at promoted items. The store applies them after it has inserted the
+    /// promoted jobs, as if this change's worker had claimed these jobs.
     pub fn first_attempts(&self) -> impl Iterator<Item = Change> {
         let attempts = self.step.iter().flat_map(|step| &step.first_attempts);
         attempts.map(|attempt| Change {
@@ -86,73 +89,72 @@ impl Change {
             deadline_at: None,
             is_serial: false,
             parent: None,
-            branch_member: self.branch_member.map(|counted| BranchMember { items: 1, ..counted }),
+            branch_member: self.branch_member.map(|member| BranchMember { items: 1, ..member }),
             step: None,
             outcome: attempt.outcome.clone(),
         })
     }
 }
 
+/// What a step of a machine or workflow writes besides its outcome.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Step {
+    /// The stage that ran. The store records a transition from it to the stage it led to; `None` records nothing.
+    pub from_stage: Option<String>,
+    /// The stage the job is in from now on, with its data; `None` leaves both as they are.
+    pub stage: Option<(String, Payload)>,
+    /// Whether the stage and its data are the same as before. Then the step counts as an attempt instead of resetting the
+    /// number of attempts.
+    pub unchanged: bool,
+    /// Whether this is only a part of what the attempt does. Then the job's wait, its attempts and its retry counts stay as they
+    /// are. Only with `Next`.
+    pub partial: bool,
+    /// The numbers of the signals that the step saw. The commit deletes them if the step makes progress.
+    pub consumed: Vec<i64>,
+    /// The signals that the attempt could not decode. The commit marks them, whatever the outcome; a wait continues as if they
+    /// had not arrived.
+    pub unreadable: Vec<UnreadableSignal>,
+    /// Jobs to submit with the commit. Each has this job as its parent, and its end counts for this job's wait.
+    pub children: Vec<NewJob>,
+    /// Whether the end of each of these children is sent to this job as a signal ([`crate::wait::CHILD_SIGNAL`]) instead of being
+    /// counted for its wait.
+    pub signal_child_ends: bool,
+    /// Updates of this job's branches. Children with a [`crate::BranchPosition`] belong to them: their ends are counted in the
+    /// branch, and neither counted for the wait nor sent as signals.
+    pub branches: Vec<BranchUpdate>,
+    /// If this job is a block of a packed branch: how many of its items are done with this change.
+    pub items: u32,
+    /// If this job is a block: jobs of the same branch that replace the items they represent.
+    pub promoted: Vec<NewJob>,
+    /// Attempts that the block made at promoted items. Each becomes the first attempt of a promoted job with one item.
+    pub first_attempts: Vec<FirstAttempt>,
+    /// New journal entries, by sequence number.
+    pub entries: Vec<JournalEntry>,
+    /// The sequence numbers of journal entries that are no longer needed.
+    pub forget_entries: Vec<i32>,
+    /// Values of the context that have changed.
+    pub context: Vec<(String, Payload)>,
+    /// Whether the job continues as new: its journal is deleted before `entries` are added. Only with `stage`, whose data is the
+    /// new input.
+    pub continue_as_new: bool,
+    /// Whether the job has something to undo from now on. A cancel or its deadline must then unwind it instead of ending it.
+    pub has_undo: bool,
+    /// The job is being unwound from now on, and ends like this afterwards. Until then nothing ends or holds it: the commit
+    /// deletes its deadline, a pause and a cancel request.
+    pub unwind: Option<Box<Unwind>>,
+}
+
 impl Step {
-    /// The promoted jobs that were tried before: they go into no place when they are put in, but where their first attempt leads.
-    pub fn attempted(&self) -> HashSet<JobId> {
+    /// Returns the promoted jobs with a first attempt. The store puts them where that attempt leads, not into the ready set.
+    pub fn attempted_jobs(&self) -> HashSet<JobId> {
         self.first_attempts.iter().map(|attempt| attempt.job).collect()
     }
 }
 
-/// What the step of a machine or workflow wants written, beside how it ended.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Step {
-    /// The stage that ran, to be recorded as a transition with the stage it led to; `None` records nothing.
-    pub stage_ran: Option<String>,
-    /// The stage the job is in from now on, with its data; `None` leaves both as they are.
-    pub stage: Option<(String, Payload)>,
-    /// Whether the stage and its data are what they were: then going on counts as an attempt instead of resetting
-    /// their count.
-    pub unchanged: bool,
-    /// Whether it is only a part of what its attempt does: what the job waited for, its attempts and its retry budget stay as
-    /// they are. With `Next` alone.
-    pub partial: bool,
-    /// The signals that the step was shown and that are consumed by its progress.
-    pub consumed: Vec<i64>,
-    /// The signals that the attempt could not read. They are set aside, whatever the outcome: a wait goes on as if they had
-    /// not come.
-    pub unreadable: Vec<UnreadableSignal>,
-    /// Jobs to be submitted with it. Each has this job as its parent, and its end counts for the wait of this job.
-    pub children: Vec<NewJob>,
-    /// Whether the end of each of these children is told to this job by a signal ([`crate::wait::CHILD`]), instead of being
-    /// counted for its wait.
-    pub signal_child_ends: bool,
-    /// What it does to branches of this job. Children with a [`crate::BranchPosition`] are theirs: their ends are counted, and neither
-    /// waited for nor told.
-    pub branches: Vec<BranchUpdate>,
-    /// How many items of this job, which is a block of a packed branch, have ended well with it.
-    pub items: u32,
-    /// Jobs that take the place of as many items of this block as they stand for: children of the same branch.
-    pub promoted: Vec<NewJob>,
-    /// How the block's own try at some of these ended, each of which stands for one item: it is the first attempt of that job.
-    pub first_attempts: Vec<FirstAttempt>,
-    /// What is added to the journal, by place.
-    pub entries: Vec<Entry>,
-    /// Places in the journal whose entries are needed no longer.
-    pub forget_entries: Vec<i32>,
-    /// Values of the context that have changed.
-    pub context: Vec<(String, Payload)>,
-    /// Whether the journal starts anew: what was in it is deleted before `entries` are added. With `stage`, which has the
-    /// new input as its data.
-    pub continue_as_new: bool,
-    /// Whether there is something to undo from now on, should the job not end well: then whoever ends it from outside has
-    /// it unwound first.
-    pub has_undo: bool,
-    /// Says that the job is being unwound from now on, and how it ends after that. Nothing ends it or holds it back
-    /// meanwhile: its deadline, a pause and an order to end are forgotten.
-    pub unwind: Option<Box<Unwind>>,
-}
-
-/// How an item of a block was tried in it, before it became a job of its own.
+/// An attempt that a block made at an item before the item was promoted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FirstAttempt {
-    /// The job that it becomes.
+    /// The job that the item becomes.
     pub job: JobId,
     /// When the attempt started, by the worker's clock.
     pub started_at: Time,
@@ -160,37 +162,37 @@ pub struct FirstAttempt {
     pub outcome: Outcome,
 }
 
-/// How an attempt ended.
+/// How an attempt, or one step of it, ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     /// With an output.
     Done(Payload),
     /// With an error that ends the job.
     Failed {
-        /// Why that ends it.
+        /// Why the error ends it.
         reason: Reason,
         /// The error.
         failure: Failure,
     },
-    /// With an error after which it is tried again.
+    /// With another attempt to follow.
     Retry {
-        /// The wait before the next attempt, by the store's clock.
+        /// The delay before the next attempt, by the store's clock.
         after: Duration,
-        /// How much of each retry rule's budget is used now.
-        spent: Vec<u32>,
-        /// The error; `None` if the attempt asked for another without one.
+        /// How often each rule of the retry policy has been used now.
+        retry_counts: Vec<u32>,
+        /// The error; `None` if the attempt asked for another one without an error.
         failure: Option<Failure>,
     },
-    /// By its own wish, without an error.
+    /// Because the attempt asked to be cancelled. The failure is not an error.
     Cancelled(Failure),
-    /// With a step after which the next follows under the same claim: epoch and claim stay.
+    /// With a committed step. The next one follows under the same claim and epoch.
     Next,
-    /// With a step after which the job is parked until what it waits for has come, which may be at once.
+    /// With a committed step. The job parks until its wait is over, which may be at once.
     Wait(Wait),
 }
 
 impl Outcome {
-    /// The event of the transition table that this outcome is.
+    /// Returns the event of the [table of moves](crate::state::MOVES).
     pub fn event(&self) -> Event {
         match self {
             Outcome::Done(_) => Event::Finish,
@@ -198,12 +200,12 @@ impl Outcome {
             Outcome::Retry { .. } => Event::Retry,
             Outcome::Cancelled(_) => Event::Cancel,
             Outcome::Next => Event::Step,
-            Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => Event::Yield,
+            Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => Event::Yield,
             Outcome::Wait(_) => Event::Park,
         }
     }
 
-    /// The error, if there was one; each is kept in the job's history.
+    /// Returns the failure, which the store keeps in the job's history.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Done(_) | Outcome::Next | Outcome::Wait(_) => None,
@@ -212,8 +214,8 @@ impl Outcome {
         }
     }
 
-    /// Whether this outcome counts as an attempt of the job's budget: input that does not decode does not.
-    pub fn counts(&self) -> bool {
+    /// Whether it counts as a failed attempt. Input that cannot be decoded does not: the code never ran.
+    pub fn counts_as_attempt(&self) -> bool {
         match self {
             Outcome::Done(_) | Outcome::Cancelled(_) | Outcome::Next | Outcome::Wait(_) => false,
             Outcome::Failed { reason, .. } => *reason != Reason::Undecodable,
@@ -221,13 +223,13 @@ impl Outcome {
         }
     }
 
-    /// Whether the job has ended.
+    /// Whether it ends the job.
     pub fn ends(&self) -> bool {
-        self.end().is_some()
+        self.final_state().is_some()
     }
 
-    /// The state in which the job has ended, if it has.
-    pub fn end(&self) -> Option<State> {
+    /// Returns the state in which it ends the job; `None` if the job does not end.
+    pub fn final_state(&self) -> Option<State> {
         match self {
             Outcome::Done(_) => Some(State::Done),
             Outcome::Failed { .. } => Some(State::Failed),
@@ -236,21 +238,21 @@ impl Outcome {
         }
     }
 
-    /// Whether the job has got further: its counters start anew.
+    /// Whether the job has made progress. Progress consumes signals and resets the counts of attempts and retries.
     pub fn progresses(&self) -> bool {
         matches!(self, Outcome::Next | Outcome::Wait(_))
     }
 
-    /// What it is called in the record of transitions.
+    /// Returns its name in the record of transitions.
     pub fn name(&self) -> &'static str {
         match self {
             Outcome::Done(_) => "done",
             Outcome::Failed { .. } => "failed",
             Outcome::Retry { .. } => "retry",
             Outcome::Cancelled(_) => "cancelled",
-            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => "next",
-            Outcome::Wait(Wait { awaited: Awaited::Signals { .. }, .. }) => "wait",
-            Outcome::Wait(Wait { awaited: Awaited::Children { .. }, .. }) => "children",
+            Outcome::Next | Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => "next",
+            Outcome::Wait(Wait { condition: WaitCondition::Signals { .. }, .. }) => "wait",
+            Outcome::Wait(Wait { condition: WaitCondition::Children { .. }, .. }) => "children",
         }
     }
 }
@@ -258,14 +260,14 @@ impl Outcome {
 /// The store's answer to one change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is written; or was, before its answer was lost.
+    /// It is written, now or by an earlier call whose answer was lost.
     Committed,
-    /// It is written, and the claim is over although the change meant to go on: the job was paused, or told to end.
+    /// It is written, but the claim is over although the change wanted the next step: the job is paused or being cancelled.
     Halted,
-    /// The claim is outdated: the job was reaped, expired or handed back meanwhile, or the store does not know the claim (it
-    /// was restored from a backup, or is a standby that lost it). Nothing was written.
+    /// The claim has ended: the job was reaped, released, cancelled or expired meanwhile, or the store does not know the claim
+    /// (it was restored from a backup, or is a standby that lost it). Nothing was written.
     Fenced,
-    /// The store will never take this change, for the reason given. Nothing was written; the rest of its
-    /// batch was not harmed.
+    /// The store can never write this change, for the reason given. Nothing of it was written; the other changes of its batch
+    /// are not affected.
     Refused(String),
 }

@@ -1,57 +1,59 @@
-//! What becomes of a job whose worker died under it.
+//! What happens to a job whose worker died.
 //!
-//! Nobody knows which of a dead worker's jobs killed it, so all that it had claimed and not committed become
-//! suspects. A suspect runs alone in its worker, and only a death while it runs alone is counted against it:
-//! neighbours never pay. Running alone must not stall a worker for ever either, so both the wait for an empty
-//! worker and the time alone are bounded, and both bounds double with each death: a job that keeps killing is
-//! alone long enough in the end.
+//! Nobody knows which of a dead worker's jobs killed it, so every job that it had claimed and not committed becomes a suspect. A
+//! suspect runs alone in its worker, and only a death while it runs alone counts against it: its neighbours are never blamed.
+//!
+//! Running alone must not stall a worker for ever. So the time that a suspect waits for its worker to become empty, and the time
+//! it then runs alone, are bounded. Both bounds double with each death, until a job that kills its workers is alone long enough
+//! to be found.
 
 use std::time::Duration;
 
-/// How many deaths while running alone make a job fail as poison.
+/// After how many deaths while running alone a job fails as poison.
 ///
 /// Three: one may be the machine's fault and two bad luck.
-pub const DEFAULT_CRASHES: u16 = 3;
+pub const DEFAULT_MAX_CRASHES: u16 = 3;
 
-/// The time a suspect waits for company to leave, and afterwards may run alone, at its first death.
+/// After its first death, how long a suspect waits for its worker to become empty, and how long it then runs alone.
 ///
-/// A second covers most jobs whole and costs a busy worker little.
+/// Most jobs end within a second, and a second costs a busy worker little.
 pub const SOLO_BASE: Duration = Duration::from_secs(1);
 
-/// What follows from one more death.
+/// What follows from one more death of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterDeath {
-    /// The job goes back as a suspect with these counts.
+    /// The job is ready again as a suspect.
     Suspect {
-        /// Deaths of a worker that had it claimed.
-        deaths: u16,
-        /// Deaths of a worker that ran it alone.
-        crashes: u16,
+        /// How many workers died while they had it claimed.
+        worker_deaths: u16,
+        /// How many of them ran it alone.
+        solo_crashes: u16,
     },
-    /// The job has failed with [`crate::Reason::Poison`].
+    /// The job fails with [`crate::Reason::Poison`].
     Poison {
-        /// Deaths of a worker that had it claimed.
-        deaths: u16,
-        /// Deaths of a worker that ran it alone.
-        crashes: u16,
+        /// How many workers died while they had it claimed.
+        worker_deaths: u16,
+        /// How many of them ran it alone.
+        solo_crashes: u16,
     },
 }
 
-/// Decides about a job claimed by a worker that died; `alone` says whether it ran alone at that time.
-pub fn after_death(deaths: u16, crashes: u16, alone: bool, cap: u16) -> AfterDeath {
-    let deaths = deaths.saturating_add(1);
-    let crashes = crashes.saturating_add(u16::from(alone));
-    if alone && crashes >= cap.max(1) {
-        AfterDeath::Poison { deaths, crashes }
+/// Decides about a job whose worker died. The counts are those before this death; `alone` is whether the job ran alone, and `cap`
+/// is the number of solo crashes that make it poison.
+pub fn after_death(worker_deaths: u16, solo_crashes: u16, alone: bool, cap: u16) -> AfterDeath {
+    let worker_deaths = worker_deaths.saturating_add(1);
+    let solo_crashes = solo_crashes.saturating_add(u16::from(alone));
+    if alone && solo_crashes >= cap.max(1) {
+        AfterDeath::Poison { worker_deaths, solo_crashes }
     } else {
-        AfterDeath::Suspect { deaths, crashes }
+        AfterDeath::Suspect { worker_deaths, solo_crashes }
     }
 }
 
-/// How long a job with so many deaths waits to be alone at most, and how long it then is alone at most.
-pub fn solo_time(deaths: u16) -> Duration {
+/// Returns how long a job waits to run alone at most, and how long it then runs alone at most.
+pub fn solo_time(worker_deaths: u16) -> Duration {
     // Fifteen doublings of a second are nine hours.
-    SOLO_BASE * (1 << deaths.saturating_sub(1).min(15))
+    SOLO_BASE * (1 << worker_deaths.saturating_sub(1).min(15))
 }
 
 #[cfg(test)]
@@ -59,16 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_deaths_alone_count_and_the_cap_ends_it() {
-        assert_eq!(after_death(0, 0, false, 3), AfterDeath::Suspect { deaths: 1, crashes: 0 });
-        assert_eq!(after_death(500, 2, false, 3), AfterDeath::Suspect { deaths: 501, crashes: 2 });
-        assert_eq!(after_death(1, 1, true, 3), AfterDeath::Suspect { deaths: 2, crashes: 2 });
-        assert_eq!(after_death(2, 2, true, 3), AfterDeath::Poison { deaths: 3, crashes: 3 });
-        assert_eq!(after_death(0, 0, true, 0), AfterDeath::Poison { deaths: 1, crashes: 1 });
+    fn only_deaths_while_running_alone_make_a_job_poison() {
+        let suspect = |worker_deaths, solo_crashes| AfterDeath::Suspect { worker_deaths, solo_crashes };
+        let poison = |worker_deaths, solo_crashes| AfterDeath::Poison { worker_deaths, solo_crashes };
+        assert_eq!(after_death(0, 0, false, 3), suspect(1, 0));
+        assert_eq!(after_death(500, 2, false, 3), suspect(501, 2));
+        assert_eq!(after_death(1, 1, true, 3), suspect(2, 2));
+        assert_eq!(after_death(2, 2, true, 3), poison(3, 3));
+        assert_eq!(after_death(0, 0, true, 0), poison(1, 1));
     }
 
     #[test]
-    fn the_time_alone_doubles_and_stays_finite() {
+    fn the_time_alone_doubles_and_is_bounded() {
         assert_eq!(solo_time(1), SOLO_BASE);
         assert_eq!(solo_time(3), SOLO_BASE * 4);
         assert_eq!(solo_time(u16::MAX), SOLO_BASE * 32_768);

@@ -1,68 +1,69 @@
-//! How an attempt goes wrong, and why a job has failed.
+//! Failures: the errors of attempts as they are kept, and the reasons why jobs fail.
+//!
+//! A [`Failure`] says what went wrong and whether to retry; [`crate::retry`] turns it into an outcome. A [`Reason`] says why that
+//! failed the job.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// What is to follow from a [`Failure`].
+/// What follows from a [`Failure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Try again, as the retry policy says.
+    /// The attempt is repeated if the retry policy allows it.
     #[default]
     Retry,
-    /// The job has failed; trying again cannot help.
+    /// The job fails: another attempt cannot help.
     Stop,
     /// The job is cancelled, which is not an error.
     Cancel,
 }
 
-/// How one attempt went wrong: a class that retry policies match, a message for people, and optionally the
-/// error itself as data.
+/// An error as it is kept: a class that retry policies match, a message for people, and optionally the error itself as data.
 ///
-/// An error type of your own becomes one by `impl From<MyError> for Failure`; that is where it says, by type,
-/// whether it is worth a retry.
+/// Write `impl From<MyError> for Failure` to convert an error type of your own. The conversion decides whether an error is worth
+/// a retry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of error this is, for retry policies and for people who search. The engine's own classes
-    /// are those in [`class`].
+    /// Its class, which retry policies match and people search by. [`class`] has the engine's own classes.
     pub class: Cow<'static, str>,
     /// What went wrong, for people.
     pub message: String,
-    /// What is to follow.
+    /// What follows from it.
     #[serde(default)]
     pub then: OnFailure,
-    /// The error as data, if it was kept; read back by [`Failure::detail`].
+    /// The error as data, if it was kept; [`Failure::detail`] reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
 }
 
-/// Error classes that the engine itself gives.
+/// The classes of the engine's own failures.
 pub mod class {
-    /// An error that named no class of its own.
+    /// An error without a class of its own.
     pub const ERROR: &str = "error";
-    /// The attempt ran longer than it may.
+    /// The attempt ran longer than its timeout.
     pub const TIMEOUT: &str = "timeout";
     /// The attempt panicked.
     pub const PANIC: &str = "panic";
-    /// The worker died under it.
+    /// The worker died while it ran the attempt.
     pub const LOST: &str = "lost";
     /// The input could not be decoded.
     pub const UNDECODABLE: &str = "undecodable";
-    /// The output could not be encoded, or was refused by the store.
+    /// The output could not be encoded, or the store refused it.
     pub const REFUSED: &str = "refused";
     /// The deadline passed.
     pub const EXPIRED: &str = "expired";
-    /// The code of a workflow no longer fits its journal.
+    /// The code of a workflow does not match its journal.
     pub const DIVERGED: &str = "diverged";
-    /// Someone asked for the end.
+    /// Somebody cancelled the job.
     pub const CANCELLED: &str = "cancelled";
-    /// Children, with what they returned, are not in the store any more.
+    /// Children of a branch, with their results, are no longer in the store.
     pub const MISSING: &str = "missing";
 }
 
 impl Failure {
-    /// An error worth another attempt.
+    /// Makes a failure that is worth another attempt.
     pub fn retry(message: impl fmt::Display) -> Failure {
         Failure {
             class: class::ERROR.into(),
@@ -72,27 +73,27 @@ impl Failure {
         }
     }
 
-    /// An error that no further attempt can mend.
+    /// Makes a failure that no further attempt can fix: it fails the job.
     pub fn stop(message: impl fmt::Display) -> Failure {
         Failure { then: OnFailure::Stop, ..Failure::retry(message) }
     }
 
-    /// Ends the job as cancelled, without a retry.
+    /// Makes a failure that cancels the job.
     pub fn cancel(message: impl fmt::Display) -> Failure {
         Failure { then: OnFailure::Cancel, ..Failure::retry(message) }
     }
 
-    /// The same failure under another class.
+    /// Sets the class.
     pub fn class(self, class: impl Into<Cow<'static, str>>) -> Failure {
         Failure { class: class.into(), ..self }
     }
 
-    /// The same failure with the error itself kept as data.
+    /// Keeps the error itself as data.
     pub fn with_detail<E: Serialize>(self, error: &E) -> Failure {
         Failure { detail: serde_json::to_value(error).ok(), ..self }
     }
 
-    /// The error as it was kept by [`Failure::with_detail`], if it was and is of this type.
+    /// Returns the error that [`Failure::with_detail`] kept; `None` if there is none or it is not an `E`.
     pub fn detail<E: DeserializeOwned>(&self) -> Option<E> {
         serde_json::from_value(self.detail.clone()?).ok()
     }
@@ -134,7 +135,7 @@ impl From<std::convert::Infallible> for Failure {
     }
 }
 
-/// Why a job has failed.
+/// Why a job failed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -142,17 +143,17 @@ pub enum Reason {
     Exhausted,
     /// An error said that no further attempt can help, or no rule of its retry policy matched.
     Stopped,
-    /// Its attempts are used up and the last one ran too long.
+    /// Its attempts are used up, and the last one exceeded its timeout.
     Timeout,
-    /// Its worker died under it too often while it ran alone.
+    /// Its worker died too often while running it alone.
     Poison,
-    /// Its input does not decode; no attempt was counted.
+    /// Its input cannot be decoded. No attempt was counted.
     Undecodable,
     /// Its deadline passed.
     Expired,
-    /// What it wanted written was refused by the store.
+    /// The store refused what it wanted to write.
     Refused,
-    /// The code of a workflow no longer fits what its journal says it has done.
+    /// The code of a workflow does not match its journal.
     Diverged,
 }
 

@@ -1,18 +1,21 @@
-//! Names of things: jobs, workers, claims, epochs and revisions.
+//! Identifiers: job ids, worker ids, claim numbers, epochs and revisions.
+//!
+//! Every write of an attempt names all of them. The epoch fences writers whose claim has ended, the revision makes a commit
+//! repeatable, and the claim number makes a claim repeatable.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a job: a UUID v7 made by the submitter, so a submit whose answer was lost can be repeated and
-/// is recognised. Ordered by the time it was made.
+/// The id of a job: a UUID v7. The submitter makes it, so that the store recognises a submit that is repeated because its
+/// answer was lost. Ids sort by the time they were made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub uuid::Uuid);
 
 impl JobId {
-    /// Builds an id from a millisecond clock reading, a counter that orders ids made in the same millisecond
-    /// (its low 18 bits count), and 56 random bits.
+    /// Makes an id from a clock reading in milliseconds, a counter that orders ids of the same millisecond (its low 18 bits
+    /// are used), and 56 random bits.
     pub fn from_parts(millis: u64, counter: u32, random: u64) -> JobId {
         let counter = u128::from(counter & 0x3_ffff);
         let bits = (u128::from(millis & 0xffff_ffff_ffff) << 80)
@@ -24,8 +27,8 @@ impl JobId {
         JobId(uuid::Uuid::from_u128(bits))
     }
 
-    /// The id of an item of a packed branch, if it becomes a job of its own: always the same for the same item, and as old as
-    /// the job whose branch it is.
+    /// Returns the id that an item of a packed branch has once it is promoted to a job. The same item always has the same id.
+    /// Its timestamp is that of the parent.
     pub fn of_item(parent: JobId, branch: crate::BranchNo, spawn: i16, item: &str) -> JobId {
         let mut hasher = blake3::Hasher::new();
         hasher.update(parent.as_bytes());
@@ -40,12 +43,12 @@ impl JobId {
         JobId::from_bytes(bytes)
     }
 
-    /// The id's 16 bytes, in the order in which ids sort.
+    /// Returns the 16 bytes, which sort as ids do.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    /// An id from its 16 bytes.
+    /// Makes an id from its 16 bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> JobId {
         JobId(uuid::Uuid::from_bytes(bytes))
     }
@@ -73,14 +76,13 @@ impl FromStr for JobId {
     }
 }
 
-/// The name of a worker: one start of one process. Every start makes a new one, so a number never stands for
-/// two lives. Shown as 13 letters and digits.
+/// The id of a worker: one start of one process. Every start makes a new id. Shown as `w` and hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub i64);
 
 impl WorkerId {
-    /// Builds a worker's name from a millisecond clock reading and 20 random bits. Two starts in the same
-    /// millisecond could draw the same bits; the store refuses the second, and it draws again.
+    /// Makes an id from a clock reading in milliseconds and 20 random bits. If two starts in the same millisecond draw the same
+    /// bits, the store refuses the second, which must draw again.
     pub fn from_parts(millis: u64, random: u32) -> WorkerId {
         WorkerId((((millis & 0x7ff_ffff_ffff) << 20) | u64::from(random & 0xf_ffff)) as i64)
     }
@@ -104,24 +106,24 @@ impl Serialize for WorkerId {
     }
 }
 
-/// The number that outdates older claims of a job. It is raised whenever a job is put back after a claim, so
-/// of all claims ever made of a job only the newest can write.
+/// The fencing number of a job. The store raises it whenever a claim ends early or the job is put back after one, so that of all
+/// claims ever made on a job only the newest can write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub i32);
 
-/// How many changes have been committed for a job. Only commit raises it.
+/// The number of changes committed for a job. Only a commit raises it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rev(pub i32);
 
 impl Rev {
-    /// In place of a round: the end of the child is told to its parent by a signal.
+    /// As a child's `parent_rev`: the end of the child is sent to its parent as a signal instead of being counted.
     pub const SIGNALLED: Rev = Rev(-1);
 }
 
-/// A worker's number for one of its claims; it counts up from 1. A claim repeated under the same number is
-/// answered with the same jobs.
+/// A worker's number for one of its claims, counted from 1. A claim that is repeated under the same number returns the same
+/// jobs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClaimNo(pub i64);
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_id_is_explained() {
+    fn ids_parse_from_their_text_and_other_text_is_refused() {
         assert!("12".parse::<JobId>().unwrap_err().contains("not a job id"));
         let id = JobId::from_parts(1, 2, 3);
         assert_eq!(id.to_string().parse::<JobId>(), Ok(id));

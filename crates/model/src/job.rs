@@ -1,15 +1,18 @@
-//! What is submitted, what a worker is handed, what a submitter is told.
+//! A job as it is submitted and as it is claimed.
+//!
+//! [`NewJob`] is the only form in which a job enters a store, whoever submits it: a program, a schedule, or the commit of its
+//! parent. [`ClaimedJob`] is all that an attempt knows of its job.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Awaited, BranchMember, BranchPosition, Charge, ClaimNo, Epoch, JobId, NewSignal, Retry, Rev, Serial,
-    Signal, Time, Unique, Unwind, WorkerId,
+    BranchMember, BranchPosition, ClaimNo, Epoch, JobId, NewSignal, RateCharge, Retry, Rev, Serial, Signal,
+    Time, Unique, Unwind, WaitCondition, WorkerId,
 };
 
-/// Bytes with the number of the codec that wrote them.
+/// Encoded bytes with the number of the codec that wrote them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Payload {
     /// Which codec wrote the bytes; 0 is plain JSON.
@@ -19,7 +22,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Plain JSON text.
+    /// Makes a payload of plain JSON text.
     pub fn json(bytes: Vec<u8>) -> Payload {
         Payload { codec: 0, bytes }
     }
@@ -30,7 +33,7 @@ impl Payload {
 pub struct KindVersion {
     /// The kind's name.
     pub kind: String,
-    /// Its version.
+    /// Its version, counted from 1.
     pub version: i32,
 }
 
@@ -40,31 +43,31 @@ pub enum When {
     /// At once, by the store's clock.
     #[default]
     Now,
-    /// So long after the submit, by the store's clock.
+    /// This long after the submit, by the store's clock.
     After(Duration),
-    /// At this moment; in the past means at once.
+    /// At this time; a time in the past means at once.
     At(Time),
 }
 
-/// What was given with one job: policies that win over those of its kind, and its trace.
+/// Settings of one job. A policy set here overrides the one of the job's kind.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
-    /// When to try again.
+    /// When failed attempts are repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
     /// How long one attempt may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Of jobs with this name only one at a time is in the states named.
+    /// Its unique name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<Box<Unique>>,
-    /// Jobs with this key run one after the other.
+    /// Its serial key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<Box<Serial>>,
-    /// Starts of jobs under this limit are spread over time.
+    /// The rate limit that pays for its starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Box<Charge>>,
-    /// The tick of the schedule that submitted it.
+    pub rate: Option<Box<RateCharge>>,
+    /// The tick for which a schedule submitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<Time>,
     /// The trace it is part of, as a W3C `traceparent`; see [`crate::trace`].
@@ -73,27 +76,27 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether nothing was set.
+    /// Whether nothing is set.
     pub fn is_default(&self) -> bool {
         *self == Settings::default()
     }
 
-    /// Whether rows beside the job's own hang on what becomes of it.
+    /// Whether the job has a serial key, so that its end must free a slot of the key.
     pub fn is_serial(&self) -> bool {
         self.serial.is_some()
     }
 }
 
-/// A job as it is submitted. Check it with [`crate::Limits::check`] first; the stores do.
+/// A job as it is submitted. Every store checks it with [`crate::Limits::check`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewJob {
-    /// Made by the submitter; a repeat of the same submit carries the same id.
+    /// Made by the submitter. A repeat of the same submit has the same id.
     pub id: JobId,
     /// Which code runs it.
     pub kind: KindVersion,
-    /// The line it waits in.
+    /// Its queue.
     pub queue: String,
-    /// A name of the caller's choice, unique per kind until the job is pruned.
+    /// The caller's own name for it, unique within its kind until the job is pruned.
     pub key: Option<String>,
     /// See [`crate::rank`].
     pub priority: i16,
@@ -101,37 +104,31 @@ pub struct NewJob {
     pub when: When,
     /// When it fails if it has not ended.
     pub deadline_at: Option<Time>,
-    /// The job that submitted it and has not ended without it.
+    /// The job that submitted it.
     pub parent: Option<JobId>,
-    /// Which wait of its parent its end counts for: the revision that the parent's change made. Only jobs that a commit
-    /// submits have one. [`Rev::SIGNALLED`] if the parent is told by a signal instead.
+    /// For which wait of its parent its end counts: the revision that the parent's commit made, or [`Rev::SIGNALLED`] if its
+    /// end is sent to the parent as a signal. The store sets it for children that a commit submits; nobody else may.
     pub parent_rev: Option<Rev>,
-    /// What makes it a child of a branch of its parent. Only jobs that a commit submits have one.
+    /// Its place in a branch of its parent. Only children that a commit submits have one.
     pub branch_position: Option<Box<BranchPosition>>,
     /// The stage it starts in, if it is a machine.
     pub stage: Option<String>,
-    /// Signals that are in its inbox from the start.
+    /// The signals that its inbox holds from the start.
     pub signals: Vec<NewSignal>,
-    /// Words people search by.
+    /// Words that people search by.
     pub tags: Vec<String>,
-    /// Free JSON text kept with the job and never interpreted.
+    /// JSON text of the caller, kept with the job and never interpreted.
     pub options: Option<String>,
-    /// Policies of this job alone.
+    /// Settings of this job alone.
     pub settings: Settings,
     /// The encoded input.
     pub input: Payload,
-    /// What tells this input from others; see [`digest`].
+    /// Distinguishes this input from others; see [`digest`].
     pub digest: [u8; 16],
 }
 
 impl NewJob {
-    /// How many bytes of payload it carries.
-    pub fn bytes(&self) -> usize {
-        let signals = self.signals.iter().map(|signal| signal.payload.bytes.len());
-        self.input.bytes.len() + signals.sum::<usize>()
-    }
-
-    /// A job with nothing set but the kind, the queue and the input.
+    /// Makes a job with nothing set but the kind (version 1), the queue and the input.
     pub fn new(id: JobId, kind: &str, queue: &str, input: Payload) -> NewJob {
         let digest = digest(kind, &input);
         NewJob {
@@ -154,11 +151,26 @@ impl NewJob {
             digest,
         }
     }
-}
 
-impl NewJob {
-    /// The job as the worker is handed it that has it claimed as it is submitted.
-    pub fn claimed(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> ClaimedJob {
+    /// Returns the number of payload bytes.
+    pub fn bytes(&self) -> usize {
+        let signals = self.signals.iter().map(|signal| signal.payload.bytes.len());
+        self.input.bytes.len() + signals.sum::<usize>()
+    }
+
+    /// Whether inserting it takes more than its own row and its place in the ready set or among the timers. Stores insert such
+    /// a job by a slower path and never let the submitting worker claim it at submit.
+    pub fn needs_slow_path(&self) -> bool {
+        let settings = &self.settings;
+        settings.unique.is_some()
+            || settings.serial.is_some()
+            || settings.rate.is_some()
+            || (self.parent.is_some() && self.branch_position.is_none())
+            || !self.signals.is_empty()
+    }
+
+    /// Returns the job as the submitting worker receives it if it claims the job in the submit itself.
+    pub fn claimed_at_submit(&self, claim: ClaimNo, epoch: Epoch, now: Time) -> ClaimedJob {
         ClaimedJob {
             id: self.id,
             kind: self.kind.clone(),
@@ -167,7 +179,7 @@ impl NewJob {
             rev: Rev(0),
             attempts: 0,
             retry_counts: Vec::new(),
-            deaths: 0,
+            worker_deaths: 0,
             key: self.key.clone(),
             due_at: now,
             deadline_at: self.deadline_at,
@@ -186,19 +198,9 @@ impl NewJob {
             unwind: None,
         }
     }
-
-    /// Whether it needs more than its own row and a place: it is put in by a longer way, and never born claimed.
-    pub fn is_special(&self) -> bool {
-        let settings = &self.settings;
-        settings.unique.is_some()
-            || settings.serial.is_some()
-            || settings.rate.is_some()
-            || (self.parent.is_some() && self.branch_position.is_none())
-            || !self.signals.is_empty()
-    }
 }
 
-/// What tells one input from another: 128 bits of a hash over kind and plain input.
+/// Returns 128 bits of a hash over the kind and the plain input, by which a store tells whether two inputs are the same.
 pub fn digest(kind: &str, input: &Payload) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(kind.as_bytes());
@@ -209,41 +211,107 @@ pub fn digest(kind: &str, input: &Payload) -> [u8; 16] {
     digest
 }
 
-/// What became of one submitted job.
+/// The store's answer to one submitted job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubmitOutcome {
-    /// It is in.
+    /// The job was inserted.
     New {
-        /// The epoch under which the submitting worker has it claimed, if it was born claimed.
+        /// The epoch under which the submitting worker claimed it, if it was claimed in the submit itself.
         claimed: Option<Epoch>,
     },
-    /// This very submit was made before: same id, same input. Nothing was written.
+    /// The same submit was made before: same id, same input. Nothing was written.
     Repeated,
-    /// A job with this key (and kind) is there already. Nothing was written.
+    /// A job of this kind with this key, or with its unique name, exists already. Nothing was written.
     Existing {
         /// That job.
         id: JobId,
         /// Whether its input is the same.
         same_input: bool,
     },
-    /// It is in, in place of the job that had its unique name, which is cancelled.
+    /// The job was inserted, and the job that held its unique name was cancelled.
     Replaced {
-        /// That job.
+        /// The cancelled job.
         id: JobId,
     },
-    /// A job has its unique name and the submit said to reject it then, or to replace what it cannot replace
-    /// because it runs. Nothing was written.
+    /// A job holds its unique name, and the submit asked to be rejected then, or to replace that job only if it is not
+    /// running. Nothing was written.
     Rejected {
-        /// That job.
+        /// The job that holds the name.
         id: JobId,
     },
     /// Another job has this id. Nothing was written; make a new id and submit again.
     IdTaken,
 }
 
+/// One claimed job and the claim it is in, as a worker names it to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobClaim {
+    /// The worker that claimed it.
+    pub worker: WorkerId,
+    /// The number of the claim.
+    pub claim: ClaimNo,
+    /// The job.
+    pub job: JobId,
+    /// The claim's epoch.
+    pub epoch: Epoch,
+}
+
+/// A job as a worker receives it from a claim.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClaimedJob {
+    /// The job.
+    pub id: JobId,
+    /// Which code runs it.
+    pub kind: KindVersion,
+    /// The number of the claim. Every write names it.
+    pub claim: ClaimNo,
+    /// The claim's epoch. Every write names it.
+    pub epoch: Epoch,
+    /// The revision that the next change follows.
+    pub rev: Rev,
+    /// How many attempts have failed since the job last made progress.
+    pub attempts: u32,
+    /// How often each rule of the retry policy was used since then.
+    pub retry_counts: Vec<u32>,
+    /// How many workers died while they had it claimed.
+    pub worker_deaths: u16,
+    /// The caller's own name for it.
+    pub key: Option<String>,
+    /// When it became due.
+    pub due_at: Time,
+    /// When it fails if it has not ended.
+    pub deadline_at: Option<Time>,
+    /// Settings of this job alone.
+    pub settings: Settings,
+    /// The encoded input.
+    pub input: Payload,
+    /// The parent, if its wait for children counts this job's end.
+    pub parent: Option<JobId>,
+    /// The branch that counts this job's end.
+    pub branch_member: Option<BranchMember>,
+    /// The stage it is in, if it is a machine.
+    pub stage: Option<String>,
+    /// The revision that led to that stage. It identifies the step, whichever attempt at it this is.
+    pub stage_rev: Rev,
+    /// How many steps it has made since it last waited.
+    pub steps_since_wait: u32,
+    /// The data of the stage; `None` in the stage it was submitted in, whose data is the input.
+    pub data: Option<Payload>,
+    /// What it was parked for when it last made progress.
+    pub wait: Option<WaitCondition>,
+    /// When that wait times out.
+    pub wait_until: Option<Time>,
+    /// How many of the children it waits for have not ended.
+    pub pending_children: u32,
+    /// The signals in its inbox that it waits for, oldest first: of each name the oldest, or all if the wait asks for all.
+    pub inbox: Vec<Signal>,
+    /// How it ends once its undos have run, if it is being unwound.
+    pub unwind: Option<Box<Unwind>>,
+}
+
 impl ClaimedJob {
-    /// The same job after a step that made this revision and went on to another stage, under the same claim. Its input is left out: the data
-    /// of the stage has taken its place.
+    /// Returns the job as it is after a committed step that made `rev` and moved it to `stage` under the same claim. Its input
+    /// is empty: the data of the stage replaces it.
     pub fn after_step(&self, rev: Rev, stage: String, data: Payload, unchanged: bool) -> ClaimedJob {
         ClaimedJob {
             id: self.id,
@@ -253,7 +321,7 @@ impl ClaimedJob {
             rev,
             attempts: if unchanged { self.attempts + 1 } else { 0 },
             retry_counts: Vec::new(),
-            deaths: 0,
+            worker_deaths: 0,
             key: self.key.clone(),
             due_at: self.due_at,
             deadline_at: self.deadline_at,
@@ -273,82 +341,16 @@ impl ClaimedJob {
         }
     }
 
-    /// Whether what it waited for has come.
+    /// Whether what it waited for has happened.
     pub fn wait_is_met(&self) -> bool {
-        let there = self.inbox.iter().filter(|signal| signal.unreadable.is_none());
-        let names = there.map(|signal| signal.name.as_str());
+        let readable = self.inbox.iter().filter(|signal| signal.unreadable.is_none());
+        let names = readable.map(|signal| signal.name.as_str());
         self.wait.as_ref().is_none_or(|wait| wait.is_met(names, self.pending_children))
     }
 
-    /// The signals that a step is shown.
+    /// Returns the signals that the next step sees.
     pub fn visible_signals(&self) -> Vec<&Signal> {
-        let places = self.wait.as_ref().map(|wait| wait.select_signals(&self.inbox)).unwrap_or_default();
-        places.into_iter().map(|place| &self.inbox[place]).collect()
+        let indexes = self.wait.as_ref().map(|wait| wait.select_signals(&self.inbox)).unwrap_or_default();
+        indexes.into_iter().map(|index| &self.inbox[index]).collect()
     }
-}
-
-/// A job that a worker holds, and under which of its claims.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JobClaim {
-    /// Who holds it.
-    pub worker: WorkerId,
-    /// The number of the claim that took it.
-    pub claim: ClaimNo,
-    /// The job.
-    pub job: JobId,
-    /// The claim's epoch.
-    pub epoch: Epoch,
-}
-
-/// A job as a worker is handed it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ClaimedJob {
-    /// The job.
-    pub id: JobId,
-    /// Which code runs it.
-    pub kind: KindVersion,
-    /// The number of the claim that took it; every write names it.
-    pub claim: ClaimNo,
-    /// The claim's epoch; every write names it.
-    pub epoch: Epoch,
-    /// The revision that the next change follows.
-    pub rev: Rev,
-    /// Attempts that have failed so far.
-    pub attempts: u32,
-    /// How much of each retry rule's budget is used.
-    pub retry_counts: Vec<u32>,
-    /// Deaths of workers that had it claimed.
-    pub deaths: u16,
-    /// The caller's name for it.
-    pub key: Option<String>,
-    /// When it became due.
-    pub due_at: Time,
-    /// When it fails if it has not ended.
-    pub deadline_at: Option<Time>,
-    /// Policies of this job alone.
-    pub settings: Settings,
-    /// The encoded input.
-    pub input: Payload,
-    /// The job whose wait for its children this job's end counts for.
-    pub parent: Option<JobId>,
-    /// The branch that this job's end counts for.
-    pub branch_member: Option<BranchMember>,
-    /// The stage it is in, if it is a machine.
-    pub stage: Option<String>,
-    /// The revision that led to that stage: it names the step, whichever attempt at it this is.
-    pub stage_rev: Rev,
-    /// How many steps it has made since it last waited.
-    pub steps_since_wait: u32,
-    /// The data of that stage; `None` while it is in the stage it was submitted in, whose data is its input.
-    pub data: Option<Payload>,
-    /// What it was parked for when it last made progress.
-    pub wait: Option<Awaited>,
-    /// When that wait is over whatever has come.
-    pub wait_until: Option<Time>,
-    /// How many children it waits for still.
-    pub pending_children: u32,
-    /// The signals in its inbox that it waits for, oldest first: of each name the oldest, or all of them if the wait says so.
-    pub inbox: Vec<Signal>,
-    /// How it ends once its undos have run, if it is being unwound.
-    pub unwind: Option<Box<Unwind>>,
 }

@@ -1,8 +1,8 @@
-//! What a workflow has done so far: its journal, by which it is brought back to where it was.
+//! The journal: the record of a workflow's calls, from which the workflow is replayed.
 //!
-//! An entry is one row: a call of the workflow's code, by its name and key, and how far it got. A call may have several:
-//! that it was begun (with a due time, or the child it submitted), failed tries, and its end. Journals only grow, but for
-//! entries that later ones have made needless.
+//! An entry is one row: a call, by its name and key, and one thing that happened to it. A call may have several entries: that it
+//! began (with a due time, or the child it submitted), attempts that failed, and its end. Entries are only added, except that a
+//! commit may delete those that later ones have made superfluous.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,26 +10,27 @@ use crate::{Failure, Payload, Reason, Time};
 
 /// One row of a job's journal.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Entry {
-    /// Its place: larger than that of every entry committed before. Two entries of one job never share one: a change with an
-    /// entry whose place is taken is refused.
+pub struct JournalEntry {
+    /// Its sequence number, larger than that of every entry committed before. No two entries of a job share one: the store
+    /// refuses a change with an entry whose number is taken.
     pub seq: i32,
-    /// What was called.
+    /// What kind of call it was.
     pub op: Op,
-    /// How far it got.
+    /// What happened to the call.
     pub mark: Mark,
     /// The name of the call.
     pub name: String,
-    /// What tells it from other calls of the same name.
+    /// Distinguishes it from other calls of the same name.
     pub key: Option<String>,
     /// Where in the source it was called, as `file:line`.
     pub line: Option<String>,
-    /// When, by the clock of the worker.
+    /// When, by the worker's clock.
     pub at: Time,
-    /// Its result, or whatever must be known to go on with it.
+    /// The call's result, or what a replay needs to continue the call.
     pub payload: Payload,
 }
 
+/// Declares an enum whose values stores keep as numbers and people see as names.
 macro_rules! numbered {
     ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)* }) => {
         $(#[$about])*
@@ -38,20 +39,20 @@ macro_rules! numbered {
         pub enum $type { $($(#[$doc])* $variant = $number,)* }
 
         impl $type {
-            /// All of them, in the order of their numbers.
+            /// All values, in the order of their numbers.
             pub const ALL: &[$type] = &[$($type::$variant,)*];
 
-            /// Its number in the stores.
+            /// Returns its number in the stores.
             pub const fn number(self) -> i16 {
                 self as i16
             }
 
-            /// Its name.
+            /// Returns its name.
             pub const fn name(self) -> &'static str {
                 match self { $($type::$variant => $name,)* }
             }
 
-            /// The one with this number.
+            /// Returns the value with this number.
             pub fn from_number(number: i16) -> Option<$type> {
                 $type::ALL.iter().copied().find(|known| known.number() == number)
             }
@@ -66,65 +67,65 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What a workflow called.
+    /// The kind of a call.
     Op {
         /// A step.
         Step = 1 "step",
-        /// A step whose writes to the database were committed with it.
+        /// A step whose writes to the store's database were committed with its entry.
         Transaction = 2 "transaction",
-        /// A sleep, for a time or until one.
+        /// A sleep, for a span or until a time.
         Sleep = 3 "sleep",
         /// A wait for a signal.
         Signal = 4 "signal",
-        /// A wait until a condition holds, looked at from time to time.
+        /// A wait until a condition holds, checked at intervals.
         WaitUntil = 5 "wait_until",
-        /// A wait until a condition holds, looked at when someone says so.
+        /// A wait until a condition holds, checked when a signal arrives.
         ContinueIf = 6 "continue_if",
-        /// The first of several.
+        /// The first of several calls to end.
         Select = 7 "select",
-        /// Something done by the calendar.
+        /// A call repeated by a calendar.
         Repeat = 8 "repeat",
-        /// A job that was submitted and waited for.
+        /// A child that was submitted and waited for.
         Child = 9 "child",
-        /// What time it was.
+        /// The time that the code asked for.
         Now = 10 "now",
         /// Which version of changed code the job runs.
         Version = 11 "version",
-        /// What happened to the job as a whole: it was forked, or has ended.
+        /// Not a call: something that happened to the job, which was forked or has ended.
         Life = 12 "life",
-        /// A value of the context that the step before it has set.
+        /// A value of the context, set by the step before it.
         Context = 13 "context",
         /// A branch: children spawned in it, until it is sealed.
         Branch = 14 "branch",
         /// The merge of branches.
         Merge = 15 "merge",
-        /// What the results of a branch's children were reduced to.
+        /// The value that the results of a branch were reduced to.
         Reduce = 16 "reduce",
     }
 }
 
 numbered! {
-    /// How far a call got.
+    /// What happened to a call.
     Mark {
-        /// It was begun.
+        /// It began.
         Begun = 1 "begun",
-        /// A try at it failed, and another follows.
+        /// An attempt at it failed, and another follows.
         Tried = 2 "tried",
-        /// It ended well.
+        /// It succeeded.
         Done = 3 "done",
-        /// It ended badly.
+        /// It failed.
         Failed = 4 "failed",
-        /// What it did was undone.
+        /// Its undo succeeded.
         Undone = 5 "undone",
-        /// What it did could not be undone.
+        /// Its undo failed.
         NotUndone = 6 "not_undone",
-        /// It ended well, and has an undo that runs if the workflow does not end well.
+        /// It succeeded, and its undo runs if the job fails or is cancelled.
         DoneWithUndo = 7 "done_with_undo",
     }
 }
 
 impl Mark {
-    /// Whether the call ended well.
+    /// Whether the call succeeded.
     pub const fn is_done(self) -> bool {
         matches!(self, Mark::Done | Mark::DoneWithUndo)
     }
@@ -133,7 +134,7 @@ impl Mark {
 /// How a job ends once its undos have run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Unwind {
-    /// Why it has failed; `None` if it is cancelled.
+    /// Why it fails; `None` if it is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// The error.
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_for_one_each() {
+    fn every_number_means_one_value() {
         for op in Op::ALL {
             assert_eq!(Op::from_number(op.number()), Some(*op));
         }

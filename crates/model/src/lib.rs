@@ -1,68 +1,87 @@
-//! What durable work is: the pure rules of Windlass.
+//! The rules of Windlass: what a job is, which moves it can make, and what each move needs.
 //!
-//! Nothing here waits, reads a clock, draws a random number or touches a disk. Whatever a rule needs of the
-//! outside world comes in as an argument, so every rule can be tested by calling it, and the stores, the
-//! runtime and the tests cannot disagree about what is legal.
+//! This crate decides; the other crates perform. It has no async code, no IO, no clock and no randomness: a rule receives the time,
+//! the random number or the stored row as an argument. So every rule is tested by calling it, and the stores, the runtime and
+//! their tests cannot disagree about what is legal.
 //!
-//! In reading order:
-//! - [`state`]: the states of a job and the one table of legal moves between them
-//! - [`id`]: how jobs, workers, claims, epochs and revisions are named
-//! - [`job`]: what is submitted, what a worker is handed, what people see
-//! - [`change`]: what an attempt asks to be written, and what the store answers
-//! - [`journal`]: what a workflow has done so far
-//! - [`branch`]: the sets of children that a job opens, fills, seals and merges
-//! - [`merge`]: what a parent waits for, and when it has waited in vain
-//! - [`poll`]: when a branch is looked at, and whether lost children are to be looked for
-//! - [`wait`]: what a parked job waits for, and which signals it is shown
-//! - [`failure`]: how an attempt goes wrong and why a job has failed
-//! - [`retry`]: whether, and when, a failed attempt is tried again
+//! # The journey of a job
+//! 1. A program submits a [`NewJob`]. [`Limits::check`] refuses what no store could keep; [`Unique`] names and [`Serial`] keys
+//!    decide whether and when it may run. The job is [`State::Scheduled`] or [`State::Ready`].
+//! 2. A worker claims ready jobs by [`rank`](rank::rank), within their [`RateLimit`]s, and receives each as a [`ClaimedJob`]
+//!    with an [`Epoch`].
+//! 3. The attempt runs the job's code. It writes only by committing a [`Change`], which names the epoch of its claim and the
+//!    [`Rev`] it follows. The store's [`Verdict`] is `Fenced` if the claim has ended meanwhile.
+//! 4. The [`Outcome`] of the change decides what is next: the job is done, failed or cancelled, is retried as its [`Retry`]
+//!    policy says, runs its next step, or parks until its [`Wait`] is over. If the worker dies, [`crash`] decides.
+//!
+//! # Modules, in reading order
+//! The job:
+//! - [`state`]: the states and the table of legal moves
+//! - [`time`]: points in time
+//! - [`id`]: job ids, worker ids, claim numbers, epochs and revisions
+//! - [`job`]: a job as it is submitted and as it is claimed
+//! - [`change`]: what an attempt commits and how the store answers
+//!
+//! Attempts that go wrong:
+//! - [`failure`]: errors as they are kept, and the reasons why jobs fail
+//! - [`retry`]: whether and when a failed attempt is repeated
+//! - [`crash`]: what happens to a job whose worker died
+//!
+//! Flow control:
 //! - [`rank`]: the order in which ready jobs are claimed
-//! - [`unique`], [`serial`], [`rate`]: what keeps a job out, or back
-//! - [`crash`]: what becomes of a job whose worker died under it
-//! - [`calendar`]: when the ticks of a schedule are, and what becomes of missed ones
-//! - [`schedule`]: what is submitted by the calendar
-//! - [`limits`]: how large things may be and which names are taken
-//! - [`trace`]: the trace that a job is part of
-//! - [`time`]: moments and spans
+//! - [`unique`], [`serial`], [`rate`]: unique names, serial keys and rate limits
+//! - [`calendar`], [`schedule`]: when a schedule ticks, and the job it submits at a tick
+//!
+//! Machines and workflows:
+//! - [`wait`]: what a parked job waits for, and which signals a step sees
+//! - [`journal`]: the entries from which a workflow is replayed
+//! - [`branch`], [`merge`], [`poll`]: branches and the counts of their children, when a merge is over, when a branch is polled
+//!
+//! Bounds:
+//! - [`limits`]: which names and sizes are accepted
+//! - [`trace`]: the W3C trace that a job is part of
 
-pub mod branch;
-pub mod calendar;
 pub mod change;
-pub mod crash;
-pub mod failure;
 pub mod id;
 pub mod job;
-pub mod journal;
-mod limit_settings;
-pub mod limits;
-pub mod merge;
-pub mod poll;
-pub mod rank;
-pub mod rate;
-pub mod retry;
-pub mod schedule;
-pub mod serial;
 pub mod state;
 pub mod time;
-pub mod trace;
+
+pub mod crash;
+pub mod failure;
+pub mod retry;
+
+pub mod calendar;
+pub mod rank;
+pub mod rate;
+pub mod schedule;
+pub mod serial;
 pub mod unique;
+
+pub mod branch;
+pub mod journal;
+pub mod merge;
+pub mod poll;
 pub mod wait;
 
-pub use branch::{BranchMember, BranchNo, BranchPosition, BranchUpdate, Tally, Watch};
+pub mod limits;
+pub mod trace;
+
+pub use branch::{BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch};
 pub use calendar::Calendar;
 pub use change::{Change, FirstAttempt, Outcome, Step, Verdict};
 pub use failure::{Failure, Reason};
 pub use id::{ClaimNo, Epoch, JobId, Rev, WorkerId};
 pub use job::{ClaimedJob, JobClaim, KindVersion, NewJob, Payload, Settings, SubmitOutcome, When};
-pub use journal::{Entry, Unwind};
+pub use journal::{JournalEntry, Unwind};
 pub use limits::{Invalid, Limits};
 pub use merge::Merge;
 pub use poll::BranchPoll;
-pub use rate::{Charge, Limit};
+pub use rate::{RateCharge, RateLimit};
 pub use retry::Retry;
 pub use schedule::Schedule;
 pub use serial::Serial;
 pub use state::{Event, State};
 pub use time::Time;
 pub use unique::{Conflict, States, Unique};
-pub use wait::{Awaited, NewSignal, Signal, UnreadableSignal, Wait};
+pub use wait::{NewSignal, Signal, UnreadableSignal, Wait, WaitCondition};

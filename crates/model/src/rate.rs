@@ -1,9 +1,11 @@
-//! Rate limits: named token buckets, charged when a job is claimed.
+//! Rate limits: named token buckets that pay for the starts of jobs.
 //!
-//! A bucket holds up to `burst` tokens and gains `rate` of them per `per`. A job costs as many as its weight; jobs of
-//! one bucket are served by rank, and one that cannot be paid for makes those behind it wait, so that heavy jobs are
-//! not starved. All sums are whole numbers: a level is kept in tokens times the microseconds of `per`, so nothing is
-//! rounded and nothing is ever admitted too early.
+//! A bucket holds up to `burst` tokens and gains `rate` tokens per `per`. A claim charges it the weight of each job it takes. Jobs
+//! of one bucket are claimed by rank; one that the bucket cannot pay for makes those behind it wait, so that heavy jobs are not
+//! starved.
+//!
+//! All arithmetic is in integers: a level counts tokens times the microseconds of `per`. So nothing is rounded, and no job ever
+//! starts too early.
 
 use std::time::Duration;
 
@@ -11,36 +13,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Invalid, Time, limits};
 
-/// The most tokens of a rate or a burst.
+/// The largest rate or burst.
 pub const MAX_TOKENS: u32 = 1_000_000;
-/// The longest time that a rate is stated over: with as many tokens, a level still fits 64 bits.
+/// The longest `per`: with [`MAX_TOKENS`], a level still fits in 64 bits.
 pub const MAX_PER: Duration = Duration::from_secs(31 * 86_400);
 
-/// That a job is charged to a limit.
+/// Which rate limit pays for the starts of a job, and how many tokens a start costs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Charge {
+pub struct RateCharge {
     /// The limit's name.
     pub limit: String,
-    /// How many tokens a start of the job costs.
+    /// How many tokens one start costs.
     #[serde(default = "one")]
     pub weight: u32,
 }
 
-impl Charge {
-    /// One token of a limit.
-    pub fn new(limit: impl Into<String>) -> Charge {
-        Charge { limit: limit.into(), weight: 1 }
+impl RateCharge {
+    /// A start costs one token of this limit.
+    pub fn new(limit: impl Into<String>) -> RateCharge {
+        RateCharge { limit: limit.into(), weight: 1 }
     }
 
-    /// So many of them.
-    pub fn weight(self, weight: u32) -> Charge {
-        Charge { weight, ..self }
+    /// A start costs this many tokens.
+    pub fn weight(self, weight: u32) -> RateCharge {
+        RateCharge { weight, ..self }
     }
 }
 
-impl<S: Into<String>> From<S> for Charge {
-    fn from(limit: S) -> Charge {
-        Charge::new(limit)
+impl<S: Into<String>> From<S> for RateCharge {
+    fn from(limit: S) -> RateCharge {
+        RateCharge::new(limit)
     }
 }
 
@@ -50,34 +52,34 @@ fn one() -> u32 {
 
 /// A named limit on how fast jobs are started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Limit {
+pub struct RateLimit {
     /// Its name.
     pub name: String,
     /// How many tokens it gains…
     pub rate: u32,
     /// …in this time.
     pub per: Duration,
-    /// How many it holds at most: what may start at once after a pause.
+    /// How many it holds at most: how many may start at once after a pause.
     pub burst: u32,
 }
 
-impl Limit {
-    /// So many a second, and as many at once.
-    pub fn per_second(name: impl Into<String>, rate: u32) -> Limit {
-        Limit { name: name.into(), rate, per: Duration::from_secs(1), burst: rate }
+impl RateLimit {
+    /// `rate` tokens a second, with a burst of `rate`.
+    pub fn per_second(name: impl Into<String>, rate: u32) -> RateLimit {
+        RateLimit { name: name.into(), rate, per: Duration::from_secs(1), burst: rate }
     }
 
-    /// So many in a time, and as many at once.
-    pub fn per(name: impl Into<String>, rate: u32, per: Duration) -> Limit {
-        Limit { name: name.into(), rate, per, burst: rate }
+    /// `rate` tokens per `per`, with a burst of `rate`.
+    pub fn per(name: impl Into<String>, rate: u32, per: Duration) -> RateLimit {
+        RateLimit { name: name.into(), rate, per, burst: rate }
     }
 
-    /// The same with another burst.
-    pub fn burst(self, burst: u32) -> Limit {
-        Limit { burst, ..self }
+    /// Sets the burst.
+    pub fn burst(self, burst: u32) -> RateLimit {
+        RateLimit { burst, ..self }
     }
 
-    /// Says what is wrong with it.
+    /// Checks the name and the ranges.
     pub fn check(&self) -> Result<(), Invalid> {
         limits::check_name("rate limit", &self.name)?;
         let range = format!("use 1 to {MAX_TOKENS}; to stop a queue, pause it");
@@ -94,25 +96,21 @@ impl Limit {
         Ok(())
     }
 
-    /// Says why a job of this weight cannot go under this limit.
+    /// Checks that the bucket can ever pay for a job of this weight.
     pub fn check_weight(&self, weight: u32) -> Result<(), Invalid> {
-        if weight == 0 || weight > self.burst {
-            let what = format!("the weight {weight} under limit {:?}", self.name);
-            let why = match weight {
-                0 => "is zero".to_owned(),
-                _ => format!("is more than its burst of {}, so it could never be paid for", self.burst),
-            };
-            return Err(limits::invalid(
-                what,
-                why,
-                "give it a weight from 1 to the burst, or raise the burst",
-            ));
+        if (1..=self.burst).contains(&weight) {
+            return Ok(());
         }
-        Ok(())
+        let what = format!("the weight {weight} under limit {:?}", self.name);
+        let why = match weight {
+            0 => "is zero".to_owned(),
+            _ => format!("is more than its burst of {}, so it could never be paid for", self.burst),
+        };
+        Err(limits::invalid(what, why, "give it a weight from 1 to the burst, or raise the burst"))
     }
 
-    /// What a job of this weight costs. A burst that was lowered below the weight of waiting jobs lets them pass when
-    /// the bucket is full: they are never stuck.
+    /// Returns what a job of this weight costs, in units of [`BucketLevel::units`]. A job that is heavier than the burst, because
+    /// the burst was lowered while it waited, costs a full bucket: it is never stuck.
     pub fn cost(&self, weight: u32) -> i64 {
         self.units(weight.min(self.burst))
     }
@@ -122,73 +120,70 @@ impl Limit {
     }
 }
 
-/// How much is in a bucket at a moment.
+/// How full a bucket is at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Level {
+pub struct BucketLevel {
     /// Tokens times the microseconds of the limit's `per`.
     pub units: i64,
-    /// As of when.
+    /// When it was this full.
     pub at: Time,
 }
 
-impl Level {
+impl BucketLevel {
     /// A full bucket.
-    pub fn full(limit: &Limit, at: Time) -> Level {
-        Level { units: limit.units(limit.burst), at }
+    pub fn full(limit: &RateLimit, at: Time) -> BucketLevel {
+        BucketLevel { units: limit.units(limit.burst), at }
     }
 
-    /// The same bucket at `now`. A clock that went back adds nothing; one that was far ahead is not waited for longer
-    /// than an empty bucket takes to fill.
-    pub fn refilled(self, limit: &Limit, now: Time) -> Level {
+    /// Returns the level at `now`. If the clock went back, nothing is added. If `at` is further in the future than an empty
+    /// bucket takes to fill, it came from a wrong clock and is replaced by `now`.
+    pub fn refilled(self, limit: &RateLimit, now: Time) -> BucketLevel {
         let full = limit.units(limit.burst);
         if self.at.micros() > now.micros().saturating_add(full / i64::from(limit.rate) + 1) {
-            return Level { at: now, ..self };
+            return BucketLevel { at: now, ..self };
         }
         let gained =
             i128::from(now.micros().saturating_sub(self.at.micros()).max(0)) * i128::from(limit.rate);
         let units = (i128::from(self.units) + gained).min(i128::from(full)) as i64;
-        Level { units, at: now.max(self.at) }
+        BucketLevel { units, at: now.max(self.at) }
     }
 
-    /// The same bucket after a start was paid for; `None` if there is not enough in it.
-    pub fn charged(self, limit: &Limit, weight: u32) -> Option<Level> {
+    /// Returns the level after it paid for a start; `None` if there are not enough tokens.
+    pub fn charged(self, limit: &RateLimit, weight: u32) -> Option<BucketLevel> {
         let units = self.units - limit.cost(weight);
-        (units >= 0).then_some(Level { units, ..self })
+        (units >= 0).then_some(BucketLevel { units, ..self })
     }
 
-    /// The tokens in it, rounded down.
-    pub fn tokens(self, limit: &Limit) -> i64 {
+    /// Returns the number of tokens, rounded down.
+    pub fn tokens(self, limit: &RateLimit) -> i64 {
         self.units / limit.per.as_micros() as i64
     }
 
-    /// When it is worth asking again for a job of this weight: as soon as it can be paid for, but not before the bucket
-    /// is half full, so that jobs come in batches and nothing overflows meanwhile.
-    pub fn worth_asking_at(self, limit: &Limit, weight: u32) -> Time {
-        let wanted = limit.cost(weight).max(limit.units(limit.burst) / 2);
-        self.holds_at(limit, wanted)
+    /// Returns when a worker should claim again for a job of this weight: when the bucket can pay for it, but not before it is
+    /// half full. So jobs are claimed in batches, and the bucket does not overflow meanwhile.
+    pub fn next_claim_at(self, limit: &RateLimit, weight: u32) -> Time {
+        let units = limit.cost(weight).max(limit.units(limit.burst) / 2);
+        self.reaches_at(limit, units)
     }
 
-    /// When a job of this weight can be paid for.
-    pub fn enough_at(self, limit: &Limit, weight: u32) -> Time {
-        self.holds_at(limit, limit.cost(weight))
+    /// Returns when the bucket can pay for a job of this weight.
+    pub fn affordable_at(self, limit: &RateLimit, weight: u32) -> Time {
+        self.reaches_at(limit, limit.cost(weight))
     }
 
-    fn holds_at(self, limit: &Limit, units: i64) -> Time {
+    fn reaches_at(self, limit: &RateLimit, units: i64) -> Time {
         let missing = (units - self.units).max(0);
         let rate = i64::from(limit.rate);
         Time(self.at.micros().saturating_add(missing / rate + i64::from(missing % rate != 0)))
     }
 
-    /// What is in the bucket when its limit is changed: as many tokens as before, as far as the new one holds them.
-    pub fn under(self, old: &Limit, new: &Limit, now: Time) -> Level {
-        let tokens = self.refilled(old, now).tokens(old);
-        let full = limit_units(new, i64::from(new.burst));
-        Level { units: limit_units(new, tokens).min(full), at: self.refilled(old, now).at }
+    /// Returns the level after the limit was changed: as many tokens as before, up to the new burst.
+    pub fn converted(self, old: &RateLimit, new: &RateLimit, now: Time) -> BucketLevel {
+        let refilled = self.refilled(old, now);
+        let tokens = refilled.tokens(old);
+        let units = tokens.saturating_mul(new.per.as_micros() as i64).min(new.units(new.burst));
+        BucketLevel { units, at: refilled.at }
     }
-}
-
-fn limit_units(limit: &Limit, tokens: i64) -> i64 {
-    tokens.saturating_mul(limit.per.as_micros() as i64)
 }
 
 #[cfg(test)]
@@ -199,10 +194,10 @@ mod tests {
 
     #[test]
     fn no_window_admits_more_than_rate_and_burst() {
-        let limit = Limit::per_second("api", 7).burst(5);
-        let mut level = Level::full(&limit, BEGIN);
+        let limit = RateLimit::per_second("api", 7).burst(5);
+        let mut level = BucketLevel::full(&limit, BEGIN);
         let mut admitted: Vec<(Time, u32)> = Vec::new();
-        // Ask every 3 ms, greedily, with weights that vary.
+        // Charge every 3 ms, as much as the bucket pays for, with varying weights.
         for step in 0..5_000 {
             let now = BEGIN.plus(Duration::from_millis(3 * step));
             level = level.refilled(&limit, now);
@@ -223,32 +218,32 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_exact_and_a_long_pause_does_not_overflow() {
-        let limit = Limit::per("slow", 3, Duration::from_secs(60)).burst(2);
-        let empty = Level { units: 0, at: BEGIN };
-        assert_eq!(empty.enough_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
-        let at = empty.enough_at(&limit, 2);
+    fn times_are_exact_and_a_long_pause_does_not_overflow() {
+        let limit = RateLimit::per("slow", 3, Duration::from_secs(60)).burst(2);
+        let empty = BucketLevel { units: 0, at: BEGIN };
+        assert_eq!(empty.affordable_at(&limit, 1), BEGIN.plus(Duration::from_secs(20)));
+        let at = empty.affordable_at(&limit, 2);
         assert!(empty.refilled(&limit, at).charged(&limit, 2).is_some());
         assert!(empty.refilled(&limit, Time(at.0 - 1)).charged(&limit, 2).is_none());
         let century = BEGIN.plus(Duration::from_secs(100 * 365 * 86_400));
-        assert_eq!(empty.refilled(&limit, century), Level::full(&limit, century));
+        assert_eq!(empty.refilled(&limit, century), BucketLevel::full(&limit, century));
         assert_eq!(empty.refilled(&limit, BEGIN.minus(Duration::from_secs(9))), empty);
         let hour = BEGIN.minus(Duration::from_secs(3_600));
         assert_eq!(
             empty.refilled(&limit, hour),
-            Level { units: 0, at: hour },
-            "an hour ahead is a clock set wrong"
+            BucketLevel { units: 0, at: hour },
+            "an hour ahead is a wrong clock"
         );
     }
 
     #[test]
-    fn a_changed_limit_keeps_its_tokens_and_lets_heavy_jobs_pass() {
-        let old = Limit::per_second("api", 10).burst(10);
-        let new = Limit::per("api", 1, Duration::from_secs(2)).burst(4);
-        let level = Level::full(&old, BEGIN).under(&old, &new, BEGIN);
+    fn a_changed_limit_keeps_its_tokens_and_never_blocks_heavy_jobs() {
+        let old = RateLimit::per_second("api", 10).burst(10);
+        let new = RateLimit::per("api", 1, Duration::from_secs(2)).burst(4);
+        let level = BucketLevel::full(&old, BEGIN).converted(&old, &new, BEGIN);
         assert_eq!(level.tokens(&new), 4);
-        assert!(level.charged(&new, 9).is_some(), "as heavy as the burst at most");
+        assert!(level.charged(&new, 9).is_some(), "costs a full bucket at most");
         assert!(new.check_weight(5).unwrap_err().to_string().contains("burst of 4"));
-        assert!(Limit::per_second("api", 0).check().unwrap_err().to_string().contains("is 0"));
+        assert!(RateLimit::per_second("api", 0).check().unwrap_err().to_string().contains("is 0"));
     }
 }

@@ -1,7 +1,8 @@
-//! Whether, and when, a failed attempt is tried again.
+//! Retry policies: whether and when a failed attempt is repeated.
 //!
-//! A policy is an ordered list of rules. The first rule whose class matches an error decides: it has a budget
-//! of attempts and a backoff of its own. An error that no rule matches fails the job at once.
+//! A policy is an ordered list of rules. The first rule whose class matches the failure decides; it has its own number of
+//! attempts and its own backoff. A failure that no rule matches fails the job at once. The job keeps how often each rule was
+//! used (`retry_counts`), and starts from zero whenever it makes progress.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -9,24 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, Outcome, Reason, failure::OnFailure, failure::class};
 
-/// One line of a policy: errors of `class` may be met `attempts` times.
+/// One rule of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RetryRule {
-    /// Which errors; `None` matches every class.
+    /// The class it matches; `None` matches every class.
     #[serde(default)]
     pub class: Option<Cow<'static, str>>,
-    /// How many attempts may end in such an error before the job fails.
+    /// After how many such failures the job fails.
     pub attempts: u32,
-    /// The wait after the first one; it doubles with each further one.
+    /// The delay after the first failure. It doubles with each further one.
     pub base: Duration,
-    /// The longest wait.
+    /// The longest delay.
     pub cap: Duration,
-    /// Which part of the wait is left to chance, from 0 (none) to 1 (all of it). Without it, jobs that
-    /// failed together come back together.
+    /// Which part of the delay is random, from 0 (none) to 1 (all of it). Without it, jobs that failed together run again
+    /// together.
     pub jitter: f64,
 }
 
-/// When to try again: rules, of which the first that matches an error decides.
+/// A retry policy: rules, of which the first that matches a failure decides.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Retry {
@@ -36,29 +37,29 @@ pub struct Retry {
 /// What follows from a failed attempt.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RetryDecision {
-    /// Try again after this long; the counts to keep are these.
-    Again {
-        /// The wait.
+    /// Repeat it.
+    Retry {
+        /// The delay before the next attempt.
         after: Duration,
-        /// How much of each rule's budget is used now.
-        spent: Vec<u32>,
+        /// How often each rule has been used now. The job keeps this.
+        retry_counts: Vec<u32>,
     },
-    /// The job has failed.
+    /// The job fails.
     Fail(Reason),
     /// The job is cancelled.
     Cancel,
 }
 
 impl Default for Retry {
-    /// Twenty attempts of any error, from one second, doubling, at most five minutes apart, a quarter of each
-    /// wait left to chance: about an hour and a quarter of trying.
+    /// 20 attempts whatever the failure, with delays from one second, doubling, to at most five minutes, of which a quarter is
+    /// random: the delays add up to about 50 minutes.
     fn default() -> Retry {
         Retry::times(20)
     }
 }
 
 impl Retry {
-    /// `attempts` attempts in all, whatever the error.
+    /// At most `attempts` attempts, whatever the failure.
     pub fn times(attempts: u32) -> Retry {
         Retry { rules: vec![RetryRule::new(None, attempts)] }
     }
@@ -68,25 +69,25 @@ impl Retry {
         Retry::times(1)
     }
 
-    /// A policy that matches nothing yet; add rules with [`Retry::on`] and [`Retry::otherwise`]. As it is,
-    /// every error fails the job at once.
+    /// A policy without rules; add some with [`Retry::on`] and [`Retry::otherwise`]. As it is, every failure fails the job at
+    /// once.
     pub fn rules() -> Retry {
         Retry { rules: Vec::new() }
     }
 
-    /// Adds a rule: errors of `class` may be met `attempts` times.
+    /// Adds a rule: at most `attempts` attempts that end in a failure of `class`.
     pub fn on(mut self, class: impl Into<Cow<'static, str>>, attempts: u32) -> Retry {
         self.rules.push(RetryRule::new(Some(class.into()), attempts));
         self
     }
 
-    /// Adds a rule for every class that no rule before it matched.
+    /// Adds a rule for every class that no earlier rule matches.
     pub fn otherwise(mut self, attempts: u32) -> Retry {
         self.rules.push(RetryRule::new(None, attempts));
         self
     }
 
-    /// Sets the first wait and the longest one of the rule added last.
+    /// Sets the first and the longest delay of the rule added last.
     pub fn backoff(mut self, base: Duration, cap: Duration) -> Retry {
         if let Some(rule) = self.rules.last_mut() {
             rule.base = base;
@@ -95,7 +96,7 @@ impl Retry {
         self
     }
 
-    /// Sets which part of each wait is left to chance, for the rule added last.
+    /// Sets which part of each delay is random, from 0 to 1, for the rule added last.
     pub fn jitter(mut self, part: f64) -> Retry {
         if let Some(rule) = self.rules.last_mut() {
             rule.jitter = part.clamp(0.0, 1.0);
@@ -103,14 +104,14 @@ impl Retry {
         self
     }
 
-    /// The policy's rules, in order.
+    /// Returns the rules, in order.
     pub fn as_rules(&self) -> &[RetryRule] {
         &self.rules
     }
 
-    /// Decides what follows from `failure`. `spent` holds how often each rule was used before (missing
-    /// entries are zero); `chance` is drawn from 0..1 by the caller.
-    pub fn decide(&self, failure: &Failure, spent: &[u32], chance: f64) -> RetryDecision {
+    /// Decides what follows from `failure`. `retry_counts` is how often each rule was used before (missing entries are zero);
+    /// `random` is a number from 0 to 1 that the caller draws.
+    pub fn decide(&self, failure: &Failure, retry_counts: &[u32], random: f64) -> RetryDecision {
         match failure.then {
             OnFailure::Stop => return RetryDecision::Fail(Reason::Stopped),
             OnFailure::Cancel => return RetryDecision::Cancel,
@@ -120,27 +121,29 @@ impl Retry {
         let Some(index) = self.rules.iter().position(matches) else {
             return RetryDecision::Fail(Reason::Stopped);
         };
-        let mut spent = spent.to_vec();
-        spent.resize(self.rules.len(), 0);
-        spent[index] = spent[index].saturating_add(1);
-        if spent[index] >= self.rules[index].attempts {
+        let mut retry_counts = retry_counts.to_vec();
+        retry_counts.resize(self.rules.len(), 0);
+        let failures = retry_counts[index].saturating_add(1);
+        retry_counts[index] = failures;
+        if failures >= self.rules[index].attempts {
             let timed_out = failure.class == class::TIMEOUT;
             return RetryDecision::Fail(if timed_out { Reason::Timeout } else { Reason::Exhausted });
         }
-        RetryDecision::Again { after: self.rules[index].wait(spent[index], chance), spent }
+        RetryDecision::Retry { after: self.rules[index].delay(failures, random), retry_counts }
     }
-}
 
-impl Retry {
-    /// What is committed after `failure`: as [`Retry::decide`] says, but for errors that no retry mends.
-    pub fn outcome(&self, failure: Failure, spent: &[u32], chance: f64) -> Outcome {
+    /// Returns the outcome to commit after `failure`: what [`Retry::decide`] decides, except for the two classes of failure
+    /// that no retry can fix.
+    pub fn outcome(&self, failure: Failure, retry_counts: &[u32], random: f64) -> Outcome {
         match &*failure.class {
             class::UNDECODABLE => return Outcome::Failed { reason: Reason::Undecodable, failure },
             class::REFUSED => return Outcome::Failed { reason: Reason::Refused, failure },
             _ => {}
         }
-        match self.decide(&failure, spent, chance) {
-            RetryDecision::Again { after, spent } => Outcome::Retry { after, spent, failure: Some(failure) },
+        match self.decide(&failure, retry_counts, random) {
+            RetryDecision::Retry { after, retry_counts } => {
+                Outcome::Retry { after, retry_counts, failure: Some(failure) }
+            }
             RetryDecision::Fail(reason) => Outcome::Failed { reason, failure },
             RetryDecision::Cancel => Outcome::Cancelled(failure),
         }
@@ -158,13 +161,13 @@ impl RetryRule {
         }
     }
 
-    /// The wait after the `nth` failure (from 1).
-    fn wait(&self, nth: u32, chance: f64) -> Duration {
+    /// Returns the delay after the `nth` failure, counted from 1. Jitter only shortens it.
+    fn delay(&self, nth: u32, random: f64) -> Duration {
         // Thirty doublings of one second are 34 years; more would only overflow.
         let doubled = self.base.saturating_mul(1 << (nth - 1).min(30));
-        let whole = doubled.min(self.cap);
-        let left_out = whole.as_secs_f64() * self.jitter.clamp(0.0, 1.0) * chance.clamp(0.0, 1.0);
-        whole.saturating_sub(Duration::try_from_secs_f64(left_out).unwrap_or(whole))
+        let longest = doubled.min(self.cap);
+        let jitter = longest.as_secs_f64() * self.jitter.clamp(0.0, 1.0) * random.clamp(0.0, 1.0);
+        longest.saturating_sub(Duration::try_from_secs_f64(jitter).unwrap_or(longest))
     }
 }
 
@@ -172,23 +175,23 @@ impl RetryRule {
 mod tests {
     use super::*;
 
-    fn again(decision: RetryDecision) -> (Duration, Vec<u32>) {
+    fn retried(decision: RetryDecision) -> (Duration, Vec<u32>) {
         match decision {
-            RetryDecision::Again { after, spent } => (after, spent),
+            RetryDecision::Retry { after, retry_counts } => (after, retry_counts),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_budget_of_n_is_n_attempts_and_the_wait_doubles_to_the_cap() {
+    fn a_policy_of_n_times_makes_n_attempts_and_the_delay_doubles_to_the_cap() {
         let policy = Retry::times(12).backoff(Duration::from_secs(1), Duration::from_secs(60)).jitter(0.0);
-        let mut spent = Vec::new();
-        let mut waits = Vec::new();
+        let mut counts = Vec::new();
+        let mut delays = Vec::new();
         loop {
-            match policy.decide(&Failure::retry("x"), &spent, 0.5) {
-                RetryDecision::Again { after, spent: now } => {
-                    waits.push(after.as_secs());
-                    spent = now;
+            match policy.decide(&Failure::retry("x"), &counts, 0.5) {
+                RetryDecision::Retry { after, retry_counts: now } => {
+                    delays.push(after.as_secs());
+                    counts = now;
                 }
                 RetryDecision::Fail(reason) => {
                     assert_eq!(reason, Reason::Exhausted);
@@ -197,35 +200,35 @@ mod tests {
                 RetryDecision::Cancel => panic!("not cancelled"),
             }
         }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]);
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]);
     }
 
     #[test]
-    fn each_class_has_its_own_budget_and_the_unmatched_fail_at_once() {
+    fn each_rule_counts_its_own_attempts_and_an_unmatched_failure_fails_at_once() {
         let policy = Retry::rules().on("busy", 3).on("timeout", 2);
         let busy = Failure::retry("x").class("busy");
         let slow = Failure::retry("x").class("timeout");
-        let (_, spent) = again(policy.decide(&busy, &[], 0.0));
-        let (_, spent) = again(policy.decide(&slow, &spent, 0.0));
-        let (_, spent) = again(policy.decide(&busy, &spent, 0.0));
-        assert_eq!(spent, [2, 1]);
-        assert_eq!(policy.decide(&busy, &spent, 0.0), RetryDecision::Fail(Reason::Exhausted));
-        assert_eq!(policy.decide(&slow, &spent, 0.0), RetryDecision::Fail(Reason::Timeout));
-        assert_eq!(policy.decide(&Failure::retry("x"), &spent, 0.0), RetryDecision::Fail(Reason::Stopped));
+        let (_, counts) = retried(policy.decide(&busy, &[], 0.0));
+        let (_, counts) = retried(policy.decide(&slow, &counts, 0.0));
+        let (_, counts) = retried(policy.decide(&busy, &counts, 0.0));
+        assert_eq!(counts, [2, 1]);
+        assert_eq!(policy.decide(&busy, &counts, 0.0), RetryDecision::Fail(Reason::Exhausted));
+        assert_eq!(policy.decide(&slow, &counts, 0.0), RetryDecision::Fail(Reason::Timeout));
+        assert_eq!(policy.decide(&Failure::retry("x"), &counts, 0.0), RetryDecision::Fail(Reason::Stopped));
     }
 
     #[test]
-    fn terminal_errors_and_cancels_do_not_ask_the_policy() {
+    fn a_stop_or_a_cancel_overrides_the_policy() {
         let policy = Retry::times(5);
         assert_eq!(policy.decide(&Failure::stop("x"), &[], 0.0), RetryDecision::Fail(Reason::Stopped));
         assert_eq!(policy.decide(&Failure::cancel("x"), &[], 0.0), RetryDecision::Cancel);
     }
 
     #[test]
-    fn a_huge_base_does_not_overflow_and_chance_only_shortens() {
+    fn a_huge_delay_does_not_overflow_and_jitter_only_shortens_it() {
         let policy = Retry::times(u32::MAX).backoff(Duration::MAX, Duration::MAX).jitter(0.0);
-        assert_eq!(again(policy.decide(&Failure::retry("x"), &[4_000_000], 0.0)).0, Duration::MAX);
+        assert_eq!(retried(policy.decide(&Failure::retry("x"), &[4_000_000], 0.0)).0, Duration::MAX);
         let policy = Retry::times(9).backoff(Duration::from_secs(8), Duration::from_secs(8)).jitter(0.25);
-        assert_eq!(again(policy.decide(&Failure::retry("x"), &[], 1.0)).0, Duration::from_secs(6));
+        assert_eq!(retried(policy.decide(&Failure::retry("x"), &[], 1.0)).0, Duration::from_secs(6));
     }
 }

@@ -1,7 +1,7 @@
-//! Schedules: jobs that are submitted by the calendar.
+//! Schedules: a job submitted at each tick of a calendar.
 //!
-//! A tick fires once, however many processes look: the job's id is made from the schedule's name and the tick, and the
-//! store moves the schedule on in the transaction that submits the job.
+//! A tick fires once, however many workers fire timers: the id of its job is derived from the schedule's name and the tick, and
+//! the store advances the schedule in the transaction that submits the job.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,42 +12,42 @@ use crate::{
     limits,
 };
 
-/// What is submitted when.
+/// A calendar, and the job to submit at each of its ticks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Its name, one for the whole store.
+    /// Its name, unique in the store.
     pub name: String,
-    /// When.
+    /// When it ticks.
     pub calendar: Calendar,
-    /// What becomes of a tick while the job of the one before has not ended.
+    /// What happens to a tick while the job of the previous tick has not ended.
     #[serde(default)]
     pub overlap: Overlap,
-    /// What becomes of ticks that nobody was there for.
+    /// What happens to ticks that passed while no worker was running.
     #[serde(default)]
     pub catch_up: CatchUp,
     /// Which code runs its jobs.
     pub kind: KindVersion,
-    /// Into which queue they go.
+    /// The queue of its jobs.
     pub queue: String,
-    /// With which priority.
+    /// Their priority.
     #[serde(default)]
     pub priority: i16,
-    /// With which tags.
+    /// Their tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// With which policies.
+    /// Their settings.
     #[serde(default)]
     pub settings: Settings,
     /// The stage they start in, if they are machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// With which encoded input; kept apart from the rest.
+    /// Their encoded input. Stores keep it in a column of its own.
     #[serde(skip)]
     pub input: Payload,
 }
 
 impl Schedule {
-    /// A schedule with nothing set but what it must have.
+    /// Makes a schedule of jobs in the queue `default`, with nothing else set.
     pub fn new(name: impl Into<String>, calendar: Calendar, kind: KindVersion, input: Payload) -> Schedule {
         Schedule {
             name: name.into(),
@@ -64,24 +64,25 @@ impl Schedule {
         }
     }
 
-    /// Says what is wrong with it.
+    /// Checks its name and the job it would submit.
     pub fn check(&self, limits: &Limits) -> Result<(), Invalid> {
         limits::check_name("schedule", &self.name)?;
         if self.overlap == Overlap::Queue && self.settings.serial.is_some() {
             let hint = "leave the key out, or use another overlap policy";
-            let why = "has a serial key of its own, and its overlap policy makes one";
+            let why = "has a serial key of its own, and the overlap policy `queue` sets one";
             return Err(limits::invalid(format!("the schedule {:?}", self.name), why, hint));
         }
-        let plain = Schedule { overlap: Overlap::Allow, ..self.clone() };
-        limits.check(&plain.job(Time(0)))
+        // The key that `queue` adds has the reserved prefix, which the check would refuse.
+        let without_key = Schedule { overlap: Overlap::Allow, ..self.clone() };
+        limits.check(&without_key.job(Time(0)))
     }
 
-    /// The job of a tick.
+    /// Returns the job of a tick.
     pub fn job(&self, tick: Time) -> NewJob {
         let mut settings = self.settings.clone();
         settings.tick = Some(tick);
         if self.overlap == Overlap::Queue {
-            settings.serial = Some(Box::new(Serial::new(self.line())));
+            settings.serial = Some(Box::new(Serial::new(self.serial_key())));
         }
         NewJob {
             id: self.job_id(tick),
@@ -104,9 +105,9 @@ impl Schedule {
         }
     }
 
-    /// The serial key that makes jobs of this schedule wait for each other.
-    pub fn line(&self) -> String {
-        format!("{}schedule/{}", limits::RESERVED, self.name)
+    /// Returns the serial key by which jobs of this schedule wait for each other.
+    pub fn serial_key(&self) -> String {
+        format!("{}schedule/{}", limits::RESERVED_PREFIX, self.name)
     }
 
     fn job_id(&self, tick: Time) -> JobId {
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_has_one_job_and_every_tick_its_own() {
+    fn a_tick_always_has_the_same_job_and_every_tick_another() {
         let (one, two) = (Time(1_800_000_000_000_000), Time(1_800_003_600_000_000));
         assert_eq!(schedule().job(one), schedule().job(one));
         assert_ne!(schedule().job(one).id, schedule().job(two).id);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_the_rest_is_kept() {
+    fn faults_are_refused_and_a_schedule_serializes_without_its_input() {
         let limits = Limits::default();
         assert_eq!(schedule().check(&limits), Ok(()));
         let queued = Schedule { overlap: Overlap::Queue, ..schedule() };

@@ -1,39 +1,39 @@
-//! Serial keys: of the jobs with one key, so many run at once, first come first served.
+//! Serial keys: jobs with the same key run one after the other, or as many at once as the key has slots.
 //!
-//! A job takes its place in the key's line when it first becomes due, and keeps it: priority never reorders a line,
-//! and a job that is tried again stands where it stood. Holding one of the key's slots begins when the job enters the
-//! ready set and ends when it ends or parks.
+//! Jobs of a key wait in one line, first in, first out. A job takes its position when it first becomes due and keeps it: priority
+//! never reorders the line, and a retried job returns to its old position. A job holds a slot from when it enters the ready set
+//! until it ends or parks.
 
 use serde::{Deserialize, Serialize};
 
 /// The most slots a key may have.
 pub const MAX_SLOTS: u32 = 10_000;
 
-/// That a job runs under a serial key.
+/// A serial key, and how a job uses it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Serial {
-    /// The key, one for the whole store.
+    /// The key. It is shared by all kinds and queues of the store.
     pub key: String,
-    /// How many jobs of the key run at once from now on; left alone if `None` (a new key has 1).
+    /// Sets how many jobs of the key run at once from now on; `None` leaves that as it is (a new key has 1 slot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Whether the job keeps its slot while it waits for another attempt.
+    /// Whether the job keeps its slot while it waits for a retry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_slot: bool,
 }
 
 impl Serial {
-    /// One job of this key at a time.
+    /// Runs one job of this key at a time, unless the key has more slots already.
     pub fn new(key: impl Into<String>) -> Serial {
         Serial { key: key.into(), slots: None, keeps_slot: false }
     }
 
-    /// So many at a time, from now on.
+    /// Gives the key this many slots from now on.
     pub fn slots(self, slots: u32) -> Serial {
         Serial { slots: Some(slots), ..self }
     }
 
-    /// The same, but the job keeps its slot while it waits for another attempt.
+    /// The job keeps its slot while it waits for a retry.
     pub fn keep_slot(self) -> Serial {
         Serial { keeps_slot: true, ..self }
     }

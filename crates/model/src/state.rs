@@ -1,29 +1,29 @@
-//! The states of a job and the one table of legal moves.
+//! The states of a job and the table of legal moves between them.
 //!
-//! The table is read by [`next`], by the conformance suite (every pair of state and event, on every backend)
-//! and by the diagram in the docs ([`mermaid`]).
+//! [`MOVES`] is the only definition of what can happen to a job. [`next`] reads it, the conformance suite tries every pair of
+//! state and event on every backend, and [`mermaid`] draws the diagram in the docs.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Due later.
+    /// Becomes ready at a later time.
     Scheduled,
-    /// May be claimed now.
+    /// Can be claimed, unless a hold blocks it.
     Ready,
-    /// Claimed by a worker; its newest epoch is live.
+    /// Claimed by a worker under the job's newest epoch.
     Running,
-    /// Parked until signals come, its children have ended, or its time is over.
+    /// Parked until signals arrive, its children have ended, or its timeout is over.
     Waiting,
-    /// Ended well; its output is kept.
+    /// Ended successfully; its output is kept.
     Done,
-    /// Ended badly; carries a [`crate::Reason`].
+    /// Ended with a failure and a [`crate::Reason`].
     Failed,
-    /// Ended because someone asked for it.
+    /// Ended because it was cancelled.
     Cancelled,
 }
 
@@ -31,44 +31,44 @@ pub enum State {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Its due time has come.
+    /// Its due time, or the timeout of its wait, has come.
     Due,
-    /// A worker takes it.
+    /// A worker claims it.
     Claim,
-    /// Its worker hands it back without having started it. No attempt is counted.
+    /// Its worker returns it without having started it. This counts no attempt.
     Release,
-    /// Its worker was lost.
+    /// Its worker died; another worker returns it.
     Reap,
-    /// Its worker was lost once too often while running it alone.
+    /// Its worker died once too often while running it alone.
     Poison,
     /// Its attempt committed an output.
     Finish,
-    /// Its attempt failed and is to be tried again later.
+    /// Its attempt failed and is to be repeated later.
     Retry,
     /// Its attempt failed for good.
     Fail,
-    /// Its attempt committed a step and goes on with the next under the same claim.
+    /// Its attempt committed a step and continues with the next one under the same claim.
     Step,
-    /// Its attempt committed a step and lets others pass.
+    /// Its attempt committed a step and gives up its slot to others.
     Yield,
-    /// Its attempt committed a step and waits for something.
+    /// Its attempt committed a step and waits.
     Park,
-    /// What it waits for has come.
+    /// What it waits for has happened.
     Wake,
-    /// It is to end, from outside, and what it did is undone first.
+    /// It must end, but its undos run first.
     Unwind,
-    /// Someone, or its attempt, asked to have it cancelled.
+    /// Somebody, or its own attempt, cancelled it.
     Cancel,
     /// Its deadline passed.
     Expire,
-    /// Someone asked to have it tried again after it had ended without success.
+    /// Somebody retries it after it failed or was cancelled.
     Revive,
 }
 
 use Event::*;
 use State::*;
 
-/// Every legal move; whatever is not in it does not happen.
+/// Every legal move: (from, event, to). No other move happens.
 pub const MOVES: &[(State, Event, State)] = &[
     (Scheduled, Due, Ready),
     (Scheduled, Expire, Failed),
@@ -99,12 +99,12 @@ pub const MOVES: &[(State, Event, State)] = &[
     (Cancelled, Revive, Ready),
 ];
 
-/// The state after `event`, or `None` if that event cannot happen in `state`.
+/// Returns the state after `event`, or `None` if `event` cannot happen in `state`.
 pub fn next(state: State, event: Event) -> Option<State> {
     MOVES.iter().find(|(from, on, _)| (*from, *on) == (state, event)).map(|(_, _, to)| *to)
 }
 
-/// The table as a Mermaid state diagram, for the docs.
+/// Returns the table as a Mermaid state diagram, for the docs.
 pub fn mermaid() -> String {
     let mut text = String::from("stateDiagram-v2\n");
     for (from, event, to) in MOVES {
@@ -117,7 +117,7 @@ impl State {
     /// All states, in the order of a job's life.
     pub const ALL: [State; 7] = [Scheduled, Ready, Running, Waiting, Done, Failed, Cancelled];
 
-    /// Whether the job has ended; nothing claims it again unless someone revives it.
+    /// Whether the job has ended. No worker claims it again unless somebody retries it.
     pub const fn is_final(self) -> bool {
         matches!(self, Done | Failed | Cancelled)
     }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_moves_only_by_revival_and_what_is_done_never() {
+    fn an_ended_job_moves_only_by_revive_and_a_done_job_never() {
         for (from, event, _) in MOVES {
             assert_eq!(from.is_final(), *event == Revive, "{from} {event:?}");
             assert_ne!(*from, Done);
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn no_pair_stands_twice() {
+    fn each_pair_of_state_and_event_occurs_at_most_once() {
         for (i, (from, on, _)) in MOVES.iter().enumerate() {
             assert!(!MOVES[i + 1..].iter().any(|(f, o, _)| (f, o) == (from, on)), "{from} {on:?}");
         }
     }
 
     #[test]
-    fn states_are_read_back_from_their_names() {
+    fn states_parse_from_their_names() {
         for state in State::ALL {
             assert_eq!(state.to_string().parse(), Ok(state));
         }

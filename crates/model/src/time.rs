@@ -1,43 +1,43 @@
-//! Moments and spans.
+//! Points in time.
 //!
-//! A [`Time`] is a count of microseconds since 1970 in UTC, the finest grain that both databases keep. Spans
-//! are [`Duration`]s. All sums saturate: a delay of a century moves a job to the far future, never to the past.
+//! A [`Time`] counts microseconds since 1970 in UTC, the finest resolution that both databases keep. Spans are [`Duration`]s.
+//! All sums saturate: a delay of a century moves a job into the far future, never into the past.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A moment, in microseconds since 1970-01-01T00:00:00Z.
+/// A point in time, in microseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// The latest moment that can be written: the end of the year 9999. Later ones are refused at submit.
+    /// The latest time that RFC 3339 can express: the end of the year 9999. A submit refuses later ones.
     pub const MAX: Time = Time(253_402_207_200_000_000 - 1);
 
-    /// The moment as microseconds since 1970.
+    /// Returns the microseconds since 1970.
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// The moment `span` later, or [`Time::MAX`] if that is further than can be written.
+    /// Returns the time `span` later, at most [`Time::MAX`].
     pub fn plus(self, span: Duration) -> Time {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Time(self.0.saturating_add(micros).min(Time::MAX.0))
     }
 
-    /// The moment `span` earlier.
+    /// Returns the time `span` earlier.
     pub fn minus(self, span: Duration) -> Time {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Time(self.0.saturating_sub(micros))
     }
 
-    /// How long after `earlier` this is; zero if it is not later.
+    /// Returns the span since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
 
-    /// This moment by the machine's clock.
+    /// Converts a reading of the system clock. Times before 1970 become 1970.
     pub fn from_system(at: std::time::SystemTime) -> Time {
         let since = at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thirty_days_and_a_century_do_not_overflow() {
+    fn adding_a_century_does_not_overflow() {
         let day = Duration::from_secs(86_400);
         let now = Time(1_800_000_000_000_000);
         assert_eq!(now.plus(day * 30).since(now), day * 30);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_rfc_3339_both_ways() {
+    fn times_print_and_parse_as_rfc_3339() {
         let at: Time = "2026-11-15T08:00:00.000001Z".parse().expect("a time");
         assert_eq!(at.to_string(), "2026-11-15T08:00:00.000001Z");
         assert_eq!(Time::MAX.to_string().parse::<Time>(), Ok(Time::MAX));

@@ -1,15 +1,15 @@
-//! The trace that a job is part of: a W3C `traceparent`, carried with the job from process to process.
+//! The trace that a job is part of: a W3C `traceparent`, kept with the job and passed on to the jobs it submits.
 
-/// What a traceparent looks like.
+/// An example, for error messages and tests.
 pub const EXAMPLE: &str = "00-5f1c9a0e7b3d42868ce01b9d4a7733e2-3ac1e57d90b64f28-01";
 
-/// The longest one taken: version 00 has 55 bytes, later versions may append to it.
-const LONGEST: usize = 128;
+/// The longest traceparent accepted: version 00 has 55 bytes, and later versions may append to it.
+const MAX_BYTES: usize = 128;
 
 /// The parts of a traceparent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceParent<'a> {
-    /// What all spans of a trace share: 32 hexadecimal digits.
+    /// The trace, which all its spans share: 32 hexadecimal digits.
     pub trace_id: &'a str,
     /// The span that caused this one: 16 hexadecimal digits.
     pub span_id: &'a str,
@@ -17,9 +17,9 @@ pub struct TraceParent<'a> {
     pub sampled: bool,
 }
 
-/// Takes a traceparent apart; `None` if it is none.
+/// Parses a traceparent; `None` if the text is not one.
 pub fn parse(text: &str) -> Option<TraceParent<'_>> {
-    if text.len() > LONGEST || !text.is_ascii() {
+    if text.len() > MAX_BYTES || !text.is_ascii() {
         return None;
     }
     let mut parts = text.splitn(5, '-');
@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Option<TraceParent<'_>> {
     if version == "ff" || all_zero(trace_id) || all_zero(span_id) {
         return None;
     }
-    // Version 00 ends here; what a later one appends is passed on unread.
+    // Version 00 ends here; what a later version appends is passed on unread.
     if version == "00" && parts.next().is_some() {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Option<TraceParent<'_>> {
     Some(TraceParent { trace_id, span_id, sampled })
 }
 
-/// So many lower-case hexadecimal digits.
+/// Returns the text if it consists of this many lower-case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<&str> {
     let fits = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     fits.then_some(text)
@@ -49,16 +49,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_traceparent_is_taken_apart() {
-        let parsed = parse(EXAMPLE).expect("it is one");
+    fn a_traceparent_is_parsed() {
+        let parsed = parse(EXAMPLE).expect("valid");
         assert_eq!(parsed.trace_id, "5f1c9a0e7b3d42868ce01b9d4a7733e2");
         assert_eq!((parsed.span_id, parsed.sampled), ("3ac1e57d90b64f28", true));
-        assert!(!parse(&EXAMPLE.replace("-01", "-02")).expect("it is one").sampled);
+        assert!(!parse(&EXAMPLE.replace("-01", "-02")).expect("valid").sampled);
         assert!(parse(&format!("01{}-later", &EXAMPLE[2..])).is_some(), "later versions may append");
     }
 
     #[test]
-    fn what_is_none_is_told_from_it() {
+    fn other_text_is_refused() {
         let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
         for bad in [
             String::new(),

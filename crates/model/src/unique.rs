@@ -1,4 +1,7 @@
-//! Unique scopes: a name that only one job at a time may have, while it is in certain states.
+//! Unique names: a name that one job of a kind holds at a time.
+//!
+//! A job holds its name while it is in one of the states of the scope and, if `within` is set, until that long after its submit.
+//! [`Conflict`] decides what happens to a submit whose name another job holds.
 
 use std::time::Duration;
 
@@ -11,14 +14,14 @@ use crate::{State, Time};
 pub struct States(u8);
 
 impl States {
-    /// Until the job has ended: scheduled, ready, running or waiting.
+    /// Scheduled, ready, running or waiting: until the job has ended.
     pub const LIVE: States = States(0b1111);
-    /// Until a worker takes it: scheduled or ready.
+    /// Scheduled or ready: until a worker claims the job.
     pub const PENDING: States = States(0b011);
-    /// For as long as the job is kept.
+    /// All states: until the job is pruned.
     pub const KEPT: States = States(0b111_1111);
 
-    /// The set of these states.
+    /// Makes the set of these states.
     pub fn of(states: impl IntoIterator<Item = State>) -> States {
         States(states.into_iter().fold(0, |mask, state| mask | bit(state)))
     }
@@ -28,7 +31,7 @@ impl States {
         self.0 & bit(state) != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set has no states.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -55,68 +58,68 @@ impl<'de> Deserialize<'de> for States {
     }
 }
 
-/// What becomes of a submit whose unique name is taken.
+/// What happens to a submit whose unique name another job holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conflict {
-    /// The job that has the name is kept, and answered.
+    /// The submit returns the job that holds the name.
     #[default]
     Keep,
     /// The submit is rejected.
     Reject,
-    /// The job that has the name is cancelled and this one takes its place; if it runs, the submit is rejected.
+    /// The job that holds the name is cancelled and the new one is inserted; if it is running, the submit is rejected.
     Replace,
-    /// The same, and one that runs is asked to end.
+    /// Like `Replace`, but a running job gets a cancel request.
     CancelAndReplace,
 }
 
-/// A name that only one job of its kind may have at a time, while it is in the states of the scope.
+/// A unique name, and when a job holds it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unique {
-    /// The name; unique per kind.
+    /// The name. Jobs of other kinds may hold the same one.
     pub key: String,
-    /// In which states a job has it.
+    /// In which states a job holds it.
     pub scope: States,
-    /// How long after its submit a job has it at most.
+    /// How long after its submit a job holds it at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Duration>,
-    /// What becomes of a submit while another job has it.
+    /// What happens to a submit while another job holds it.
     #[serde(default)]
     pub conflict: Conflict,
 }
 
 impl Unique {
-    /// A name that a job has until it ends; a submit with the same name is answered with that job.
+    /// A name that a job holds until it ends. A submit with the same name returns that job.
     pub fn new(key: impl Into<String>) -> Unique {
         Unique { key: key.into(), scope: States::LIVE, within: None, conflict: Conflict::Keep }
     }
 
-    /// The same with another scope.
+    /// Sets the states in which the job holds the name.
     pub fn scope(self, scope: States) -> Unique {
         Unique { scope, ..self }
     }
 
-    /// The same for so long after the submit at most.
+    /// The job holds the name for at most this long after its submit.
     pub fn within(self, within: Duration) -> Unique {
         Unique { within: Some(within), ..self }
     }
 
-    /// The same, but a submit while another job has the name is rejected.
+    /// Rejects a submit while another job holds the name.
     pub fn or_reject(self) -> Unique {
         Unique { conflict: Conflict::Reject, ..self }
     }
 
-    /// The same, but a submit takes the place of a job that has the name and does not run yet.
+    /// Cancels and replaces the job that holds the name, unless it is running.
     pub fn or_replace(self) -> Unique {
         Unique { conflict: Conflict::Replace, ..self }
     }
 
-    /// The same, and one that runs is asked to end.
+    /// Cancels and replaces the job that holds the name, also if it is running.
     pub fn or_cancel_and_replace(self) -> Unique {
         Unique { conflict: Conflict::CancelAndReplace, ..self }
     }
 
-    /// Whether a job in `state` that was submitted at `submitted_at` has the name at `now`.
+    /// Whether a job in `state` that was submitted at `submitted_at` holds the name at `now`.
     pub fn holds(&self, state: State, submitted_at: Time, now: Time) -> bool {
         self.scope.contains(state) && self.within.is_none_or(|within| now < submitted_at.plus(within))
     }
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_held_in_its_states_and_for_its_time() {
+    fn a_job_holds_its_name_in_the_states_of_the_scope_and_for_its_time() {
         let begin = Time(1_800_000_000_000_000);
         let minute = Duration::from_secs(60);
         let mut unique =
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_kept_as_names_of_states() {
+    fn scopes_serialize_as_names_of_states() {
         let text = serde_json::to_string(&States::PENDING).expect("plain data");
         assert_eq!(text, r#"["scheduled","ready"]"#);
         assert_eq!(serde_json::from_str::<States>(&text).expect("as written"), States::PENDING);

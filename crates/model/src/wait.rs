@@ -1,9 +1,9 @@
-//! What a parked job waits for: signals, or its children.
+//! Waits and signals: what a parked job waits for, and which signals its next step sees.
 //!
-//! Which signals a step is shown follows from what its job waited for and what is in the inbox, and from nothing else:
-//! a step that is tried again is shown the same ones, those that came meanwhile and are not asked for stay where they
-//! are, and progress consumes exactly what was shown. A signal that was set aside is there for people alone: it ends no wait,
-//! is not shown, and is never consumed.
+//! The signals that a step sees depend only on what its job waited for and on the inbox ([`WaitCondition::select_signals`]). So a
+//! step that is retried sees the same signals, a signal that the wait did not ask for stays in the inbox, and progress consumes
+//! exactly the signals that the step saw. A signal that is marked unreadable is kept for people only: it ends no wait, no step
+//! sees it, and nothing consumes it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,44 +11,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Invalid, JobId, Payload, Rev, Time,
-    limits::{DELAY, check_name, check_text, invalid},
+    limits::{MAX_DELAY, check_name, check_text, invalid},
 };
 
-/// The most names one wait may have.
-pub const NAMES: usize = 32;
+/// The most signal names in one wait.
+pub const MAX_NAMES: usize = 32;
 /// The longest dedup id, in bytes.
-pub const DEDUP: usize = 512;
+pub const MAX_DEDUP_BYTES: usize = 512;
 
-/// The name of the signals by which a workflow is told that a child has ended; their payload is the child's id. Nobody
-/// else can send one.
-pub const CHILD: &str = "windlass.child";
+/// The name of the signal that a store sends to a workflow when a child has ended. Its payload is the child's id. The prefix is
+/// reserved, so nobody else can send one.
+pub const CHILD_SIGNAL: &str = "windlass.child";
 
 /// What a parked job waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Awaited {
-    /// Nothing: it lets others pass and is ready again at once.
+pub enum WaitCondition {
+    /// Nothing: it gives up its slot to others and is ready again at once.
     Nothing,
-    /// Signals. Without names, nothing but the time that the wait takes.
+    /// Signals; without names, only the timeout.
     Signals {
-        /// Their names, each one once.
+        /// Their names, without duplicates.
         names: Vec<SignalName>,
-        /// Of how many of the names there must be one: 1 is any of them, as many as there are is all of them.
+        /// For how many of the names a signal must have arrived: 1 waits for any of them, as many as there are for all.
         needs: u32,
     },
-    /// The end of the children that a change submitted.
+    /// The end of all children that one change submitted.
     Children {
-        /// The revision that change made.
-        round: Rev,
+        /// The revision that this change made.
+        rev: Rev,
     },
 }
 
-/// The name of a signal that is waited for.
+/// The name of an awaited signal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SignalName {
     /// The name.
     pub name: String,
-    /// Whether the step is shown all signals of the name that are there; else the oldest.
+    /// Whether the step sees every signal of this name in the inbox; otherwise it sees the oldest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every: bool,
 }
@@ -56,45 +56,44 @@ pub struct SignalName {
 /// What a parked job waits for, and how long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// What.
-    pub awaited: Awaited,
-    /// How long at most, by the store's clock. Then the job is woken like by what it waits for.
+    /// What it waits for.
+    pub condition: WaitCondition,
+    /// How long it waits at most, by the store's clock. Then the job wakes as if the condition were met.
     pub timeout: Option<Duration>,
 }
 
 impl Wait {
-    /// Lets others pass.
-    pub const YIELD: Wait = Wait { awaited: Awaited::Nothing, timeout: None };
+    /// Gives up the slot to others, and continues as soon as one is free.
+    pub const YIELD: Wait = Wait { condition: WaitCondition::Nothing, timeout: None };
 
-    /// Checks it before it reaches a store.
+    /// Checks the timeout and the names.
     pub fn check(&self) -> Result<(), Invalid> {
         if let Some(timeout) = self.timeout {
             if timeout.is_zero() {
-                let hint =
-                    "leave it out to wait for ever, or go on with `Next::to` if there is nothing to wait for";
+                let hint = "leave it out to wait for ever, or use `Next::to` if there is nothing to wait for";
                 return Err(invalid("the timeout of the wait", "is zero", hint));
             }
-            if timeout > DELAY {
+            if timeout > MAX_DELAY {
                 let hint = "leave it out to wait for ever, or choose a shorter one";
                 return Err(invalid("the timeout of the wait", "is longer than 100 years", hint));
             }
         }
-        let Awaited::Signals { names, needs } = &self.awaited else { return Ok(()) };
+        let WaitCondition::Signals { names, needs } = &self.condition else { return Ok(()) };
         if names.is_empty() && *needs == 1 && self.timeout.is_some() {
             return Ok(());
         }
         if names.is_empty() || *needs == 0 {
             return Err(invalid("the wait", "names no signal", "name at least one"));
         }
-        if names.len() > NAMES {
-            let why = format!("names {} signals, more than the {NAMES} allowed", names.len());
+        if names.len() > MAX_NAMES {
+            let why = format!("names {} signals, more than the {MAX_NAMES} allowed", names.len());
             return Err(invalid("the wait", why, "use one name and tell them apart by their payload"));
         }
-        for (place, SignalName { name, .. }) in names.iter().enumerate() {
-            if name != CHILD && name != crate::branch::BRANCH {
+        for (index, SignalName { name, .. }) in names.iter().enumerate() {
+            if name != CHILD_SIGNAL && name != crate::branch::BRANCH_SIGNAL {
                 check_name("signal", name)?;
             }
-            if names[..place].iter().any(|before| before.name == *name) {
+            if names[..index].iter().any(|earlier| earlier.name == *name) {
                 return Err(invalid("the wait", format!("names {name:?} twice"), "name it once"));
             }
         }
@@ -106,72 +105,72 @@ impl Wait {
     }
 }
 
-impl Awaited {
-    /// The names of the signals that are waited for.
+impl WaitCondition {
+    /// Returns the names of the awaited signals.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
-            Awaited::Signals { names, .. } => names.as_slice(),
+            WaitCondition::Signals { names, .. } => names.as_slice(),
             _ => &[],
         };
         names.iter().map(|name| name.name.as_str())
     }
 
-    /// Whether a signal of this name is waited for, and if so whether all of the name are.
+    /// Returns `None` if no signal of this name is awaited, otherwise whether the step sees every signal of the name.
     pub fn wants(&self, name: &str) -> Option<bool> {
-        let Awaited::Signals { names, .. } = self else { return None };
+        let WaitCondition::Signals { names, .. } = self else { return None };
         names.iter().find(|wanted| wanted.name == name).map(|wanted| wanted.every)
     }
 
-    /// Whether what is waited for has come: `there` are the names of the signals in the inbox, `pending` is how many
-    /// children have not ended.
-    pub fn is_met<'a>(&self, there: impl IntoIterator<Item = &'a str>, pending: u32) -> bool {
+    /// Whether the condition is met. `arrived` are the names of the readable signals in the inbox, `pending_children` is how
+    /// many of the awaited children have not ended.
+    pub fn is_met<'a>(&self, arrived: impl IntoIterator<Item = &'a str>, pending_children: u32) -> bool {
         match self {
-            Awaited::Nothing => true,
-            Awaited::Children { .. } => pending == 0,
-            Awaited::Signals { names, needs } => {
+            WaitCondition::Nothing => true,
+            WaitCondition::Children { .. } => pending_children == 0,
+            WaitCondition::Signals { names, needs } => {
                 let wanted = |name: &&str| names.iter().any(|wanted| wanted.name == *name);
-                let there: BTreeSet<&str> = there.into_iter().filter(wanted).collect();
-                there.len() >= *needs as usize
+                let arrived: BTreeSet<&str> = arrived.into_iter().filter(wanted).collect();
+                arrived.len() >= *needs as usize
             }
         }
     }
 
-    /// Which of the signals in the inbox a step is shown, by their places. If one name is enough, it is shown what has
-    /// the name that came first, and the others stay for later waits; else what has any of the names. Of each name it
-    /// is shown the oldest, or all if the wait says so.
+    /// Returns the indexes of the signals in the inbox that the step sees. If the wait needs one name, these are signals of the
+    /// name that arrived first, and the others stay for later waits; otherwise signals of all names. Of each name the step sees
+    /// the oldest, or every one if the wait asks for that.
     pub fn select_signals(&self, inbox: &[Signal]) -> Vec<usize> {
-        let Awaited::Signals { names, needs } = self else { return Vec::new() };
+        let WaitCondition::Signals { names, needs } = self else { return Vec::new() };
         let wanted = |signal: &Signal| {
             names.iter().find(|name| signal.unreadable.is_none() && name.name == signal.name)
         };
         let first = inbox.iter().find_map(wanted);
         let mut seen = BTreeSet::new();
-        let shown = |(_, signal): &(usize, &Signal)| {
+        let selected = |(_, signal): &(usize, &Signal)| {
             let Some(name) = wanted(signal) else { return false };
-            let passed_over = *needs == 1 && first != Some(name);
-            !passed_over && (seen.insert(name.name.as_str()) || name.every)
+            let left_for_later = *needs == 1 && first != Some(name);
+            !left_for_later && (seen.insert(name.name.as_str()) || name.every)
         };
-        inbox.iter().enumerate().filter(shown).map(|(place, _)| place).collect()
+        inbox.iter().enumerate().filter(selected).map(|(index, _)| index).collect()
     }
 }
 
 /// A signal as it is sent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewSignal {
-    /// To which job.
+    /// The job it is sent to.
     pub job: JobId,
     /// Its name.
     pub name: String,
-    /// What tells it from other signals of this name to this job: one that was delivered before, consumed or not, is
-    /// not delivered again. Senders that have no id of their own make one per signal, so that a repeat of a call whose
-    /// answer was lost is recognised.
+    /// Distinguishes it from other signals of this name to this job: a signal that was delivered before, consumed or not, is not
+    /// delivered again. A sender without an id of its own makes one per signal, so that the store recognises a call that is
+    /// repeated because its answer was lost.
     pub dedup: String,
-    /// Whatever it says.
+    /// The encoded message.
     pub payload: Payload,
 }
 
 impl NewSignal {
-    /// Checks it before it reaches a store; its payload is for [`crate::Limits`] to check.
+    /// Checks the name and the dedup id. [`crate::Limits::check_signal`] also checks the payload.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name("signal", &self.name)?;
         if self.dedup.is_empty() {
@@ -181,44 +180,47 @@ impl NewSignal {
                 "leave it out, or give it a value",
             ));
         }
-        check_text("dedup id of the signal", &self.dedup, DEDUP)
+        check_text("dedup id of the signal", &self.dedup, MAX_DEDUP_BYTES)
     }
 }
 
 /// A signal in an inbox.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Signal {
-    /// Its number, larger than those of the signals before it in the same inbox.
+    /// Its number, which orders the signals of an inbox. The store gives it.
     pub number: i64,
     /// Its name.
     pub name: String,
     /// When it was delivered.
     pub at: Time,
-    /// What it says.
+    /// The encoded message.
     pub payload: Payload,
-    /// Why it was set aside, if it was: the job could not read it. Written by the commit of the attempt that found out;
-    /// cleared by people who restore it.
+    /// Why the job's code could not decode it, if it is marked unreadable. The commit of the attempt that failed to decode it
+    /// writes this; people clear it when they restore the signal.
     pub unreadable: Option<String>,
 }
 
-/// A signal that an attempt could not read, and sets aside.
+/// A signal that an attempt could not decode and marks as unreadable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnreadableSignal {
     /// Its number in the inbox.
     pub number: i64,
-    /// Why it could not be read.
+    /// Why not.
     pub why: String,
 }
 
-/// The longest text that is kept of why a signal was set aside, in bytes.
-pub const WHY: usize = 1_000;
+/// The longest reason kept with an unreadable signal, in bytes.
+pub const MAX_REASON_BYTES: usize = 1_000;
 
 impl UnreadableSignal {
-    /// A signal with this number, with as much of the reason as is kept.
+    /// Marks the signal with this number. A reason that is too long is truncated.
     pub fn new(number: i64, why: impl Into<String>) -> UnreadableSignal {
         let mut why = why.into().replace('\0', "\u{fffd}");
-        if why.len() > WHY {
-            let end = (0..=WHY - '…'.len_utf8()).rev().find(|end| why.is_char_boundary(*end)).unwrap_or(0);
+        if why.len() > MAX_REASON_BYTES {
+            let end = (0..=MAX_REASON_BYTES - '…'.len_utf8())
+                .rev()
+                .find(|end| why.is_char_boundary(*end))
+                .unwrap_or(0);
             why.truncate(end);
             why.push('…');
         }
@@ -230,12 +232,12 @@ impl UnreadableSignal {
 mod tests {
     use super::*;
 
-    fn signals(needs: u32, names: &[&str]) -> Awaited {
+    fn signals(needs: u32, names: &[&str]) -> WaitCondition {
         let name = |name: &&str| SignalName {
             name: name.trim_end_matches('*').to_owned(),
             every: name.ends_with('*'),
         };
-        Awaited::Signals { names: names.iter().map(name).collect(), needs }
+        WaitCondition::Signals { names: names.iter().map(name).collect(), needs }
     }
 
     fn inbox(names: &[&str]) -> Vec<Signal> {
@@ -250,53 +252,57 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_met_by_enough_of_its_names() {
+    fn a_wait_is_met_when_signals_of_enough_names_have_arrived() {
         let any = signals(1, &["a", "b"]);
         assert!(!any.is_met([], 0) && !any.is_met(["c"], 0) && any.is_met(["c", "b"], 7));
         let all = signals(2, &["a", "b"]);
         assert!(!all.is_met(["a", "a"], 0) && all.is_met(["b", "a"], 0));
-        let children = Awaited::Children { round: Rev(3) };
+        let children = WaitCondition::Children { rev: Rev(3) };
         assert!(!children.is_met(["a"], 1) && children.is_met([], 0));
-        assert!(Awaited::Nothing.is_met([], 9));
+        assert!(WaitCondition::Nothing.is_met([], 9));
     }
 
     #[test]
-    fn what_is_not_asked_for_is_not_shown() {
-        let shown = |wait: &Awaited, names: &[&str]| wait.select_signals(&inbox(names));
-        assert_eq!(shown(&signals(1, &["a"]), &["b", "a", "a"]), [1], "the oldest of the name");
-        assert_eq!(shown(&signals(1, &["a*"]), &["b", "a", "a"]), [1, 2], "all of the name");
-        assert_eq!(shown(&signals(1, &["a", "b"]), &["b", "a", "b"]), [0], "the name that came first");
-        assert_eq!(shown(&signals(1, &["a", "b*"]), &["b", "a", "b"]), [0, 2]);
-        assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b", "a", "c"]), [0, 2], "one of each");
-        assert_eq!(shown(&signals(2, &["a", "b"]), &["b", "b"]), [0], "what there is when time is over");
-        assert!(shown(&Awaited::Nothing, &["a"]).is_empty());
+    fn a_step_sees_only_the_signals_that_its_wait_asks_for() {
+        let seen = |wait: &WaitCondition, names: &[&str]| wait.select_signals(&inbox(names));
+        assert_eq!(seen(&signals(1, &["a"]), &["b", "a", "a"]), [1], "the oldest of the name");
+        assert_eq!(seen(&signals(1, &["a*"]), &["b", "a", "a"]), [1, 2], "all of the name");
+        assert_eq!(seen(&signals(1, &["a", "b"]), &["b", "a", "b"]), [0], "the name that came first");
+        assert_eq!(seen(&signals(1, &["a", "b*"]), &["b", "a", "b"]), [0, 2]);
+        assert_eq!(seen(&signals(2, &["a", "b"]), &["b", "b", "a", "c"]), [0, 2], "one of each");
+        assert_eq!(
+            seen(&signals(2, &["a", "b"]), &["b", "b"]),
+            [0],
+            "what has arrived when the wait times out"
+        );
+        assert!(seen(&WaitCondition::Nothing, &["a"]).is_empty());
     }
 
     #[test]
-    fn what_was_set_aside_is_as_if_it_had_not_come() {
+    fn an_unreadable_signal_is_treated_as_not_arrived() {
         let mut inbox = inbox(&["a", "b", "a", "b"]);
-        inbox[0].unreadable = Some("it is no number".into());
-        assert_eq!(signals(1, &["a"]).select_signals(&inbox), [2], "the next of the name");
+        inbox[0].unreadable = Some("not a number".into());
+        assert_eq!(signals(1, &["a"]).select_signals(&inbox), [2], "the next one of the name");
         assert_eq!(signals(1, &["a*"]).select_signals(&inbox), [2]);
         assert_eq!(signals(1, &["a", "b"]).select_signals(&inbox), [1], "the name that came first after it");
         assert_eq!(signals(2, &["a", "b"]).select_signals(&inbox), [1, 2]);
     }
 
     #[test]
-    fn a_reason_is_kept_as_far_as_it_fits() {
+    fn a_long_reason_is_truncated() {
         assert_eq!(UnreadableSignal::new(1, "a\0b").why, "a\u{fffd}b");
-        let long = UnreadableSignal::new(1, "ü".repeat(WHY)).why;
-        assert!(long.len() <= WHY && long.ends_with("ü…"), "{}", long.len());
+        let long = UnreadableSignal::new(1, "ü".repeat(MAX_REASON_BYTES)).why;
+        assert!(long.len() <= MAX_REASON_BYTES && long.ends_with("ü…"), "{}", long.len());
     }
 
     #[test]
-    fn waits_that_cannot_be_are_refused_with_what_to_do() {
-        let check = |what: Awaited, timeout: Option<Duration>| Wait { awaited: what, timeout }.check();
+    fn invalid_waits_are_refused_with_a_hint() {
+        let check = |condition, timeout| Wait { condition, timeout }.check();
         assert_eq!(check(signals(2, &["a", "b"]), Some(Duration::from_secs(1))), Ok(()));
         let century = Some(Duration::from_secs(101 * 365 * 86_400));
         let many: Vec<String> = (0..33).map(|n| format!("s{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        for (what, timeout, text) in [
+        for (condition, timeout, text) in [
             (signals(1, &["a"]), Some(Duration::ZERO), "is zero; leave it out"),
             (signals(1, &["a"]), century, "longer than 100 years"),
             (signals(0, &[]), None, "names no signal"),
@@ -305,7 +311,7 @@ mod tests {
             (signals(1, &["a b"]), None, "contains ' '"),
             (signals(1, &many), None, "more than the 32"),
         ] {
-            let error = check(what, timeout).expect_err(text).to_string();
+            let error = check(condition, timeout).expect_err(text).to_string();
             assert!(error.contains(text), "{error:?} lacks {text:?}");
         }
     }

@@ -236,7 +236,7 @@ impl Check {
         let mut new = windlass_model::NewJob::new(job.summary.id, &kind.kind, &job.summary.queue, input);
         (new.kind, new.key, new.settings, new.stage) =
             (kind, job.summary.key, job.settings, job.summary.stage);
-        let claimed = new.claimed(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
+        let claimed = new.claimed_at_submit(windlass_model::ClaimNo(0), job.epoch, job.summary.due_at);
         Ok(ClaimedJob { rev: job.rev, data, unwind: job.unwind, ..claimed })
     }
 }

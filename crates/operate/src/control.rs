@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{JobId, Limit, Schedule, State};
+use windlass_model::{JobId, RateLimit, Schedule, State};
 use windlass_store::{Actor, AdminAction, ControlOutcome, JobAction, Prune, Pruned};
 
 use windlass_workflow::{Error, Machine};
@@ -148,7 +148,7 @@ impl Control {
     }
 
     /// Makes a rate limit, or changes one while jobs wait for it.
-    pub async fn set_limit(&self, limit: Limit) -> Result<ControlOutcome, Error> {
+    pub async fn set_limit(&self, limit: RateLimit) -> Result<ControlOutcome, Error> {
         self.rule(&AdminAction::Limit(limit)).await
     }
 

@@ -1,6 +1,6 @@
 //! Making a job that goes on from somewhere in the journal of another.
 
-use windlass_model::{Entry, JobId, journal::Op};
+use windlass_model::{JobId, JournalEntry, journal::Op};
 use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork};
 
 use windlass_workflow::Error;
@@ -129,7 +129,7 @@ impl Fork {
     }
 
     /// The place in a journal from which the fork goes on.
-    fn place(&self, entries: &[Entry]) -> Result<i32, String> {
+    fn place(&self, entries: &[JournalEntry]) -> Result<i32, String> {
         let end = entries.last().map_or(0, |entry| entry.seq + 1);
         match &self.from {
             ForkPoint::Beginning => Ok(entries.first().map_or(0, |entry| entry.seq)),
@@ -137,7 +137,7 @@ impl Fork {
             ForkPoint::Entry(seq) if *seq == end || entries.iter().any(|entry| entry.seq == *seq) => Ok(*seq),
             ForkPoint::Entry(seq) => Err(format!("its journal has no entry {seq}; {}", known(entries))),
             ForkPoint::Call { name, key } => {
-                let is_meant = |entry: &&Entry| {
+                let is_meant = |entry: &&JournalEntry| {
                     entry.name == *name
                         && (key.is_none() || entry.key == *key)
                         && !matches!(entry.op, Op::Context | Op::Life)
@@ -155,11 +155,12 @@ impl Fork {
 }
 
 /// What there is to fork from.
-fn known(entries: &[Entry]) -> String {
+fn known(entries: &[JournalEntry]) -> String {
     let mut names: Vec<&str> = Vec::new();
     // What undos left has a blank in its name.
-    let is_call =
-        |entry: &&Entry| !matches!(entry.op, Op::Context | Op::Life | Op::Now) && !entry.name.contains(' ');
+    let is_call = |entry: &&JournalEntry| {
+        !matches!(entry.op, Op::Context | Op::Life | Op::Now) && !entry.name.contains(' ')
+    };
     for entry in entries.iter().filter(is_call) {
         if !names.contains(&entry.name.as_str()) {
             names.push(&entry.name);

@@ -12,7 +12,7 @@ mod tests;
 use std::time::Duration;
 
 use serde::Serialize;
-use windlass_model::{Entry, JobId, Limit, Reason, State, Time, failure::class};
+use windlass_model::{JobId, JournalEntry, RateLimit, Reason, State, Time, failure::class};
 use windlass_store::{Branch, Holds, Job, Pause, RateHold, SerialHold, WorkerView};
 
 use windlass_workflow::Error;
@@ -80,7 +80,7 @@ pub fn explain(
     job: &Job,
     holds: &Holds,
     branches: &[Branch],
-    journal: &[Entry],
+    journal: &[JournalEntry],
     workers: &[WorkerView],
     now: Time,
 ) -> Why {
@@ -109,7 +109,7 @@ fn unwinding(job: &Job) -> Option<Cause> {
     Some(Cause("unwinding", because, hint))
 }
 
-fn ended(job: &Job, journal: &[Entry]) -> Cause {
+fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {
     let id = job.summary.id;
     let ending = decided::ending(journal);
     let at = job.summary.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
@@ -321,7 +321,7 @@ fn in_line(serial: &SerialHold) -> Cause {
 /// It waits for tokens of its rate limit.
 fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
     let limit = rate.limit.as_ref().filter(|_| rate.enough_at > now)?;
-    let Limit { name, rate: tokens, per, burst } = limit;
+    let RateLimit { name, rate: tokens, per, burst } = limit;
     let cost = match rate.weight {
         1 => "no token left for it".to_owned(),
         weight => format!("too few tokens for its weight of {weight}"),

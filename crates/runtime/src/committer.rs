@@ -14,7 +14,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
-use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::BATCH_BYTES};
+use windlass_model::{Change, Failure, Outcome, Reason, Verdict, failure::class, limits::MAX_BATCH_BYTES};
 use windlass_store::Error;
 
 use crate::{

@@ -41,7 +41,7 @@ impl Default for Config {
             lease: Duration::from_secs(15),
             renew_every: Duration::from_secs(5),
             drain: Duration::from_secs(30),
-            crashes: crash::DEFAULT_CRASHES,
+            crashes: crash::DEFAULT_MAX_CRASHES,
             safety: Duration::from_secs(120),
             backlog: 5_000,
             retention: Retention::default(),

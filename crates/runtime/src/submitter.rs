@@ -294,7 +294,7 @@ fn reserve_slot(core: &Core, call: &Call) -> bool {
     let [job] = call.jobs.as_slice() else { return false };
     // Not with a deadline: it is judged by the store's clock, which only a claim returns.
     job.when == When::Now
-        && !job.is_special()
+        && !job.needs_slow_path()
         && job.deadline_at.is_none()
         && !core.is_stopping()
         && core.lease_holds()

@@ -20,9 +20,9 @@ pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
             rest.push(parameter);
             continue;
         };
-        let value = Limits::read(name, value).map_err(|error| Error::Config(error.to_string()))?;
+        let value = Limits::parse(name, value).map_err(|error| Error::Config(error.to_string()))?;
         if !limits.set(name, value) {
-            let known: Vec<String> = Limits::NAMES.iter().map(|name| Limits::parameter(name)).collect();
+            let known: Vec<String> = Limits::NAMES.iter().map(|name| Limits::url_parameter(name)).collect();
             return Err(Error::Config(format!(
                 "`{PREFIX}{name}` in the store's URL is no limit; there are {}",
                 known.join(", ")
@@ -37,7 +37,7 @@ pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
 pub fn with_limits<'a>(url: &str, limits: impl IntoIterator<Item = (&'a str, usize)>) -> String {
     let mut url = url.to_owned();
     for (name, value) in limits {
-        let parameter = format!("{}=", Limits::parameter(name));
+        let parameter = format!("{}=", Limits::url_parameter(name));
         let query = url.split_once('?').map(|(_, query)| query);
         if query.is_some_and(|query| query.split('&').any(|given| given.starts_with(&parameter))) {
             continue;

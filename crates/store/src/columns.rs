@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Awaited, BranchPoll, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings,
-    State, SubmitOutcome, Time, Unwind, Watch,
+    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule,
+    Settings, State, SubmitOutcome, Time, Unwind, WaitCondition,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
@@ -75,7 +75,7 @@ fn kept_failure(failure: &Failure) -> Failure {
         kept.detail = None;
         kept.message.push_str(" (its detail was too long to keep)");
     }
-    if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::NAME {
+    if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::MAX_NAME_BYTES {
         kept.class = clean_message(&kept.class.chars().take(64).collect::<String>()).into();
     }
     kept
@@ -98,12 +98,12 @@ pub(crate) fn retry_counts(text: Option<&str>) -> Vec<u32> {
 }
 
 /// What a job waits for, as text.
-pub(crate) fn wait_text(wait: &Awaited) -> String {
+pub(crate) fn wait_text(wait: &WaitCondition) -> String {
     serde_json::to_string(wait).expect("names and numbers are plain data")
 }
 
 /// What a job waits for, read back.
-pub(crate) fn wait(text: Option<&str>) -> Option<Awaited> {
+pub(crate) fn wait(text: Option<&str>) -> Option<WaitCondition> {
     text.and_then(|text| serde_json::from_str(text).ok())
 }
 
@@ -119,12 +119,12 @@ pub(crate) fn unwind(text: Option<&str>) -> Option<Box<Unwind>> {
 }
 
 /// What a job wants to be told of a branch, as text.
-pub(crate) fn watch_text(watch: &Watch) -> String {
+pub(crate) fn watch_text(watch: &BranchWatch) -> String {
     serde_json::to_string(watch).expect("numbers are plain data")
 }
 
 /// What a job wants to be told of a branch, read back.
-pub(crate) fn watch(text: Option<&str>) -> Option<Watch> {
+pub(crate) fn watch(text: Option<&str>) -> Option<BranchWatch> {
     text.and_then(|text| serde_json::from_str(text).ok())
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn check_stage_update(restate: &StageUpdate, limits: &Limits) -> Resu
             hint: "count versions from 1".into(),
         }));
     }
-    Ok(limits.check_payload("data of the state", &restate.data.bytes)?)
+    Ok(limits.check_payload("data of the stage", &restate.data.bytes)?)
 }
 
 /// A job's own policies read back; none, and text that is none, are the default.
@@ -331,7 +331,7 @@ pub(crate) fn check_act(act: JobAction) -> Result<(), Error> {
                 hint: format!("use one from -{most} (urgent) to {most} (least urgent)"),
             }))
         }
-        JobAction::Cancel { grace } if grace > windlass_model::limits::DELAY => {
+        JobAction::Cancel { grace } if grace > windlass_model::limits::MAX_DELAY => {
             Err(Error::Invalid(Invalid {
                 what: "the grace".into(),
                 why: "is longer than 100 years".into(),

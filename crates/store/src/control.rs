@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use windlass_model::{
-    Entry, Epoch, Failure, JobId, Limit, NewJob, Payload, Rev, Schedule, State, Time, When,
+    Epoch, Failure, JobId, JournalEntry, NewJob, Payload, RateLimit, Rev, Schedule, State, Time, When,
     failure::class,
     journal::{Mark, Op},
 };
@@ -177,8 +177,8 @@ impl Fork {
     }
 
     /// What its journal says of it.
-    pub(crate) fn entry(&self, now: Time) -> Entry {
-        Entry {
+    pub(crate) fn entry(&self, now: Time) -> JournalEntry {
+        JournalEntry {
             seq: self.before,
             op: Op::Life,
             mark: Mark::Begun,
@@ -199,7 +199,7 @@ pub enum AdminAction {
     /// Take that back.
     ResumeQueue(String),
     /// Make or change a rate limit.
-    Limit(Limit),
+    Limit(RateLimit),
     /// Let the jobs under a rate limit pass; it is made anew by [`AdminAction::Limit`].
     Lift(String),
     /// How many jobs of a serial key run at once.

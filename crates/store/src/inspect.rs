@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 use windlass_model::{
-    Awaited, BranchNo, BranchPoll, BranchPosition, Entry, Epoch, Failure, JobId, Limit, Payload, Reason, Rev,
-    Schedule, Settings, Signal, State, Tally, Time, Unwind, Watch, WorkerId, calendar::Missed,
+    BranchCounts, BranchNo, BranchPoll, BranchPosition, BranchWatch, Epoch, Failure, JobId, JournalEntry,
+    Payload, RateLimit, Reason, Rev, Schedule, Settings, Signal, State, Time, Unwind, WaitCondition,
+    WorkerId, calendar::Missed,
 };
 
 use crate::{Fut, JobEnd, SchemaState, Serves};
@@ -92,10 +93,10 @@ pub trait Inspect: Send + Sync {
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>>;
 
     /// A workflow's journal, by place: entries after `after`, at most `limit`. One range is read, however long.
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>>;
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>>;
 
     /// The whole journals of some workflows, in order.
-    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<Entry>>> {
+    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<JournalEntry>>> {
         Box::pin(async move {
             let mut journals = Vec::with_capacity(ids.len());
             for id in ids {
@@ -227,7 +228,7 @@ pub struct Job {
     pub data: Option<Payload>,
     /// What it waits for, or waited for when it last made progress.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait: Option<Awaited>,
+    pub wait: Option<WaitCondition>,
     /// When that wait is over whatever has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
@@ -294,10 +295,10 @@ pub struct Branch {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
-    pub tally: Tally,
+    pub tally: BranchCounts,
     /// What its job waits to be told of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub watch: Option<Watch>,
+    pub watch: Option<BranchWatch>,
     /// How it is to be merged, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
@@ -534,7 +535,7 @@ pub struct Holds {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Waiting {
     /// What.
-    pub what: Awaited,
+    pub what: WaitCondition,
     /// Until when at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
@@ -611,7 +612,7 @@ pub struct SerialHold {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RateHold {
     /// The limit; `None` if it was lifted.
-    pub limit: Option<Limit>,
+    pub limit: Option<RateLimit>,
     /// Its name.
     pub name: String,
     /// What the job costs.
@@ -639,7 +640,7 @@ pub struct QueueView {
 pub struct LimitView {
     /// The limit.
     #[serde(flatten)]
-    pub limit: Limit,
+    pub limit: RateLimit,
     /// Whether it was lifted: jobs pass.
     pub lifted: bool,
     /// The tokens in its bucket now.

@@ -84,12 +84,12 @@ pub trait Store: Send + Sync + 'static {
     /// set aside instead and the answer is `Halted`. `Wait` parks the job, or puts it back into the ready set if what it
     /// waits for is there: a signal that was delivered before is seen here, a later one sees the parked job. Children
     /// are put in as by [`Store::submit`]; the job waits for those that were (or, with `told`, finds a signal
-    /// [`windlass_model::wait::CHILD`] in its inbox for each that has ended, however often it does). Whoever ends a child, here or at another
+    /// [`windlass_model::wait::CHILD_SIGNAL`] in its inbox for each that has ended, however often it does). Whoever ends a child, here or at another
     /// door, wakes the parent if it was the last.
     ///
     /// Children with a [`windlass_model::BranchPosition`] belong to a branch of the job, which the same or an earlier change opened.
     /// Their ends are counted there; whoever's commit brings the count to what the job watches for puts a signal
-    /// [`windlass_model::branch::BRANCH`] into its inbox, once for each watch. Where it stands there among signals of the same
+    /// [`windlass_model::branch::BRANCH_SIGNAL`] into its inbox, once for each watch. Where it stands there among signals of the same
     /// moment is not promised.
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
 

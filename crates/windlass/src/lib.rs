@@ -56,8 +56,8 @@ pub use signal::{Delivery, Signal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
 pub use windlass_model as model;
 pub use windlass_model::{
-    Calendar, Charge, Failure, JobId, Limit, Merge, Payload, Reason, Retry, Serial, State, States, Time,
-    Unique,
+    Calendar, Failure, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
+    Time, Unique,
     calendar::{CatchUp, Overlap, Unit},
     failure::OnFailure,
     merge::{Share, percent},
@@ -85,9 +85,9 @@ pub use windlass_workflow::{
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        AnyError, Calendar, Charge, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId,
-        Limit, Machine, Merge, Merged, Next, Pool, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx, UndoCx,
-        Unique, Workflow, all, any, percent, signal, signals,
+        AnyError, Calendar, Child, Engine, Failure, First2, First3, Flow, Handle, JobError, JobId, Machine,
+        Merge, Merged, Next, Pool, RateCharge, RateLimit, Retry, Rows, Serial, StepCx, Task, TaskCx, TryCx,
+        UndoCx, Unique, Workflow, all, any, percent, signal, signals,
         span::{days, hours, minutes, seconds},
         stream,
     };

@@ -271,7 +271,7 @@ where
         let chunks = std::iter::from_fn(move || {
             let (mut chunk, mut bytes) = (Vec::new(), 0);
             while chunk.len() < CHUNK
-                && bytes < BATCH_BYTES
+                && bytes < MAX_BATCH_BYTES
                 && let Some(job) = jobs.next()
             {
                 bytes += job.as_ref().map_or(0, NewJob::bytes);

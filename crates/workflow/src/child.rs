@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{Charge, JobId, KindVersion, NewJob, Retry, Serial, Time, Unique, When};
+use windlass_model::{JobId, KindVersion, NewJob, RateCharge, Retry, Serial, Time, Unique, When};
 
 use crate::{Kind, spec::Spec};
 

@@ -47,7 +47,7 @@ pub enum Error {
     /// As many signals wait in the job's inbox as may.
     #[error(
         "the inbox of job {job} is full: {most} signals wait in it; see what it waits for with `windlass why {job}`, or {}",
-        windlass_model::Limits::raise("inbox")
+        windlass_model::Limits::raise_hint("inbox")
     )]
     InboxFull {
         /// The job.

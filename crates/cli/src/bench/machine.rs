@@ -114,7 +114,7 @@ async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
                     0 => Outcome::Done(Payload::json(n.to_string().into_bytes())),
                     _ => Outcome::Next,
                 };
-                let step = Step { stage_ran: ran.clone(), stage, ..Step::default() };
+                let step = Step { from_stage: ran.clone(), stage, ..Step::default() };
                 Change { step: Some(Box::new(step)), ..Change::new(job, worker, now, outcome) }
             };
             let changes: Vec<Change> = jobs.iter().enumerate().map(change).collect();

@@ -16,7 +16,7 @@ use anyhow::Context;
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use windlass::{
-    Charge, Engine, Limit, Time,
+    Engine, RateCharge, RateLimit, Time,
     model::{NewJob, Payload},
     prelude::*,
     store::{ClaimBatch, ClaimRequest, Fut, IdSource, Now, Store},
@@ -120,7 +120,7 @@ pub(super) async fn run(place: &Place, quick: bool) -> anyhow::Result<Report> {
 async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Found> {
     let url = place.url();
     let engine = Engine::open(&url).await?;
-    engine.control("bench").set_limit(Limit::per_second(LIMIT, rate).burst(BURST)).await?;
+    engine.control("bench").set_limit(RateLimit::per_second(LIMIT, rate).burst(BURST)).await?;
     let busy = times.warm + times.span + times.after + Duration::from_secs(4);
     let submitted = (f64::from(rate) * busy.as_secs_f64()) as usize / HEAVIEST.div_ceil(2) + 1_000;
     submit(&engine, submitted).await?;
@@ -176,7 +176,7 @@ async fn submit(engine: &Engine, n: usize) -> anyhow::Result<()> {
             let input = Payload::json(format!("{{\"n\":{n}}}").into_bytes());
             let mut job = NewJob::new(ids.job(), Weighed::KIND, "default", input);
             let weight = 1 + (n * 7 + n / HEAVIEST) % HEAVIEST;
-            job.settings.rate = Some(Box::new(Charge::new(LIMIT).weight(weight as u32)));
+            job.settings.rate = Some(Box::new(RateCharge::new(LIMIT).weight(weight as u32)));
             job
         };
         engine.store().submit(None, &chunk.iter().map(job).collect::<Vec<NewJob>>(), None).await?;

@@ -227,7 +227,7 @@ mod tests {
             merged: false,
             cancels_children: false,
             spawned: 1_000,
-            tally: windlass::model::Tally { done, ..Default::default() },
+            tally: windlass::model::BranchCounts { done, ..Default::default() },
             watch: None,
             goal: None,
             opened_at: Time(0),

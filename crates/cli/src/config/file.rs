@@ -106,7 +106,7 @@ fn limits(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
             return Err(unknown(&path, Limits::NAMES));
         }
         let limit = match value {
-            Value::String(text) => Limits::read(key, text).map_err(|why| anyhow!("`{path}`: {why}"))?,
+            Value::String(text) => Limits::parse(key, text).map_err(|why| anyhow!("`{path}`: {why}"))?,
             value => count(&path, value)?,
         };
         settings.limits.insert(key.clone(), limit);

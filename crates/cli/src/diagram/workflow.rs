@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windlass::{
     JobId, State,
     graph::{Graph, Run},
-    model::{Awaited, Entry, journal::Op},
+    model::{JournalEntry, WaitCondition, journal::Op},
     store::{Branch, Filter, Inspect, Job},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn of_kind(
 }
 
 /// The branches of a job whose journal says that it has some.
-async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[Entry]) -> anyhow::Result<Vec<Branch>> {
+async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[JournalEntry]) -> anyhow::Result<Vec<Branch>> {
     match entries.iter().any(|entry| entry.op == Op::Branch) {
         true => Ok(inspect.branches(id).await?),
         false => Ok(Vec::new()),
@@ -71,9 +71,9 @@ async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[Entry]) -> anyhow
 
 /// What is known of one job.
 struct Known {
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     state: State,
-    wait: Option<Awaited>,
+    wait: Option<WaitCondition>,
     branches: Vec<Branch>,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::{
     Engine, JobId, Merge, Time,
-    model::{Tally, merge::BranchProgress},
+    model::{BranchCounts, merge::BranchProgress},
 };
 
 use super::Findings;
@@ -25,13 +25,13 @@ struct Row {
 
 impl Row {
     fn pending(&self) -> u64 {
-        (self.stand.spawned - self.stand.tally.ended()).max(0).unsigned_abs()
+        (self.stand.spawned - self.stand.counts.ended()).max(0).unsigned_abs()
     }
 
     /// Whether it waits for children that have not ended well, and for none else.
     fn is_blocked(&self) -> bool {
         let merge = self.goal.as_deref().and_then(|goal| serde_json::from_str::<Merge>(goal).ok());
-        self.stand.tally.unsuccessful() > 0
+        self.stand.counts.unsuccessful() > 0
             && self.pending() == 0
             && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
     }
@@ -49,7 +49,7 @@ fn judge(findings: &mut Findings, waited: &[Row], left: &[Row], now: Time, progr
     let blocked: Vec<&Row> = waited.iter().filter(|row| row.is_blocked()).collect();
     if let Some(first) = blocked.first() {
         let (job, name) = (first.job, &first.name);
-        let bad: u64 = blocked.iter().map(|row| row.stand.tally.unsuccessful().unsigned_abs()).sum();
+        let bad: u64 = blocked.iter().map(|row| row.stand.counts.unsuccessful().unsigned_abs()).sum();
         findings.warn(
             "branches",
             format!(
@@ -143,14 +143,18 @@ mod rows {
             let mut statement = file.prepare(&lite(sql))?;
             let rows = statement.query_map([], |row| {
                 let job: [u8; 16] = row.get(0)?;
-                let tally =
-                    Tally { started: 0, done: row.get(4)?, failed: row.get(5)?, cancelled: row.get(6)? };
+                let tally = BranchCounts {
+                    started: 0,
+                    done: row.get(4)?,
+                    failed: row.get(5)?,
+                    cancelled: row.get(6)?,
+                };
                 let poll_at: Option<i64> = row.get(7)?;
                 Ok(Row {
                     job: JobId::from_bytes(job),
                     name: row.get(1)?,
                     goal: row.get(2)?,
-                    stand: BranchProgress { spawned: row.get(3)?, tally },
+                    stand: BranchProgress { spawned: row.get(3)?, counts: tally },
                     poll_at: poll_at.map(Time),
                 })
             })?;
@@ -158,12 +162,13 @@ mod rows {
         }
         let Some(client) = server(place).await? else { return Ok(Vec::new()) };
         let row = |row: &tokio_postgres::Row| {
-            let tally = Tally { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
+            let tally =
+                BranchCounts { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
             Row {
                 job: JobId(row.get(0)),
                 name: row.get(1),
                 goal: row.get(2),
-                stand: BranchProgress { spawned: row.get(3), tally },
+                stand: BranchProgress { spawned: row.get(3), counts: tally },
                 poll_at: row.get::<_, Option<i64>>(7).map(Time),
             }
         };
@@ -179,12 +184,12 @@ mod tests {
     const NOW: Time = Time(1_800_000_000_000_000);
 
     fn row(spawned: i64, done: i64, failed: i64, merge: &Merge) -> Row {
-        let tally = Tally { started: 0, done, failed, cancelled: 0 };
+        let tally = BranchCounts { started: 0, done, failed, cancelled: 0 };
         Row {
             job: JobId::from_parts(1, 0, 0),
             name: "items".into(),
             goal: serde_json::to_string(merge).ok(),
-            stand: BranchProgress { spawned, tally },
+            stand: BranchProgress { spawned, counts: tally },
             poll_at: Some(NOW),
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use windlass::{
     Engine, Payload, Time, failure_of,
     model::{
-        Entry, Unwind,
+        JournalEntry, Unwind,
         journal::{Mark, Op},
     },
     store::Job,
@@ -27,7 +27,7 @@ const SHORT: usize = 200;
 
 /// A workflow's journal, or the end of it, and its context.
 pub(super) struct Workflow {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<JournalEntry>,
     /// When the entry before the first of these was written.
     before: Option<Time>,
     /// How many entries there are before these.
@@ -47,7 +47,7 @@ impl Workflow {
             after = page.last().map(|entry| entry.seq);
             entries.extend(page);
             while !all && entries.len() > SHOWN {
-                before = entries.pop_front().map(|entry: Entry| entry.at);
+                before = entries.pop_front().map(|entry: JournalEntry| entry.at);
                 left_out += 1;
             }
             if last {
@@ -60,7 +60,7 @@ impl Workflow {
     }
 
     pub(super) fn tell(&self, told: &mut Value, engine: &Engine) {
-        let entry = |entry: &Entry| {
+        let entry = |entry: &JournalEntry| {
             let mut told = json!({
                 "seq": entry.seq, "op": entry.op, "mark": entry.mark, "name": entry.name, "key": entry.key,
                 "line": entry.line, "at": entry.at,
@@ -102,7 +102,7 @@ impl Workflow {
 
     fn rows(&self, engine: &Engine) -> Vec<Vec<String>> {
         let mut before = self.before;
-        let row = |entry: &Entry| {
+        let row = |entry: &JournalEntry| {
             let since =
                 before.replace(entry.at).map(|before| format!("+{}", span::show(entry.at.since(before))));
             let key = entry.key.as_ref().map(|key| format!("[{key}]")).unwrap_or_default();
@@ -133,7 +133,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// What an entry says, on a line.
-fn said(entry: &Entry, engine: &Engine) -> String {
+fn said(entry: &JournalEntry, engine: &Engine) -> String {
     if let Some(failure) = failure_of(entry) {
         return short(&failure.to_string());
     }

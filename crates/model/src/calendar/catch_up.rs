@@ -1,8 +1,7 @@
-//! What becomes of ticks for which nobody was there, and of ticks while the last run is still going.
+//! Catching up: what happens to ticks that passed while no worker was running, and to ticks while the previous job has not ended.
 //!
-//! Whoever watches a schedule wakes at some moment `now` and knows the first tick that it has not handled.
-//! [`plan`] divides the ticks from there up to now into those to fire and those missed. It takes as long for a
-//! gap of ten years as for one of a minute.
+//! A store keeps the first tick of a schedule that was not handled yet. When a worker fires timers, [`plan`] divides the ticks from
+//! there up to now into those to fire and those missed. A gap of ten years takes as long as a gap of a minute.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -11,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use super::Calendar;
 use crate::Time;
 
-/// How old a tick may be and still be on time: long enough for a restart or a failover.
-pub const LATE: Duration = Duration::from_secs(60);
-/// The window of `all` where none is given.
-pub const WINDOW: Duration = Duration::from_secs(86_400);
-/// How many missed ticks of a cron expression are counted one by one; more are "at least" so many.
-pub const COUNTED: u64 = 10_000;
+/// How late a tick may fire and still be on time: long enough for a restart or a failover.
+pub const MAX_LATENESS: Duration = Duration::from_secs(60);
+/// The default window of `all`.
+pub const DEFAULT_WINDOW: Duration = Duration::from_secs(86_400);
+/// Up to how many missed ticks of a cron expression are counted, which takes a step for each. More are reported as "at least".
+pub const MAX_COUNTED: u64 = 10_000;
 
-/// What becomes of ticks that were due while nobody was there.
+/// What happens to ticks that passed while no worker was running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
-    /// All fire, oldest first, unless they are older than `window` (at least [`LATE`]).
+    /// All fire, oldest first, except those older than `window` (which is at least [`MAX_LATENESS`]).
     All {
         /// How old a tick may be.
         window: Duration,
@@ -30,38 +29,38 @@ pub enum CatchUp {
     /// Only the newest fires, however old it is.
     #[default]
     One,
-    /// Those that are on time fire (all of them, if several are); the others are missed.
+    /// Every tick that is on time fires; the others are missed.
     Skip,
 }
 
-/// What becomes of a tick while the run of the one before it is still going.
+/// What happens to a tick while the job of the previous tick has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// It is left out.
+    /// It is skipped.
     #[default]
     Skip,
-    /// It runs when the one before it has ended.
+    /// Its job runs when the previous job has ended.
     Queue,
-    /// The one before it is cancelled.
+    /// The previous job is cancelled.
     CancelPrevious,
-    /// Both run.
+    /// Both jobs run.
     Allow,
 }
 
-/// What to do about the ticks up to now.
+/// What to do with the ticks up to now.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// The ticks to fire, oldest first.
     pub fire: Vec<Time>,
-    /// The ticks that are given up.
+    /// The ticks that never fire.
     pub missed: Option<Missed>,
-    /// The first tick that this plan leaves. It is not after now only if `max` cut the plan short; then ask
-    /// again. `None` if there is none before the end of the year 9999.
+    /// The first tick that this plan does not handle. If it is not after now, the plan reached `max` and must be followed by
+    /// another. `None` if there is none before the end of the year 9999.
     pub next_at: Option<Time>,
 }
 
-/// Ticks that were given up, in one summary.
+/// A summary of missed ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Missed {
     /// The first of them.
@@ -70,52 +69,52 @@ pub struct Missed {
     pub to: Time,
     /// How many.
     pub count: u64,
-    /// Whether there may be more than were counted.
+    /// Whether there may be more, because counting stopped at [`MAX_COUNTED`].
     pub at_least: bool,
 }
 
-/// Divides the ticks from `next_at` (the first that is not yet handled) up to `now`. At most `max` fire; with
-/// none allowed, nothing is handled.
+/// Divides the ticks from `next_at`, the first that was not handled yet, up to `now`. At most `max` fire; if `max` is 0, nothing is
+/// handled.
 pub fn plan(calendar: &Calendar, catch_up: CatchUp, next_at: Time, now: Time, max: usize) -> Plan {
-    let first = calendar.first_from(next_at);
+    let first = calendar.first_at_or_after(next_at);
     let Some(begin) = first.filter(|first| *first <= now && max > 0) else {
         return Plan { next_at: first, ..Plan::default() };
     };
-    // The ticks before this moment are missed.
+    // Ticks before `from` are missed.
     let from = match catch_up {
-        CatchUp::All { window } => now.minus(window.max(LATE)),
-        CatchUp::Skip => now.minus(LATE),
+        CatchUp::All { window } => now.minus(window.max(MAX_LATENESS)),
+        CatchUp::Skip => now.minus(MAX_LATENESS),
         CatchUp::One => calendar.last_at_or_before(now).unwrap_or(begin),
     };
     let missed = Missed::between(calendar, begin, Time(from.0.saturating_sub(1)));
     let from = from.max(begin);
-    let due = std::iter::successors(calendar.first_from(from), |tick| calendar.next_after(*tick));
-    let fire: Vec<Time> = due.take_while(|tick| *tick <= now).take(max).collect();
+    let ticks = std::iter::successors(calendar.first_at_or_after(from), |tick| calendar.next_after(*tick));
+    let fire: Vec<Time> = ticks.take_while(|tick| *tick <= now).take(max).collect();
     let next_at = match fire.last() {
         Some(last) => calendar.next_after(*last),
-        None => calendar.first_from(from),
+        None => calendar.first_at_or_after(from),
     };
     Plan { fire, missed, next_at }
 }
 
 impl Missed {
-    /// Sums up the ticks from `first`, which is one, up to `until`; `None` if there are none.
+    /// Summarises the ticks from `first`, which is one, up to `until`; `None` if there are none.
     pub fn between(calendar: &Calendar, first: Time, until: Time) -> Option<Missed> {
         let to = calendar.last_at_or_before(until).filter(|last| *last >= first)?;
         let count = match calendar {
-            Calendar::Every(every) => every.between(first, to),
+            Calendar::Every(every) => every.count_between(first, to),
             Calendar::Cron(_) => {
                 let rest = calendar.ticks_after(first).take_while(|tick| *tick <= to);
-                1 + rest.take(COUNTED as usize).count() as u64
+                1 + rest.take(MAX_COUNTED as usize).count() as u64
             }
         };
-        let at_least = matches!(calendar, Calendar::Cron(_)) && count > COUNTED;
-        Some(Missed { from: first, to, count: if at_least { COUNTED } else { count }, at_least })
+        let at_least = matches!(calendar, Calendar::Cron(_)) && count > MAX_COUNTED;
+        Some(Missed { from: first, to, count: if at_least { MAX_COUNTED } else { count }, at_least })
     }
 }
 
 impl fmt::Display for CatchUp {
-    /// `one`, `skip` or `all:3600s`.
+    /// Writes `one`, `skip` or `all:3600s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CatchUp::All { window } => write!(f, "all:{}s", window.as_secs()),
@@ -128,24 +127,24 @@ impl fmt::Display for CatchUp {
 impl FromStr for CatchUp {
     type Err = String;
 
-    /// Reads `one`, `skip`, `all` (of the last day) or `all:6h`, with `s`, `m`, `h` or `d`.
+    /// Parses `one`, `skip`, `all` (of the last day) or `all:6h`, with `s`, `m`, `h` or `d`.
     fn from_str(text: &str) -> Result<CatchUp, String> {
-        let wrong =
+        let fault =
             || format!("{text:?} is not a way to catch up; use one, skip, all or all:<span>, as in all:6h");
         match text {
             "one" => Ok(CatchUp::One),
             "skip" => Ok(CatchUp::Skip),
-            "all" => Ok(CatchUp::All { window: WINDOW }),
+            "all" => Ok(CatchUp::All { window: DEFAULT_WINDOW }),
             _ => {
-                let span = text.strip_prefix("all:").ok_or_else(wrong)?;
+                let span = text.strip_prefix("all:").ok_or_else(fault)?;
                 let unit = match span.bytes().last() {
                     Some(b's') => 1,
                     Some(b'm') => 60,
                     Some(b'h') => 3_600,
                     Some(b'd') => 86_400,
-                    _ => return Err(wrong()),
+                    _ => return Err(fault()),
                 };
-                let count: u32 = span[..span.len() - 1].parse().map_err(|_| wrong())?;
+                let count: u32 = span[..span.len() - 1].parse().map_err(|_| fault())?;
                 Ok(CatchUp::All { window: Duration::from_secs(u64::from(count) * unit) })
             }
         }
@@ -189,7 +188,7 @@ mod tests {
         text.parse().expect(text)
     }
 
-    /// The plan of a calendar that was last looked at some seconds before noon and a half minute.
+    /// The plan at [`NOW`] for a calendar whose ticks were handled up to `ago` seconds before.
     fn planned(calendar: &str, catch_up: &str, ago: u64, max: usize) -> Plan {
         let calendar: Calendar = calendar.parse().expect(calendar);
         let next_at = at(NOW).minus(Duration::from_secs(ago));
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn all_fires_what_is_in_the_window() {
+    fn all_fires_the_ticks_in_the_window() {
         for calendar in ["every 10 minutes", "*/10 * * * *"] {
             let plan = planned(calendar, "all:25m", 3_600, 100);
             let fire = [at("2026-11-15T11:40:00Z"), at("2026-11-15T11:50:00Z"), at("2026-11-15T12:00:00Z")];
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn one_fires_the_newest_however_old() {
+    fn one_fires_the_newest_tick_however_old() {
         let plan = planned("every 10 minutes", "one", 3_600, 100);
         assert_eq!(plan.fire, [at("2026-11-15T12:00:00Z")]);
         assert_eq!(plan.missed, missed("2026-11-15T11:10:00Z", "2026-11-15T11:50:00Z", 5));
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn skip_fires_what_is_on_time() {
+    fn skip_fires_the_ticks_that_are_on_time() {
         let plan = planned("every 20 seconds", "skip", 120, 100);
         let fire = [at("2026-11-15T11:59:40Z"), at("2026-11-15T12:00:00Z"), at("2026-11-15T12:00:20Z")];
         assert_eq!(plan.fire, fire);
@@ -236,17 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_exactly_at_the_edge_is_still_in() {
+    fn a_tick_exactly_at_the_edge_is_still_on_time() {
         let hourly: Calendar = "@hourly".parse().expect("a calendar");
         let noon = at("2026-11-15T12:00:00Z");
-        let late = noon.plus(LATE);
+        let late = noon.plus(MAX_LATENESS);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, late, 9).fire, [noon]);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, Time(late.0 + 1), 9).fire, []);
         assert_eq!(plan(&hourly, CatchUp::Skip, noon, noon, 9).fire, [noon], "due at once");
     }
 
     #[test]
-    fn max_cuts_the_plan_short_and_the_next_one_goes_on() {
+    fn a_plan_stops_at_max_and_the_next_plan_continues() {
         let plan = planned("every minute", "all:1h", 600, 3);
         assert_eq!(plan.fire.len(), 3);
         assert_eq!(plan.next_at, Some(at("2026-11-15T11:54:00Z")));
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_years_costs_nothing() {
+    fn a_gap_of_years_is_planned_at_once() {
         let years = 10 * 365 * 86_400;
         for catch_up in ["one", "skip", "all:1m"] {
             let plan = planned("every second", catch_up, years, 1_000);
@@ -268,7 +267,7 @@ mod tests {
             assert!(!missed.at_least);
             let plan = planned("* * * * * *", catch_up, years, 1_000);
             let missed = plan.missed.expect("missed");
-            assert_eq!((missed.count, missed.at_least), (COUNTED, true));
+            assert_eq!((missed.count, missed.at_least), (MAX_COUNTED, true));
             assert_eq!(missed.to, Time(plan.fire[0].0 - 1_000_000));
         }
         let year = planned("0 3 * * *", "one", 365 * 86_400, 1).missed.expect("missed");
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_next_tick_nothing_is_due() {
+    fn before_the_next_tick_nothing_fires() {
         let daily: Calendar = "@daily".parse().expect("a calendar");
         let next = at("2026-11-16T00:00:00Z");
         let plan = plan(&daily, CatchUp::One, next, at(NOW), 10);
@@ -284,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_and_shown_the_same() {
+    fn policies_parse_and_print_the_same() {
         for text in ["one", "skip", "all:3600s"] {
             assert_eq!(text.parse::<CatchUp>().expect(text).to_string(), text);
         }
-        assert_eq!("all".parse(), Ok(CatchUp::All { window: WINDOW }));
+        assert_eq!("all".parse(), Ok(CatchUp::All { window: DEFAULT_WINDOW }));
         for wrong in ["some", "all:", "all:h", "all:6y", "all:é", ""] {
             assert!(wrong.parse::<CatchUp>().expect_err(wrong).contains("use one, skip, all or all:<span>"));
         }

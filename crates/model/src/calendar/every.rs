@@ -1,12 +1,11 @@
-//! Ticks at even steps: every so many seconds, days or months.
+//! Ticks at equal steps: every 15 minutes, every 2 months.
 //!
-//! Seconds, minutes and hours are spans of real time, laid out from the anchor; a change of the clock does not
-//! move them. Days, weeks, months and years are steps in the calendar of the zone: the same time of the day,
-//! whatever the clock does in between. Where the clock jumps over that time, the tick is at the first moment
-//! after the jump; where it shows it twice, the tick is at the first.
+//! Seconds, minutes and hours are real time from the anchor; a clock change does not move them. Days, weeks, months and years are
+//! steps in the calendar of the zone and keep the local time. Where the clock skips that local time, the tick is at the first time
+//! after the jump; where the clock repeats it, the tick is at the first of the two.
 //!
-//! Tick k is the anchor plus k steps, reckoned from the anchor each time. So nothing drifts: monthly from the
-//! 31st of January is the 28th of February and then the 31st of March.
+//! Tick k is the anchor plus k steps, computed from the anchor each time. So nothing drifts: monthly from 31 January ticks on 28
+//! February and then on 31 March.
 
 use std::fmt;
 
@@ -17,9 +16,9 @@ use super::zone::Zone;
 use crate::{Invalid, Time, limits::invalid};
 
 /// The longest step: a hundred years, as long as the longest delay.
-const LONGEST: u64 = 100;
+const MAX_YEARS: u64 = 100;
 
-/// What steps are counted in.
+/// The unit of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -29,38 +28,38 @@ pub enum Unit {
     Minutes,
     /// Hours of real time.
     Hours,
-    /// Days of the calendar, 23 to 25 hours long where clocks are changed.
+    /// Days of the calendar, which have 23 to 25 hours where clocks change.
     Days,
     /// Seven days.
     Weeks,
-    /// Months of the calendar; the last day stands in for days that a month lacks.
+    /// Months of the calendar; a day that a month lacks is replaced by its last day.
     Months,
     /// Twelve months.
     Years,
 }
 
-/// What one step is, in the grain in which it is added.
+/// The length of one step.
 enum Step {
     Micros(i64),
     Days(i64),
     Months(i64),
 }
 
-/// Even steps from an anchor. The anchor is the first tick; none is after 9999.
+/// Equal steps from an anchor, which is the first tick. No tick is after 9999.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Every {
     count: u32,
     unit: Unit,
     zone: Zone,
-    /// As it was given; `None` is the beginning of 1970 in the zone.
+    /// As given; `None` is the beginning of 1970 in the zone.
     anchor: Option<Time>,
     first: Time,
-    /// What the zone's clock shows at `first`.
-    clock: DateTime,
+    /// The local time at `first`.
+    first_local: DateTime,
 }
 
 impl Unit {
-    /// All units, with the words for one, for several, and in short.
+    /// All units, with the singular, the plural and the abbreviation.
     pub(super) const WORDS: [(Unit, &str, &str, &str); 7] = [
         (Unit::Seconds, "second", "seconds", "s"),
         (Unit::Minutes, "minute", "minutes", "m"),
@@ -71,9 +70,9 @@ impl Unit {
         (Unit::Years, "year", "years", "y"),
     ];
 
-    /// How many fit into the longest step.
-    fn most(self) -> u64 {
-        LONGEST
+    /// Returns how many fit into the longest step.
+    fn max_count(self) -> u64 {
+        MAX_YEARS
             * match self {
                 Unit::Seconds => 365 * 86_400,
                 Unit::Minutes => 365 * 1_440,
@@ -90,63 +89,63 @@ impl Every {
     pub(super) fn new(count: u32, unit: Unit, zone: Zone, anchor: Option<Time>) -> Result<Every, Invalid> {
         let what = || format!("the step of {count} {}", Unit::WORDS[unit as usize].2);
         if count == 0 {
-            return Err(invalid(what(), "is no step", "count from 1"));
+            return Err(invalid(what(), "is not a step", "count from 1"));
         }
-        if u64::from(count) > unit.most() {
+        if u64::from(count) > unit.max_count() {
             return Err(invalid(what(), "is longer than 100 years", "choose a shorter one"));
         }
         let outside = || {
             let what = format!("the anchor {}", anchor.unwrap_or_default());
-            invalid(what, "is not between 1970 and 9999", "choose a moment that is")
+            invalid(what, "is not between 1970 and 9999", "choose a time that is")
         };
         // A week begins on Monday, and 1970 began on a Thursday.
         let monday = if unit == Unit::Weeks { 5 } else { 1 };
         let begin = civil::date(1970, 1, monday).at(0, 0, 0, 0);
-        let (first, clock) = match anchor {
+        let (first, first_local) = match anchor {
             Some(at) if at.0 < 0 || at > Time::MAX => return Err(outside()),
-            Some(at) => (at, zone.clock(at).ok_or_else(outside)?),
-            None => (zone.reached(begin).ok_or_else(outside)?, begin),
+            Some(at) => (at, zone.local(at).ok_or_else(outside)?),
+            None => (zone.first_time_at(begin).ok_or_else(outside)?, begin),
         };
-        Ok(Every { count, unit, zone, anchor, first, clock })
+        Ok(Every { count, unit, zone, anchor, first, first_local })
     }
 
-    /// How many units a step has.
+    /// Returns how many units a step has.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// What steps are counted in.
+    /// Returns the unit of a step.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// The zone whose calendar counts.
+    /// Returns the time zone.
     pub fn zone(&self) -> &Zone {
         &self.zone
     }
 
-    /// The first tick, if one was set.
+    /// Returns the first tick, if one was set.
     pub fn anchor(&self) -> Option<Time> {
         self.anchor
     }
 
-    /// The first tick after `t`.
+    /// Returns the first tick after `t`.
     pub(super) fn next_after(&self, t: Time) -> Option<Time> {
         self.tick(self.index(t).map_or(0, |k| k + 1))
     }
 
-    /// The last tick that is not after `t`.
+    /// Returns the last tick that is not after `t`.
     pub(super) fn last_at_or_before(&self, t: Time) -> Option<Time> {
         self.tick(self.index(t)?)
     }
 
-    /// How many ticks are in `from..=to`. Two that fall together, in a day that a zone left out, are two.
-    pub(super) fn between(&self, from: Time, to: Time) -> u64 {
-        let until = |t| self.index(t).map_or(0, |k| k + 1);
-        (until(to) - until(Time(from.0.saturating_sub(1)))).max(0) as u64
+    /// Returns how many ticks are in `from..=to`. Two ticks at the same time, because a zone skipped a day, count twice.
+    pub(super) fn count_between(&self, from: Time, to: Time) -> u64 {
+        let count_to = |t| self.index(t).map_or(0, |k| k + 1);
+        (count_to(to) - count_to(Time(from.0.saturating_sub(1)))).max(0) as u64
     }
 
-    /// Which tick is the last that is not after `t`, counted from 0.
+    /// Returns the index of the last tick that is not after `t`, from 0.
     fn index(&self, t: Time) -> Option<i64> {
         let t = t.min(Time::MAX);
         if t < self.first {
@@ -155,16 +154,16 @@ impl Every {
         let k = match self.step() {
             Step::Micros(step) => return Some((t.0 - self.first.0) / step),
             Step::Days(step) => {
-                let days = self.zone.clock(t)?.date().since(self.clock.date()).ok()?.get_days();
+                let days = self.zone.local(t)?.date().since(self.first_local.date()).ok()?.get_days();
                 i64::from(days) / step
             }
             Step::Months(step) => {
-                let now = self.zone.clock(t)?;
-                let years = i64::from(now.year()) - i64::from(self.clock.year());
-                (years * 12 + i64::from(now.month()) - i64::from(self.clock.month())) / step
+                let local = self.zone.local(t)?;
+                let years = i64::from(local.year()) - i64::from(self.first_local.year());
+                (years * 12 + i64::from(local.month()) - i64::from(self.first_local.month())) / step
             }
         };
-        // By the date alone it can be one too many, or a few too few where the clock was moved far.
+        // From the date alone it may be one too many, or a few too few where a clock change was large.
         let mut k = k.max(0);
         while k > 0 && self.tick(k).is_none_or(|at| at > t) {
             k -= 1;
@@ -175,7 +174,7 @@ impl Every {
         Some(k)
     }
 
-    /// Tick `k`, counted from 0; `None` after the year 9999.
+    /// Returns tick `k`, from 0; `None` after the year 9999.
     fn tick(&self, k: i64) -> Option<Time> {
         if k == 0 {
             return Some(self.first);
@@ -188,7 +187,7 @@ impl Every {
             Step::Days(step) => Span::new().try_days(k.checked_mul(step)?).ok()?,
             Step::Months(step) => Span::new().try_months(k.checked_mul(step)?).ok()?,
         };
-        self.zone.reached(self.clock.checked_add(span).ok()?)
+        self.zone.first_time_at(self.first_local.checked_add(span).ok()?)
     }
 
     fn step(&self) -> Step {
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_month_comes_back() {
+    fn monthly_steps_return_to_the_end_of_the_month() {
         let monthly = every(1, Unit::Months, "UTC", Some("2027-01-31T09:00:00Z"));
         let expected = ["2027-01-31T09:00Z", "2027-02-28T09:00Z", "2027-03-31T09:00Z", "2027-04-30T09:00Z"];
         assert_eq!(ticks(&monthly, "2020-01-01T00:00:00Z", 4), expected);
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_are_real_and_days_are_of_the_calendar() {
+    fn hours_are_real_time_and_days_keep_the_local_time() {
         let hours = every(24, Unit::Hours, "Europe/Berlin", Some("2026-03-28T07:00:00Z"));
         assert_eq!(ticks(&hours, "2026-03-28T12:00:00Z", 2), ["2026-03-29T07:00Z", "2026-03-30T07:00Z"]);
         let days = every(1, Unit::Days, "Europe/Berlin", Some("2026-03-28T07:00:00Z"));
@@ -272,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_never_was_is_no_second_tick() {
+    fn a_skipped_day_makes_no_second_tick() {
         let days = every(1, Unit::Days, "Pacific/Apia", None);
         let expected = ["2011-12-29T10:00Z", "2011-12-30T10:00Z", "2011-12-31T10:00Z"];
         assert_eq!(ticks(&days, "2011-12-29T00:00:00Z", 3), expected);
     }
 
     #[test]
-    fn an_anchor_in_the_second_pass_is_kept() {
+    fn an_anchor_in_a_repeated_hour_is_kept() {
         let second = "2026-10-25T01:30:00Z";
         let days = every(1, Unit::Days, "Europe/Berlin", Some(second));
         assert_eq!(ticks(&days, "2026-10-01T00:00:00Z", 2), ["2026-10-25T01:30Z", "2026-10-26T01:30Z"]);
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn centuries_away_is_as_near_as_tomorrow() {
+    fn ticks_are_found_centuries_away() {
         for unit in [Unit::Seconds, Unit::Hours, Unit::Days, Unit::Weeks, Unit::Months, Unit::Years] {
             let every = every(1, unit, "America/New_York", None);
             let far = at("9876-05-04T03:02:01.5Z");
@@ -299,14 +298,14 @@ mod tests {
             assert!(every.last_at_or_before(Time(i64::MAX)).is_some());
         }
         let seconds = every(1, Unit::Seconds, "UTC", None);
-        assert_eq!(seconds.between(Time(0), Time(86_400_000_000 * 365)), 86_400 * 365 + 1);
-        assert_eq!(seconds.between(Time(1), Time(2)), 0);
+        assert_eq!(seconds.count_between(Time(0), Time(86_400_000_000 * 365)), 86_400 * 365 + 1);
+        assert_eq!(seconds.count_between(Time(1), Time(2)), 0);
     }
 
     #[test]
     fn steps_and_anchors_out_of_range_are_refused() {
         let error = |count, unit, anchor| Every::new(count, unit, Zone::UTC, anchor).expect_err("refused");
-        assert!(error(0, Unit::Days, None).to_string().contains("0 days is no step; count from 1"));
+        assert!(error(0, Unit::Days, None).to_string().contains("0 days is not a step; count from 1"));
         assert!(error(u32::MAX, Unit::Years, None).to_string().contains("longer than 100 years"));
         assert!(error(1, Unit::Days, Some(Time(-1))).to_string().contains("not between 1970 and 9999"));
     }

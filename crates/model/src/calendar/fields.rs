@@ -1,24 +1,24 @@
-//! The fields of a cron expression: read from text, and asked for the next and the last match.
+//! The fields of a cron expression, which find the next and the last match.
 //!
-//! A clock's reading is a count of seconds since 1970 as if the clock were in UTC. Which moment that is, and
-//! what happens when the clock jumps, is decided in [`super::cron`].
+//! A local time is a count of seconds since 1970 as if the clock were in UTC. [`super::cron`] decides which time that is, and what
+//! happens when the clock jumps.
 
 use jiff::{Timestamp, civil::Date, civil::Weekday, tz::Offset};
 
-use super::read::{self, Day};
+use super::parse::{self, Day};
 use crate::Invalid;
 
 const DAY: i64 = 86_400;
 
-/// Which readings of a clock match, as sets of bits.
+/// Which local times match, as bit sets.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Fields {
     seconds: u64,
     minutes: u64,
-    /// Hours that were named one by one.
+    /// Hours that are listed one by one.
     fixed: u64,
-    /// Hours out of `*`, a range or a step.
-    flowing: u64,
+    /// Hours from `*`, a range or a step.
+    repeating: u64,
     months: u64,
     days: Days,
 }
@@ -28,58 +28,58 @@ pub(super) struct Fields {
 struct Days {
     /// Days of the month.
     month: u64,
-    /// Whether the last day of the month does.
+    /// Whether the last day of the month matches.
     last: bool,
-    /// For each weekday from Sunday, which ones of the month: bits 1 to 5, and bit 6 for the last.
+    /// For each weekday from Sunday, which of those in a month match: bits 1 to 5, and bit 6 for the last.
     week: [u8; 7],
-    /// Whether a day needs to match only one of the two.
+    /// Whether a day that matches by month or by week is enough; otherwise it must match by both.
     either: bool,
 }
 
-/// Every one of the month.
-const EACH: u8 = 0b11_1110;
-/// The last one of the month.
+/// Every such weekday of a month.
+const EVERY: u8 = 0b11_1110;
+/// The last such weekday of a month.
 const LAST: u8 = 0b100_0000;
 
-/// Which hours to look at.
+/// Which hours to match.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Hours {
-    /// Those that were named one by one.
+    /// Hours that are listed one by one.
     Fixed,
-    /// Those out of `*`, a range or a step.
-    Flowing,
-    /// All of them.
+    /// Hours from `*`, a range or a step.
+    Repeating,
+    /// Both.
     All,
 }
 
 impl Fields {
-    /// Reads five fields, or six with seconds first.
-    pub(super) fn read(text: &str) -> Result<Fields, Invalid> {
-        let [second, minute, hour, day, month, weekday] = read::split(text)?;
-        let (fixed, flowing) = read::hours(text, hour)?;
+    /// Parses five fields, or six with seconds first.
+    pub(super) fn parse(text: &str) -> Result<Fields, Invalid> {
+        let [second, minute, hour, day, month, weekday] = parse::split(text)?;
+        let (fixed, repeating) = parse::hours(text, hour)?;
         let (mut days, mut last) = (0, false);
-        for item in read::days(text, day)? {
-            match item {
+        for day in parse::days(text, day)? {
+            match day {
                 Day::Number(number) => days |= 1 << number,
                 Day::Last => last = true,
             }
         }
         let mut week = [0; 7];
-        for (weekday, which) in read::weekdays(text, weekday)? {
-            week[usize::from(weekday)] |= which.map_or(EACH, |nth| if nth == 0 { LAST } else { 1 << nth });
+        for (weekday, which) in parse::weekdays(text, weekday)? {
+            week[usize::from(weekday)] |= which.map_or(EVERY, |nth| if nth == 0 { LAST } else { 1 << nth });
         }
         let open = |field: &str| field.starts_with(['*', '?']);
         Ok(Fields {
-            seconds: read::numbers(text, &read::SECOND, second)?,
-            minutes: read::numbers(text, &read::MINUTE, minute)?,
-            fixed: fixed & !flowing,
-            flowing,
-            months: read::numbers(text, &read::MONTH, month)?,
+            seconds: parse::numbers(text, &parse::SECOND, second)?,
+            minutes: parse::numbers(text, &parse::MINUTE, minute)?,
+            fixed: fixed & !repeating,
+            repeating,
+            months: parse::numbers(text, &parse::MONTH, month)?,
             days: Days { month: days, last, week, either: !open(day) && !open(weekday) },
         })
     }
 
-    /// The first matching reading in `from..to`.
+    /// Returns the first match in `from..to`.
     pub(super) fn first(&self, hours: Hours, from: i64, to: i64) -> Option<i64> {
         let hours = self.hours(hours);
         let (mut day, mut second) = (from.div_euclid(DAY), from.rem_euclid(DAY));
@@ -87,7 +87,7 @@ impl Fields {
             let date = date(day)?;
             if self.months & 1 << date.month() == 0 {
                 day += i64::from(date.days_in_month() - date.day());
-            } else if self.days.has(date)
+            } else if self.days.contain(date)
                 && let Some(second) = self.first_of_day(hours, second)
             {
                 return Some(day * DAY + second).filter(|at| *at < to);
@@ -97,7 +97,7 @@ impl Fields {
         None
     }
 
-    /// The last matching reading in `from..to`.
+    /// Returns the last match in `from..to`.
     pub(super) fn last(&self, hours: Hours, from: i64, to: i64) -> Option<i64> {
         let hours = self.hours(hours);
         let (mut day, mut second) = ((to - 1).div_euclid(DAY), (to - 1).rem_euclid(DAY));
@@ -105,7 +105,7 @@ impl Fields {
             let date = date(day)?;
             if self.months & 1 << date.month() == 0 {
                 day -= i64::from(date.day() - 1);
-            } else if self.days.has(date)
+            } else if self.days.contain(date)
                 && let Some(second) = self.last_of_day(hours, second)
             {
                 return Some(day * DAY + second).filter(|at| *at >= from);
@@ -118,12 +118,12 @@ impl Fields {
     fn hours(&self, hours: Hours) -> u64 {
         match hours {
             Hours::Fixed => self.fixed,
-            Hours::Flowing => self.flowing,
-            Hours::All => self.fixed | self.flowing,
+            Hours::Repeating => self.repeating,
+            Hours::All => self.fixed | self.repeating,
         }
     }
 
-    /// The first match of a day that is not before `from`, in seconds of the day.
+    /// Returns the first match of a day that is not before `from`, in seconds of the day.
     fn first_of_day(&self, hours: u64, from: i64) -> Option<i64> {
         let (hour, minute, second) = (from / 3_600, from / 60 % 60, from % 60);
         if has(hours, hour) {
@@ -140,7 +140,7 @@ impl Fields {
         Some(hour * 3_600 + at_least(self.minutes, 0)? * 60 + at_least(self.seconds, 0)?)
     }
 
-    /// The last match of a day that is not after `to`, in seconds of the day.
+    /// Returns the last match of a day that is not after `to`, in seconds of the day.
     fn last_of_day(&self, hours: u64, to: i64) -> Option<i64> {
         let (hour, minute, second) = (to / 3_600, to / 60 % 60, to % 60);
         if has(hours, hour) {
@@ -159,7 +159,7 @@ impl Fields {
 }
 
 impl Days {
-    fn has(&self, date: Date) -> bool {
+    fn contain(&self, date: Date) -> bool {
         let last = date.days_in_month();
         let by_month = self.month & 1 << date.day() != 0 || self.last && date.day() == last;
         let which = self.week[weekday(date.weekday())];
@@ -173,7 +173,7 @@ fn weekday(day: Weekday) -> usize {
     day.to_sunday_zero_offset() as usize
 }
 
-/// The date that is so many days after the first of 1970.
+/// Returns the date this many days after 1970-01-01.
 fn date(day: i64) -> Option<Date> {
     Some(Offset::UTC.to_datetime(Timestamp::from_second(day * DAY).ok()?).date())
 }
@@ -182,13 +182,13 @@ fn has(set: u64, bit: i64) -> bool {
     set & 1 << bit != 0
 }
 
-/// The lowest member of `set` that is at least `bit`.
+/// Returns the lowest member of `set` that is at least `bit`.
 fn at_least(set: u64, bit: i64) -> Option<i64> {
     let rest = set & u64::MAX << bit;
     (rest != 0).then(|| i64::from(rest.trailing_zeros()))
 }
 
-/// The highest member of `set` that is at most `bit`.
+/// Returns the highest member of `set` that is at most `bit`.
 fn at_most(set: u64, bit: i64) -> Option<i64> {
     let rest = if bit < 0 { 0 } else { set & u64::MAX >> (63 - bit) };
     (rest != 0).then(|| 63 - i64::from(rest.leading_zeros()))
@@ -198,15 +198,15 @@ fn at_most(set: u64, bit: i64) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// The first `n` matching dates from 2026 on.
+    /// The first `n` matching dates after 2025.
     fn dates(text: &str, n: usize) -> Vec<String> {
-        let fields = Fields::read(text).expect(text);
+        let fields = Fields::parse(text).expect(text);
         let mut from = 1_767_225_600;
         let mut found = Vec::new();
         while found.len() < n {
             let at = fields.first(Hours::All, from, i64::MAX / 2).expect("a match");
-            assert_eq!(fields.last(Hours::All, from, at + 1), Some(at), "both ways agree");
-            assert_eq!(fields.last(Hours::All, from, at), None, "nothing is between");
+            assert_eq!(fields.last(Hours::All, from, at + 1), Some(at), "both directions agree");
+            assert_eq!(fields.last(Hours::All, from, at), None, "none between");
             found.push(date(at.div_euclid(DAY)).expect("a date").to_string());
             from = at + 1;
         }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_matched_by_month_by_week_and_by_either() {
+    fn days_match_by_month_by_week_or_by_either() {
         let cases: [(&str, &[&str]); 9] = [
             ("0 0 29 2 *", &["2028-02-29", "2032-02-29"]),
             ("0 0 L * *", &["2026-01-31", "2026-02-28", "2026-03-31"]),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_set_are_in_it() {
+    fn the_lowest_and_highest_members_of_a_set_are_found() {
         assert_eq!((at_least(1, 0), at_least(1, 1), at_least(1 << 59, 59)), (Some(0), None, Some(59)));
         assert_eq!((at_most(1, 0), at_most(2, 0), at_most(1 << 59, 59)), (Some(0), None, Some(59)));
         assert_eq!((at_least(1, 60), at_most(1, -1)), (None, None));

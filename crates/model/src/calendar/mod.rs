@@ -1,21 +1,20 @@
-//! When the ticks of a schedule are.
+//! Calendars: when a schedule ticks.
 //!
-//! A [`Calendar`] is a set of moments, its ticks: by the clock on the wall ([`cron`]) or at even steps
-//! ([`every`]). It is asked for the tick after a moment and for the last one before it, and answers without
-//! walking from one to the other. Ticks strictly increase, also where clocks are changed. What becomes of ticks
-//! for which nobody was there is decided in [`catch_up`].
+//! A [`Calendar`] is a set of times, its ticks: local times of a time zone ([`cron`]), or equal steps ([`every`]). It finds the
+//! first tick after a time and the last tick before it directly, without walking over those between. Ticks strictly increase, also
+//! where clocks change. [`catch_up`] decides what happens to ticks that passed while no worker was running.
 //!
-//! A calendar can be written in one line: `every 15 minutes`, `every month in Europe/Berlin from
-//! 2027-01-31T08:00:00Z`, `0 3 * * mon-fri in Europe/Berlin`. It is shown and read back in that form.
+//! A calendar is written in one line: `every 15 minutes`, `every month in Europe/Berlin from 2027-01-31T08:00:00Z`,
+//! `0 3 * * mon-fri in Europe/Berlin`. It prints and parses in that form.
 
 pub mod catch_up;
 pub mod cron;
 pub mod every;
 mod fields;
-mod form;
+mod json;
 #[cfg(test)]
 mod oracle;
-mod read;
+mod parse;
 mod text;
 mod zone;
 
@@ -28,13 +27,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Invalid, Time, limits::invalid};
 
-/// When a schedule ticks. Every value of this type has been checked.
+/// When a schedule ticks. Every value of this type is valid.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Calendar {
-    /// By the clock on the wall.
+    /// At local times of a time zone.
     Cron(Cron),
-    /// At even steps.
+    /// At equal steps.
     Every(Every),
 }
 
@@ -49,7 +48,7 @@ impl Calendar {
         Ok(Calendar::Every(Every::new(count, unit, Zone::UTC, None)?))
     }
 
-    /// The same in another time zone.
+    /// Sets the time zone.
     pub fn zone(self, name: &str) -> Result<Calendar, Invalid> {
         let zone = Zone::named(name)?;
         Ok(match self {
@@ -58,7 +57,7 @@ impl Calendar {
         })
     }
 
-    /// The same steps, counted from `anchor`, which is the first tick.
+    /// Counts the steps from `anchor`, which is the first tick.
     pub fn from(self, anchor: Time) -> Result<Calendar, Invalid> {
         match self {
             Calendar::Every(e) => {
@@ -72,7 +71,7 @@ impl Calendar {
         }
     }
 
-    /// The time zone.
+    /// Returns the time zone.
     pub fn in_zone(&self) -> &Zone {
         match self {
             Calendar::Cron(cron) => cron.zone(),
@@ -80,7 +79,7 @@ impl Calendar {
         }
     }
 
-    /// The first tick after `t`; `None` if there is none before the end of the year 9999.
+    /// Returns the first tick after `t`; `None` if there is none before the end of the year 9999.
     pub fn next_after(&self, t: Time) -> Option<Time> {
         match self {
             Calendar::Cron(cron) => cron.next_after(t),
@@ -88,7 +87,7 @@ impl Calendar {
         }
     }
 
-    /// The last tick that is not after `t`; `None` if the first one is later.
+    /// Returns the last tick that is not after `t`; `None` if the first tick is later.
     pub fn last_at_or_before(&self, t: Time) -> Option<Time> {
         match self {
             Calendar::Cron(cron) => cron.last_at_or_before(t),
@@ -96,12 +95,12 @@ impl Calendar {
         }
     }
 
-    /// The first tick that is not before `t`.
-    pub fn first_from(&self, t: Time) -> Option<Time> {
+    /// Returns the first tick that is not before `t`.
+    pub fn first_at_or_after(&self, t: Time) -> Option<Time> {
         self.next_after(Time(t.0.saturating_sub(1)))
     }
 
-    /// All ticks after `t`, one by one.
+    /// Returns all ticks after `t`, in order.
     pub fn ticks_after(&self, t: Time) -> impl Iterator<Item = Time> {
         std::iter::successors(self.next_after(t), |tick| self.next_after(*tick))
     }

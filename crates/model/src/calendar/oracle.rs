@@ -1,4 +1,4 @@
-//! Calendars against slow ones: every minute is looked at, and nothing is clever.
+//! Tests calendars against a slow and simple implementation that checks every minute.
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{Calendar, Unit};
 use crate::Time;
 
-/// Zones with a day or two before something happens to their clocks.
+/// Zones, each with a time a day or two before its clock changes.
 const PLACES: [(&str, &str); 12] = [
     ("Europe/Berlin", "2026-03-28T06:00:00Z"),
     ("Europe/Berlin", "2026-10-24T06:00:00Z"),
@@ -22,31 +22,34 @@ const PLACES: [(&str, &str); 12] = [
     ("UTC", "2028-02-28T12:00:00Z"),
 ];
 
-/// A field as it was made up: its text, what it matches, and whether it is a list of single numbers.
+/// A generated field.
 #[derive(Clone, Debug)]
-struct Made {
+struct TestField {
     text: String,
+    /// What it matches.
     set: Vec<i8>,
+    /// Whether it is a list of single numbers.
     single: bool,
+    /// Whether it begins with `*`, so that it restricts nothing.
     open: bool,
 }
 
-fn field(least: i8, most: i8) -> impl Strategy<Value = Made> {
-    let all = move || (least..=most).collect::<Vec<_>>();
-    let star = Just(Made { text: "*".into(), set: all(), single: false, open: true });
-    let step = (2..=(most - least)).prop_map(move |step| Made {
+fn field(min: i8, max: i8) -> impl Strategy<Value = TestField> {
+    let all = move || (min..=max).collect::<Vec<_>>();
+    let star = Just(TestField { text: "*".into(), set: all(), single: false, open: true });
+    let step = (2..=(max - min)).prop_map(move |step| TestField {
         text: format!("*/{step}"),
-        set: all().into_iter().filter(|n| (n - least) % step == 0).collect(),
+        set: all().into_iter().filter(|n| (n - min) % step == 0).collect(),
         single: false,
         open: true,
     });
-    let range = (least..=most, least..=most).prop_map(|(a, b)| Made {
+    let range = (min..=max, min..=max).prop_map(|(a, b)| TestField {
         text: format!("{}-{}", a.min(b), a.max(b)),
         set: (a.min(b)..=a.max(b)).collect(),
         single: false,
         open: false,
     });
-    let list = prop::collection::vec(least..=most, 1..4).prop_map(|set| Made {
+    let list = prop::collection::vec(min..=max, 1..4).prop_map(|set| TestField {
         text: set.iter().map(i8::to_string).collect::<Vec<_>>().join(","),
         set,
         single: true,
@@ -55,10 +58,10 @@ fn field(least: i8, most: i8) -> impl Strategy<Value = Made> {
     prop_oneof![2 => star, 1 => step, 1 => range, 3 => list]
 }
 
-/// Minute, hour, day, weekday, all of a month.
-fn expression() -> impl Strategy<Value = [Made; 4]> {
-    // Small hours, where clocks are changed, are tried more often.
-    let early = (0..4i8, 0..4i8).prop_map(|(a, b)| Made {
+/// Generates minute, hour, day and weekday.
+fn expression() -> impl Strategy<Value = [TestField; 4]> {
+    // Small hours, in which clocks change, are tried more often.
+    let early = (0..4i8, 0..4i8).prop_map(|(a, b)| TestField {
         text: format!("{a},{b}"),
         set: vec![a, b],
         single: true,
@@ -68,37 +71,37 @@ fn expression() -> impl Strategy<Value = [Made; 4]> {
     let days = prop::option::weighted(0.25, field(1, 31));
     let weekdays = prop::option::weighted(0.25, field(0, 6));
     let open =
-        |least, most| Made { text: "*".into(), set: (least..=most).collect(), single: false, open: true };
+        |min, max| TestField { text: "*".into(), set: (min..=max).collect(), single: false, open: true };
     (field(0, 59), hour, days, weekdays).prop_map(move |(minute, hour, day, weekday)| {
         [minute, hour, day.unwrap_or_else(|| open(1, 31)), weekday.unwrap_or_else(|| open(0, 6))]
     })
 }
 
-fn matches([minute, hour, day, weekday]: &[Made; 4], at: DateTime) -> bool {
+fn matches([minute, hour, day, weekday]: &[TestField; 4], at: DateTime) -> bool {
     let (by_day, by_week) =
         (day.set.contains(&at.day()), weekday.set.contains(&at.weekday().to_sunday_zero_offset()));
     let days = if !day.open && !weekday.open { by_day || by_week } else { by_day && by_week };
     days && minute.set.contains(&at.minute()) && hour.set.contains(&at.hour())
 }
 
-/// All ticks of four days, found by looking at each minute.
-fn walk(fields: &[Made; 4], zone: &TimeZone, from: Timestamp) -> Vec<Time> {
+/// All ticks of four days, found by checking each minute.
+fn walk(fields: &[TestField; 4], zone: &TimeZone, from: Timestamp) -> Vec<Time> {
     let minute = SignedDuration::from_mins(1);
     let mut found = Vec::new();
-    let mut shown = zone.to_datetime(from - minute);
+    let mut latest = zone.to_datetime(from - minute);
     for step in 0..4 * 1_440 {
         let at = from + minute * step;
         let now = zone.to_datetime(at);
-        let mut tick = matches(fields, now) && (!fields[1].single || now > shown);
-        let mut jumped = shown + minute;
-        while fields[1].single && jumped < now {
-            tick |= matches(fields, jumped);
-            jumped += minute;
+        let mut tick = matches(fields, now) && (!fields[1].single || now > latest);
+        let mut skipped = latest + minute;
+        while fields[1].single && skipped < now {
+            tick |= matches(fields, skipped);
+            skipped += minute;
         }
         if tick {
             found.push(Time(at.as_microsecond()));
         }
-        shown = shown.max(now);
+        latest = latest.max(now);
     }
     found
 }
@@ -107,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn cron_ticks_are_those_of_the_slow_walk(fields in expression(), place in 0..PLACES.len()) {
+    fn cron_ticks_match_the_slow_implementation(fields in expression(), place in 0..PLACES.len()) {
         let (name, from) = PLACES[place];
         let [minute, hour, day, weekday] = &fields;
         let text = format!("{} {} {} * {}", minute.text, hour.text, day.text, weekday.text);
@@ -130,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn every_calendar_moves_on(
+    fn ticks_increase_and_both_directions_agree(
         calendar in calendar(),
         at in prop_oneof![0..4_000_000_000_000_000i64, 0..253_000_000_000_000_000i64],
     ) {
@@ -139,11 +142,11 @@ proptest! {
         prop_assert!(next > t);
         prop_assert_eq!(calendar.last_at_or_before(next), Some(next));
         let last = calendar.last_at_or_before(t);
-        prop_assert_eq!(calendar.last_at_or_before(Time(next.0 - 1)), last, "nothing is between");
+        prop_assert_eq!(calendar.last_at_or_before(Time(next.0 - 1)), last, "none between");
         if let Some(last) = last {
             prop_assert!(last <= t);
             prop_assert_eq!(calendar.next_after(last), Some(next));
-            prop_assert_eq!(calendar.first_from(last), Some(last));
+            prop_assert_eq!(calendar.first_at_or_after(last), Some(last));
         }
         prop_assert!(calendar.next_after(next).is_none_or(|after| after > next));
         prop_assert_eq!(calendar.to_string().parse::<Calendar>(), Ok(calendar));

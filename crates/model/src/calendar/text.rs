@@ -1,4 +1,4 @@
-//! A calendar in one line of text: `<what> [in <zone>] [from <moment>]`.
+//! A calendar as one line of text: `<cron or every> [in <zone>] [from <time>]`.
 
 use std::{fmt, str::FromStr};
 
@@ -29,48 +29,48 @@ impl fmt::Display for Calendar {
 impl FromStr for Calendar {
     type Err = Invalid;
 
-    /// Reads `every 15 minutes`, `every 90s`, `every month in Europe/Berlin from 2027-01-31T08:00:00Z` or a cron
-    /// expression, with or without a zone.
+    /// Parses `every 15 minutes`, `every 90s`, `every month in Europe/Berlin from 2027-01-31T08:00:00Z` or a cron expression,
+    /// with or without a zone.
     fn from_str(text: &str) -> Result<Calendar, Invalid> {
-        let (rest, anchor) = ending(text.trim(), "from");
-        let (what, zone) = ending(rest, "in");
-        let mut calendar = match what.split_once(char::is_whitespace) {
-            Some((every, step)) if every.eq_ignore_ascii_case("every") => self::step(text, step)?,
-            _ => Calendar::cron(what, "UTC")?,
+        let (rest, anchor) = split_clause(text.trim(), "from");
+        let (rule, zone) = split_clause(rest, "in");
+        let mut calendar = match rule.split_once(char::is_whitespace) {
+            Some((every, step)) if every.eq_ignore_ascii_case("every") => parse_step(text, step)?,
+            _ => Calendar::cron(rule, "UTC")?,
         };
         if let Some(zone) = zone {
             calendar = calendar.zone(zone)?;
         }
         if let Some(anchor) = anchor {
-            let wrong = || {
-                let why = "is not a moment";
-                invalid(format!("the anchor {}", quoted(anchor)), why, "write one as 2027-01-31T08:00:00Z")
-            };
-            calendar = calendar.from(anchor.parse::<Time>().map_err(|_| wrong())?)?;
+            let time = anchor.parse::<Time>().map_err(|_| {
+                let what = format!("the anchor {}", quoted(anchor));
+                invalid(what, "is not a time", "write one as 2027-01-31T08:00:00Z")
+            })?;
+            calendar = calendar.from(time)?;
         }
         Ok(calendar)
     }
 }
 
-/// What stands before and after the last ` word `, if it is there.
-fn ending<'a>(text: &'a str, word: &str) -> (&'a str, Option<&'a str>) {
+/// Splits the text at the last ` word `, if it has one.
+fn split_clause<'a>(text: &'a str, word: &str) -> (&'a str, Option<&'a str>) {
     match text.rsplit_once(&format!(" {word} ")) {
         Some((before, after)) => (before.trim_end(), Some(after.trim())),
         None => (text, None),
     }
 }
 
-/// What follows `every`: `15 minutes`, `90s`, `month`.
-fn step(text: &str, step: &str) -> Result<Calendar, Invalid> {
+/// Parses what follows `every`: `15 minutes`, `90s`, `month`.
+fn parse_step(text: &str, step: &str) -> Result<Calendar, Invalid> {
     let step = step.trim();
     let digits = step.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = (&step[..digits], step[digits..].trim_start());
-    let known = |(_, one, many, short): &&(Unit, &str, &str, &str)| {
+    let matches = |(_, one, many, short): &&(Unit, &str, &str, &str)| {
         let is = |word: &str| word.eq_ignore_ascii_case(unit);
         is(one) || is(many) || (is(short) && !count.is_empty())
     };
     let what = || format!("the calendar {}", quoted(text));
-    let Some((unit, ..)) = Unit::WORDS.iter().find(known) else {
+    let Some((unit, ..)) = Unit::WORDS.iter().find(matches) else {
         let hint = match unit {
             "ms" | "milliseconds" | "us" => "a second is the shortest step: write \"every 1 second\"",
             _ => "write \"every 15 minutes\", \"every 90s\", \"every day\" or \"every 3 months\"",
@@ -78,8 +78,8 @@ fn step(text: &str, step: &str) -> Result<Calendar, Invalid> {
         return Err(invalid(what(), format!("has the unit {}", quoted(unit)), hint));
     };
     let count = if count.is_empty() { "1" } else { count };
-    let long = |_| invalid(what(), "has a step longer than 100 years", "choose a shorter one");
-    Calendar::every(count.parse().map_err(long)?, *unit)
+    let too_long = |_| invalid(what(), "has a step longer than 100 years", "choose a shorter one");
+    Calendar::every(count.parse().map_err(too_long)?, *unit)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_read_and_shown_the_same() {
+    fn calendars_parse_and_print_the_same() {
         for (text, shown) in [
             ("every 15 minutes", "every 15 minutes"),
             ("every 90s", "every 90 seconds"),
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_what_to_write() {
-        for (text, said) in [
+    fn faults_are_refused_with_what_to_write() {
+        for (text, expected) in [
             ("every fortnight", "has the unit \"fortnight\"; write \"every 15 minutes\""),
             ("every 500ms", "a second is the shortest step"),
             ("every 5", "has the unit \"\""),
@@ -118,14 +118,14 @@ mod tests {
             ("every 0 days", "count from 1"),
             ("every 99999999999 days", "longer than 100 years"),
             ("every day in Berlin", "did you mean Europe/Berlin?"),
-            ("every day from tomorrow", "the anchor \"tomorrow\" is not a moment"),
+            ("every day from tomorrow", "the anchor \"tomorrow\" is not a time"),
             ("@daily from 2027-01-31T08:00:00Z", "has no anchor"),
             ("every", "has 1 field"),
             ("", "is empty"),
             ("daily", "has 1 field"),
         ] {
             let error = text.parse::<Calendar>().expect_err(text).to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_model::{Awaited, Entry, State, journal::Op, merge::BranchProgress};
+use windlass_model::{JournalEntry, State, WaitCondition, journal::Op, merge::BranchProgress};
 use windlass_store::Branch;
 
 use read::Call;
@@ -22,11 +22,11 @@ use read::Call;
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// Its journal.
-    pub entries: &'a [Entry],
+    pub entries: &'a [JournalEntry],
     /// Where it stands.
     pub state: State,
     /// What it waits for.
-    pub wait: Option<&'a Awaited>,
+    pub wait: Option<&'a WaitCondition>,
     /// Its branches.
     pub branches: &'a [Branch],
 }
@@ -320,7 +320,7 @@ impl Gathered {
 
 /// How many children a branch has, and how they have ended.
 fn children(stand: &BranchProgress) -> String {
-    let BranchProgress { spawned, tally } = stand;
+    let BranchProgress { spawned, counts: tally } = stand;
     let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
     for (count, how) in
         [(tally.failed, "failed"), (tally.cancelled, "cancelled"), (spawned - tally.ended(), "pending")]

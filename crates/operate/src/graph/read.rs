@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use windlass_model::{
-    Awaited, BranchNo, Entry, State,
-    branch::BRANCH,
+    BranchNo, JournalEntry, State, WaitCondition,
+    branch::BRANCH_SIGNAL,
     calendar::Missed,
     journal::{Mark, Op},
     merge::BranchProgress,
-    wait::CHILD,
+    wait::CHILD_SIGNAL,
 };
 use windlass_store::Branch;
 
@@ -37,7 +37,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    fn new(entry: &Entry, key: Option<String>) -> Call {
+    fn new(entry: &JournalEntry, key: Option<String>) -> Call {
         Call { first: entry.seq, ..Call::unrecorded(entry.op, &entry.name, key) }
     }
 
@@ -89,7 +89,7 @@ impl Call {
         Some(of + &note)
     }
 
-    fn take(&mut self, entry: &Entry) {
+    fn take(&mut self, entry: &JournalEntry) {
         // What was void, or undone, and is done once more begins anew.
         let again = !matches!(entry.mark, Mark::Undone | Mark::NotUndone);
         if again && self.last.is_some() {
@@ -120,7 +120,7 @@ impl Call {
     }
 
     /// The same of an entry of a repeat.
-    fn tick(&mut self, entry: &Entry) {
+    fn tick(&mut self, entry: &JournalEntry) {
         match (&entry.key, entry.mark) {
             (None, Mark::Begun) => {
                 let stand = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
@@ -185,7 +185,7 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
 fn spawned(call: &Call, branches: &[Branch]) -> Option<BranchProgress> {
     let number = call.branch?;
     let branch = branches.iter().find(|branch| branch.number == number)?;
-    Some(BranchProgress { spawned: branch.spawned, tally: branch.tally })
+    Some(BranchProgress { spawned: branch.spawned, counts: branch.tally })
 }
 
 /// Adds the merges that a job waits for, which leave no record before they are over.
@@ -207,11 +207,14 @@ fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
 }
 
 /// Adds the signals that a job waits for without a record of it: a wait without a time limit leaves none.
-fn awaited(calls: &mut Vec<Call>, wait: Option<&Awaited>) {
-    let Some(Awaited::Signals { names, .. }) = wait else { return };
+fn awaited(calls: &mut Vec<Call>, wait: Option<&WaitCondition>) {
+    let Some(WaitCondition::Signals { names, .. }) = wait else { return };
     let listens = |call: &&Call| call.last.is_none() && matches!(call.op, Op::Signal | Op::ContinueIf);
-    let names: Vec<&str> =
-        names.iter().map(|name| name.name.as_str()).filter(|name| ![CHILD, BRANCH].contains(name)).collect();
+    let names: Vec<&str> = names
+        .iter()
+        .map(|name| name.name.as_str())
+        .filter(|name| ![CHILD_SIGNAL, BRANCH_SIGNAL].contains(name))
+        .collect();
     if calls.iter().filter(listens).count() >= names.len() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Graphs of journals that are made up.
 
 use windlass_model::{
-    Awaited, Entry, Payload, State, Time,
+    JournalEntry, Payload, State, Time, WaitCondition,
     journal::{Mark, Op},
     wait::SignalName,
 };
@@ -9,9 +9,9 @@ use windlass_model::{
 use super::{CallState, Graph, Point, Run};
 
 /// A journal, from what each entry says: op, mark, name, key and payload.
-fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<Entry> {
-    let entry =
-        |(seq, (op, mark, name, key, payload)): (usize, &(Op, Mark, &str, Option<&str>, &str))| Entry {
+fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<JournalEntry> {
+    let entry = |(seq, (op, mark, name, key, payload)): (usize, &(Op, Mark, &str, Option<&str>, &str))| {
+        JournalEntry {
             seq: i32::try_from(seq).expect("short"),
             op: *op,
             mark: *mark,
@@ -20,11 +20,12 @@ fn journal(entries: &[(Op, Mark, &str, Option<&str>, &str)]) -> Vec<Entry> {
             line: None,
             at: Time(seq as i64),
             payload: Payload::json(payload.as_bytes().to_vec()),
-        };
+        }
+    };
     entries.iter().enumerate().map(entry).collect()
 }
 
-fn of(entries: &[Entry], state: State) -> Graph {
+fn of(entries: &[JournalEntry], state: State) -> Graph {
     Graph::of_job(Run { entries, state, wait: None, branches: &[] })
 }
 
@@ -101,7 +102,7 @@ fn a_select_shows_who_was_first_and_who_was_left() {
         SignalName { name: "called_off".into(), every: false },
         SignalName { name: "windlass.child".into(), every: true },
     ];
-    let wait = Awaited::Signals { names, needs: 1 };
+    let wait = WaitCondition::Signals { names, needs: 1 };
     let graph =
         Graph::of_job(Run { entries: &entries, state: State::Waiting, wait: Some(&wait), branches: &[] });
     assert_eq!(
@@ -188,7 +189,7 @@ fn a_branch_is_one_node_with_its_count() {
         merged: false,
         cancels_children: false,
         spawned: 1_000,
-        tally: windlass_model::Tally { started: 0, done: 900, failed: 2, cancelled: 0 },
+        tally: windlass_model::BranchCounts { started: 0, done: 900, failed: 2, cancelled: 0 },
         watch: None,
         goal: None,
         opened_at: Time(1),

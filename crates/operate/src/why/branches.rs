@@ -1,6 +1,6 @@
 //! Why a job waits for its branches: how far they are, and what keeps them.
 
-use windlass_model::{Merge, State, Time, branch::BRANCH, merge::BranchProgress};
+use windlass_model::{Merge, State, Time, branch::BRANCH_SIGNAL, merge::BranchProgress};
 use windlass_store::{Branch, Job, Waiting};
 
 use super::{Cause, sentence, span};
@@ -11,7 +11,7 @@ const NAMED: usize = 5;
 /// Whether a job waits for something to be told of its branches.
 pub(super) fn is_awaited(job: &Job) -> bool {
     let names = job.wait.iter().flat_map(|wait| wait.names());
-    job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH)
+    job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH_SIGNAL)
 }
 
 /// A cause for each merge that is waited for, those first in which only a person can help, and for branches that are full.
@@ -65,7 +65,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
     };
     let stands: Vec<BranchProgress> = branches
         .iter()
-        .map(|branch| BranchProgress { spawned: branch.spawned, tally: branch.tally })
+        .map(|branch| BranchProgress { spawned: branch.spawned, counts: branch.tally })
         .collect();
     let all = BranchProgress::sum(&stands);
     let because = sentence(&format!(
@@ -73,7 +73,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
         who(job),
         progress_text(&all)
     ));
-    if all.tally.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
+    if all.counts.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
         let id = job.summary.id;
         let hint = format!(
             "Mend what made them fail (`windlass branches {id} --children --only failed` lists them), then retry them: \
@@ -104,7 +104,7 @@ fn listed(branches: &[&Branch]) -> String {
 
 /// How the children of a branch have ended, in words.
 fn progress_text(all: &BranchProgress) -> String {
-    let BranchProgress { spawned, tally } = all;
+    let BranchProgress { spawned, counts: tally } = all;
     let children = if *spawned == 1 { "child" } else { "children" };
     let mut text = format!("of its {} {children} {} done", many(*spawned), verb(tally.done, "is", "are"));
     if tally.failed > 0 {

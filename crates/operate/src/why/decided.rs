@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use windlass_model::{
-    Entry, JobId,
+    JobId, JournalEntry,
     journal::{Mark, Op},
 };
 
@@ -13,23 +13,23 @@ use windlass_workflow::engine::{ENDED, RESUMED, voids_of};
 #[derive(Default)]
 pub(super) struct Ending<'a> {
     /// The call whose recorded end decided, if a retry would read the same again.
-    pub(super) decided: Option<&'a Entry>,
+    pub(super) decided: Option<&'a JournalEntry>,
     /// From where a fork would do better.
-    pub(super) fork_before: Option<&'a Entry>,
+    pub(super) fork_before: Option<&'a JournalEntry>,
     /// The steps that the last unwinding could not undo.
-    pub(super) not_undone: Vec<&'a Entry>,
+    pub(super) not_undone: Vec<&'a JournalEntry>,
 }
 
 /// What is known of a call.
 struct Call<'a> {
     /// Its first entry: a fork from there runs it anew.
-    first: &'a Entry,
-    end: Option<&'a Entry>,
+    first: &'a JournalEntry,
+    end: Option<&'a JournalEntry>,
     undone: bool,
 }
 
 /// Reads a journal.
-pub(super) fn ending(journal: &[Entry]) -> Ending<'_> {
+pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
     let mut calls: HashMap<(&str, Option<&str>), Call<'_>> = HashMap::new();
     let mut not_undone = Vec::new();
     let (mut retried, mut ended) = (false, false);
@@ -77,7 +77,8 @@ pub(super) fn ending(journal: &[Entry]) -> Ending<'_> {
     }
     let ended =
         |undone: bool| calls.values().filter(move |call| call.undone == undone).filter_map(|call| call.end);
-    let last = |of: fn(&Entry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
+    let last =
+        |of: fn(&JournalEntry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
     // A failure that the code made something of is the likeliest; else what it was told last.
     let decided = last(|end| end.mark == Mark::Failed)
         .or_else(|| last(|end| !matches!(end.op, Op::Sleep | Op::Branch)));
@@ -94,7 +95,7 @@ pub(super) fn ending(journal: &[Entry]) -> Ending<'_> {
 }
 
 /// The command that forks a job before a call.
-pub(super) fn fork_command(job: JobId, before: &Entry) -> String {
+pub(super) fn fork_command(job: JobId, before: &JournalEntry) -> String {
     let plain = |text: &str| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "_-./:@".contains(c);
         !text.is_empty() && !text.starts_with('-') && text.chars().all(fine)
@@ -110,7 +111,7 @@ pub(super) fn fork_command(job: JobId, before: &Entry) -> String {
 }
 
 /// A call as people know it.
-pub(super) fn shown(entry: &Entry) -> String {
+pub(super) fn shown(entry: &JournalEntry) -> String {
     match &entry.key {
         Some(key) => format!("{} {:?} with key {key:?}", entry.op, entry.name),
         None => format!("{} {:?}", entry.op, entry.name),

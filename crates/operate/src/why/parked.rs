@@ -1,6 +1,6 @@
 //! Why a parked job waits.
 
-use windlass_model::{Awaited, State, Time, branch::BRANCH, wait::CHILD};
+use windlass_model::{State, Time, WaitCondition, branch::BRANCH_SIGNAL, wait::CHILD_SIGNAL};
 use windlass_store::{AsideSignal, Branch, Holds, Job, Waiting, WorkerView};
 
 use super::{Cause, branches, counted, is_alive, no_worker, paused, queue_paused, span, unserved};
@@ -35,8 +35,8 @@ pub(super) fn causes(
 
 /// What it waits for: first what must be done about it, if there is such a thing.
 fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
-    let names: Vec<&str> = waiting.what.names().filter(|name| *name != BRANCH).collect();
-    let of_branches = waiting.what.names().any(|name| name == BRANCH);
+    let names: Vec<&str> = waiting.what.names().filter(|name| *name != BRANCH_SIGNAL).collect();
+    let of_branches = waiting.what.names().any(|name| name == BRANCH_SIGNAL);
     let mut causes = if of_branches { branches::causes(job, waiting, branches, now) } else { Vec::new() };
     if !of_branches || !names.is_empty() {
         causes.push(other(job, waiting, now));
@@ -69,12 +69,12 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
         None => ", however long that takes".to_owned(),
     };
     match &waiting.what {
-        Awaited::Signals { names, needs } => {
+        WaitCondition::Signals { names, needs } => {
             let is_there = |name: &&str| waiting.arrived.iter().any(|there| there == name);
             let names: Vec<&str> =
-                names.iter().map(|name| name.name.as_str()).filter(|name| *name != BRANCH).collect();
+                names.iter().map(|name| name.name.as_str()).filter(|name| *name != BRANCH_SIGNAL).collect();
             // A workflow is told of the ends of its children by signals.
-            if names == [CHILD] {
+            if names == [CHILD_SIGNAL] {
                 let because = format!("{stage} waits for a child to end{until}.");
                 return Cause(
                     "children",
@@ -82,8 +82,8 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
                     format!("See what they do: `windlass jobs --parent {id}`."),
                 );
             }
-            let child = if names.contains(&CHILD) { ", or for a child to end" } else { "" };
-            let names: Vec<&str> = names.into_iter().filter(|name| *name != CHILD).collect();
+            let child = if names.contains(&CHILD_SIGNAL) { ", or for a child to end" } else { "" };
+            let names: Vec<&str> = names.into_iter().filter(|name| *name != CHILD_SIGNAL).collect();
             let missing: Vec<&str> = names.iter().copied().filter(|name| !is_there(name)).collect();
             let what = match (names.as_slice(), *needs as usize) {
                 ([name], _) => format!("the signal {name:?}"),
@@ -103,7 +103,7 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             let hint = format!("Wait, or send it: `windlass signal {id} {name} JSON`.");
             Cause("signal", because, hint)
         }
-        Awaited::Children { .. } => {
+        WaitCondition::Children { .. } => {
             let because = format!(
                 "{stage} waits for its children, of which {} has not ended{until}.",
                 counted(waiting.pending.into(), "job").replace("1 job", "one")
@@ -111,7 +111,7 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             let because = if waiting.pending == 1 { because } else { because.replace("has not", "have not") };
             Cause("children", because, format!("See what they do: `windlass jobs --parent {id}`."))
         }
-        Awaited::Nothing => {
+        WaitCondition::Nothing => {
             Cause("waiting", format!("{stage} let others pass and goes on soon."), "Wait.".into())
         }
     }

@@ -1,9 +1,9 @@
 //! Every cause, from what the store would say.
 
 use windlass_model::{
-    Awaited, BranchNo, BranchPoll, Epoch, Failure, KindVersion, Merge, Payload, Rev, Settings, Tally, Watch,
-    WorkerId,
-    branch::BRANCH,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
+    Settings, WaitCondition, WorkerId,
+    branch::BRANCH_SIGNAL,
     journal::{Mark, Op},
 };
 use windlass_store::{CancelHold, Serves, Summary};
@@ -306,7 +306,7 @@ fn a_serial_key_says_who_has_the_turn() {
 fn a_rate_limit_says_when_there_is_enough() {
     let rate = |weight, seconds, lifted: bool| Holds {
         rate: Some(RateHold {
-            limit: (!lifted).then(|| Limit::per("api", 5, Duration::from_secs(60))),
+            limit: (!lifted).then(|| RateLimit::per("api", 5, Duration::from_secs(60))),
             name: "api".into(),
             weight,
             enough_at: later(seconds),
@@ -346,7 +346,7 @@ fn without_any_hold_it_is_a_matter_of_place() {
     assert!(said.because.starts_with("2 workers died while it was claimed"), "{said:?}");
 }
 
-fn parked(what: Awaited, there: &[&str], until: Option<Time>, pending: u32) -> Why {
+fn parked(what: WaitCondition, there: &[&str], until: Option<Time>, pending: u32) -> Why {
     let mut job = job(State::Waiting);
     job.summary.stage = Some("AwaitPayment".into());
     let there = there.iter().map(|name| (*name).to_owned()).collect();
@@ -354,9 +354,9 @@ fn parked(what: Awaited, there: &[&str], until: Option<Time>, pending: u32) -> W
     why(&job, &Holds { waiting, ..Holds::default() }, &serving())
 }
 
-fn signals(needs: u32, names: &[&str]) -> Awaited {
+fn signals(needs: u32, names: &[&str]) -> WaitCondition {
     let name = |name: &&str| windlass_model::wait::SignalName { name: (*name).to_owned(), every: false };
-    Awaited::Signals { names: names.iter().map(name).collect(), needs }
+    WaitCondition::Signals { names: names.iter().map(name).collect(), needs }
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_parked_job_tells_of_signals_that_it_could_not_read() {
 
 #[test]
 fn a_parent_says_how_many_children_it_waits_for() {
-    let children = |pending| parked(Awaited::Children { round: Rev(1) }, &[], None, pending);
+    let children = |pending| parked(WaitCondition::Children { rev: Rev(1) }, &[], None, pending);
     assert_eq!(children(1).cause, "children");
     assert!(children(1).because.contains("of which one has not ended,"), "{:?}", children(1));
     assert!(children(3).because.contains("of which 3 jobs have not ended,"), "{:?}", children(3));
@@ -455,8 +455,8 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         merged: false,
         cancels_children: false,
         spawned: 1_100,
-        tally: Tally { started: 0, done, failed, cancelled },
-        watch: Some(Watch::default()),
+        tally: BranchCounts { started: 0, done, failed, cancelled },
+        watch: Some(BranchWatch::default()),
         goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,
         merged_at: None,
@@ -475,19 +475,19 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
         why_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
     };
     let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));
-    let said = merging(&[BRANCH], std::slice::from_ref(&far));
+    let said = merging(&[BRANCH_SIGNAL], std::slice::from_ref(&far));
     assert_eq!(
         (said.cause, said.because.as_str()),
         (
             "branches",
             "It waits for the merge of its branch \"far\": of its 1,100 children 1,000 are done, 1 failed, and 99 have not \
-             ended. It is merged when all children have ended, however they did."
+             ended. It is merged when all children have ended, in any state."
         )
     );
     assert!(said.hint.contains(&format!("`windlass branches {}`", id(1))), "{}", said.hint);
     // What only a person can help is said first.
     let blocked = branch("stuck", (1_097, 2, 1), Some(Merge::all()));
-    let said = merging(&[BRANCH, "stop"], &[far, blocked]);
+    let said = merging(&[BRANCH_SIGNAL, "stop"], &[far, blocked]);
     assert_eq!(said.cause, "blocked");
     let parts = "1,097 are done, 2 failed, 1 was cancelled, and all have ended. It is merged when all";
     assert!(said.because.contains(parts), "{}", said.because);
@@ -495,18 +495,18 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
     assert_eq!(said.also.len(), 2, "{:?}", said.also);
     assert!(said.also[1].contains("the signal \"stop\""), "{:?}", said.also);
     let both = [branch("a", (1_100, 0, 0), Some(Merge::all())), branch("b", (99, 1, 0), Some(Merge::all()))];
-    let said = merging(&[BRANCH], &both);
+    let said = merging(&[BRANCH_SIGNAL], &both);
     let parts = "the merge of its branches \"a\", \"b\": of its 2,200 children 1,199 are done, 1 failed, and 1,000 have not";
     assert!(said.because.contains(parts), "{}", said.because);
     assert!(said.hint.ends_with(&format!("`windlass redrive {}`.", id(1))), "{}", said.hint);
-    let full = merging(&[BRANCH], &[branch("full", (99, 0, 0), None)]);
+    let full = merging(&[BRANCH_SIGNAL], &[branch("full", (99, 0, 0), None)]);
     assert!(full.because.contains("room in its branch \"full\": 1,001 have not ended"), "{}", full.because);
-    assert_eq!(merging(&[BRANCH], &[]).hint, "Look again.");
+    assert_eq!(merging(&[BRANCH_SIGNAL], &[]).hint, "Look again.");
 }
 
 /// An entry of a journal, at the place after the ones before.
-fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<Entry> {
-    let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| Entry {
+fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
+    let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| JournalEntry {
         seq: seq as i32,
         op: *op,
         mark: *mark,

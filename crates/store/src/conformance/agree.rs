@@ -14,7 +14,7 @@ use proptest::{
 };
 use windlass_model::{
     BranchMember, BranchNo, Change, ClaimNo, ClaimedJob, JobId, KindVersion, NewJob, Outcome, Rev, Signal,
-    State, Step, Time, Verdict, WorkerId, branch::BRANCH,
+    State, Step, Time, Verdict, WorkerId, branch::BRANCH_SIGNAL,
 };
 
 use super::{
@@ -362,7 +362,7 @@ impl Pair {
         let Some(born) = *born else { return Ok(()) };
         let claimed = answers.iter().flatten().zip(jobs).filter_map(|(answer, job)| match answer {
             windlass_model::SubmitOutcome::New { claimed: Some(epoch) } => {
-                Some(job.claimed(born.number, *epoch, self.now))
+                Some(job.claimed_at_submit(born.number, *epoch, self.now))
             }
             _ => None,
         });
@@ -617,7 +617,7 @@ fn unnumber(signals: &mut [Signal]) {
     signals.iter_mut().for_each(|signal| signal.number = 0);
     for run in signals.chunk_by_mut(|one, next| one.at == next.at) {
         // The others stay in their order.
-        run.sort_by_key(|signal| (signal.name == BRANCH).then(|| signal.payload.bytes.clone()));
+        run.sort_by_key(|signal| (signal.name == BRANCH_SIGNAL).then(|| signal.payload.bytes.clone()));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Signals, timeouts and children against jobs that park at the same moment: none of them sleeps through it.
 
 use windlass_model::{
-    Awaited, BranchNo, BranchUpdate, Change, ClaimedJob, JobId, NewJob, Outcome, Reason, Rev, State, Tally,
-    Verdict, Wait, Watch, WorkerId, branch::BRANCH,
+    BranchCounts, BranchNo, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
+    Rev, State, Verdict, Wait, WaitCondition, WorkerId, branch::BRANCH_SIGNAL,
 };
 
 use super::{
@@ -161,7 +161,7 @@ async fn parks_as_they_end(store: &Handle, n: u32, park: &Change, ends: &[Change
 pub async fn ends_of_children_against_their_parents_park_wake_it(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = family(&store, n).await;
-        let wait = Wait { awaited: Awaited::Children { round: Rev(1) }, timeout: None };
+        let wait = Wait { condition: WaitCondition::Children { rev: Rev(1) }, timeout: None };
         let park = change(me, &parent, Outcome::Wait(wait));
         let ends: Vec<Change> = children.iter().map(|child| change(me, child, done("x"))).collect();
         let woken = parks_as_they_end(&store, n, &park, &ends).await;
@@ -172,7 +172,7 @@ pub async fn ends_of_children_against_their_parents_park_wake_it(store: Handle) 
 pub async fn a_child_that_is_cancelled_against_its_own_end_counts_once(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = family(&store, n).await;
-        let wait = Wait { awaited: Awaited::Children { round: Rev(1) }, timeout: None };
+        let wait = Wait { condition: WaitCondition::Children { rev: Rev(1) }, timeout: None };
         commit(&store, 2, change(me, &parent, Outcome::Wait(wait))).await;
         let ids_of: Vec<JobId> = children.iter().map(|child| child.id).collect();
         let told = store.control().act_on_jobs(at(2), &ids_of, cancel(0), &someone()).await.expect("act");
@@ -213,9 +213,9 @@ async fn clan(store: &Handle, n: u32) -> (WorkerId, ClaimedJob, Vec<ClaimedJob>)
 pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle) {
     for n in 0..ROUNDS {
         let (me, parent, children) = clan(&store, n).await;
-        let watch = Watch { ended: Some(u64::from(EACH)), ..Watch::default() };
+        let watch = BranchWatch { ended: Some(u64::from(EACH)), ..BranchWatch::default() };
         let watches = growing(vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }], vec![]);
-        let park = with(change(me, &parent, wait_for(BRANCH, None)), watches);
+        let park = with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), watches);
         let how = |n: usize| if n.is_multiple_of(3) { failed(Reason::Stopped) } else { done("x") };
         let ends = children.iter().enumerate().map(|(n, child)| change(me, child, how(n)));
         let ends: Vec<Change> = ends.collect();
@@ -224,7 +224,11 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let each = i64::from(EACH);
         let tally = branch(&store, n * 100, NO).await.tally;
         let failed = (each + 2) / 3;
-        assert_eq!(tally, Tally { started: each, done: each - failed, failed, cancelled: 0 }, "round {n}");
+        assert_eq!(
+            tally,
+            BranchCounts { started: each, done: each - failed, failed, cancelled: 0 },
+            "round {n}"
+        );
     }
 }
 
@@ -254,10 +258,10 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
             }
         })
         .await;
-        let mut counted = Tally::default();
+        let mut counted = BranchCounts::default();
         for child in &children {
             let state = state(&store, child.id).await;
-            counted.add(Tally::of(state, 1));
+            counted.add(BranchCounts::of(state, 1));
         }
         let tally = branch(&store, n * 100, NO).await.tally;
         assert_eq!(tally.ends(), counted.ends(), "round {n}");
@@ -272,7 +276,7 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
 pub async fn branches_are_looked_at_by_one_of_many(store: Handle) {
     let (me, mut job) = running(&store, 1).await;
     for number in 0..20 {
-        let watch = Some(Watch { ended: Some(1), ..Watch::default() });
+        let watch = Some(BranchWatch { ended: Some(1), ..BranchWatch::default() });
         let open = BranchUpdate { watch, ..opens(BranchNo(number), "some") };
         commit(&store, 1, with(change(me, &job, Outcome::Next), growing(vec![open], vec![]))).await;
         job = further(&job);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{Charge, Conflict, NewJob, Payload, Serial, States, Time, Unique, When, limits};
+use windlass_model::{Conflict, NewJob, Payload, RateCharge, Serial, States, Time, Unique, When, limits};
 
 use super::kit::*;
 use crate::{ClaimRequest, Error};
@@ -36,7 +36,7 @@ const SPOILS: [(Spoil, &str); 37] = [
     (|j| j.tags = vec![String::new()], "empty"),
     (|j| j.tags = vec!["windlass.x".into()], "reserved"),
     (|j| j.options = Some("{\"a\":".into()), "not JSON"),
-    (|j| j.options = Some(format!("\"{}\"", "x".repeat(limits::OPTIONS))), "bytes long"),
+    (|j| j.options = Some(format!("\"{}\"", "x".repeat(limits::MAX_OPTIONS_BYTES))), "bytes long"),
     (|j| j.settings.timeout = Some(Duration::ZERO), "timeout"),
     (|j| j.settings.unique = name("", States::LIVE, None), "the unique key is empty"),
     (|j| j.settings.unique = name("a\0", States::LIVE, None), "NUL"),
@@ -46,7 +46,7 @@ const SPOILS: [(Spoil, &str); 37] = [
     (|j| j.settings.serial = serial("windlass.x", None), "reserved"),
     (|j| j.settings.serial = serial("k", Some(0)), "are 0"),
     (|j| j.settings.serial = serial("k", Some(10_001)), "are 10001"),
-    (|j| j.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 0 })), "is zero"),
+    (|j| j.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 0 })), "is zero"),
     (|j| j.parent = Some(j.id), "the job itself"),
 ];
 
@@ -94,15 +94,15 @@ pub async fn one_invalid_job_refuses_the_whole_call(store: Handle) {
 
 pub async fn what_is_just_legal_is_taken(store: Handle) {
     let mut most = job(1);
-    most.kind = kind(&"k".repeat(limits::NAME), i32::MAX);
-    most.queue = "q".repeat(limits::NAME);
-    most.key = Some("ü".repeat(limits::KEY / 2));
+    most.kind = kind(&"k".repeat(limits::MAX_NAME_BYTES), i32::MAX);
+    most.queue = "q".repeat(limits::MAX_NAME_BYTES);
+    most.key = Some("ü".repeat(limits::MAX_KEY_BYTES / 2));
     most.priority = 100;
     most.deadline_at = Some(Time(i64::MIN));
-    most.tags = (0..limits::TAGS).map(|n| format!("{n:0>128}")).collect();
-    most.options = Some(format!("\"{}\"", "x".repeat(limits::OPTIONS - 2)));
-    most.settings.unique = name(&"n".repeat(limits::KEY), States::KEPT, Some(Duration::MAX));
-    most.settings.serial = serial(&"s".repeat(limits::KEY), Some(10_000));
+    most.tags = (0..limits::MAX_TAGS).map(|n| format!("{n:0>128}")).collect();
+    most.options = Some(format!("\"{}\"", "x".repeat(limits::MAX_OPTIONS_BYTES - 2)));
+    most.settings.unique = name(&"n".repeat(limits::MAX_KEY_BYTES), States::KEPT, Some(Duration::MAX));
+    most.settings.serial = serial(&"s".repeat(limits::MAX_KEY_BYTES), Some(10_000));
     most.parent = Some(id(99));
     most.input = Payload { codec: 255, bytes: vec![0; store.limits().payload] };
     let mut least = job(2);

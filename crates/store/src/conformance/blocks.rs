@@ -3,7 +3,7 @@
 use windlass_model::{
     BranchMember, BranchPosition, ClaimedJob, Epoch, FirstAttempt, NewJob, Outcome, Reason, Rev, State, Step,
     Verdict, WorkerId,
-    branch::{BRANCH, BranchNo},
+    branch::{BRANCH_SIGNAL, BranchNo},
 };
 
 use super::{branches::*, kit::*, watches::*};
@@ -146,7 +146,7 @@ pub async fn items_meet_a_watch(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     commit(&store, 4, with(change(me, &smaller(&job, 3), Outcome::Next), counts_for(1, vec![]))).await;
     let parent = claim_one(&store, 5, me, 3).await;
-    assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH, Rev(2)));
+    assert_eq!((parent.id, parent.inbox[0].name.as_str(), parent.rev), (id(1), BRANCH_SIGNAL, Rev(2)));
 }
 
 pub async fn a_fenced_block_counts_nothing(store: Handle) {
@@ -261,10 +261,10 @@ pub async fn a_first_attempt_that_cannot_be_is_refused(store: Handle) {
     assert!(refused(tried(0, vec![done("x")])).await.contains("did not fail"));
     let mut stray = tried(0, vec![failed(Reason::Stopped)]);
     stray.promoted.clear();
-    assert!(refused(stray).await.contains("is of none that is promoted by itself"));
+    assert!(refused(stray).await.contains("belongs to no job that was promoted for one item"));
     let mut many = tried(0, vec![failed(Reason::Stopped)]);
     many.promoted = vec![NewJob { id: id(20), ..block(20, 3) }];
-    assert!(refused(many).await.contains("is of none that is promoted by itself"));
+    assert!(refused(many).await.contains("belongs to no job that was promoted for one item"));
     let mut twice = tried(0, vec![failed(Reason::Stopped)]);
     twice.first_attempts.push(twice.first_attempts[0].clone());
     assert!(refused(twice).await.contains("is given twice"));

@@ -1,8 +1,8 @@
 //! Branches: children are put in, counted however they end, and listed.
 
 use windlass_model::{
-    BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, NewJob, Outcome, Reason, Step,
-    SubmitOutcome, Tally, Unique, Verdict, When, WorkerId, branch::ITEMS,
+    BranchCounts, BranchMember, BranchNo, BranchPosition, BranchUpdate, ClaimedJob, NewJob, Outcome, Reason,
+    Step, SubmitOutcome, Unique, Verdict, When, WorkerId, branch::MAX_BLOCK_ITEMS,
 };
 
 use super::kit::*;
@@ -69,7 +69,7 @@ pub(super) async fn branch(store: &Handle, n: u32, number: BranchNo) -> Branch {
 
 /// How the children of the first job's branch have ended: started, done, failed, cancelled.
 pub(super) async fn counts(store: &Handle) -> [i64; 4] {
-    let Tally { started, done, failed, cancelled } = branch(store, 1, NO).await.tally;
+    let BranchCounts { started, done, failed, cancelled } = branch(store, 1, NO).await.tally;
     [started, done, failed, cancelled]
 }
 
@@ -113,7 +113,7 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     assert_eq!((seen.sealed, seen.merged, seen.cancels_children, seen.spawned), (true, false, false, 1_000));
     assert_eq!(
         (seen.tally, seen.watch, seen.goal.as_deref()),
-        (Tally::default(), None, Some("{\"all\":true}"))
+        (BranchCounts::default(), None, Some("{\"all\":true}"))
     );
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
     let taken = take(&store, 2, me, 2).await;
@@ -201,7 +201,7 @@ pub async fn a_batch_is_counted_per_branch(store: Handle) {
     assert_eq!(verdicts, vec![Verdict::Committed; 60]);
     assert_eq!(counts(&store).await, [40, 20, 10, 10]);
     let tally = branch(&store, 1, other).await.tally;
-    assert_eq!(tally, Tally { started: 20, done: 10, failed: 5, cancelled: 5 });
+    assert_eq!(tally, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
     let all = store.inspect().branches(id(1)).await.expect("branches");
     assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, NO], "by number");
 }
@@ -323,7 +323,7 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
         async |step: Step| refusal(commit(&store, 2, with(change(me, &job, Outcome::Next), step)).await);
     let keyed = NewJob { key: Some("k".into()), ..child_of(50, NO) };
     assert!(refused(growing(vec![], vec![keyed])).await.contains("key of a child of a branch"));
-    for items in [0, ITEMS as u32 + 1] {
+    for items in [0, MAX_BLOCK_ITEMS as u32 + 1] {
         let why = refused(growing(vec![], vec![block(50, items)])).await;
         assert!(why.contains(&format!("has {items} items")), "{why}");
     }
@@ -333,6 +333,6 @@ pub async fn what_is_no_child_of_a_branch_is_refused(store: Handle) {
     assert!(refused(growing(vec![opens(BranchNo(8), "a,b")], vec![])).await.contains("','"));
     assert!(refused(Step { items: 1, ..Step::default() }).await.contains("more than the 0 left"));
     assert_eq!(branch(&store, 1, NO).await.spawned, 5);
-    grow(&store, 3, &(me, job), vec![], vec![block(60, ITEMS as u32)]).await;
-    assert_eq!(branch(&store, 1, NO).await.spawned, 5 + ITEMS as i64);
+    grow(&store, 3, &(me, job), vec![], vec![block(60, MAX_BLOCK_ITEMS as u32)]).await;
+    assert_eq!(branch(&store, 1, NO).await.spawned, 5 + MAX_BLOCK_ITEMS as i64);
 }

@@ -62,7 +62,7 @@ pub async fn a_job_goes_on_when_its_last_child_has_ended(store: Handle) {
     }
     let parent = claim_one(&store, 4, me, 3).await;
     assert_eq!((parent.id, parent.due_at, parent.pending_children), (id(1), t(3), 0));
-    assert_eq!(parent.wait, Some(windlass_model::Awaited::Children { round: Rev(1) }));
+    assert_eq!(parent.wait, Some(windlass_model::WaitCondition::Children { rev: Rev(1) }));
     assert!(take(&store, 4, me, 4).await.is_empty(), "once");
 }
 
@@ -416,11 +416,11 @@ pub async fn a_step_may_end_a_wait_and_bear_the_next_children(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    let next = Step { stage_ran: Some("Begin".into()), ..bear(&jobs(3, 1)) };
+    let next = Step { from_stage: Some("Begin".into()), ..bear(&jobs(3, 1)) };
     commit(&store, 4, with(change(me, &parent, join(&parent)), next)).await;
     assert_eq!(left(&store).await, (1, State::Waiting));
     let child = claim_one(&store, 5, me, 4).await;
     commit(&store, 6, change(me, &child, done("x"))).await;
     let parent = claim_one(&store, 6, me, 5).await;
-    assert_eq!(parent.wait, Some(windlass_model::Awaited::Children { round: Rev(2) }));
+    assert_eq!(parent.wait, Some(windlass_model::WaitCondition::Children { rev: Rev(2) }));
 }

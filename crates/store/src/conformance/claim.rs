@@ -101,7 +101,7 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
         (first.key.clone(), first.deadline_at, first.settings.clone()),
         (new.key, new.deadline_at, new.settings)
     );
-    assert_eq!((first.epoch, first.rev, first.attempts, first.deaths), (Epoch(0), Rev(0), 0, 0));
+    assert_eq!((first.epoch, first.rev, first.attempts, first.worker_deaths), (Epoch(0), Rev(0), 0, 0));
     assert_eq!((first.due_at, first.retry_counts.len()), (t(0), 0));
     commit(&store, 1, change(worker, &first, retry(secs(0), &[0, 2]))).await;
     let second = claim_one(&store, 1, worker, 2).await;
@@ -110,7 +110,10 @@ pub async fn a_claim_hands_over_all_that_a_worker_needs(store: Handle) {
     reap(&store, 2, worker).await;
     let next = super::kit::worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(next, 1)).await;
-    assert_eq!((third[0].epoch, third[0].rev, third[0].attempts, third[0].deaths), (Epoch(2), Rev(1), 1, 1));
+    assert_eq!(
+        (third[0].epoch, third[0].rev, third[0].attempts, third[0].worker_deaths),
+        (Epoch(2), Rev(1), 1, 1)
+    );
 }
 
 pub async fn the_same_number_again_brings_the_same_jobs(store: Handle) {
@@ -234,5 +237,5 @@ pub async fn a_retried_suspect_is_an_ordinary_job_again(store: Handle) {
     due(&store, 7, 9).await;
     let haul = store.claim(at(7), &ask(two, 2, 9)).await.expect("claim");
     assert_eq!((ids(&haul.jobs), haul.suspects), (vec![id(1)], false));
-    assert_eq!(haul.jobs[0].deaths, 1, "its deaths are not forgotten");
+    assert_eq!(haul.jobs[0].worker_deaths, 1, "its deaths are not forgotten");
 }

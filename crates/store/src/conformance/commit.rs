@@ -317,7 +317,7 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
     let (worker, mut job) = running(&store, 1).await;
     for n in 1..=4u32 {
         let failure = Failure::retry(format!("try {n}"));
-        let outcome = Outcome::Retry { after: secs(0), spent: vec![n], failure: Some(failure) };
+        let outcome = Outcome::Retry { after: secs(0), retry_counts: vec![n], failure: Some(failure) };
         let started = Change { started_at: t(u64::from(n) * 10), ..change(worker, &job, outcome) };
         assert_eq!(commit(&store, u64::from(n) * 10 + 5, started).await, Verdict::Committed);
         job = claim_one(&store, u64::from(n) * 10 + 5, worker, i64::from(n) + 1).await;
@@ -340,14 +340,14 @@ pub async fn histories_keep_every_failed_attempt(store: Handle) {
 
 pub async fn errors_are_cleaned_before_they_are_kept(store: Handle) {
     let (worker, job) = running(&store, 1).await;
-    let failure = Failure::retry("a\0b".to_owned() + &"é".repeat(limits::MESSAGE))
+    let failure = Failure::retry("a\0b".to_owned() + &"é".repeat(limits::MAX_MESSAGE_BYTES))
         .class("c\0".to_owned() + &"d".repeat(500))
         .with_detail(&"nul \0 and quote \" and ü");
-    let outcome = Outcome::Retry { after: secs(0), spent: vec![], failure: Some(failure.clone()) };
+    let outcome = Outcome::Retry { after: secs(0), retry_counts: vec![], failure: Some(failure.clone()) };
     assert_eq!(commit(&store, 1, change(worker, &job, outcome)).await, Verdict::Committed);
     let kept = view(&store, id(1)).await.failure.expect("kept");
-    assert!(kept.message.starts_with("a\u{fffd}bé") && kept.message.len() < limits::MESSAGE + 64);
-    assert!(!kept.class.contains('\0') && kept.class.len() <= limits::NAME, "{:?}", kept.class);
+    assert!(kept.message.starts_with("a\u{fffd}bé") && kept.message.len() < limits::MAX_MESSAGE_BYTES + 64);
+    assert!(!kept.class.contains('\0') && kept.class.len() <= limits::MAX_NAME_BYTES, "{:?}", kept.class);
     assert_eq!(kept.detail, failure.detail);
     assert_eq!(history(&store, id(1)).await[0].failure, kept);
     assert_ne!(kept.class, class::ERROR);

@@ -1,8 +1,8 @@
 //! What people do to jobs and queues, and what is written down of it.
 
 use windlass_model::{
-    ClaimedJob, Epoch, Failure, Limit, NewJob, Reason, State, SubmitOutcome, Time, Verdict, When, WorkerId,
-    failure::class,
+    ClaimedJob, Epoch, Failure, NewJob, RateLimit, Reason, State, SubmitOutcome, Time, Verdict, When,
+    WorkerId, failure::class,
 };
 
 use super::kit::*;
@@ -335,7 +335,7 @@ pub async fn whatever_is_done_is_in_the_audit_log(store: Handle) {
     says(&did[2], "paused by ops before");
     act(&store, 2, 1, JobAction::Priority(-3)).await;
     rule(&store, 3, AdminAction::PauseQueue(QUEUE.into())).await;
-    rule(&store, 4, AdminAction::Limit(Limit::per_second("api", 7))).await;
+    rule(&store, 4, AdminAction::Limit(RateLimit::per_second("api", 7))).await;
     rule(&store, 5, AdminAction::Slots { key: "k".into(), slots: 2 }).await;
     store.control().record_audit(at(6), "looked", "the weather", &by).await.expect("note");
     let audit = async |filter: AuditFilter| store.inspect().audit(&filter).await.expect("audit");
@@ -375,8 +375,8 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
     let rules = [
         (AdminAction::PauseQueue(String::new()), "is empty"),
         (AdminAction::ResumeQueue("windlass.x".into()), "reserved"),
-        (AdminAction::Limit(Limit::per_second("api", 0)), "is 0"),
-        (AdminAction::Limit(Limit::per("api", 1, secs(0))), "1 ms to 31 days"),
+        (AdminAction::Limit(RateLimit::per_second("api", 0)), "is 0"),
+        (AdminAction::Limit(RateLimit::per("api", 1, secs(0))), "1 ms to 31 days"),
         (AdminAction::Lift("a b".into()), "contains"),
         (AdminAction::Slots { key: "k".into(), slots: 0 }, "are 0"),
         (AdminAction::Slots { key: String::new(), slots: 1 }, "is empty"),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use windlass_model::{
-    Charge, Conflict, JobId, Limit, NewJob, Serial, State, States, SubmitOutcome, Unique, Verdict,
+    Conflict, JobId, NewJob, RateCharge, RateLimit, Serial, State, States, SubmitOutcome, Unique, Verdict,
 };
 
 use super::{
@@ -172,9 +172,9 @@ pub async fn eight_replacers_of_one_name_leave_one_job(store: Handle) {
 }
 
 pub async fn eight_claimers_share_one_bucket(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 50, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 50, secs(10)))).await;
     let mut batch = jobs(0, 400);
-    let charge = Charge { limit: "api".into(), weight: 1 };
+    let charge = RateCharge { limit: "api".into(), weight: 1 };
     batch.iter_mut().for_each(|job| job.settings.rate = Some(Box::new(charge.clone())));
     submit(&store, &batch).await;
     for second in 0..4 {

@@ -1,8 +1,8 @@
 //! Forks: jobs that go on from somewhere in the journals of others.
 
 use windlass_model::{
-    Charge, ClaimedJob, Epoch, Limit, NewJob, Outcome, Payload, Reason, Rev, Serial, State, Step, Unique,
-    Verdict, WorkerId,
+    ClaimedJob, Epoch, NewJob, Outcome, Payload, RateCharge, RateLimit, Reason, Rev, Serial, State, Step,
+    Unique, Verdict, WorkerId,
     journal::{Mark, Op},
 };
 
@@ -120,7 +120,7 @@ pub async fn a_key_that_is_taken_is_told(store: Handle) {
 }
 
 pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 5, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 5, secs(10)))).await;
     let mut new = job_in(1, "other", "aside");
     new.kind.version = 7;
     new.stage = Some("Begin".into());
@@ -134,7 +134,7 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     new.signals = vec![signal(id(1), "go", "1", "x")];
     new.settings.timeout = Some(secs(77));
     new.settings.unique = Some(Box::new(Unique::new("name")));
-    new.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 2 }));
+    new.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 2 }));
     submit(&store, &[new]).await;
     let me = worker(&store, 1).await;
     let asked = |number| ClaimRequest {
@@ -153,7 +153,7 @@ pub async fn a_fork_has_what_its_origin_has_but_for_what_is_its_own(store: Handl
     commit(&store, 2, with(change(me, &job, Outcome::Wait(windlass_model::Wait::YIELD)), step)).await;
     assert_eq!(act(&store, 2, 1, JobAction::Priority(5)).await, ControlOutcome::Done);
     assert_eq!(act(&store, 3, 1, cancel(0)).await, ControlOutcome::CancelRequested, "it is being unwound");
-    rule(&store, 3, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 3, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     assert_eq!(fork(&store, 4, before(1, 10)).await, ControlOutcome::Created(id(10)));
     let (from, seen) = (view(&store, id(1)).await, view(&store, id(10)).await);
     assert_eq!((seen.summary.kind.as_str(), seen.summary.version), ("other", 7));

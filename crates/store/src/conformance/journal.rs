@@ -1,7 +1,7 @@
 //! Journals and contexts: written with a change, whole or not at all, and read as they were written.
 
 use windlass_model::{
-    Change, ClaimedJob, Entry, Epoch, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait,
+    Change, ClaimedJob, Epoch, JournalEntry, Outcome, Payload, Reason, Rev, State, Step, Time, Verdict, Wait,
     WorkerId,
     journal::{Mark, Op},
 };
@@ -10,7 +10,7 @@ use super::kit::*;
 use crate::{JobAction, Prune};
 
 /// The first of each of some words, by place.
-fn places(entries: &[Entry]) -> Vec<i32> {
+fn places(entries: &[JournalEntry]) -> Vec<i32> {
     entries.iter().map(|entry| entry.seq).collect()
 }
 
@@ -145,10 +145,11 @@ pub async fn all_of_an_entry_is_kept(store: Handle) {
         let key = Some(format!("ключ '\"\\ {seq}"));
         let at = Time(-5 + i64::from(seq));
         let line = Some(format!("src/main.rs:{seq}"));
-        entries.push(Entry { seq, op: *op, mark, name: format!("é {seq}"), key, line, at, payload });
+        entries.push(JournalEntry { seq, op: *op, mark, name: format!("é {seq}"), key, line, at, payload });
     }
-    entries.push(Entry { payload: Payload::default(), ..entry(50, "", "") });
-    entries.push(Entry { payload: Payload { codec: 3, bytes: vec![7; most] }, ..entry(51, "large", "") });
+    entries.push(JournalEntry { payload: Payload::default(), ..entry(50, "", "") });
+    entries
+        .push(JournalEntry { payload: Payload { codec: 3, bytes: vec![7; most] }, ..entry(51, "large", "") });
     entries.push(entry(i32::MAX, "last", "x"));
     let step = noted(entries.clone());
     assert_eq!(commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await, Verdict::Committed);
@@ -277,10 +278,10 @@ pub async fn what_a_journal_may_not_hold_is_refused_alone(store: Handle) {
         ..Step::default()
     };
     let bad = [
-        noted(vec![entry(0, "fine", "x"), Entry { payload: large.clone(), ..entry(1, "large", "") }]),
+        noted(vec![entry(0, "fine", "x"), JournalEntry { payload: large.clone(), ..entry(1, "large", "") }]),
         noted(vec![entry(0, &"n".repeat(300), "x")]),
         noted(vec![entry(0, "with a \0", "x")]),
-        noted(vec![Entry { key: Some("k".repeat(3_000)), ..entry(0, "a", "x") }]),
+        noted(vec![JournalEntry { key: Some("k".repeat(3_000)), ..entry(0, "a", "x") }]),
         named("", &payload("x")),
         named("windlass.own", &payload("x")),
         named("fine", &large),

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use windlass_model::{
-    Awaited, Change, ClaimNo, ClaimedJob, Entry, Failure, JobClaim, JobId, KindVersion, NewJob, NewSignal,
-    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, SubmitOutcome, Time, Verdict, Wait, WorkerId,
+    Change, ClaimNo, ClaimedJob, Failure, JobClaim, JobId, JournalEntry, KindVersion, NewJob, NewSignal,
+    Outcome, Payload, Reason, Rev, Serial, Signal, State, Step, SubmitOutcome, Time, Verdict, Wait,
+    WaitCondition, WorkerId,
     journal::{Mark, Op},
     wait::SignalName,
 };
@@ -170,7 +171,7 @@ pub fn failed(reason: Reason) -> Outcome {
 /// An error that is tried again.
 pub fn retry(after: Duration, spent: &[u32]) -> Outcome {
     let failure = Some(Failure::retry("once more").class("busy"));
-    Outcome::Retry { after, spent: spent.to_vec(), failure }
+    Outcome::Retry { after, retry_counts: spent.to_vec(), failure }
 }
 
 /// A wait for one signal.
@@ -188,12 +189,12 @@ pub fn wait_for_some(names: &[&str], needs: u32, timeout: Option<Duration>) -> O
     let name =
         |name: &&str| SignalName { name: name.trim_end_matches('*').to_owned(), every: name.ends_with('*') };
     let names = names.iter().map(name).collect();
-    Outcome::Wait(Wait { awaited: Awaited::Signals { names, needs }, timeout })
+    Outcome::Wait(Wait { condition: WaitCondition::Signals { names, needs }, timeout })
 }
 
 /// A wait for the children that the change submits which follows a claim.
 pub fn join(job: &ClaimedJob) -> Outcome {
-    Outcome::Wait(Wait { awaited: Awaited::Children { round: Rev(job.rev.0 + 1) }, timeout: None })
+    Outcome::Wait(Wait { condition: WaitCondition::Children { rev: Rev(job.rev.0 + 1) }, timeout: None })
 }
 
 /// The `n`th job as a machine.
@@ -204,7 +205,7 @@ pub fn machine(n: u32, stage: &str) -> NewJob {
 /// A step from one stage to the next, with its data.
 pub fn step(ran: &str, stage: &str, data: &str) -> Step {
     Step {
-        stage_ran: Some(ran.to_owned()),
+        from_stage: Some(ran.to_owned()),
         stage: Some((stage.to_owned(), payload(data))),
         ..Step::default()
     }
@@ -243,8 +244,8 @@ pub fn further(job: &ClaimedJob) -> ClaimedJob {
 }
 
 /// An entry of a journal: a step that has ended well.
-pub fn entry(seq: i32, name: &str, text: &str) -> Entry {
-    Entry {
+pub fn entry(seq: i32, name: &str, text: &str) -> JournalEntry {
+    JournalEntry {
         seq,
         op: Op::Step,
         mark: Mark::Done,
@@ -257,12 +258,12 @@ pub fn entry(seq: i32, name: &str, text: &str) -> Entry {
 }
 
 /// A step that adds to the journal.
-pub fn noted(entries: Vec<Entry>) -> Step {
+pub fn noted(entries: Vec<JournalEntry>) -> Step {
     Step { entries, ..Step::default() }
 }
 
 /// A job's journal.
-pub async fn journal(store: &Handle, n: u32) -> Vec<Entry> {
+pub async fn journal(store: &Handle, n: u32) -> Vec<JournalEntry> {
     store.inspect().journal(id(n), None, usize::MAX).await.expect("journal")
 }
 

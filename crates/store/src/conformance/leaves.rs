@@ -1,8 +1,8 @@
 //! Children of branches among other jobs: their places, their kin, and how they are listed.
 
 use windlass_model::{
-    BranchMember, BranchPosition, BranchUpdate, Charge, JobId, Limit, NewJob, Outcome, Reason, Serial, State,
-    Step, Unique, Verdict, Wait, Watch, When, wait::CHILD,
+    BranchMember, BranchPosition, BranchUpdate, BranchWatch, JobId, NewJob, Outcome, RateCharge, RateLimit,
+    Reason, Serial, State, Step, Unique, Verdict, Wait, When, wait::CHILD_SIGNAL,
 };
 
 use super::{branches::*, kit::*};
@@ -54,7 +54,7 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
         .into_iter()
         .map(|signal| signal.name)
         .collect();
-    assert_eq!(names, [CHILD], "only the one that is told of");
+    assert_eq!(names, [CHILD_SIGNAL], "only the one that is told of");
     commit(&store, 6, change(me, &taken[3], done("x"))).await;
     assert_eq!((state(&store, id(1)).await, counts(&store).await), (State::Ready, [3, 3, 0, 0]));
     assert_eq!(store.inspect().children(id(1), None, 99).await.expect("children").len(), 5);
@@ -65,10 +65,10 @@ pub async fn other_children_stand_beside_those_of_a_branch(store: Handle) {
 pub async fn branches_grow_from_branches(store: Handle) {
     let (me, _) = opened(&store, children(2, 2)).await;
     let taken = take(&store, 2, me, 2).await;
-    let watch = Watch { ended: Some(2), ..Watch::default() };
+    let watch = BranchWatch { ended: Some(2), ..BranchWatch::default() };
     let inner = BranchUpdate { watch: Some(watch), seal: true, ..opens(NO, "inner") };
     let step = growing(vec![inner], children(20, 2));
-    let wait = wait_for(windlass_model::branch::BRANCH, None);
+    let wait = wait_for(windlass_model::branch::BRANCH_SIGNAL, None);
     commit(&store, 3, with(change(me, &taken[0], wait), step)).await;
     let grandchildren = take(&store, 4, me, 3).await;
     assert_eq!(grandchildren[0].branch_member.map(|counted| counted.parent), Some(id(2)));
@@ -85,14 +85,14 @@ pub async fn branches_grow_from_branches(store: Handle) {
 }
 
 pub async fn children_of_a_branch_take_their_places_like_others(store: Handle) {
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let mut all = children(2, 6);
     all[0].when = When::After(secs(10));
     for child in &mut all[1..3] {
         child.settings.serial = Some(Box::new(Serial::new("key")));
     }
     for child in &mut all[3..5] {
-        child.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
+        child.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 1 }));
     }
     all[5].settings.unique = Some(Box::new(Unique::new("name")));
     let timers = gates(&store, &[TIMER_GATE]).await;

@@ -32,7 +32,8 @@ pub async fn a_step_goes_on_under_the_same_claim(store: Handle) {
     assert_eq!(commit(&store, 3, next(me, &second, step("Charge", "Ship", "2"))).await, Verdict::Committed);
     assert_eq!(commit(&store, 3, next(me, &first, step("Begin", "Other", "9"))).await, Verdict::Fenced);
     let third = further(&second);
-    let end = with(change(me, &third, done("x")), Step { stage_ran: Some("Ship".into()), ..Step::default() });
+    let end =
+        with(change(me, &third, done("x")), Step { from_stage: Some("Ship".into()), ..Step::default() });
     assert_eq!(commit(&store, 4, end).await, Verdict::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.rev, seen.epoch), (State::Done, Rev(3), Epoch(0)));
@@ -64,12 +65,12 @@ pub async fn whoever_claims_a_machine_goes_on_where_it_stands(store: Handle) {
 
 pub async fn transitions_are_recorded_with_where_they_led(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let stay = |ran: &str| Step { stage_ran: Some(ran.into()), ..Step::default() };
+    let stay = |ran: &str| Step { from_stage: Some(ran.into()), ..Step::default() };
     commit(&store, 2, next(me, &first, step("Begin", "Charge", "1"))).await;
     let job = further(&first);
     commit(&store, 3, next(me, &job, stay("Charge"))).await;
     let job = further(&job);
-    commit(&store, 4, next(me, &job, Step { stage_ran: None, ..step("", "Ship", "2") })).await;
+    commit(&store, 4, next(me, &job, Step { from_stage: None, ..step("", "Ship", "2") })).await;
     let job = further(&job);
     commit(&store, 5, with(change(me, &job, Outcome::Wait(Wait::YIELD)), stay("Ship"))).await;
     let job = claim_one(&store, 5, me, 2).await;
@@ -109,7 +110,7 @@ pub async fn paths_count_the_transitions_of_the_newest(store: Handle) {
     let wanted = crate::ClaimRequest { kinds: [kind(KIND, 1), kind(KIND, 2)].into(), ..ask(me, 1, 9) };
     for job in claim(&store, at(0), &wanted).await {
         commit(&store, 1, next(me, &job, step("Begin", "Charge", "1"))).await;
-        let end = Step { stage_ran: Some("Charge".into()), ..Step::default() };
+        let end = Step { from_stage: Some("Charge".into()), ..Step::default() };
         commit(&store, 2, with(change(me, &further(&job), done("x")), end)).await;
     }
     let path = |version, stage: &str, next: Option<&str>, how: &str, times| TransitionCount {
@@ -136,7 +137,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
     reap(&store, 2, me).await;
     let two = worker(&store, 2).await;
     let third = claim(&store, at(2), &ask_alone(two, 1)).await.remove(0);
-    assert_eq!((third.attempts, third.deaths), (1, 1));
+    assert_eq!((third.attempts, third.worker_deaths), (1, 1));
     commit(&store, 3, next(two, &third, step("Begin", "Charge", "1"))).await;
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.attempts, seen.deaths, seen.crashes, seen.spent), (0, 0, 0, vec![]));
@@ -155,7 +156,7 @@ pub async fn counters_start_anew_with_every_step(store: Handle) {
 
 pub async fn a_retry_keeps_what_the_step_has_made_of_its_stage(store: Handle) {
     let (me, first) = begun(&store, 1).await;
-    let saved = Step { stage_ran: None, ..step("", "Begin", "so far") };
+    let saved = Step { from_stage: None, ..step("", "Begin", "so far") };
     commit(&store, 1, with(change(me, &first, retry(secs(0), &[])), saved)).await;
     let second = claim_one(&store, 1, me, 2).await;
     assert_eq!(
@@ -169,7 +170,7 @@ pub async fn a_retry_without_an_error_leaves_no_history(store: Handle) {
     let (me, first) = begun(&store, 1).await;
     commit(&store, 1, change(me, &first, retry(secs(0), &[1]))).await;
     let second = claim_one(&store, 1, me, 2).await;
-    let again = Outcome::Retry { after: secs(5), spent: vec![2], failure: None };
+    let again = Outcome::Retry { after: secs(5), retry_counts: vec![2], failure: None };
     assert_eq!(commit(&store, 2, change(me, &second, again)).await, Verdict::Committed);
     let seen = view(&store, id(1)).await;
     assert_eq!((seen.summary.state, seen.summary.due_at), (State::Scheduled, t(7)));
@@ -284,7 +285,7 @@ pub async fn what_a_step_may_not_write_is_refused_alone(store: Handle) {
     let taken = claim(&store, at(0), &ask(me, 1, 9)).await;
     let large = Payload::json(vec![b'1'; store.limits().payload + 1]);
     let mut charged = job(50);
-    charged.settings.rate = Some(Box::new(windlass_model::Charge { limit: "nobody".into(), weight: 1 }));
+    charged.settings.rate = Some(Box::new(windlass_model::RateCharge { limit: "nobody".into(), weight: 1 }));
     let changes = [
         next(me, &taken[0], Step { stage: Some(("Begin".into(), large)), ..Step::default() }),
         next(me, &taken[1], step("Begin", "", "1")),

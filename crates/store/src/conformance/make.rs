@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, BranchMember, BranchNo, BranchPosition, BranchUpdate, Charge, ClaimedJob, Conflict, Entry,
-    Failure, JobId, Limit, NewJob, NewSignal, Outcome, Payload, Reason, Rev, Serial, State, States, Step,
-    Time, Unique, UnreadableSignal, Unwind, Wait, Watch, When,
-    branch::{BRANCH, PollInterval},
+    BranchMember, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, Conflict, Failure, JobId,
+    JournalEntry, NewJob, NewSignal, Outcome, Payload, RateCharge, RateLimit, Reason, Rev, Serial, State,
+    States, Step, Time, Unique, UnreadableSignal, Unwind, Wait, WaitCondition, When,
+    branch::{BRANCH_SIGNAL, PollInterval},
     journal::{Mark, Op},
-    wait::{CHILD, SignalName},
+    wait::{CHILD_SIGNAL, SignalName},
 };
 
 use super::{
@@ -28,8 +28,8 @@ pub(super) fn seconds(n: u8) -> Duration {
 }
 
 /// The one rate limit, with so many tokens.
-pub(super) fn limit(tokens: u32) -> Limit {
-    Limit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
+pub(super) fn limit(tokens: u32) -> RateLimit {
+    RateLimit::per("api", tokens, Duration::from_secs(20)).burst(tokens + 1)
 }
 
 /// A signal; there are few names and ids, so that some come twice.
@@ -66,7 +66,7 @@ pub(super) fn job(draft: &Draft, now: Time, id: impl Fn(u8) -> JobId) -> NewJob 
         Box::new(Unique { key: format!("name {key}"), scope, within, conflict })
     });
     job.settings.rate =
-        draft.weight.map(|weight| Box::new(Charge { limit: "api".into(), weight: u32::from(weight) }));
+        draft.weight.map(|weight| Box::new(RateCharge { limit: "api".into(), weight: u32::from(weight) }));
     job.parent = draft.parent.filter(|parent| *parent != draft.id).map(id);
     job.stage = draft.stage.map(|stage| STAGES[usize::from(stage)].to_owned());
     job.signals = draft.signals.iter().map(|(name, dedup)| signal_to(job.id, *name, *dedup)).collect();
@@ -85,22 +85,22 @@ pub(super) fn outcome(edit: &Edit, most: usize, rev: Rev) -> Outcome {
         5 if edit.after % 5 == 1 => Outcome::Done(Payload::json(vec![b'1'; most + 1])),
         5..8 => {
             let failure = (edit.outcome != 7).then_some(failure);
-            Outcome::Retry { after: seconds(edit.after), spent: vec![u32::from(edit.after)], failure }
+            Outcome::Retry { after: seconds(edit.after), retry_counts: vec![u32::from(edit.after)], failure }
         }
         8..11 => Outcome::Next,
         11 => Outcome::Wait(Wait::YIELD),
-        12 => Outcome::Wait(Wait { awaited: Awaited::Children { round: Rev(rev.0 + 1) }, timeout }),
-        _ => Outcome::Wait(Wait { awaited: awaited(edit.names), timeout }),
+        12 => Outcome::Wait(Wait { condition: WaitCondition::Children { rev: Rev(rev.0 + 1) }, timeout }),
+        _ => Outcome::Wait(Wait { condition: awaited(edit.names), timeout }),
     }
 }
 
 /// A wait for the end of a child or what is watched of a branch, or for one or both of two signals, by bits: which, whether all of them, whether every
 /// one of a name.
-fn awaited(bits: u8) -> Awaited {
+fn awaited(bits: u8) -> WaitCondition {
     let name = |n: usize| SignalName { name: NAMES[n].to_owned(), every: bits & 8 != 0 };
     let names: Vec<SignalName> = match bits & 3 {
         0 => {
-            let name = if bits & 4 == 0 { CHILD } else { BRANCH };
+            let name = if bits & 4 == 0 { CHILD_SIGNAL } else { BRANCH_SIGNAL };
             vec![SignalName { name: name.to_owned(), every: bits & 8 != 0 }]
         }
         1 => vec![name(0)],
@@ -108,7 +108,7 @@ fn awaited(bits: u8) -> Awaited {
         _ => vec![name(0), name(1)],
     };
     let needs = if bits & 4 != 0 { names.len() as u32 } else { 1 };
-    Awaited::Signals { names, needs }
+    WaitCondition::Signals { names, needs }
 }
 
 /// The place in a branch of a child of a step.
@@ -164,7 +164,7 @@ fn sprouted(sprout: &Sprout, number: BranchNo, known: &[BranchNo]) -> BranchUpda
     let watch = sprout.watch.map(|(which, count)| {
         let count = |of: u8| (which == of).then_some(u64::from(count));
         let pace = PollInterval { min: seconds(3), max: seconds(40) };
-        Watch { done: count(0), unsuccessful: count(1), ended: count(2), poll_interval: pace }
+        BranchWatch { done: count(0), unsuccessful: count(1), ended: count(2), poll_interval: pace }
     });
     let grow = if known.contains(&number) { BranchUpdate::new(number) } else { opening(number) };
     BranchUpdate {
@@ -201,7 +201,7 @@ pub(super) fn step(
         branches: grow(step, known, &children),
         items: if sound { u32::from(step.items) } else { 0 },
         promoted: if sound { promoted } else { Vec::new() },
-        stage_ran: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
+        from_stage: step.ran.then(|| job.stage.clone().unwrap_or_else(|| "Begin".into())),
         stage: step.stage.map(|(stage, text)| (STAGES[usize::from(stage)].to_owned(), data(text))),
         unchanged: step.unchanged,
         consumed: if step.consumes { shown } else { Vec::new() },
@@ -214,7 +214,7 @@ pub(super) fn step(
 /// What the step of a workflow writes into its journal and beside it. Revisions tell steps apart, so places come from them.
 fn noted(log: &Log, rev: Rev) -> Step {
     let value = |n: u8| Payload { codec: n % 2, bytes: vec![n; usize::from(n)] };
-    let entry = |n: u8| Entry {
+    let entry = |n: u8| JournalEntry {
         seq: rev.0 * 4 + i32::from(n),
         op: Op::ALL[usize::from(n) % Op::ALL.len()],
         mark: Mark::ALL[usize::from(n) % Mark::ALL.len()],

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use windlass_model::{
-    BranchNo, BranchUpdate, Epoch, Outcome, Reason, State, Watch, branch::PollInterval, poll::BranchPoll,
+    BranchNo, BranchUpdate, BranchWatch, Epoch, Outcome, Reason, State, branch::PollInterval,
+    poll::BranchPoll,
 };
 
 use super::{branches::*, kit::*, watches::*};
@@ -37,7 +38,7 @@ pub async fn a_branch_is_looked_at_at_its_pace(store: Handle) {
     let me = parent.0;
     assert_eq!(poll(&store, 2).await, quiet(2, 0, None), "nobody waits");
     let pace = PollInterval { min: secs(5), max: secs(60) };
-    waits(&store, 10, &parent, Watch { poll_interval: pace, ..ended(100) }).await;
+    waits(&store, 10, &parent, BranchWatch { poll_interval: pace, ..ended(100) }).await;
     assert_eq!(seen(&store).await.next_at, Some(t(15)));
     assert_eq!(poll(&store, 14).await, quiet(14, 0, Some(15)));
     assert_eq!(poll(&store, 15).await, quiet(15, 1, Some(20)));
@@ -71,7 +72,7 @@ pub async fn a_look_takes_no_more_than_it_is_told_to(store: Handle) {
     for number in 0..5 {
         let pace = PollInterval { min: Duration::from_secs(10 - number), max: secs(60) };
         let open = BranchUpdate {
-            watch: Some(Watch { poll_interval: pace, ..ended(1) }),
+            watch: Some(BranchWatch { poll_interval: pace, ..ended(1) }),
             ..opens(BranchNo(number as i64), "some")
         };
         parent = grow(&store, 1, &parent, vec![open], vec![]).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_model::{Charge, ClaimedJob, Limit, NewJob, Time, WorkerId, rate::Level};
+use windlass_model::{ClaimedJob, NewJob, RateCharge, RateLimit, Time, WorkerId, rate::BucketLevel};
 
 use super::kit::*;
 use crate::{AdminAction, ClaimBatch, ClaimRequest, ControlOutcome, Error, JobAction};
@@ -10,7 +10,7 @@ use crate::{AdminAction, ClaimBatch, ClaimRequest, ControlOutcome, Error, JobAct
 /// The `n`th job, charged to the limit of these cases.
 fn charged(n: u32, weight: u32) -> NewJob {
     let mut new = job(n);
-    new.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight }));
+    new.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight }));
     new
 }
 
@@ -20,8 +20,8 @@ fn light(from: u32, count: u32) -> Vec<NewJob> {
 }
 
 /// So many tokens in ten seconds, and as many at once.
-fn limit(tokens: u32) -> Limit {
-    Limit::per("api", tokens, secs(10))
+fn limit(tokens: u32) -> RateLimit {
+    RateLimit::per("api", tokens, secs(10))
 }
 
 async fn haul(store: &Handle, now: Time, worker: WorkerId, number: i64) -> ClaimBatch {
@@ -74,14 +74,14 @@ pub async fn a_long_pause_fills_the_bucket_no_further_than_the_burst(store: Hand
 
 pub async fn refill_at_is_exact(store: Handle) {
     let worker = worker(&store, 1).await;
-    let seven = Limit::per("api", 7, secs(10)).burst(4);
+    let seven = RateLimit::per("api", 7, secs(10)).burst(4);
     rule(&store, 0, AdminAction::Limit(seven.clone())).await;
     submit(&store, &light(0, 20)).await;
     let first = haul(&store, t(0), worker, 1).await;
     assert_eq!(first.jobs.len(), 4);
-    let empty = Level { units: 0, at: t(0) };
+    let empty = BucketLevel { units: 0, at: t(0) };
     let at = first.refill_at.expect("more wait");
-    assert_eq!(at, empty.worth_asking_at(&seven, 1), "half a bucket");
+    assert_eq!(at, empty.next_claim_at(&seven, 1), "half a bucket");
     assert_eq!(haul(&store, Time(at.0 - 1), worker, 2).await.jobs.len(), 1, "two only from that moment on");
     let second = haul(&store, at, worker, 3).await;
     assert_eq!(second.jobs.len(), 1);
@@ -127,7 +127,7 @@ pub async fn a_changed_limit_holds_at_once(store: Handle) {
     submit(&store, &light(0, 20)).await;
     assert_eq!(taken(&store, 0, worker, 1).await.len(), 2);
     let before = gates(&store, &[QUEUE, "aside"]).await;
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 4, secs(1)).burst(8))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 4, secs(1)).burst(8))).await;
     let after = gates(&store, &[QUEUE, "aside"]).await;
     assert!(after[0] != before[0] && after[1] == before[1], "whoever waits may ask again");
     assert!(taken(&store, 0, worker, 2).await.is_empty(), "as many tokens as before");
@@ -215,7 +215,7 @@ pub async fn handles_learn_of_each_others_limits(store: Handle) {
     rule(&other, 0, AdminAction::Limit(limit(3))).await;
     submit(&other, &light(1, 2)).await;
     assert_eq!(taken(&store, 0, worker, 2).await.len(), 2);
-    let another = Limit { name: "mail".into(), ..limit(1) };
+    let another = RateLimit { name: "mail".into(), ..limit(1) };
     rule(&other, 0, AdminAction::Limit(another)).await;
     let mut mail = charged(5, 1);
     mail.settings.rate.as_mut().expect("it is charged").limit = "mail".into();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Calendar, JobId, KindVersion, Limit, Schedule, State, Time,
+    Calendar, JobId, KindVersion, RateLimit, Schedule, State, Time,
     calendar::{CatchUp, Overlap, Unit},
 };
 
@@ -202,9 +202,9 @@ pub async fn bad_schedules_are_refused_with_a_reason(store: Handle) {
     refuse(Schedule { name: "a b".into(), ..every_ten("a") }, "schedule").await;
     refuse(Schedule { queue: String::new(), ..every_ten("a") }, "queue is empty").await;
     let mut limited = every_ten("a");
-    limited.settings.rate = Some(Box::new(windlass_model::Charge::new("none")));
+    limited.settings.rate = Some(Box::new(windlass_model::RateCharge::new("none")));
     refuse(limited.clone(), "does not exist").await;
-    let limit = Limit::per_second("none", 1);
+    let limit = RateLimit::per_second("none", 1);
     assert_eq!(rule(&store, 0, AdminAction::Limit(limit)).await, ControlOutcome::Done);
     assert_eq!(set(&store, 0, limited).await, ControlOutcome::Done);
 }

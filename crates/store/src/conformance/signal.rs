@@ -1,6 +1,8 @@
 //! Signals: whatever comes before or after the other, a job is woken once and is shown each signal once.
 
-use windlass_model::{Awaited, ClaimedJob, NewJob, Outcome, Reason, State, SubmitOutcome, Verdict, WorkerId};
+use windlass_model::{
+    ClaimedJob, NewJob, Outcome, Reason, State, SubmitOutcome, Verdict, WaitCondition, WorkerId,
+};
 
 use super::kit::*;
 use crate::{JobAction, SignalOutcome};
@@ -43,7 +45,7 @@ pub async fn a_late_signal_wakes_a_parked_job(store: Handle) {
     assert_eq!(state(&store, id(1)).await, State::Ready);
     let job = claim_one(&store, 4, me, 3).await;
     assert_eq!((texts(&job.inbox), job.due_at, job.epoch.0), (vec!["a".to_owned()], t(3), 1));
-    assert!(matches!(&job.wait, Some(Awaited::Signals { names, needs: 1 }) if names[0].name == "go"));
+    assert!(matches!(&job.wait, Some(WaitCondition::Signals { names, needs: 1 }) if names[0].name == "go"));
     assert_eq!(consuming(&store, 5, me, &job, done("x")).await, Verdict::Committed);
     assert!(inbox(&store, 1).await.is_empty());
 }

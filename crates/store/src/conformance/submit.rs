@@ -163,13 +163,13 @@ pub async fn a_delay_counts_from_the_submit(store: Handle) {
 
 pub async fn a_century_of_delay_and_the_last_moment_are_kept(store: Handle) {
     let mut batch = jobs(1, 2);
-    batch[0].when = When::After(limits::DELAY);
+    batch[0].when = When::After(limits::MAX_DELAY);
     (batch[1].when, batch[1].deadline_at) = (When::At(Time::MAX), Some(Time::MAX));
     submit(&store, &batch).await;
-    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::DELAY));
+    assert_eq!(view(&store, id(1)).await.summary.due_at, t(0).plus(limits::MAX_DELAY));
     let last = view(&store, id(2)).await;
     assert_eq!((last.summary.due_at, last.deadline_at), (Time::MAX, Some(Time::MAX)));
-    assert_eq!(due(&store, 1, 9).await.next_at, Some(t(0).plus(limits::DELAY)));
+    assert_eq!(due(&store, 1, 9).await.next_at, Some(t(0).plus(limits::MAX_DELAY)));
 }
 
 pub async fn a_born_job_is_claimed_by_its_submitter(store: Handle) {

@@ -1,8 +1,8 @@
 //! Children whose ends are told to their parents by signals.
 
 use windlass_model::{
-    Awaited, ClaimedJob, NewJob, Outcome, Reason, State, Step, SubmitOutcome, Unique, Verdict, Wait,
-    WorkerId, wait::CHILD,
+    ClaimedJob, NewJob, Outcome, Reason, State, Step, SubmitOutcome, Unique, Verdict, Wait, WaitCondition,
+    WorkerId, wait::CHILD_SIGNAL,
 };
 
 use super::kit::*;
@@ -24,7 +24,7 @@ async fn goes_on(store: &Handle, children: &[NewJob]) -> (WorkerId, ClaimedJob) 
 /// The same, and has it wait for one of them to end.
 async fn waits(store: &Handle, children: &[NewJob]) -> WorkerId {
     let (me, job) = goes_on(store, children).await;
-    assert_eq!(commit(store, 1, change(me, &job, wait_for(CHILD, None))).await, Verdict::Committed);
+    assert_eq!(commit(store, 1, change(me, &job, wait_for(CHILD_SIGNAL, None))).await, Verdict::Committed);
     me
 }
 
@@ -47,9 +47,9 @@ pub async fn a_parked_parent_is_woken_by_the_end_of_a_child(store: Handle) {
     let parent = claim_one(&store, 4, me, 3).await;
     assert_eq!((parent.id, parent.due_at, parent.pending_children), (id(1), t(3), 0));
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
-    assert_eq!((signal.name.as_str(), signal.at), (CHILD, t(3)));
+    assert_eq!((signal.name.as_str(), signal.at), (CHILD_SIGNAL, t(3)));
     assert_eq!(signal.payload, payload(&of(3)));
-    let step = with(change(me, &parent, wait_for(CHILD, None)), consume(&parent));
+    let step = with(change(me, &parent, wait_for(CHILD_SIGNAL, None)), consume(&parent));
     commit(&store, 5, step).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting, "the first was consumed");
     commit(&store, 6, change(me, &children[0], failed(Reason::Stopped))).await;
@@ -64,7 +64,7 @@ pub async fn an_end_before_the_wait_is_not_lost(store: Handle) {
         commit(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(inbox(&store, 1).await, [of(2), of(3)], "it runs, and is told");
-    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD}*")], 1, None))).await;
+    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     let parent = claim_one(&store, 3, me, 3).await;
     assert_eq!(texts(&shown(&parent)), [of(2), of(3)]);
 }
@@ -74,8 +74,10 @@ pub async fn a_batch_may_end_a_child_and_park_its_parent(store: Handle) {
         let (me, job) = running(&store, n).await;
         commit(&store, 1, with(change(me, &job, Outcome::Next), telling(&[self::job(n + 1)]))).await;
         let child = claim_one(&store, 1, me, 2).await;
-        let mut batch =
-            vec![change(me, &further(&job), wait_for(CHILD, Some(secs(99)))), change(me, &child, done("x"))];
+        let mut batch = vec![
+            change(me, &further(&job), wait_for(CHILD_SIGNAL, Some(secs(99)))),
+            change(me, &child, done("x")),
+        ];
         if !parent_first {
             batch.reverse();
         }
@@ -171,7 +173,7 @@ pub async fn a_child_that_is_tried_again_is_told_again(store: Handle) {
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, failed(Reason::Stopped))).await;
     let parent = claim_one(&store, 3, me, 3).await;
-    commit(&store, 4, with(change(me, &parent, wait_for(CHILD, None)), consume(&parent))).await;
+    commit(&store, 4, with(change(me, &parent, wait_for(CHILD_SIGNAL, None)), consume(&parent))).await;
     assert_eq!(act(&store, 5, 2, JobAction::Retry).await, ControlOutcome::Done);
     assert_eq!(view(&store, id(1)).await.pending, 0, "it is not counted");
     let child = claim_one(&store, 5, me, 4).await;
@@ -201,17 +203,17 @@ pub async fn a_full_inbox_is_told_all_the_same(store: Handle) {
         commit(&store, 2, change(me, &child, done("x"))).await;
     }
     assert_eq!(inbox(&store, 1).await.len(), most + 2);
-    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD}*")], 1, None))).await;
+    commit(&store, 3, change(me, &job, wait_for_some(&[&format!("{CHILD_SIGNAL}*")], 1, None))).await;
     assert_eq!(claim_one(&store, 3, me, 3).await.inbox.len(), 2);
 }
 
 pub async fn nobody_else_tells_of_an_end(store: Handle) {
     let me = waits(&store, &[job(2)]).await;
-    let sent = store.signal(at(2), &[signal(id(1), CHILD, "1", &of(2))]).await;
+    let sent = store.signal(at(2), &[signal(id(1), CHILD_SIGNAL, "1", &of(2))]).await;
     assert!(matches!(sent, Err(Error::Invalid(_))), "{sent:?}");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let mut with_one = job(5);
-    with_one.signals = vec![signal(id(5), CHILD, "1", &of(2))];
+    with_one.signals = vec![signal(id(5), CHILD_SIGNAL, "1", &of(2))];
     assert!(matches!(store.submit(at(2), &[with_one], None).await, Err(Error::Invalid(_))));
     assert_eq!(ids(&take(&store, 3, me, 2).await), [id(2)]);
 }
@@ -233,7 +235,7 @@ pub async fn told_children_do_not_count_for_a_wait(store: Handle) {
 
 pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
     let (me, job) = goes_on(&store, &jobs(2, 1)).await;
-    let both = wait_for_some(&[CHILD, "go"], 2, Some(secs(100)));
+    let both = wait_for_some(&[CHILD_SIGNAL, "go"], 2, Some(secs(100)));
     commit(&store, 2, change(me, &job, both)).await;
     let child = claim_one(&store, 2, me, 2).await;
     commit(&store, 3, change(me, &child, done("x"))).await;
@@ -241,7 +243,7 @@ pub async fn a_parent_that_waits_for_more_sleeps_on(store: Handle) {
     send(&store, 4, &[signal(id(1), "go", "1", "x")]).await;
     let parent = claim_one(&store, 4, me, 3).await;
     assert_eq!(parent.inbox.len(), 2);
-    assert!(matches!(parent.wait, Some(Awaited::Signals { needs: 2, .. })));
+    assert!(matches!(parent.wait, Some(WaitCondition::Signals { needs: 2, .. })));
     assert_eq!(due(&store, 500, 9).await.woken, 0);
 }
 

@@ -2,7 +2,7 @@
 
 use windlass_model::{
     ClaimedJob, Epoch, Failure, NewJob, Outcome, Reason, Rev, State, Step, SubmitOutcome, Unique, Unwind,
-    Verdict, When, WorkerId, wait::CHILD,
+    Verdict, When, WorkerId, wait::CHILD_SIGNAL,
 };
 
 use super::kit::*;
@@ -343,7 +343,7 @@ pub async fn a_parent_is_told_when_its_child_was_unwound(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let children = vec![self::job(2), NewJob { when: When::At(t(500)), ..self::job(3) }];
     let step = Step { signal_child_ends: true, children, ..Step::default() };
-    commit(&store, 1, with(change(me, &job, wait_for(CHILD, None)), step)).await;
+    commit(&store, 1, with(change(me, &job, wait_for(CHILD_SIGNAL, None)), step)).await;
     let child = charges(&store, 1, me, 2).await;
     commit(&store, 2, change(me, &child, wait_for("go", None))).await;
     assert_eq!(act(&store, 3, 2, cancel(0)).await, ControlOutcome::CancelRequested);

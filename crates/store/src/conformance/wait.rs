@@ -139,7 +139,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     assert_eq!(
         waiting,
         Waiting {
-            what: wait.awaited.clone(),
+            what: wait.condition.clone(),
             until: Some(t(10)),
             arrived: there,
             pending: 0,
@@ -149,7 +149,7 @@ pub async fn what_a_job_waits_for_is_shown(store: Handle) {
     let seen = view(&store, id(1)).await;
     assert_eq!(
         (seen.wait, seen.until, seen.summary.state),
-        (Some(wait.awaited), Some(t(10)), State::Waiting)
+        (Some(wait.condition), Some(t(10)), State::Waiting)
     );
     due(&store, 10, 9).await;
     assert_eq!(holds(&store, 1).await.waiting, None, "it is no longer parked");

@@ -1,37 +1,37 @@
 //! Watches: a parent is told once that a branch has come to what it waits for.
 
 use windlass_model::{
-    BranchNo, BranchUpdate, ClaimedJob, Outcome, Reason, State, Step, Verdict, Watch, WorkerId,
-    branch::BRANCH,
+    BranchNo, BranchUpdate, BranchWatch, ClaimedJob, Outcome, Reason, State, Step, Verdict, WorkerId,
+    branch::BRANCH_SIGNAL,
 };
 
 use super::{branches::*, kit::*};
 use crate::{ControlOutcome, Error, JobAction, TIMER_GATE};
 
 /// Watches the branch.
-pub(super) fn watches(watch: Watch) -> BranchUpdate {
+pub(super) fn watches(watch: BranchWatch) -> BranchUpdate {
     BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }
 }
 
 /// That so many children ended, however.
-pub(super) fn ended(count: u64) -> Watch {
-    Watch { ended: Some(count), ..Watch::default() }
+pub(super) fn ended(count: u64) -> BranchWatch {
+    BranchWatch { ended: Some(count), ..BranchWatch::default() }
 }
 
 /// That so many ended well.
-pub(super) fn well(count: u64) -> Watch {
-    Watch { done: Some(count), ..Watch::default() }
+pub(super) fn well(count: u64) -> BranchWatch {
+    BranchWatch { done: Some(count), ..BranchWatch::default() }
 }
 
 /// That so many did not.
-pub(super) fn badly(count: u64) -> Watch {
-    Watch { unsuccessful: Some(count), ..Watch::default() }
+pub(super) fn badly(count: u64) -> BranchWatch {
+    BranchWatch { unsuccessful: Some(count), ..BranchWatch::default() }
 }
 
 /// Has a job that runs watch the branch and wait for that.
-pub(super) async fn waits(store: &Handle, now: u64, (me, job): &(WorkerId, ClaimedJob), watch: Watch) {
+pub(super) async fn waits(store: &Handle, now: u64, (me, job): &(WorkerId, ClaimedJob), watch: BranchWatch) {
     let step = growing(vec![watches(watch)], vec![]);
-    let change = with(change(*me, job, wait_for(BRANCH, None)), step);
+    let change = with(change(*me, job, wait_for(BRANCH_SIGNAL, None)), step);
     assert_eq!(commit(store, now, change).await, Verdict::Committed);
 }
 
@@ -44,7 +44,7 @@ async fn ends(store: &Handle, now: u64, me: WorkerId, child: &ClaimedJob, outcom
 async fn woken(store: &Handle, now: u64, me: WorkerId, number: i64) -> ClaimedJob {
     let parent = claim_one(store, now, me, number).await;
     let [signal] = &parent.inbox[..] else { panic!("{:?}", parent.inbox) };
-    assert_eq!((signal.name.as_str(), &signal.payload), (BRANCH, &payload("7")));
+    assert_eq!((signal.name.as_str(), &signal.payload), (BRANCH_SIGNAL, &payload("7")));
     assert_eq!((parent.id, parent.pending_children), (id(1), 0));
     parent
 }
@@ -54,7 +54,7 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
         (0, ended(3), [done("x"), failed(Reason::Stopped), cancelled()]),
         (1, well(2), [done("x"), cancelled(), done("x")]),
         (2, badly(2), [cancelled(), done("x"), failed(Reason::Stopped)]),
-        (3, Watch { unsuccessful: Some(9), ..well(1) }, [cancelled(), cancelled(), done("x")]),
+        (3, BranchWatch { unsuccessful: Some(9), ..well(1) }, [cancelled(), cancelled(), done("x")]),
     ] {
         let me = worker(&store, 10 + n).await;
         let first = 100 + 10 * n as u32;
@@ -62,7 +62,7 @@ pub async fn a_parked_parent_is_woken_when_its_watch_is_met(store: Handle) {
         let job = claim_one(&store, 0, me, 1).await;
         let open = BranchUpdate { watch: Some(watch.clone()), ..opens(NO, "all") };
         let step = growing(vec![open], children(first + 1, 4));
-        commit(&store, 1, with(change(me, &job, wait_for(BRANCH, None)), step)).await;
+        commit(&store, 1, with(change(me, &job, wait_for(BRANCH_SIGNAL, None)), step)).await;
         assert_eq!(branch(&store, first, NO).await.watch, Some(watch), "{n}");
         let taken = take(&store, 2, me, 2).await;
         for (second, (child, outcome)) in taken.iter().zip(outcomes).enumerate() {
@@ -101,7 +101,7 @@ pub async fn what_is_met_before_the_park_ends_the_wait_at_once(store: Handle) {
         ends(&store, 3, me, &child, done("x")).await;
     }
     assert_eq!(inbox(&store, 1).await, ["7"], "it runs, and is told");
-    ends(&store, 4, me, &parent.1, wait_for(BRANCH, None)).await;
+    ends(&store, 4, me, &parent.1, wait_for(BRANCH_SIGNAL, None)).await;
     woken(&store, 4, me, 3).await;
 }
 
@@ -112,7 +112,7 @@ pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
         commit(&store, 1, with(change(me, &job, Outcome::Next), step)).await;
         let taken = take(&store, 1, me, 2).await;
         let step = growing(vec![watches(ended(2))], vec![]);
-        let mut batch = vec![with(change(me, &further(&job), wait_for(BRANCH, Some(secs(99)))), step)];
+        let mut batch = vec![with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, Some(secs(99)))), step)];
         batch.extend(taken.iter().map(|child| change(me, child, done("x"))));
         if !parent_first {
             batch.reverse();
@@ -128,7 +128,8 @@ pub async fn a_batch_may_meet_a_watch_and_park_its_parent(store: Handle) {
 pub async fn a_branch_without_children_is_met_by_none(store: Handle) {
     let (me, job) = running(&store, 1).await;
     let open = BranchUpdate { seal: true, watch: Some(ended(0)), ..opens(NO, "all") };
-    commit(&store, 1, with(change(me, &job, wait_for(BRANCH, None)), growing(vec![open], vec![]))).await;
+    commit(&store, 1, with(change(me, &job, wait_for(BRANCH_SIGNAL, None)), growing(vec![open], vec![])))
+        .await;
     woken(&store, 1, me, 2).await;
 }
 
@@ -145,12 +146,12 @@ pub async fn the_newest_watch_is_the_only_one(store: Handle) {
     ends(&store, 5, me, &taken[2], done("x")).await;
     let parent = woken(&store, 5, me, 3).await;
     let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
-    commit(&store, 6, with(change(me, &parent, wait_for(BRANCH, None)), again)).await;
+    commit(&store, 6, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     ends(&store, 7, me, &taken[3], done("x")).await;
     let parent = woken(&store, 7, me, 4).await;
     let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(ended(4))], vec![]) };
-    commit(&store, 8, with(change(me, &parent, wait_for(BRANCH, None)), again)).await;
+    commit(&store, 8, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     woken(&store, 8, me, 5).await;
 }
 
@@ -197,7 +198,7 @@ pub async fn ends_from_outside_meet_a_watch(store: Handle) {
     assert_eq!(due(&store, 5, 9).await.expired, 1);
     let parent = woken(&store, 5, me, 2).await;
     let again = Step { consumed: consume(&parent).consumed, ..growing(vec![watches(badly(2))], vec![]) };
-    commit(&store, 6, with(change(me, &parent, wait_for(BRANCH, None)), again)).await;
+    commit(&store, 6, with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), again)).await;
     assert_eq!(act(&store, 7, 3, cancel(0)).await, ControlOutcome::Done);
     let parent = woken(&store, 7, me, 3).await;
     assert_eq!(parent.due_at, t(7));
@@ -208,7 +209,7 @@ pub async fn two_branches_are_told_apart(store: Handle) {
     let me = parent.0;
     let second = BranchUpdate { watch: Some(ended(1)), ..opens(BranchNo(8), "more") };
     let step = growing(vec![second, watches(ended(1))], vec![child_of(3, BranchNo(8))]);
-    let wait = wait_for_some(&[&format!("{BRANCH}*")], 1, None);
+    let wait = wait_for_some(&[&format!("{BRANCH_SIGNAL}*")], 1, None);
     commit(&store, 2, with(change(parent.0, &parent.1, wait), step)).await;
     let taken = take(&store, 3, me, 2).await;
     let batch: Vec<_> = taken.iter().rev().map(|child| change(me, child, done("x"))).collect();
@@ -265,7 +266,7 @@ pub async fn a_full_inbox_is_told_of_a_branch_all_the_same(store: Handle) {
 pub async fn nobody_else_tells_of_a_branch(store: Handle) {
     let parent = opened(&store, children(2, 1)).await;
     waits(&store, 2, &parent, ended(1)).await;
-    let sent = store.signal(at(2), &[signal(id(1), BRANCH, "7/1", "7")]).await;
+    let sent = store.signal(at(2), &[signal(id(1), BRANCH_SIGNAL, "7/1", "7")]).await;
     assert!(matches!(sent, Err(Error::Invalid(_))), "{sent:?}");
     assert_eq!(state(&store, id(1)).await, State::Waiting);
 }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use windlass_model::{
-    BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, Step, Tally, Watch,
-    branch::{BRANCH, PollInterval},
-    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
+    BranchCounts, BranchMember, BranchNo, BranchPoll, BranchPosition, BranchUpdate, BranchWatch, Step,
+    branch::{BRANCH_SIGNAL, PollInterval},
+    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
 
 use super::*;
@@ -19,9 +19,9 @@ pub(super) struct Kept {
     cursor: Option<Payload>,
     sealed: bool,
     spawned: i64,
-    tally: Tally,
+    tally: BranchCounts,
     /// What its parent wants to be told of, and which revision said so.
-    watch: Option<Watch>,
+    watch: Option<BranchWatch>,
     goal: Option<String>,
     merged: bool,
     cut: bool,
@@ -123,7 +123,7 @@ impl Inner {
     }
 
     /// Counts for the branch of a job, and tells its parent if that is what it waits for.
-    fn count(&mut self, counted: BranchMember, tally: Tally, now: Time) {
+    fn count(&mut self, counted: BranchMember, tally: BranchCounts, now: Time) {
         let branch = (counted.parent, counted.branch);
         if let Some(kept) = self.branches.get_mut(&branch) {
             kept.tally.add(tally);
@@ -134,7 +134,7 @@ impl Inner {
     /// A job of a branch has ended, in this state.
     pub(super) fn twig_ended(&mut self, id: JobId, state: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = Tally::of(state, i64::from(counted.items));
+        let mut tally = BranchCounts::of(state, i64::from(counted.items));
         // It never wrote anything, and will not.
         if self.jobs[&id].rev == Rev(0) {
             tally.started = i64::from(counted.items);
@@ -145,7 +145,7 @@ impl Inner {
     /// One that had ended in this state is live again.
     pub(super) fn twig_lives(&mut self, id: JobId, was: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = Tally::of(was, -i64::from(counted.items));
+        let mut tally = BranchCounts::of(was, -i64::from(counted.items));
         if self.jobs[&id].rev == Rev(0) {
             tally.started = -i64::from(counted.items);
         }
@@ -170,11 +170,11 @@ impl Inner {
         let parent = Some(counted.parent);
         let jobs: Vec<NewJob> =
             promoted.iter().map(|job| NewJob { parent, parent_rev: None, ..job.clone() }).collect();
-        let attempted = change.step.as_ref().map_or(HashSet::new(), |step| step.attempted());
+        let attempted = change.step.as_ref().map_or(HashSet::new(), |step| step.attempted_jobs());
         let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
             jobs.into_iter().partition(|job| attempted.contains(&job.id));
         self.submit(now, &fresh, None);
-        self.count(counted, Tally { started, done: i64::from(done), ..Tally::default() }, now);
+        self.count(counted, BranchCounts { started, done: i64::from(done), ..BranchCounts::default() }, now);
         for job in &tried {
             self.put_in(now, job, true);
         }
@@ -201,7 +201,7 @@ impl Inner {
             // No two are the same.
             let dedup = format!("{number}/{}", row.heard.len());
             let payload = Payload::json(number.to_string().into_bytes());
-            self.record_delivery(now, job, &NewSignal { job, name: BRANCH.into(), dedup, payload });
+            self.record_delivery(now, job, &NewSignal { job, name: BRANCH_SIGNAL.into(), dedup, payload });
             self.wake_if_met(job, now);
         }
         true
@@ -241,18 +241,18 @@ impl Inner {
         let pace = kept.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
         let before = kept.poll.clone();
         let mut poll = before.next(&self.seen(branch, now), pace);
-        if before.is_still(&poll) {
+        if before.recount_due(&poll) {
             let Recount { difference, missing } = self.recount(branch);
-            polled.corrected += usize::from(difference != Tally::default());
+            polled.corrected += usize::from(difference != BranchCounts::default());
             let counted_at = Some(now);
             poll = BranchPoll { missing, counted_at, ..before.next(&self.seen(branch, now), pace) };
         }
-        if before.is_stuck(&poll) {
+        if before.search_due(&poll) {
             let lost = self.redeliver(branch);
             polled.redelivered += lost;
-            poll.found(lost);
+            poll.add_redelivered(lost);
         }
-        let (next_at, lacks) = (poll.next_at, poll.lacks_children());
+        let (next_at, lacks) = (poll.next_at, poll.found_missing());
         let poll = columns::poll(Some(&columns::poll_text(&poll)), next_at);
         self.branches.get_mut(&branch).expect("looked up above").poll = poll;
         let told = if lacks { self.end_watch(branch, now) } else { self.tell_branch(branch, now) };
@@ -298,9 +298,9 @@ impl Inner {
         PollSample {
             now,
             spawned: kept.spawned,
-            tally: kept.tally,
+            counts: kept.tally,
             claimed: claimed.iter().map(|(_, items)| items).sum(),
-            begun: claimed.iter().filter(|(first, _)| *first).map(|(_, items)| items).sum(),
+            claimed_unstarted: claimed.iter().filter(|(first, _)| *first).map(|(_, items)| items).sum(),
         }
     }
 
@@ -312,7 +312,7 @@ impl Inner {
             self.state(*id) == State::Running && !claimed.contains(&(*id, row.epoch))
         };
         let lost: Vec<JobId> =
-            self.leaves(branch).filter(is_lost).map(|(id, ..)| id).take(REDELIVERED).collect();
+            self.leaves(branch).filter(is_lost).map(|(id, ..)| id).take(MAX_REDELIVERED).collect();
         for id in &lost {
             self.jobs.get_mut(id).expect("listed above").epoch.0 += 1;
             self.enter(*id);
@@ -322,11 +322,11 @@ impl Inner {
 
     /// Counts the ends in a branch anew.
     fn recount(&mut self, branch: (JobId, BranchNo)) -> Recount {
-        let mut rows = ChildCounts::default();
+        let mut rows = ChildRows::default();
         for (_, row, items) in self.leaves(branch) {
             rows.ends.done += i64::from(row.tallied);
             match row.ended {
-                Some(state) => rows.ends.add(Tally::of(state, items)),
+                Some(state) => rows.ends.add(BranchCounts::of(state, items)),
                 None => rows.live += items,
             }
         }

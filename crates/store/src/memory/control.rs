@@ -168,7 +168,7 @@ impl Inner {
         if self.jobs.contains_key(&fork.id) {
             return ControlOutcome::Created(fork.id);
         }
-        let kept: BTreeMap<i32, Entry> =
+        let kept: BTreeMap<i32, JournalEntry> =
             row.journal.range(..fork.before).map(|(seq, entry)| (*seq, entry.clone())).collect();
         let last = row.journal.last_key_value().map(|(seq, _)| *seq);
         if !row.journal.contains_key(&fork.before) && !fork.is_whole(last) {
@@ -234,8 +234,8 @@ impl Inner {
             }
             AdminAction::Limit(limit) => {
                 let level = match self.buckets.get(&limit.name) {
-                    Some(old) => old.level.under(&old.limit, limit, now),
-                    None => Level::full(limit, now),
+                    Some(old) => old.level.converted(&old.limit, limit, now),
+                    None => BucketLevel::full(limit, now),
                 };
                 let bucket = Bucket { limit: limit.clone(), lifted: false, level };
                 self.buckets.insert(limit.name.clone(), bucket);

@@ -143,7 +143,7 @@ impl Inner {
                     match bucket.level.charged(&bucket.limit, charge.weight) {
                         Some(level) => bucket.level = level,
                         None => {
-                            let at = bucket.level.worth_asking_at(&bucket.limit, charge.weight);
+                            let at = bucket.level.next_claim_at(&bucket.limit, charge.weight);
                             refill_at = Some(refill_at.map_or(at, |other| other.min(at)));
                             dry.insert(charge.limit);
                             continue;

@@ -135,7 +135,8 @@ impl Inner {
         let rate = row.new.settings.rate.as_ref().and_then(|charge| {
             let bucket = self.buckets.get(&charge.limit)?;
             let level = bucket.level.refilled(&bucket.limit, now);
-            let enough_at = if bucket.lifted { now } else { level.enough_at(&bucket.limit, charge.weight) };
+            let enough_at =
+                if bucket.lifted { now } else { level.affordable_at(&bucket.limit, charge.weight) };
             let limit = (!bucket.lifted).then(|| bucket.limit.clone());
             Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at })
         });
@@ -373,7 +374,7 @@ impl Inspect for Memory {
         })
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
         self.run(None, |inner, _| {
             let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.journal.values());
             Ok(all.filter(|entry| after.is_none_or(|after| entry.seq > after)).take(limit).cloned().collect())

@@ -20,9 +20,9 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, BranchNo, Change, ClaimNo, Entry, Epoch, Event, Failure, JobClaim, JobId, Limit, Limits, NewJob,
-    NewSignal, Payload, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, Verdict, WorkerId,
-    rank::rank, rate::Level, state,
+    BranchNo, Change, ClaimNo, Epoch, Event, Failure, JobClaim, JobId, JournalEntry, Limits, NewJob,
+    NewSignal, Payload, RateLimit, Reason, Rev, Signal, State, SubmitOutcome, Time, Unwind, Verdict,
+    WaitCondition, WorkerId, rank::rank, rate::BucketLevel, state,
 };
 
 use crate::{
@@ -66,9 +66,9 @@ struct Asked {
 }
 
 struct Bucket {
-    limit: Limit,
+    limit: RateLimit,
     lifted: bool,
-    level: Level,
+    level: BucketLevel,
 }
 
 #[derive(Default)]
@@ -136,7 +136,7 @@ struct Row {
     run: u32,
     data: Option<Payload>,
     /// What it waits for, or waited for when it last made progress.
-    wait: Option<Awaited>,
+    wait: Option<WaitCondition>,
     until: Option<Time>,
     parked: bool,
     /// How many of the children of round `since` have not ended.
@@ -146,7 +146,7 @@ struct Row {
     /// Names and dedup ids of all signals ever delivered.
     heard: BTreeSet<(String, String)>,
     /// Entries by place.
-    journal: BTreeMap<i32, Entry>,
+    journal: BTreeMap<i32, JournalEntry>,
     context: BTreeMap<String, Payload>,
     /// Whether there is something to undo.
     undo: bool,

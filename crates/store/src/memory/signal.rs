@@ -1,6 +1,6 @@
 //! Machines: stages, signals, waits and children.
 
-use windlass_model::{Outcome, Step, Wait, wait::CHILD};
+use windlass_model::{Outcome, Step, Wait, wait::CHILD_SIGNAL};
 
 use super::*;
 use crate::{ControlOutcome, control::outcome};
@@ -66,7 +66,7 @@ impl Inner {
             }
             row.data = Some(data.clone());
         }
-        if let Some(stage) = step.stage_ran.clone() {
+        if let Some(stage) = step.from_stage.clone() {
             let next = row.stage.clone().filter(|_| !change.outcome.ends());
             let how = change.outcome.name().to_owned();
             row.steps.push(Transition { rev: row.rev, stage, next, how, at: now, worker: change.worker });
@@ -123,7 +123,8 @@ impl Inner {
         row.attempts = if unchanged { row.attempts + 1 } else { 0 };
         row.spent = Vec::new();
         (row.wait, row.until) = (None, None);
-        let rests = matches!(&change.outcome, Outcome::Wait(wait) if wait.awaited != Awaited::Nothing);
+        let rests =
+            matches!(&change.outcome, Outcome::Wait(wait) if wait.condition != WaitCondition::Nothing);
         let moved = goes_on || change.step.as_ref().is_some_and(|step| step.stage.is_some());
         row.run = match (moved, rests) {
             (false, _) => row.run,
@@ -141,13 +142,13 @@ impl Inner {
     }
 
     pub(super) fn park(&mut self, id: JobId, wait: &Wait, now: Time) {
-        if wait.awaited == Awaited::Nothing {
+        if wait.condition == WaitCondition::Nothing {
             return self.yield_slot(id, now);
         }
         let row = self.jobs.get_mut(&id).expect("claimed, so there");
         row.epoch.0 += 1;
         row.parked = true;
-        row.wait = Some(wait.awaited.clone());
+        row.wait = Some(wait.condition.clone());
         row.until = wait.timeout.map(|timeout| now.plus(timeout));
         row.due_at = row.until.unwrap_or(now);
         let keeps = row.new.settings.serial.as_ref().is_some_and(|serial| serial.keeps_slot);
@@ -234,7 +235,11 @@ impl Inner {
         if self.jobs.get(&parent).is_some_and(|row| row.ended.is_none()) {
             let dedup = format!("{id}/{}", row.epoch.0);
             let payload = Payload::json(format!("\"{id}\"").into_bytes());
-            self.record_delivery(now, parent, &NewSignal { job: parent, name: CHILD.into(), dedup, payload });
+            self.record_delivery(
+                now,
+                parent,
+                &NewSignal { job: parent, name: CHILD_SIGNAL.into(), dedup, payload },
+            );
             self.wake_if_met(parent, now);
         }
     }

@@ -66,7 +66,8 @@ impl Inner {
                 if let Some(key) = key {
                     self.keys.insert(key, job.id);
                 }
-                let born = born.is_some() && !job.is_special() && !self.queue_pauses.contains_key(&job.queue);
+                let born =
+                    born.is_some() && !job.needs_slow_path() && !self.queue_pauses.contains_key(&job.queue);
                 let claimed = self.put_in(now, job, born);
                 for signal in &job.signals {
                     self.record_delivery(now, job.id, signal);
@@ -215,7 +216,7 @@ impl Inner {
             rev: row.rev,
             attempts: row.attempts,
             retry_counts: row.spent.clone(),
-            deaths: row.deaths,
+            worker_deaths: row.deaths,
             key: row.new.key.clone(),
             due_at: row.due_at,
             deadline_at: row.new.deadline_at,
@@ -273,7 +274,7 @@ impl Inner {
         (row.rev_epoch, row.rev_claim) = (change.epoch, change.claim);
         row.worker = Some(change.worker);
         row.started_at = Some(change.started_at);
-        row.attempts += u32::from(change.outcome.counts());
+        row.attempts += u32::from(change.outcome.counts_as_attempt());
         let halted = change.outcome == Outcome::Next && row.hold == Hold::Wanted;
         let event = if halted { Event::Yield } else { change.outcome.event() };
         let to = self.moved(change.job, event);
@@ -306,7 +307,7 @@ impl Inner {
                 self.progress(change);
                 self.park(change.job, wait, now);
             }
-            Outcome::Retry { after, spent, .. } => {
+            Outcome::Retry { after, retry_counts: spent, .. } => {
                 let row = self.jobs.get_mut(&change.job).expect("found above");
                 row.epoch.0 += 1;
                 row.spent = spent.clone();
@@ -406,7 +407,7 @@ impl Inner {
         let fate = crash::after_death(row.deaths, row.crashes, alone, cap);
         self.note(id, worker, epoch, claimed_at, now, &lost(worker, alone));
         match fate {
-            crash::AfterDeath::Suspect { deaths, crashes } => {
+            crash::AfterDeath::Suspect { worker_deaths: deaths, solo_crashes: crashes } => {
                 self.moved(id, Event::Reap);
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes, row.suspect) = (deaths, crashes, true);
@@ -414,7 +415,7 @@ impl Inner {
                 self.enter(id);
                 reaped.returned += 1;
             }
-            crash::AfterDeath::Poison { deaths, crashes } => {
+            crash::AfterDeath::Poison { worker_deaths: deaths, solo_crashes: crashes } => {
                 let row = self.jobs.get_mut(&id).expect("looked up above");
                 (row.deaths, row.crashes) = (deaths, crashes);
                 let unwind = Unwind { reason: Some(Reason::Poison), failure: lost(worker, alone) };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio_postgres::Row;
-use windlass_model::{Limit, Time, rate::Level};
+use windlass_model::{RateLimit, Time, rate::BucketLevel};
 
 use super::{
     Postgres,
@@ -15,14 +15,14 @@ use super::{
 use crate::{Actor, AdminAction, ControlOutcome, Error, Now, columns, control::check_actor};
 
 /// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
-    let limit = Limit {
+pub(super) fn bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
+    let limit = RateLimit {
         name: row.get(1),
         rate: row.get::<_, i64>(2) as u32,
         per: Duration::from_micros(row.get::<_, i64>(3) as u64),
         burst: row.get::<_, i64>(4) as u32,
     };
-    (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
+    (limit, BucketLevel { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
 }
 
 async fn change(
@@ -68,8 +68,8 @@ async fn change(
                 Some((old, _, false)) if old == *limit => {
                     return Ok(ControlOutcome::Already("it is so already".into()));
                 }
-                Some((old, level, _)) => level.under(&old, limit, now),
-                None => Level::full(limit, now),
+                Some((old, level, _)) => level.converted(&old, limit, now),
+                None => BucketLevel::full(limit, now),
             };
             let (rate, per, burst) =
                 (i64::from(limit.rate), limit.per.as_micros() as i64, i64::from(limit.burst));

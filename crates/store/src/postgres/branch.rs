@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::{join3, join4};
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, NewJob, Outcome, Reason, Rev, State, Tally};
+use windlass_model::{BranchCounts, Change, NewJob, Outcome, Reason, Rev, State};
 
 use super::{
     Postgres,
@@ -34,12 +34,12 @@ const WATCHED: &str = sql::branches::LOCK;
 /// What a transaction counts, and which branches are to be looked at once it is committed.
 #[derive(Default)]
 pub(super) struct Counts {
-    tallies: BTreeMap<Key, Tally>,
+    tallies: BTreeMap<Key, BranchCounts>,
     looks: BTreeSet<Key>,
 }
 
 impl Counts {
-    fn add(&mut self, branch: Key, tally: Tally) {
+    fn add(&mut self, branch: Key, tally: BranchCounts) {
         if tally.ends() != (0, 0, 0) {
             self.looks.insert(branch);
         }
@@ -76,8 +76,8 @@ impl Child {
     }
 
     /// What its end in a state counts for, once or, if it is live again, with -1 as `times`.
-    fn tally(&self, state: State, times: i64) -> Tally {
-        let mut tally = Tally::of(state, times * self.items);
+    fn tally(&self, state: State, times: i64) -> BranchCounts {
+        let mut tally = BranchCounts::of(state, times * self.items);
         // It never wrote anything, and will not.
         tally.started = if self.fresh { times * self.items } else { 0 };
         tally
@@ -108,15 +108,15 @@ impl Conn {
 
 /// What a child's change counts for: whether it is its first, which items of a block it accounts for, and its end. `items` is
 /// how many children it stands for that are not counted yet.
-fn tally(change: &Change, items: i64) -> Tally {
+fn tally(change: &Change, items: i64) -> BranchCounts {
     let step = change.step.as_deref();
     let done = step.map_or(0, |step| i64::from(step.items));
     // What was promoted begins anew.
     let promoted = step.map_or(0, |step| promoted_items(&step.promoted));
     let first = if change.rev == Rev(0) { items } else { 0 };
-    let mut tally = Tally { started: first - promoted, done, ..Tally::default() };
+    let mut tally = BranchCounts { started: first - promoted, done, ..BranchCounts::default() };
     if let Some(state) = end(&change.outcome) {
-        tally.add(Tally::of(state, items - done - promoted));
+        tally.add(BranchCounts::of(state, items - done - promoted));
     }
     tally
 }
@@ -211,13 +211,13 @@ async fn end_watches(conn: &Guard<'_>, now: Now, jobs: &[Uuid], numbers: &[i64])
 }
 
 /// Adds to the tallies of branches, in the lane of the connection.
-pub(super) async fn write(conn: &Guard<'_>, tallies: &BTreeMap<Key, Tally>) -> Result<(), Error> {
-    let some = || tallies.iter().filter(|(_, tally)| **tally != Tally::default());
+pub(super) async fn write(conn: &Guard<'_>, tallies: &BTreeMap<Key, BranchCounts>) -> Result<(), Error> {
+    let some = || tallies.iter().filter(|(_, tally)| **tally != BranchCounts::default());
     if some().next().is_none() {
         return Ok(());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = some().map(|(branch, _)| *branch).unzip();
-    let column = |of: fn(&Tally) -> i64| -> Vec<i64> { some().map(|(_, tally)| of(tally)).collect() };
+    let column = |of: fn(&BranchCounts) -> i64| -> Vec<i64> { some().map(|(_, tally)| of(tally)).collect() };
     let (started, done) = (column(|tally| tally.started), column(|tally| tally.done));
     let (failed, cancelled) = (column(|tally| tally.failed), column(|tally| tally.cancelled));
     let lane = conn.lane();
@@ -236,9 +236,9 @@ pub(super) async fn read_watched(conn: &Guard<'_>, branches: &[Key]) -> Result<V
 }
 
 /// A tally out of four columns.
-pub(super) fn sum(row: &Row, first: usize) -> Tally {
+pub(super) fn sum(row: &Row, first: usize) -> BranchCounts {
     let column = |n: usize| row.get::<_, i64>(first + n);
-    Tally { started: column(0), done: column(1), failed: column(2), cancelled: column(3) }
+    BranchCounts { started: column(0), done: column(1), failed: column(2), cancelled: column(3) }
 }
 
 /// Tells parents what a look has found. What was committed before is committed, whatever comes of this.

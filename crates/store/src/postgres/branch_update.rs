@@ -170,7 +170,7 @@ impl<'a> Growth<'a> {
         let plain = |job: &&NewJob| straight && is_plain(job);
         self.children.extend(step.children.iter().filter(plain).map(|child| (change.job.0, child)));
         let Some(counted) = change.branch_member else { return };
-        let attempted = step.attempted();
+        let attempted = step.attempted_jobs();
         for job in &step.promoted {
             if attempted.contains(&job.id) {
                 self.attempted.push((counted.parent.0, job));
@@ -205,7 +205,7 @@ async fn account(conn: &Guard<'_>, blocks: &Blocks) -> Result<(), Error> {
 
 /// Whether a job is a child of a branch that needs no more than a row and a place.
 pub(super) fn is_plain(job: &NewJob) -> bool {
-    job.branch_position.is_some() && !job.is_special()
+    job.branch_position.is_some() && !job.needs_slow_path()
 }
 
 /// What a step does to one branch.

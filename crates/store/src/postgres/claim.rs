@@ -8,8 +8,8 @@ use std::{
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_model::{
-    Awaited, BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Limit, Payload, Rev, Time,
-    rate::Level,
+    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, RateLimit, Rev, Time, WaitCondition,
+    rate::BucketLevel,
 };
 
 use super::{
@@ -142,13 +142,13 @@ struct Dry {
     rank: i64,
     job: Uuid,
     weight: u32,
-    limit: Limit,
-    level: Level,
+    limit: RateLimit,
+    level: BucketLevel,
 }
 
 impl Dry {
     fn worth_asking_at(&self) -> Time {
-        self.level.worth_asking_at(&self.limit, self.weight)
+        self.level.next_claim_at(&self.limit, self.weight)
     }
 }
 
@@ -158,8 +158,8 @@ fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
         rank,
         job,
         weight,
-        limit: Limit { name: String::new(), rate, per: Duration::from_micros(per), burst },
-        level: Level { units, at: Time(at) },
+        limit: RateLimit { name: String::new(), rate, per: Duration::from_micros(per), burst },
+        level: BucketLevel { units, at: Time(at) },
     };
     let Some(text) = text else { return Ok(Vec::new()) };
     let columns: Vec<Columns> = serde_json::from_str(text).map_err(|e| Error::Fault(e.to_string()))?;
@@ -170,7 +170,7 @@ fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
 /// all of a claim that is repeated. The others have it already.
 async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
     let waited = |job: &&mut ClaimedJob| match &job.wait {
-        Some(Awaited::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
+        Some(WaitCondition::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
         _ => false,
     };
     let mut waited: HashMap<Uuid, &mut ClaimedJob> =
@@ -180,7 +180,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -
     }
     let mut wanted: Vec<(Uuid, (&str, bool))> = Vec::new();
     for (id, job) in &waited {
-        if let Some(Awaited::Signals { names, .. }) = &job.wait {
+        if let Some(WaitCondition::Signals { names, .. }) = &job.wait {
             wanted.extend(names.iter().map(|name| (*id, (name.name.as_str(), name.every))));
         }
     }
@@ -205,7 +205,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         epoch: Epoch(row.get(6)),
         rev: Rev(row.get(7)),
         attempts: row.get::<_, i32>(8) as u32,
-        deaths: row.get::<_, i16>(9) as u16,
+        worker_deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),

@@ -67,7 +67,7 @@ pub(super) fn follows(change: &Change) -> bool {
 pub(super) fn readies(change: &Change) -> bool {
     is_tied(change)
         || is_counted(change)
-        || children_of(change).any(|job| job.branch_position.is_none() || job.is_special())
+        || children_of(change).any(|job| job.branch_position.is_none() || job.needs_slow_path())
 }
 
 /// Changes that are written together, by job, before the jobs they submit are put in.
@@ -320,7 +320,7 @@ async fn put_children(
     let mut spawned: Vec<bool> = Vec::new();
     for change in changes {
         let Some(step) = &change.step else { continue };
-        let attempted = step.attempted();
+        let attempted = step.attempted_jobs();
         let is_in = |job: &NewJob| attempted.contains(&job.id) || (straight && branch_update::is_plain(job));
         let mine = |job: &&NewJob| !is_in(job);
         let parent = change.branch_member.map(|counted| counted.parent);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
-use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
+use windlass_model::{Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId};
 
 use super::{Postgres, SPAN, children::place, migrate, rows::payload, sql};
 use crate::{
@@ -268,11 +268,11 @@ impl Inspect for Postgres {
         Box::pin(self.read_steps(id, after, limit))
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
         Box::pin(self.read_journal(id, after, limit))
     }
 
-    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<Entry>>> {
+    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<JournalEntry>>> {
         Box::pin(self.read_journals(ids))
     }
 

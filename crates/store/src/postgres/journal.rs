@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio_postgres::{Row, binary_copy::BinaryCopyOutRow, types::Type};
 use uuid::Uuid;
 use windlass_model::{
-    Change, Entry, JobId, Payload, Step, Time,
+    Change, JobId, JournalEntry, Payload, Step, Time,
     journal::{Mark, Op},
 };
 
@@ -65,9 +65,10 @@ impl<'a> Entries<'a> {
 }
 
 /// The only entry of a step that does nothing but add it.
-pub(super) fn lone_entry(change: &Change) -> Option<&Entry> {
+pub(super) fn lone_entry(change: &Change) -> Option<&JournalEntry> {
     let step = change.step.as_deref()?;
-    let plain = step.stage_ran.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.partial;
+    let plain =
+        step.from_stage.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.partial;
     match step.entries.as_slice() {
         [entry] if plain => Some(entry),
         _ => None,
@@ -198,7 +199,7 @@ impl Postgres {
         id: JobId,
         after: Option<i32>,
         limit: usize,
-    ) -> Result<Vec<Entry>, Error> {
+    ) -> Result<Vec<JournalEntry>, Error> {
         let conn = self.conn().await?;
         let first = i64::try_from(limit.min(SHORT)).unwrap_or(i64::MAX);
         let sql = sql::inspect::JOURNAL;
@@ -215,7 +216,7 @@ impl Postgres {
         Ok(journal)
     }
 
-    pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<Entry>>, Error> {
+    pub(super) async fn read_journals(&self, ids: &[JobId]) -> Result<Vec<Vec<JournalEntry>>, Error> {
         let all: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let rows = self.conn().await?.read(sql::inspect::JOURNALS, &[&all]).await?;
         let mut found = HashMap::with_capacity(rows.len());
@@ -261,8 +262,8 @@ fn copied(id: JobId, after: i32, limit: usize) -> String {
 }
 
 /// A streamed entry.
-fn entry(row: &BinaryCopyOutRow) -> Result<Entry, Error> {
-    Ok(Entry {
+fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
+    Ok(JournalEntry {
         seq: row.get(0),
         op: op(row.get(1))?,
         mark: mark(row.get(2))?,
@@ -287,7 +288,7 @@ fn unknown(what: &str, number: i16) -> Error {
 }
 
 /// All entries of a short journal, which come as one row of columns: many small rows would take twice as long.
-fn entries(row: &Row) -> Result<Vec<Entry>, Error> {
+fn entries(row: &Row) -> Result<Vec<JournalEntry>, Error> {
     let Some(seqs) = row.get::<_, Option<Vec<i32>>>(0) else { return Ok(Vec::new()) };
     let (ops, marks) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
     let mut names = row.get::<_, Vec<String>>(3).into_iter();
@@ -296,7 +297,7 @@ fn entries(row: &Row) -> Result<Vec<Entry>, Error> {
     let (ats, codecs) = (row.get::<_, Vec<i64>>(6), row.get::<_, Vec<i16>>(7));
     let mut payloads = row.get::<_, Vec<Vec<u8>>>(8).into_iter();
     let entry = |(place, seq): (usize, i32)| {
-        Ok(Entry {
+        Ok(JournalEntry {
             seq,
             op: op(ops[place])?,
             mark: mark(marks[place])?,

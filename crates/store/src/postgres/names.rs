@@ -35,7 +35,7 @@ impl Names {
 
     async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, Error> {
         let mut names = Names { serials: HashMap::new(), buckets: HashMap::new() };
-        if jobs.iter().any(NewJob::is_special) {
+        if jobs.iter().any(NewJob::needs_slow_path) {
             let wanted: BTreeSet<&str> =
                 jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
             if !wanted.is_empty() {

@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
-use windlass_model::{Awaited, Change, Outcome, Payload, Step, Wait};
+use windlass_model::{Change, Outcome, Payload, Step, Wait, WaitCondition};
 
 use super::span;
 use crate::columns::{self, CANCELLED, DONE, FAILED};
@@ -78,7 +78,7 @@ impl<'a> Steps<'a> {
         });
         let (consumed_job, consumed) = consumed.unzip();
         Steps {
-            ran: changes.iter().map(|change| step(change)?.stage_ran.as_deref()).collect(),
+            ran: changes.iter().map(|change| step(change)?.from_stage.as_deref()).collect(),
             stage: changes.iter().map(|change| Some(step(change)?.stage.as_ref()?.0.as_str())).collect(),
             codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
             data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
@@ -125,7 +125,7 @@ impl<'a> Ends<'a> {
             ends.state.push(state);
             ends.reason.push(reason);
             ends.failure.push(change.outcome.failure().map(columns::failure_text));
-            ends.counts.push(i32::from(change.outcome.counts()));
+            ends.counts.push(i32::from(change.outcome.counts_as_attempt()));
             ends.output_codec.push(output.map(|output| i16::from(output.codec)));
             ends.output.push(output.map(|output| output.bytes.as_slice()));
         }
@@ -155,7 +155,7 @@ impl Again {
     pub(super) fn new(changes: &[&Change]) -> Again {
         let mut again = Again::default();
         for change in changes {
-            let Outcome::Retry { after, spent, failure } = &change.outcome else {
+            let Outcome::Retry { after, retry_counts: spent, failure } = &change.outcome else {
                 unreachable!("sorted before")
             };
             again.after.push(span(*after));
@@ -184,12 +184,12 @@ impl Waits {
     pub(super) fn new(changes: &[&Change]) -> Waits {
         let mut waits = Waits::default();
         for change in changes {
-            let Outcome::Wait(Wait { awaited: what, timeout }) = &change.outcome else {
+            let Outcome::Wait(Wait { condition: what, timeout }) = &change.outcome else {
                 unreachable!("sorted before")
             };
-            let waited = *what != Awaited::Nothing;
+            let waited = *what != WaitCondition::Nothing;
             let (names, needs) = match what {
-                Awaited::Signals { needs, .. } => {
+                WaitCondition::Signals { needs, .. } => {
                     (Some(what.names().collect::<Vec<_>>().join(" ")), Some(*needs as i32))
                 }
                 _ => (None, None),

@@ -187,8 +187,8 @@ struct Fates {
 impl Fates {
     fn push(&mut self, (id, epoch): (JobId, Epoch), claim: &Claim, fate: AfterDeath) {
         let (deaths, crashes, poison) = match fate {
-            AfterDeath::Suspect { deaths, crashes } => (deaths, crashes, false),
-            AfterDeath::Poison { deaths, crashes } => (deaths, crashes, true),
+            AfterDeath::Suspect { worker_deaths: deaths, solo_crashes: crashes } => (deaths, crashes, false),
+            AfterDeath::Poison { worker_deaths: deaths, solo_crashes: crashes } => (deaths, crashes, true),
         };
         self.id.push(id.0);
         self.epoch.push(epoch.0);

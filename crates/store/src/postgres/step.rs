@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
+use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
 
 use super::{
     SPAN,
@@ -72,7 +72,7 @@ enum Size {
 impl Size {
     fn of(step: &Step) -> Size {
         let more =
-            step.stage_ran.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
+            step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
             (true, _) => Size::More,
             (false, false) => Size::Entries,
@@ -216,7 +216,7 @@ enum Lone<'a> {
     /// A step that consumes nothing and adds nothing to a journal.
     Step(&'a Change),
     /// A step that adds an entry and writes nothing else.
-    Entry(&'a Change, &'a Entry),
+    Entry(&'a Change, &'a JournalEntry),
 }
 
 impl<'a> Lone<'a> {
@@ -264,7 +264,7 @@ impl<'a> Lone<'a> {
             &change.rev.0,
             &change.worker.0,
             &change.started_at.micros(),
-            &step.and_then(|step| step.stage_ran.as_deref()),
+            &step.and_then(|step| step.from_stage.as_deref()),
             &stage.map(|(name, _)| name.as_str()),
             &stage.map(|(_, data)| i16::from(data.codec)),
             &stage.map(|(_, data)| data.bytes.as_slice()),
@@ -279,7 +279,7 @@ impl<'a> Lone<'a> {
         now: Now,
         sql: &'static str,
         change: &Change,
-        entry: &Entry,
+        entry: &JournalEntry,
     ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
         let params: [Param<'_>; 18] = [

@@ -66,7 +66,7 @@ impl Batch<'_> {
     async fn put(&self) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         lower_floors(self.store, self.now, self.jobs);
         let waves = waves(self.jobs);
-        let plain = !self.jobs.iter().any(NewJob::is_special);
+        let plain = !self.jobs.iter().any(NewJob::needs_slow_path);
         let mut wrote = vec![None; self.jobs.len()];
         if let ([wave], true) = (waves.as_slice(), plain) {
             self.insert(wave, &mut wrote).await?;
@@ -99,9 +99,9 @@ impl Batch<'_> {
         let mut entering = Vec::new();
         let mut in_line = false;
         for wave in waves {
-            let (special, plain): (Vec<usize>, Vec<usize>) = wave
-                .iter()
-                .partition(|place| self.jobs[**place].parent.is_some() || self.jobs[**place].is_special());
+            let (special, plain): (Vec<usize>, Vec<usize>) = wave.iter().partition(|place| {
+                self.jobs[**place].parent.is_some() || self.jobs[**place].needs_slow_path()
+            });
             if !plain.is_empty() {
                 self.insert(&plain, wrote).await?;
             }

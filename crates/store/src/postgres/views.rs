@@ -64,7 +64,7 @@ impl Postgres {
                 let (limit, level, lifted) = bucket(row);
                 let weight = weight as u32;
                 let enough_at =
-                    if lifted { now } else { level.refilled(&limit, now).enough_at(&limit, weight) };
+                    if lifted { now } else { level.refilled(&limit, now).affordable_at(&limit, weight) };
                 let name = limit.name.clone();
                 RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
             });

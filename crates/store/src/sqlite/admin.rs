@@ -1,7 +1,7 @@
 //! Rules that hold for many jobs, and the audit log.
 
 use rusqlite::params;
-use windlass_model::{Limit, Time, rate::Level};
+use windlass_model::{RateLimit, Time, rate::BucketLevel};
 
 use super::{rate::Bucket, schedule, sql, tx::Tx};
 use crate::{Actor, AdminAction, ControlOutcome, Error, columns};
@@ -63,13 +63,13 @@ fn pause(tx: &Tx<'_>, now: Time, queue: &str, by: &Actor) -> Result<ControlOutco
     Ok(ControlOutcome::Already(format!("it was paused by {} before", author.unwrap_or_default())))
 }
 
-fn set_limit(tx: &Tx<'_>, now: Time, limit: &Limit) -> Result<ControlOutcome, Error> {
+fn set_limit(tx: &Tx<'_>, now: Time, limit: &RateLimit) -> Result<ControlOutcome, Error> {
     let level = match Bucket::named(tx, &limit.name)? {
         Some(old) if old.limit == *limit && !old.lifted => {
             return Ok(ControlOutcome::Already("it is so already".into()));
         }
-        Some(old) => old.level.under(&old.limit, limit, now),
-        None => Level::full(limit, now),
+        Some(old) => old.level.converted(&old.limit, limit, now),
+        None => BucketLevel::full(limit, now),
     };
     let per = limit.per.as_micros() as i64;
     let params = params![limit.name, limit.rate, per, limit.burst, level.units, level.at.micros()];

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchMember, BranchNo, BranchUpdate, Change, JobId, NewJob, Reason, Rev, State, Step, SubmitOutcome,
-    Tally, Time, Watch,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, BranchWatch, Change, JobId, NewJob, Reason, Rev,
+    State, Step, SubmitOutcome, Time,
 };
 
 use super::{
@@ -28,15 +28,15 @@ pub(super) type Counts = BTreeMap<Key, Count>;
 
 /// How the children of a branch have ended, with what this transaction has counted.
 pub(super) struct Count {
-    tally: Tally,
-    watch: Option<Watch>,
+    tally: BranchCounts,
+    watch: Option<BranchWatch>,
     /// Whether it is not written yet.
     dirty: bool,
 }
 
 /// Reads started, done, failed and cancelled, from this column on.
-pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
-    Ok(Tally {
+pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
+    Ok(BranchCounts {
         started: row.get(from)?,
         done: row.get(from + 1)?,
         failed: row.get(from + 2)?,
@@ -45,7 +45,7 @@ pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
 }
 
 /// Reads what a job wants to be told of.
-pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>> {
+pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<BranchWatch>> {
     Ok(columns::watch(row.get::<_, Option<String>>(at)?.as_deref()))
 }
 
@@ -187,7 +187,7 @@ impl Tx<'_> {
         let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
         watched.into_iter().try_for_each(|number| {
             let counted = BranchMember { parent: change.job, branch: number, items: 0 };
-            self.count(now, counted, Tally::default())
+            self.count(now, counted, BranchCounts::default())
         })
     }
 
@@ -207,7 +207,7 @@ impl Tx<'_> {
         if !promoted.is_empty() {
             let parent = Some(counted.parent);
             let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
-            let attempted = step.map_or(HashSet::new(), |step| step.attempted());
+            let attempted = step.map_or(HashSet::new(), |step| step.attempted_jobs());
             let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
                 promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
             put(self, now, &fresh, buckets, None)?;
@@ -216,7 +216,7 @@ impl Tx<'_> {
         let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
         // What was promoted begins anew.
         let started = first - i64::from(replaced);
-        self.count(now, counted, Tally { started, done: i64::from(done), ..Tally::default() })?;
+        self.count(now, counted, BranchCounts { started, done: i64::from(done), ..BranchCounts::default() })?;
         change.first_attempts().try_for_each(|attempt| commit::first(self, now, &attempt))
     }
 
@@ -228,7 +228,7 @@ impl Tx<'_> {
         counted: BranchMember,
     ) -> Result<(), Error> {
         let first = change.rev == Rev(0);
-        let end = change.outcome.end();
+        let end = change.outcome.final_state();
         if !first && end.is_none() {
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl Tx<'_> {
         };
         let Some(counted) = counted else { return Ok(()) };
         let items = i64::from(counted.items);
-        let mut tally = end.map_or(Tally::default(), |state| Tally::of(state, items));
+        let mut tally = end.map_or(BranchCounts::default(), |state| BranchCounts::of(state, items));
         tally.started = if first { items } else { 0 };
         self.count(now, counted, tally)
     }
@@ -250,7 +250,7 @@ impl Tx<'_> {
         let Some(twig) = read_member(self, id)? else { return Ok(()) };
         let Some(state) = columns::final_state(twig.state) else { return Ok(()) };
         if let Some(counted) = twig.counted {
-            let mut tally = Tally::of(state, i64::from(counted.items));
+            let mut tally = BranchCounts::of(state, i64::from(counted.items));
             // It never wrote anything, and will not.
             tally.started = if twig.rev == Rev(0) { i64::from(counted.items) } else { 0 };
             self.count(now, counted, tally)?;
@@ -272,13 +272,13 @@ impl Tx<'_> {
     pub(super) fn child_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
         let Some(Member { counted: Some(counted), rev, .. }) = read_member(self, id)? else { return Ok(()) };
         let items = -i64::from(counted.items);
-        let mut tally = Tally::of(was, items);
+        let mut tally = BranchCounts::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
         self.count(now, counted, tally)
     }
 
     /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
-    fn count(&self, now: Time, counted: BranchMember, tally: Tally) -> Result<(), Error> {
+    fn count(&self, now: Time, counted: BranchMember, tally: BranchCounts) -> Result<(), Error> {
         let key = (counted.parent, counted.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
@@ -293,7 +293,7 @@ impl Tx<'_> {
             let mut counts = self.counts.borrow_mut();
             let count = counts.get_mut(&key).expect("put there above");
             count.tally.add(tally);
-            count.dirty |= tally != Tally::default();
+            count.dirty |= tally != BranchCounts::default();
             count.watch.take_if(|watch| watch.is_met(&count.tally))
         };
         match met {
@@ -327,8 +327,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): Key, tally: Tally) -> Result<(), Error> {
-        let Tally { started, done, failed, cancelled } = tally;
+    pub(super) fn write_count(&self, (job, number): Key, tally: BranchCounts) -> Result<(), Error> {
+        let BranchCounts { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
         self.run(sql::branches::WRITE_COUNTS, params)?;
         Ok(())

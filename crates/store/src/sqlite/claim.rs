@@ -273,7 +273,7 @@ impl Raw {
             rev: Rev(self.rev),
             attempts: self.attempts,
             retry_counts: columns::retry_counts(self.spent.as_deref()),
-            deaths: self.deaths,
+            worker_deaths: self.deaths,
             key: self.key,
             due_at: Time(self.due_at),
             deadline_at: self.deadline_at.map(Time),

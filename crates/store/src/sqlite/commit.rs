@@ -249,7 +249,7 @@ fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bo
             ended(tx, now, change, FAILED, reason, failure, is_cleared)
         }
         Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
-        Outcome::Retry { after, spent, failure } => {
+        Outcome::Retry { after, retry_counts: spent, failure } => {
             retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
         }
         Outcome::Next => next(tx, now, change, is_cleared),
@@ -377,7 +377,7 @@ fn ended(
         state,
         reason,
         text,
-        change.outcome.counts(),
+        change.outcome.counts_as_attempt(),
         is_cleared,
         undo,
         unwind,

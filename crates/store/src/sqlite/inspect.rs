@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Row, params};
-use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
+use windlass_model::{
+    Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN,
+};
 
 use super::{
     Sqlite, arrivals, children, journal, machine, migrate, rows, schedule, sql,
@@ -325,7 +327,7 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
         Box::pin(std::future::ready(self.read(|tx| journal::read(tx, id, after, limit))))
     }
 

@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Entry, JobId, NewJob, Payload, Step, Time,
+    JobId, JournalEntry, NewJob, Payload, Step, Time,
     journal::{Mark, Op},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
     Ok(())
 }
 
-fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
+fn add(tx: &Tx<'_>, job: JobId, entry: &JournalEntry) -> Result<(), Error> {
     let params = params![
         job.as_bytes(),
         entry.seq,
@@ -51,7 +51,12 @@ fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
 }
 
 /// Reads a range of a journal.
-pub(super) fn read(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> Result<Vec<Entry>, Error> {
+pub(super) fn read(
+    tx: &Tx<'_>,
+    id: JobId,
+    after: Option<i32>,
+    limit: usize,
+) -> Result<Vec<JournalEntry>, Error> {
     let mut statement = tx.prepare(sql::inspect::JOURNAL)?;
     let mut rows = statement.query(params![id.as_bytes(), after.map_or(i64::MIN, i64::from)])?;
     let mut entries = Vec::new();
@@ -63,10 +68,10 @@ pub(super) fn read(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> 
     Ok(entries)
 }
 
-fn entry(row: &Row<'_>) -> Result<Entry, Error> {
+fn entry(row: &Row<'_>) -> Result<JournalEntry, Error> {
     let (op, mark) = (row.get(1)?, row.get(2)?);
     let unknown = || Error::Fault(format!("an entry of a journal has op {op} and mark {mark}"));
-    Ok(Entry {
+    Ok(JournalEntry {
         seq: row.get(0)?,
         op: Op::from_number(op).ok_or_else(unknown)?,
         mark: Mark::from_number(mark).ok_or_else(unknown)?,

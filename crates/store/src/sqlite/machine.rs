@@ -1,7 +1,7 @@
 //! Reads for people: machines, their transitions, inboxes and children; and what people make of machines.
 
 use rusqlite::params;
-use windlass_model::{Awaited, JobId, KindVersion, Payload, Rev, Signal, State, Time, WorkerId};
+use windlass_model::{JobId, KindVersion, Payload, Rev, Signal, State, Time, WaitCondition, WorkerId};
 
 use super::{
     Sqlite,
@@ -93,7 +93,7 @@ pub(super) fn waiting(tx: &Tx<'_>, spot: &Placement) -> Result<Option<Waiting>, 
         Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
     })?;
     let Some((wait, until, pending)) = found else { return Ok(None) };
-    let what = columns::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
+    let what = columns::wait(wait.as_deref()).unwrap_or(WaitCondition::Nothing);
     let mut there: Vec<String> = tx.all(sql::signals::AWAITED_NAMES, [id], |row| row.get(0))?;
     there.sort_unstable();
     there.dedup();

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, BranchPoll, Epoch, JobId, Tally, Time, Watch,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, JobId, Time,
     branch::PollInterval,
-    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
+    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
 
 use super::{
@@ -28,8 +28,8 @@ struct Due {
     key: Key,
     poll_at: Time,
     spawned: i64,
-    tally: Tally,
-    watch: Option<Watch>,
+    tally: BranchCounts,
+    watch: Option<BranchWatch>,
     cut: bool,
     poll: BranchPoll,
 }
@@ -91,7 +91,13 @@ impl Due {
     /// What is seen of it now.
     fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
         let Claimed { items, begun } = claimed;
-        let seen = PollSample { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
+        let seen = PollSample {
+            now,
+            spawned: self.spawned,
+            counts: self.tally,
+            claimed: items,
+            claimed_unstarted: begun,
+        };
         let pace = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
         self.poll.next(&seen, pace)
     }
@@ -106,12 +112,12 @@ fn poll_branch(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sampler>, Err
     for mut due in due {
         let claimed = claimed.get(&due.key).copied().unwrap_or_default();
         let mut recount = None;
-        if due.poll.is_still(&due.next(now, claimed)) {
+        if due.poll.recount_due(&due.next(now, claimed)) {
             let counted = self::recount(tx, &due)?;
             due.tally.add(counted.difference);
             recount = Some(counted);
         }
-        let stuck = due.poll.is_stuck(&due.next(now, claimed));
+        let stuck = due.poll.search_due(&due.next(now, claimed));
         let lost = if stuck { Some(self::lost(tx, due.key, &pairs)?) } else { None };
         looks.push(Sampler { key: due.key, poll_at: due.poll_at, claimed, recount, lost });
     }
@@ -150,8 +156,9 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
 fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
     let (job, number) = due.key;
     let rows = tx.one(sql::poll::COUNT, params![job.as_bytes(), number.0], |row| {
-        let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
-        Ok(ChildCounts { ends, live: row.get(3)? })
+        let ends =
+            BranchCounts { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
+        Ok(ChildRows { ends, live: row.get(3)? })
     })?;
     Ok(rows.unwrap_or_default().recount(due.spawned, &due.tally))
 }
@@ -161,7 +168,7 @@ fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<
     let mut statement = tx.prepare(sql::poll::LOST)?;
     let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
     let mut lost = Vec::new();
-    while lost.len() < REDELIVERED
+    while lost.len() < MAX_REDELIVERED
         && let Some(row) = rows.next()?
     {
         let pair = (id_of(row, 0)?, Epoch(row.get(1)?));
@@ -178,8 +185,8 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Re
     let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
     let Some(mut due) = tx.one(sql::poll::BRANCH, params, read)? else { return Ok(()) };
     polled.polled += 1;
-    let difference = look.recount.map_or(Tally::default(), |recount| recount.difference);
-    if difference != Tally::default() {
+    let difference = look.recount.map_or(BranchCounts::default(), |recount| recount.difference);
+    if difference != BranchCounts::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
         due.tally.add(difference);
         tx.write_count(look.key, due.tally)?;
@@ -191,17 +198,17 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Re
         None => poll.counted_at = due.poll.counted_at,
     }
     match look.lost.as_deref() {
-        Some(lost) if due.poll.is_stuck(&poll) && !lost.is_empty() => {
+        Some(lost) if due.poll.search_due(&poll) && !lost.is_empty() => {
             let lost = lease::hand_back(tx, lost)?;
             tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
             polled.redelivered += lost;
-            poll.found(lost);
+            poll.add_redelivered(lost);
         }
         Some(_) => {}
         // What was not searched is searched next time.
         None => poll.searched_at = due.poll.searched_at,
     }
-    if due.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&due.tally)).is_some() {
+    if due.watch.take_if(|watch| poll.found_missing() || watch.is_met(&due.tally)).is_some() {
         tx.notify(now, look.key)?;
         polled.notified += 1;
     }

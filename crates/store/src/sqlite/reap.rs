@@ -82,7 +82,7 @@ fn return_job(
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
     tx.run(sql::commit::ADD_ATTEMPT, attempt)?;
     match after_death(deaths, crashes, claim.alone, cap) {
-        AfterDeath::Suspect { deaths, crashes } => {
+        AfterDeath::Suspect { worker_deaths: deaths, solo_crashes: crashes } => {
             tx.run(sql::reap::RETURN_JOBS, params![id.as_bytes(), deaths, crashes, failure])?;
             tx.enter(&Placement { suspect: true, ..spot })?;
             reaped.returned += 1;
@@ -92,7 +92,7 @@ fn return_job(
             tx.unwind(now, &spot, &unwind, Some(&failure))?;
             reaped.poisoned += 1;
         }
-        AfterDeath::Poison { deaths, crashes } => {
+        AfterDeath::Poison { worker_deaths: deaths, solo_crashes: crashes } => {
             let reason = columns::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
             tx.run(sql::reap::POISON, params)?;

@@ -2,7 +2,8 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Awaited, BranchNo, JobId, NewSignal, Payload, Signal, State, Time, branch::BRANCH, wait::CHILD,
+    BranchNo, JobId, NewSignal, Payload, Signal, State, Time, WaitCondition, branch::BRANCH_SIGNAL,
+    wait::CHILD_SIGNAL,
 };
 
 use super::{Sqlite, act::JobRow, serial::Placement, sql, tx::Tx};
@@ -58,8 +59,8 @@ fn deliver(tx: &Tx<'_>, now: Time, signal: &NewSignal, most: usize) -> Result<Si
 pub(super) fn signal_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId) -> Result<(), Error> {
     let found = find(tx, parent)?.filter(|found| found.state == LIVE);
     let Some(found) = found else { return Ok(()) };
-    put(tx, now, parent, found.last + 1, CHILD, &Payload::json(format!("\"{child}\"").into_bytes()))?;
-    wake_for(tx, now, &found, CHILD)?;
+    put(tx, now, parent, found.last + 1, CHILD_SIGNAL, &Payload::json(format!("\"{child}\"").into_bytes()))?;
+    wake_for(tx, now, &found, CHILD_SIGNAL)?;
     Ok(())
 }
 
@@ -67,8 +68,8 @@ pub(super) fn signal_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId)
 pub(super) fn signal_branch(tx: &Tx<'_>, now: Time, job: JobId, number: BranchNo) -> Result<(), Error> {
     let found = find(tx, job)?.filter(|found| found.state == LIVE);
     let Some(found) = found else { return Ok(()) };
-    put(tx, now, job, found.last + 1, BRANCH, &Payload::json(number.to_string().into_bytes()))?;
-    wake_for(tx, now, &found, BRANCH)?;
+    put(tx, now, job, found.last + 1, BRANCH_SIGNAL, &Payload::json(number.to_string().into_bytes()))?;
+    wake_for(tx, now, &found, BRANCH_SIGNAL)?;
     Ok(())
 }
 
@@ -89,7 +90,7 @@ fn find(tx: &Tx<'_>, id: JobId) -> Result<Option<Addressee>, Error> {
 fn wake_for(tx: &Tx<'_>, now: Time, found: &Addressee, name: &str) -> Result<bool, Error> {
     let wait = columns::wait(found.wait.as_deref()).filter(|_| found.spot.parked);
     let woke = match &wait {
-        Some(Awaited::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
+        Some(WaitCondition::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
         Some(wait) if wait.wants(name).is_some() => tx.is_met(found.spot.id, wait, found.pending)?,
         _ => false,
     };
@@ -137,8 +138,8 @@ fn put(tx: &Tx<'_>, now: Time, id: JobId, number: i64, name: &str, payload: &Pay
 }
 
 /// The signals that a worker is handed with a job: the oldest of each name it waits for, or all of the name.
-pub(super) fn shown(tx: &Tx<'_>, id: JobId, wait: Option<&Awaited>) -> Result<Vec<Signal>, Error> {
-    let Some(Awaited::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
+pub(super) fn shown(tx: &Tx<'_>, id: JobId, wait: Option<&WaitCondition>) -> Result<Vec<Signal>, Error> {
+    let Some(WaitCondition::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
     let mut shown = Vec::new();
     for name in names {
         let sql = match name.every {

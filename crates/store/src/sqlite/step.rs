@@ -78,7 +78,7 @@ pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
 pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
-    if let Some(ran) = &step.stage_ran {
+    if let Some(ran) = &step.from_stage {
         let next = step.stage.as_ref().map(|(stage, _)| stage);
         let (ends, how) = (change.outcome.ends(), change.outcome.name());
         let params = params![id, change.rev.0 + 1, ran, ends, next, how, now.micros(), change.worker.0];

@@ -65,7 +65,7 @@ pub(super) fn put(
         let mut ready = tx.prepare(sql::submit::MAKE_READY)?;
         for (index, job) in jobs.iter().enumerate() {
             let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
-            let special = job.is_special();
+            let special = job.needs_slow_path();
             if job.settings.unique.is_some() {
                 if is_there(tx, &lane, job)? {
                     wrote.push(None);

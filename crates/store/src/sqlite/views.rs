@@ -82,7 +82,7 @@ fn rate_hold(tx: &Tx<'_>, seen: &JobRow) -> Result<Option<RateHold>, Error> {
     let Some(bucket) = Bucket::named(tx, &charge.limit)? else { return Ok(None) };
     let now = tx.now(None);
     let level = bucket.level.refilled(&bucket.limit, now);
-    let enough_at = if bucket.lifted { now } else { level.enough_at(&bucket.limit, charge.weight) };
+    let enough_at = if bucket.lifted { now } else { level.affordable_at(&bucket.limit, charge.weight) };
     let limit = (!bucket.lifted).then_some(bucket.limit);
     Ok(Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at }))
 }

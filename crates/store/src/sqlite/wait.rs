@@ -4,7 +4,7 @@
 //! of its last child, its timer) wakes it in the same transaction.
 
 use rusqlite::params;
-use windlass_model::{Awaited, JobId, NewJob, Rev, Time, Wait};
+use windlass_model::{JobId, NewJob, Rev, Time, Wait, WaitCondition};
 
 use super::{
     Sqlite,
@@ -41,13 +41,13 @@ pub(super) struct Parked {
 
 impl Parked {
     pub(super) fn of(wait: &Wait, now: Time) -> Parked {
-        let parked = match &wait.awaited {
-            Awaited::Nothing => return Parked { wait: None, until: None, due_at: now, parked: None },
-            Awaited::Signals { .. } => SIGNALS,
-            Awaited::Children { .. } => CHILDREN,
+        let parked = match &wait.condition {
+            WaitCondition::Nothing => return Parked { wait: None, until: None, due_at: now, parked: None },
+            WaitCondition::Signals { .. } => SIGNALS,
+            WaitCondition::Children { .. } => CHILDREN,
         };
         let until = wait.timeout.map(|timeout| now.plus(timeout));
-        let wait = Some(columns::wait_text(&wait.awaited));
+        let wait = Some(columns::wait_text(&wait.condition));
         Parked { wait, until, due_at: until.unwrap_or(now), parked: Some(parked) }
     }
 }
@@ -65,16 +65,16 @@ impl Tx<'_> {
         if wait.timeout.is_some() {
             self.set_timer(spot.due_at, spot.id, WAKE)?;
         }
-        if self.is_met(spot.id, &wait.awaited, pending)? {
+        if self.is_met(spot.id, &wait.condition, pending)? {
             return self.wake(now, spot);
         }
         if keeps { Ok(()) } else { self.leave(spot) }
     }
 
     /// Whether what a job waits for has come.
-    pub(super) fn is_met(&self, id: JobId, what: &Awaited, pending: i64) -> Result<bool, Error> {
+    pub(super) fn is_met(&self, id: JobId, what: &WaitCondition, pending: i64) -> Result<bool, Error> {
         let names: Vec<String> = match what {
-            Awaited::Signals { .. } => {
+            WaitCondition::Signals { .. } => {
                 self.all(sql::signals::AWAITED_NAMES, [id.as_bytes()], |row| row.get(0))?
             }
             _ => Vec::new(),
@@ -107,7 +107,7 @@ impl Tx<'_> {
         })?;
         let Some((pending, wait, spot)) = found.filter(|(.., spot)| spot.parked) else { return Ok(()) };
         match columns::wait(wait.as_deref()) {
-            Some(Awaited::Children { .. }) if pending == 0 => self.wake(now, &spot),
+            Some(WaitCondition::Children { .. }) if pending == 0 => self.wake(now, &spot),
             _ => Ok(()),
         }
     }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Instant};
 
 use windlass_cluster::Cluster;
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, NewJob, Outcome, Payload, Step, Verdict,
-    Watch, WorkerId,
+    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, NewJob, Outcome, Payload, Step,
+    Verdict, WorkerId,
 };
 use windlass_store::{
     conformance::kit::*,
@@ -136,7 +136,7 @@ async fn what_children_cost() {
             parent = further(&parent);
         }
         began.say("children: spawn", JOBS);
-        let watch = Watch { ended: Some(u64::from((round + 1) * JOBS)), ..Watch::default() };
+        let watch = BranchWatch { ended: Some(u64::from((round + 1) * JOBS)), ..BranchWatch::default() };
         let step = Step {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(NO) }],
             ..Step::default()
@@ -205,7 +205,7 @@ async fn spawn_all(store: Handle, me: WorkerId, mut parent: ClaimedJob) {
         assert_eq!(store.commit(None, &[grown]).await.expect("commit"), [Verdict::Committed]);
         parent = further(&parent);
     }
-    let watch = Watch { ended: Some(u64::from(TOGETHER)), ..Watch::default() };
+    let watch = BranchWatch { ended: Some(u64::from(TOGETHER)), ..BranchWatch::default() };
     let step = Step {
         branches: vec![BranchUpdate { seal: true, watch: Some(watch), ..BranchUpdate::new(NO) }],
         ..Step::default()
@@ -223,7 +223,7 @@ async fn what_a_look_at_many_children_costs() {
     let options = Options::parse(&cluster.url()).expect("an address");
     let store: Handle = Arc::new(Postgres::open(options.clone()).await.expect("open"));
     let (me, parent) = running(&store, 1).await;
-    let watch = Some(Watch { ended: Some(1_000_000), ..Watch::default() });
+    let watch = Some(BranchWatch { ended: Some(1_000_000), ..BranchWatch::default() });
     let grow = BranchUpdate { opened_as: Some("all".into()), watch, ..BranchUpdate::new(NO) };
     let children = vec![child(2)];
     let step = Step { branches: vec![grow], children, ..Step::default() };

@@ -10,9 +10,9 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, JobId, NewJob, Outcome, Reason, Step,
-    Verdict, Watch, WorkerId,
-    branch::{BRANCH, PollInterval},
+    BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId, NewJob, Outcome, Reason,
+    Step, Verdict, WorkerId,
+    branch::{BRANCH_SIGNAL, PollInterval},
 };
 use windlass_store::{ClaimRequest, JobAction, conformance::kit::*, postgres::Postgres};
 
@@ -63,13 +63,16 @@ async fn parent(store: Handle, me: WorkerId, n: u32) {
         let step = Step { branches, children, consumed, ..Step::default() };
         put(&store, with(change(me, &job, Outcome::Next), step)).await;
         let pace = PollInterval { min: Duration::from_millis(20), max: Duration::from_millis(100) };
-        let watch =
-            Watch { ended: Some(u64::from((round + 1) * EACH)), poll_interval: pace, ..Watch::default() };
+        let watch = BranchWatch {
+            ended: Some(u64::from((round + 1) * EACH)),
+            poll_interval: pace,
+            ..BranchWatch::default()
+        };
         let step = Step {
             branches: vec![BranchUpdate { watch: Some(watch), ..BranchUpdate::new(branch) }],
             ..Step::default()
         };
-        put(&store, with(change(me, &further(&job), wait_for(BRANCH, None)), step)).await;
+        put(&store, with(change(me, &further(&job), wait_for(BRANCH_SIGNAL, None)), step)).await;
     }
     let job = woken(&store, me, n, &mut number).await;
     assert_eq!(job.inbox.len(), 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Awaited, Change, ClaimedJob, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WorkerId,
+    Change, ClaimedJob, JobId, NewJob, Outcome, State, Step, Verdict, Wait, WaitCondition, WorkerId,
 };
 use windlass_store::{SignalOutcome, conformance::kit::*, postgres::Postgres};
 
@@ -14,14 +14,14 @@ async fn open() -> Handle {
 /// A step of a machine to `stage`.
 fn step(holder: WorkerId, job: &ClaimedJob, outcome: Outcome) -> Change {
     let stage = Some(("After".to_owned(), payload("1")));
-    let step = Step { stage_ran: Some("Before".into()), stage, ..Step::default() };
+    let step = Step { from_stage: Some("Before".into()), stage, ..Step::default() };
     Change { step: Some(Box::new(step)), ..change(holder, job, outcome) }
 }
 
 /// The same with children, whose end it waits for.
 fn fork(holder: WorkerId, job: &ClaimedJob, children: Vec<NewJob>) -> Change {
-    let what = Awaited::Children { round: windlass_model::Rev(job.rev.0 + 1) };
-    let mut change = step(holder, job, Outcome::Wait(Wait { awaited: what, timeout: None }));
+    let what = WaitCondition::Children { rev: windlass_model::Rev(job.rev.0 + 1) };
+    let mut change = step(holder, job, Outcome::Wait(Wait { condition: what, timeout: None }));
     change.step.as_mut().expect("made above").children = children;
     change
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, Change, ClaimedJob, Entry, JobId, NewJob, Outcome, Reason, State,
-    Step, Tally, Verdict, Watch, WorkerId, branch::BRANCH,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, JobId,
+    JournalEntry, NewJob, Outcome, Reason, State, Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
     Branch, BranchChildFilter, ChildStates, PostgresWork, Work,
@@ -41,7 +41,7 @@ fn growing(open: bool, children: Vec<NewJob>) -> Step {
 
 /// A step that seals the branch and watches for so many ends.
 fn watching(ended: u64) -> Step {
-    let watch = Some(Watch { ended: Some(ended), ..Watch::default() });
+    let watch = Some(BranchWatch { ended: Some(ended), ..BranchWatch::default() });
     Step { branches: vec![BranchUpdate { seal: true, watch, ..BranchUpdate::new(NO) }], ..Step::default() }
 }
 
@@ -51,7 +51,7 @@ async fn parted(store: &Handle, ended: u64, children: Vec<NewJob>) -> (WorkerId,
     let count = children.len();
     let grown = with(change(me, &parent, Outcome::Next), growing(true, children));
     assert_eq!(commit(store, 1, grown).await, Verdict::Committed);
-    let parked = with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(ended));
+    let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(ended));
     assert_eq!(commit(store, 1, parked).await, Verdict::Committed);
     let held = claim(store, at(2), &ask(me, 2, 2_000)).await;
     assert_eq!((held.len(), state(store, id(1)).await), (count, State::Waiting));
@@ -89,7 +89,7 @@ async fn chunks_and_ends_are_few_statements() {
     assert_eq!(sent, 6, "begin, step, read, grow, children, commit");
     assert_eq!(branch(&store).await.spawned, 2_000);
     let parent = further(&parent);
-    let parks = [with(change(me, &parent, wait_for(BRANCH, None)), watching(2_000))];
+    let parks = [with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), watching(2_000))];
     let (_, sent) = cost!(store, store.commit(at(1), &parks));
     assert_eq!(sent, 7, "begin, park, read, grow, wake, commit, look");
     let (haul, sent) = cost!(store, store.claim(at(2), &ask(me, 2, 2_000)));
@@ -115,14 +115,14 @@ async fn chunks_and_ends_are_few_statements() {
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 1, "what goes on is not counted again");
-    let tally = Tally { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
+    let tally = BranchCounts { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, tally);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
     let told = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
     assert_eq!(told.len(), 700);
     due(&store, 5, 1_000).await;
-    assert_eq!(branch(&store).await.tally, Tally { started: 2_000, cancelled: 700, ..tally });
+    assert_eq!(branch(&store).await.tally, BranchCounts { started: 2_000, cancelled: 700, ..tally });
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
 }
 
@@ -214,7 +214,8 @@ async fn a_lost_child_is_put_back_once() {
     let (me, parent) = running(&store, 1).await;
     let grown = with(change(me, &parent, Outcome::Next), growing(true, children(10, 300)));
     commit(&store, 1, grown).await;
-    commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(300))).await;
+    commit(&store, 1, with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(300)))
+        .await;
     assert_eq!(client.execute("delete from ready where job = $1", &[&id(200).0]).await.expect("deleted"), 1);
     let first = store.poll_branches(at(10), 10).await.expect("poll");
     assert_eq!((first.polled, first.redelivered), (1, 0), "nothing to compare with");
@@ -375,7 +376,7 @@ async fn entries_of_children_cost_what_those_of_others_do() {
     let store = open().await;
     let (me, held) = parted(&store, 1, children(10, 1)).await;
     let step = |job: &ClaimedJob, seq: i32| {
-        let entries: Vec<Entry> = vec![entry(seq, "a", "1")];
+        let entries: Vec<JournalEntry> = vec![entry(seq, "a", "1")];
         [with(change(me, job, Outcome::Next), Step { entries, ..Step::default() })]
     };
     let (_, sent) = cost!(store, store.commit(at(3), &step(&held[0], 1)));
@@ -417,12 +418,12 @@ async fn transactions_of_others_count_and_grow() {
     assert_eq!(branch(&store).await.spawned, 2);
     let again = with(change(me, &further(&parent), Outcome::Next), growing(true, Vec::new()));
     assert!(matches!(transact(&store, 1, again).await, Verdict::Refused(_)), "it is open");
-    let parked = with(change(me, &further(&parent), wait_for(BRANCH, None)), watching(2));
+    let parked = with(change(me, &further(&parent), wait_for(BRANCH_SIGNAL, None)), watching(2));
     assert_eq!(transact(&store, 1, parked).await, Verdict::Committed);
     for job in claim(&store, at(2), &ask(me, 2, 10)).await {
         assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, Verdict::Committed);
     }
-    let tally = Tally { started: 2, done: 2, ..Tally::default() };
+    let tally = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };
     assert_eq!((branch(&store).await.tally, inbox(&store, 1).await), (tally, vec!["7".to_owned()]));
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }

@@ -12,7 +12,7 @@ use std::{
 use futures_util::FutureExt;
 use tokio_postgres::Transaction;
 use windlass_model::{
-    Change, ClaimedJob, Entry, JobId, Outcome, Payload, State, Step, Verdict, WorkerId,
+    Change, ClaimedJob, JobId, JournalEntry, Outcome, Payload, State, Step, Verdict, WorkerId,
     journal::{Mark, Op},
 };
 use windlass_store::{
@@ -85,7 +85,7 @@ impl Bench {
 }
 
 fn step_of(holder: WorkerId, job: &ClaimedJob, seq: i32) -> Change {
-    let entry = Entry {
+    let entry = JournalEntry {
         seq,
         op: Op::Transaction,
         mark: Mark::Done,

@@ -147,7 +147,9 @@ async fn a_change_that_the_database_refuses_fails_alone() {
     let outcome = |n: usize| match n {
         // The first is refused at once, the second only after its row was updated: both leave nothing.
         123 => done("poison"),
-        321 => Outcome::Retry { after: secs(0), spent: vec![], failure: Some(Failure::retry("poison")) },
+        321 => {
+            Outcome::Retry { after: secs(0), retry_counts: vec![], failure: Some(Failure::retry("poison")) }
+        }
         _ if n.is_multiple_of(2) => retry(secs(0), &[]),
         _ => done("x"),
     };

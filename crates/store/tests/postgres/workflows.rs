@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use windlass_model::{
-    Change, ClaimedJob, Entry, JobId, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict,
+    Change, ClaimedJob, JobId, JournalEntry, NewJob, Outcome, Payload, Reason, State, Step, Unwind, Verdict,
     WorkerId,
     journal::{Mark, Op},
-    wait::CHILD,
+    wait::CHILD_SIGNAL,
 };
 use windlass_store::{ControlOutcome, JobAction, conformance::kit::*, postgres::Postgres};
 
@@ -14,8 +14,8 @@ async fn open() -> Handle {
     Arc::new(Postgres::open(super::fresh()).await.expect("open"))
 }
 
-fn entry(seq: i32) -> Entry {
-    Entry {
+fn entry(seq: i32) -> JournalEntry {
+    JournalEntry {
         seq,
         op: Op::Step,
         mark: Mark::Done,
@@ -143,9 +143,9 @@ async fn fenced_changes_write_nothing_beside_their_jobs() {
 /// A parent that is told of its children.
 async fn telling(store: &Handle, children: Vec<NewJob>) -> WorkerId {
     let (holder, parent) = running(store, 1).await;
-    let names = vec![windlass_model::wait::SignalName { name: CHILD.into(), every: true }];
-    let what = windlass_model::Awaited::Signals { names, needs: 1 };
-    let waits = Outcome::Wait(windlass_model::Wait { awaited: what, timeout: None });
+    let names = vec![windlass_model::wait::SignalName { name: CHILD_SIGNAL.into(), every: true }];
+    let what = windlass_model::WaitCondition::Signals { names, needs: 1 };
+    let waits = Outcome::Wait(windlass_model::Wait { condition: what, timeout: None });
     let step = Step { children, signal_child_ends: true, ..note(0) };
     assert_eq!(commit(store, 1, with(change(holder, &parent, waits), step)).await, Verdict::Committed);
     assert_eq!((state(store, id(1)).await, view(store, id(1)).await.pending), (State::Waiting, 0));

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 use windlass_model::{
-    Charge, Conflict, Limit, Limits, NewJob, Payload, Reason, State, States, Time, Unique, When,
+    Conflict, Limits, NewJob, Payload, RateCharge, RateLimit, Reason, State, States, Time, Unique, When,
 };
 use windlass_store::{
     AdminAction, ControlOutcome, Error, JobAction, JobEnd, TIMER_GATE,
@@ -93,9 +93,9 @@ async fn a_job_is_there_if_the_transaction_commits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arrivals_go_through_the_same_gates_as_submits() {
     let (_folder, store, conn) = open();
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let mut charged = job_in(3, "new", "fresh");
-    charged.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
+    charged.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 1 }));
     let unique = Unique { key: "u".into(), scope: States::LIVE, within: None, conflict: Conflict::Replace };
     let mut named = job(4);
     named.settings.unique = Some(Box::new(unique.clone()));

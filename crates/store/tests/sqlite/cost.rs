@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_model::{Charge, Limit, Outcome, Step, Verdict};
+use windlass_model::{Outcome, RateCharge, RateLimit, Step, Verdict};
 use windlass_store::{
     AdminAction, ClaimRequest, Store,
     conformance::kit::*,
@@ -237,10 +237,10 @@ async fn a_look_that_finds_nothing_takes_no_write_lock() {
     let options = Options::new(&path).patience(std::time::Duration::from_millis(50));
     let store: Handle = Arc::new(Sqlite::open(options).expect("open"));
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(Limit::per("api", 1, secs(10)))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per("api", 1, secs(10)))).await;
     let charged = |n, queue| {
         let mut new = job_in(n, KIND, queue);
-        new.settings.rate = Some(Box::new(Charge { limit: "api".into(), weight: 1 }));
+        new.settings.rate = Some(Box::new(RateCharge { limit: "api".into(), weight: 1 }));
         new
     };
     submit(&store, &[charged(1, QUEUE), charged(2, QUEUE), charged(3, "paused"), job_in(4, KIND, "paused")])
@@ -272,7 +272,7 @@ async fn of_plain_jobs(count: u32) -> [u64; 3] {
     let (_folder, path) = path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let worker = worker(&store, 1).await;
-    rule(&store, 0, AdminAction::Limit(Limit::per_second("api", 1))).await;
+    rule(&store, 0, AdminAction::Limit(RateLimit::per_second("api", 1))).await;
     submit(&store, &[keyed(9_000, "k"), job_in(9_001, KIND, "aside")]).await;
     claim(&store, at(0), &ask(worker, 1, 9)).await;
     let mut last = store.statements();
@@ -380,7 +380,7 @@ async fn the_end_of_a_child_is_told_in_few_statements() {
     let store: Handle = Arc::new(Sqlite::open(Options::new(path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
     let bears = Step { signal_child_ends: true, children: jobs(2, 1), ..Step::default() };
-    let parks = with(change(me, &parent, wait_for(windlass_model::wait::CHILD, None)), bears);
+    let parks = with(change(me, &parent, wait_for(windlass_model::wait::CHILD_SIGNAL, None)), bears);
     assert_eq!(commit(&store, 1, parks).await, Verdict::Committed);
     let child = claim_one(&store, 1, me, 2).await;
     let told = of_commit(&store, change(me, &child, done("x"))).await;

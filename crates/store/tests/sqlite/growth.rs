@@ -9,8 +9,8 @@ use std::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_model::{
-    BranchNo, BranchPosition, BranchUpdate, ClaimedJob, Epoch, NewJob, Outcome, Step, Tally, Verdict, Watch,
-    WorkerId, branch::BRANCH,
+    BranchCounts, BranchNo, BranchPosition, BranchUpdate, BranchWatch, ClaimedJob, Epoch, NewJob, Outcome,
+    Step, Verdict, WorkerId, branch::BRANCH_SIGNAL,
 };
 use windlass_store::{
     Branch, PollReport,
@@ -35,11 +35,11 @@ async fn parked(count: u32) -> (TempDir, Handle, Connection, WorkerId) {
     let (folder, path) = super::path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let (me, parent) = running(&store, 1).await;
-    let watch = Some(Watch { ended: Some(u64::from(count)), ..Watch::default() });
+    let watch = Some(BranchWatch { ended: Some(u64::from(count)), ..BranchWatch::default() });
     let branches = vec![BranchUpdate { watch, seal: true, ..opening() }];
     let children = (2..count + 2).map(child).collect();
     let step = Step { branches, children, ..Step::default() };
-    let parks = with(change(me, &parent, wait_for(BRANCH, None)), step);
+    let parks = with(change(me, &parent, wait_for(BRANCH_SIGNAL, None)), step);
     assert_eq!(commit(&store, 0, parks).await, Verdict::Committed);
     let conn = Connection::open(&path).expect("open");
     (folder, store, conn, me)
@@ -105,12 +105,12 @@ async fn counts_that_are_wrong_are_put_right() {
     finish(&store, 2, me, &taken[..9]).await;
     conn.execute("update windlass_branches set done = done - 4, failed = failed + 1", []).expect("update");
     finish(&store, 3, me, &taken[9..]).await;
-    let wrong = Tally { started: 10, done: 6, failed: 1, cancelled: 0 };
+    let wrong = BranchCounts { started: 10, done: 6, failed: 1, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, wrong, "so its parent sleeps on");
     assert_eq!(poll(&store, 10).await.corrected, 0, "something moved");
     let polled = poll(&store, 20).await;
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (1, 1, None));
-    let right = Tally { started: 10, done: 10, failed: 0, cancelled: 0 };
+    let right = BranchCounts { started: 10, done: 10, failed: 0, cancelled: 0 };
     assert_eq!(branch(&store).await.tally, right);
     let parent = claim_one(&store, 21, me, 3).await;
     assert_eq!((parent.id, texts(&parent.inbox)), (id(1), vec!["1".to_owned()]));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rusqlite::ffi;
-use windlass_model::Limit;
+use windlass_model::RateLimit;
 use windlass_store::{
     Actor, AdminAction,
     conformance::kit::*,
@@ -95,7 +95,7 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
     let (_folder, path) = super::path();
     let store: Handle = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     let me = worker(&store, 1).await;
-    let rule = AdminAction::Limit(Limit::per("api", 2, secs(60)).burst(2));
+    let rule = AdminAction::Limit(RateLimit::per("api", 2, secs(60)).burst(2));
     store.control().administer(at(0), &rule, &Actor::new("someone")).await.expect("a limit");
     submit(&store, &[job(1)]).await;
     let of = async |number: i64| {
@@ -106,7 +106,7 @@ async fn a_claim_that_charges_a_rate_limit_is_on_disk_before_its_jobs_start() {
     assert_eq!(of(1).await, (vec![id(1)], 0), "a claim that charges nothing does not wait for the disk");
     let limited = |n| {
         let mut new = job(n);
-        let charge = windlass_model::Charge { limit: "api".into(), weight: 1 };
+        let charge = windlass_model::RateCharge { limit: "api".into(), weight: 1 };
         new.settings.rate = Some(Box::new(charge));
         new
     };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rusqlite::Connection;
-use windlass_model::{Change, ClaimedJob, Outcome, Rev, Step, Verdict, WorkerId, wait::CHILD};
+use windlass_model::{Change, ClaimedJob, Outcome, Rev, Step, Verdict, WorkerId, wait::CHILD_SIGNAL};
 use windlass_store::{
     ControlOutcome, Error, JobAction, Work,
     conformance::kit::*,
@@ -96,7 +96,7 @@ async fn all_that_a_change_may_do_is_done_with_it() {
     let (store, me, job) = begun(&path).await;
     let children = vec![job_in(2, "never-seen", "nor-this-queue")];
     let step = Step { signal_child_ends: true, children, ..noted(vec![entry(0, "pay", "x")]) };
-    let parks = with(change(me, &job, wait_for(CHILD, Some(secs(50)))), step);
+    let parks = with(change(me, &job, wait_for(CHILD_SIGNAL, Some(secs(50)))), step);
     let answer = transact(&store, paying(parks)).await;
     assert_eq!(answer.expect("transact"), Some(Verdict::Committed));
     so_far(&store, &path, 1).await;

@@ -35,7 +35,7 @@ async fn a_change_that_the_database_refuses_fails_alone() {
         123 => done("poison"),
         321 => windlass_model::Outcome::Retry {
             after: secs(0),
-            spent: vec![],
+            retry_counts: vec![],
             failure: Some(windlass_model::Failure::retry("poison")),
         },
         _ if n.is_multiple_of(2) => retry(secs(0), &[]),

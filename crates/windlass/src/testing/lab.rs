@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
-use windlass_model::{Entry, JobId, State, Time};
+use windlass_model::{JobId, JournalEntry, State, Time};
 use windlass_runtime::{Config, Env, Pool};
 use windlass_store::{Backlog, ReapRequest, Store};
 
@@ -236,7 +236,7 @@ impl Lab {
     }
 
     /// A workflow's journal.
-    pub async fn journal<O>(&self, job: LabJob<O>) -> Vec<Entry> {
+    pub async fn journal<O>(&self, job: LabJob<O>) -> Vec<JournalEntry> {
         opened(self.store.inspect().journal(job.id, None, usize::MAX).await, &self.url)
     }
 

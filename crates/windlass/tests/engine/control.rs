@@ -232,9 +232,9 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     let unknown = engine.submit(Play::Listen).rate("api").await.err().expect("refused").to_string();
     assert!(unknown.contains("does not exist") && unknown.contains("limits set"), "{unknown}");
     // One an hour, two at once: the third waits.
-    let slow = Limit::per("api", 1, Duration::from_secs(3_600)).burst(2);
+    let slow = RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(2);
     assert_eq!(ops.set_limit(slow).await.expect("set"), ControlOutcome::Done);
-    let heavy = engine.submit(Play::Listen).rate(Charge::new("api").weight(3)).await;
+    let heavy = engine.submit(Play::Listen).rate(RateCharge::new("api").weight(3)).await;
     assert!(heavy.err().expect("refused").to_string().contains("burst of 2"));
     let log = name("rate", url);
     let mut jobs = Vec::new();
@@ -247,7 +247,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     assert_eq!(noted(&log).len(), 2, "no more than the burst");
     let why = engine.why(jobs[5].id()).await.expect("why").expect("there");
     assert_eq!(why.cause, "rate", "{}", why.because);
-    assert_eq!(ops.set_limit(Limit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
+    assert_eq!(ops.set_limit(RateLimit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
     for job in &jobs {
         job.result().await.expect("done");
     }

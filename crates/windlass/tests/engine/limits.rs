@@ -65,7 +65,7 @@ async fn every_limit_is_set_in_the_url_and_named_in_its_error(url: &str) {
         assert_eq!(engine.store().limits().get(name), Some(2_000), "{limited}");
         assert_eq!(reach(&engine, name, false).await, Ok(()), "{name}");
         let said = reach(&engine, name, true).await.expect_err(name);
-        for part in ["2000", &Limits::raise(name)] {
+        for part in ["2000", &Limits::raise_hint(name)] {
             assert!(said.contains(part), "of the limit {name} it is said {said:?}, which lacks {part:?}");
         }
         engine.stop().await;

@@ -553,7 +553,7 @@ async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
         "longer than 100 years",
         "did not wait for the signal \"never waited for\"",
         "more than the 1048576",
-        "the data of the state is 2097",
+        "the data of the stage is 2097",
         "cannot be put into each other",
         "use `Next::sleep`",
         "the timeout of the state \"Bad\" is zero; give the step time",

@@ -218,7 +218,7 @@ async fn every_event_moves_its_number(url: &str) {
 
 async fn what_waits_for_keys_and_limits_is_shown(url: &str) {
     let engine = engine(url).await;
-    let limit = windlass::Limit::per("api", 1, Duration::from_secs(3_600)).burst(5);
+    let limit = windlass::RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(5);
     engine.control("ada").set_limit(limit).await.expect("set");
     for n in 0..4 {
         engine.submit(Do(Act::Return)).serial("k").await.expect("submitted");

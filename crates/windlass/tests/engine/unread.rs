@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{Entry, Limits, Payload, Rev, Signal, Time},
+    model::{JournalEntry, Limits, Payload, Rev, Signal, Time},
     prelude::*,
     store::{self, Control, Error, Fut, Inspect, JobEnd, Store, delegate_store},
 };
@@ -107,8 +107,8 @@ reads! {
     source_rows(rows: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
     inbox(id: JobId, limit: usize) -> Vec<Signal>;
     transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Transition>;
-    journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<Entry>;
-    journals(ids: &'a [JobId]) -> Vec<Vec<Entry>>;
+    journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<JournalEntry>;
+    journals(ids: &'a [JobId]) -> Vec<Vec<JournalEntry>>;
     context(id: JobId) -> Vec<(String, Payload)>;
     transition_counts(kind: &'a str, limit: usize) -> Vec<store::TransitionCount>;
     bytes() -> u64;

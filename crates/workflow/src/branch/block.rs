@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use windlass_model::{
     BranchMember, BranchNo, BranchPosition, Failure, FirstAttempt, JobId, KindVersion, NewJob, Outcome,
-    Payload, Retry, Step, Time, Verdict, When, branch::ITEMS, failure::class,
+    Payload, Retry, Step, Time, Verdict, When, branch::MAX_BLOCK_ITEMS, failure::class,
 };
 use windlass_runtime::{Attempt, StepResult, StepWriter};
 use windlass_store::{IdSource, JobEnd};
@@ -227,7 +227,7 @@ impl Packer {
         }
         let bytes = input.len() + key.as_ref().map_or(0, String::len);
         let fits = self.open.as_ref().is_some_and(|open| {
-            (open.count as usize) < ITEMS
+            (open.count as usize) < MAX_BLOCK_ITEMS
                 && open.bytes + bytes <= limit
                 && open.kind.kind == item.kind
                 && open.kind.version == item.version
@@ -451,7 +451,7 @@ pub(crate) async fn run<T: Task>(
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
-    if (running.attempt.job.deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
+    if (running.attempt.job.worker_deaths > 0 || running.attempt.job.attempts > 0) && left.len() > 1 {
         running.split(&left);
         return running.end();
     }

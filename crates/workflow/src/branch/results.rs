@@ -37,9 +37,9 @@ impl Merged {
             job,
             branches: branches.collect(),
             spawned: count(stand.spawned),
-            done: count(stand.tally.done),
-            failed: count(stand.tally.failed),
-            cancelled: count(stand.tally.cancelled),
+            done: count(stand.counts.done),
+            failed: count(stand.counts.failed),
+            cancelled: count(stand.counts.cancelled),
         }
     }
 

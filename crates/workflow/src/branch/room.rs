@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use windlass_model::{BranchNo, Failure, JobId, branch::PollInterval, branch::Watch};
+use windlass_model::{BranchNo, Failure, JobId, branch::BranchWatch, branch::PollInterval};
 use windlass_store::Store;
 
 use crate::store_retry::retry_unavailable;
@@ -18,7 +18,7 @@ pub(crate) async fn wait_for_room(
     in_flight: u64,
     more: u64,
     linger: Duration,
-) -> Result<Option<Watch>, Failure> {
+) -> Result<Option<BranchWatch>, Failure> {
     let since = Instant::now();
     loop {
         let branches = retry_unavailable!(store.inspect().branches(branch.0))?;
@@ -32,7 +32,11 @@ pub(crate) async fn wait_for_room(
         let left = linger.saturating_sub(since.elapsed());
         if left < MIN_INTERVAL {
             let ended = Some((spawned + more).saturating_sub(in_flight.max(more)));
-            return Ok(Some(Watch { ended, poll_interval: PollInterval::default(), ..Watch::default() }));
+            return Ok(Some(BranchWatch {
+                ended,
+                poll_interval: PollInterval::default(),
+                ..BranchWatch::default()
+            }));
         }
         tokio::time::sleep((linger / 8).clamp(MIN_INTERVAL, left)).await;
     }

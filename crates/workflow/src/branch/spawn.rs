@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use windlass_model::{
     BranchNo, BranchPosition, Failure, JobId, NewJob, Payload, Time, When,
-    branch::{SPAWNS, check_branch},
+    branch::{MAX_SPAWNS, check_branch},
     failure::class,
 };
 
@@ -178,9 +178,9 @@ impl Plan {
     /// What is wrong with it, if something is.
     pub(crate) fn check(&self) -> Result<(), String> {
         check_branch("branch", &self.name).map_err(|error| error.to_string())?;
-        if self.spawns.len() > SPAWNS {
+        if self.spawns.len() > MAX_SPAWNS {
             return Err(format!(
-                "the branch {:?} has {} spawns, more than the {SPAWNS} allowed; use `spawn_each` for many children of a sort",
+                "the branch {:?} has {} spawns, more than the {MAX_SPAWNS} allowed; use `spawn_each` for many children of one kind",
                 self.name,
                 self.spawns.len()
             ));
@@ -194,12 +194,12 @@ impl Plan {
                 ));
             }
         }
-        if self.chunk == 0 || self.chunk > windlass_model::limits::CHILDREN {
+        if self.chunk == 0 || self.chunk > windlass_model::limits::MAX_CHILDREN {
             return Err(format!(
                 "the chunks of branch {:?} are of {} children; use 1 to {}",
                 self.name,
                 self.chunk,
-                windlass_model::limits::CHILDREN
+                windlass_model::limits::MAX_CHILDREN
             ));
         }
         let never = |rate: f64| !(rate >= SLOWEST && rate.is_finite());

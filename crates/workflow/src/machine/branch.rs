@@ -7,8 +7,8 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use windlass_model::{
-    Awaited, BranchNo, BranchUpdate, Failure, Merge, Outcome, Payload, Step, Time, Verdict, Wait,
-    branch::{BRANCH, Watch},
+    BranchNo, BranchUpdate, Failure, Merge, Outcome, Payload, Step, Time, Verdict, Wait, WaitCondition,
+    branch::{BRANCH_SIGNAL, BranchWatch},
     failure::class,
     merge::{BranchProgress, MergeDecision},
     wait::SignalName,
@@ -193,7 +193,10 @@ pub(super) fn pause(attempt: &Attempt) -> StepResult {
         return StepResult::ByPolicy(Failure::retry("the step waited for room in a branch"));
     }
     let spent = attempt.job.retry_counts.clone();
-    StepResult::Commit { step: None, outcome: Outcome::Retry { after: PAUSE, spent, failure: None } }
+    StepResult::Commit {
+        step: None,
+        outcome: Outcome::Retry { after: PAUSE, retry_counts: spent, failure: None },
+    }
 }
 
 async fn branches(bound: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Kept>, Failure> {
@@ -202,7 +205,7 @@ async fn branches(bound: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Kept>,
 }
 
 fn progress(branch: &Kept) -> BranchProgress {
-    BranchProgress { spawned: branch.spawned, tally: branch.tally }
+    BranchProgress { spawned: branch.spawned, counts: branch.tally }
 }
 
 /// A branch that nobody merges is a mistake: its children would end unseen.
@@ -225,8 +228,8 @@ pub(super) async fn check_all_merged(cx: &StepCx) -> Result<(), Failure> {
 
 /// The wait for branches.
 fn wait(timeout: Option<Duration>) -> Wait {
-    let names = vec![SignalName { name: BRANCH.into(), every: true }];
-    Wait { awaited: Awaited::Signals { names, needs: 1 }, timeout }
+    let names = vec![SignalName { name: BRANCH_SIGNAL.into(), every: true }];
+    Wait { condition: WaitCondition::Signals { names, needs: 1 }, timeout }
 }
 
 /// What follows from a step that asks for a merge: the machine goes on in the stage when that is over.
@@ -267,13 +270,17 @@ pub(super) async fn request_merge(
         MergeDecision::Wait(watches) => watches,
         // What is over already is told at once.
         _ => vec![
-            Some(Watch { ended: Some(0), poll_interval: merge.poll_interval, ..Watch::default() });
+            Some(BranchWatch {
+                ended: Some(0),
+                poll_interval: merge.poll_interval,
+                ..BranchWatch::default()
+            });
             wanted.len()
         ],
     };
     let timeout = merge.timeout;
     let goal = MergeRecord { merge, of: names, verdict: None }.text();
-    let grow = |(branch, watch): (&&Kept, Option<Watch>)| BranchUpdate {
+    let grow = |(branch, watch): (&&Kept, Option<BranchWatch>)| BranchUpdate {
         seal: true,
         watch,
         merge_record: Some(goal.clone()),
@@ -284,7 +291,7 @@ pub(super) async fn request_merge(
     let data = encoded(&cx.bound, data)?;
     let consumed = cx.attempt.job.visible_signals().iter().map(|signal| signal.number).collect();
     let step =
-        Step { stage_ran: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
+        Step { from_stage: Some(ran), stage: Some((name, data)), consumed, branches, ..Step::default() };
     Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait(timeout)) })
 }
 
@@ -294,7 +301,7 @@ fn encoded(bound: &Services, data: Payload) -> Result<Payload, Failure> {
 
 /// Whether a machine was woken by what was told of its branches, or by the end of its time for it.
 pub(super) fn is_merging(attempt: &Attempt) -> bool {
-    attempt.job.wait.as_ref().is_some_and(|wait| wait.names().any(|name| name == BRANCH))
+    attempt.job.wait.as_ref().is_some_and(|wait| wait.names().any(|name| name == BRANCH_SIGNAL))
 }
 
 /// Looks whether the merge is over that a machine waits for. If not, it is parked again; what it returns then is how.
@@ -337,7 +344,7 @@ pub(super) async fn poll_merge(
             Judgement::Timeout(merged().timeout_text())
         }
         MergeDecision::Wait(watches) => {
-            let grow = |(branch, watch): (&&Kept, Option<Watch>)| BranchUpdate {
+            let grow = |(branch, watch): (&&Kept, Option<BranchWatch>)| BranchUpdate {
                 watch,
                 ..BranchUpdate::new(branch.number)
             };
@@ -351,7 +358,7 @@ pub(super) async fn poll_merge(
             }));
         }
     };
-    let cut = all.tally.ended() < all.spawned && !goal.merge.rest_runs;
+    let cut = all.counts.ended() < all.spawned && !goal.merge.rest_runs;
     let text = MergeRecord { verdict: Some(verdict), ..goal }.text();
     let grow = |branch: &&Kept| BranchUpdate {
         merged: true,

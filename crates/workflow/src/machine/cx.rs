@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use windlass_model::{Awaited, Failure, JobId, Time, UnreadableSignal, failure::class};
+use windlass_model::{Failure, JobId, Time, UnreadableSignal, WaitCondition, failure::class};
 use windlass_runtime::Attempt;
 
 use super::Services;
@@ -112,7 +112,7 @@ impl StepCx {
 
     /// Which attempt at this step it is, from 1: retries and deaths of workers count, and each new step begins anew.
     pub fn attempt(&self) -> u32 {
-        self.attempt.job.attempts + u32::from(self.attempt.job.deaths) + 1
+        self.attempt.job.attempts + u32::from(self.attempt.job.worker_deaths) + 1
     }
 
     /// The name of this step, the same for all attempts at it and different from all other steps of all jobs: an
@@ -195,7 +195,7 @@ impl StepCx {
     /// How the children ended that the step waited for, in the order in which they were given. Read from the store now,
     /// not kept in the machine.
     pub async fn children<O: DeserializeOwned>(&self) -> Result<Vec<ChildResult<O>>, ChildrenError> {
-        let Some(Awaited::Children { round }) = self.attempt.job.wait else {
+        let Some(WaitCondition::Children { rev: round }) = self.attempt.job.wait else {
             return Err(ChildrenError::NotWaited);
         };
         let inspect = self.bound.store.inspect();

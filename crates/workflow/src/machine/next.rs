@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use windlass_model::{Awaited, Failure, Merge, Wait, failure::class, wait::SignalName};
+use windlass_model::{Failure, Merge, Wait, WaitCondition, failure::class, wait::SignalName};
 use windlass_runtime::{Attempt, Stage, StepResult};
 
 use super::{Machine, StepCx, branch, stage};
@@ -111,8 +111,8 @@ impl<M: Machine> Next<M> {
                 return Err(refused(text));
             }
             NextKind::Wait(state, WaitFor { names, needs, .. }) => {
-                let what = Awaited::Signals { names, needs };
-                StepResult::Wait(stage(&state)?, Wait { awaited: what, timeout })
+                let what = WaitCondition::Signals { names, needs };
+                StepResult::Wait(stage(&state)?, Wait { condition: what, timeout })
             }
             NextKind::Children(state, children) => {
                 let job = |child: Child| child.into_job(ids.job());

@@ -175,7 +175,7 @@ impl Filling {
     }
 
     /// What is to be told before so many more children are spawned, if there is no room for them.
-    async fn full(&self, more: u64) -> Result<Option<windlass_model::Watch>, Failure> {
+    async fn full(&self, more: u64) -> Result<Option<windlass_model::BranchWatch>, Failure> {
         let Some(limit) = self.limit else { return Ok(None) };
         let number = {
             let state = self.core.lock();

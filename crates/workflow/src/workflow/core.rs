@@ -284,7 +284,7 @@ impl Core {
         let known = state.journal.calls.of(&ident);
         let spent = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.spent.clone());
         match retry.decide(&failure, &spent.unwrap_or_default(), chance) {
-            RetryDecision::Again { after, spent } => {
+            RetryDecision::Retry { after, retry_counts: spent } => {
                 let tries = known.and_then(|known| known.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
                 let next_at = now.plus(after);
                 let tried = RetryState { tries, spent, next_at, failure };
@@ -328,7 +328,7 @@ impl Core {
         let text = format!(
             "the result is {size} bytes long, more than the {limit} allowed; keep large data elsewhere and return a reference \
              to it, or {}",
-            windlass_model::Limits::raise("payload")
+            windlass_model::Limits::raise_hint("payload")
         );
         Err(Failure::stop(text).class(class::REFUSED))
     }

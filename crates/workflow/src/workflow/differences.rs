@@ -1,6 +1,6 @@
 //! How the code of a workflow differs from what a job has recorded, by a replay that went as far as it could.
 
-use windlass_model::{Awaited, journal::Op};
+use windlass_model::{WaitCondition, journal::Op};
 
 use super::{
     journal::RecordedCall,

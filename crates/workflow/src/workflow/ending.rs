@@ -1,7 +1,7 @@
 //! How a workflow ends: well, badly and after its undos, or by starting anew.
 
 use windlass_model::{
-    BranchUpdate, Entry, Failure, Outcome, Payload, Reason, Step, Unwind, Wait,
+    BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, Step, Unwind, Wait,
     failure::{OnFailure, class},
     journal::{Mark, Op},
 };
@@ -65,12 +65,12 @@ impl Driver {
     }
 
     /// The context, as the journal of the next run begins with it.
-    fn carried_context(&self) -> Result<Vec<Entry>, Failure> {
+    fn carried_context(&self) -> Result<Vec<JournalEntry>, Failure> {
         let (values, now) = (self.core.lock().context.clone(), self.core.now());
         let entry = |(seq, (name, value)): (i32, (String, Value))| {
             let payload = value.payload(&self.core)?;
             let (op, mark) = (Op::Context, Mark::Done);
-            Ok(Entry { seq, op, mark, name, key: None, line: None, at: now, payload })
+            Ok(JournalEntry { seq, op, mark, name, key: None, line: None, at: now, payload })
         };
         (0..).zip(values).map(entry).collect()
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    Entry, Failure, Payload, Reason, Time,
+    Failure, JournalEntry, Payload, Reason, Time,
     journal::{Mark, Op},
 };
 use windlass_store::Fork;
@@ -85,7 +85,7 @@ fn read_failed(payload: &Payload) -> (Failure, Reason) {
 }
 
 /// The error that an entry keeps, if it is one of a call, or a try at one, that failed.
-pub fn failure_of(entry: &Entry) -> Option<Failure> {
+pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
     match entry.mark {
         Mark::Failed | Mark::NotUndone => {
@@ -262,7 +262,7 @@ pub(super) struct Journal {
 impl Journal {
     /// Reads the entries of a job. If it is being unwound, what was undone since it last went on stays known, so that the code
     /// comes to what is not, and nothing is done again.
-    pub(super) fn read(entries: Vec<Entry>, codecs: &Codecs, unwinding: bool) -> Journal {
+    pub(super) fn read(entries: Vec<JournalEntry>, codecs: &Codecs, unwinding: bool) -> Journal {
         let mut journal = Journal::default();
         let mut step = -1;
         for entry in entries {
@@ -283,8 +283,8 @@ impl Journal {
         journal
     }
 
-    fn add(&mut self, entry: Entry, step: i32, codecs: &Codecs) {
-        let Entry { seq, op, mark, name, key, line, payload, .. } = entry;
+    fn add(&mut self, entry: JournalEntry, step: i32, codecs: &Codecs) {
+        let JournalEntry { seq, op, mark, name, key, line, payload, .. } = entry;
         match (op, mark) {
             (Op::Life, _) if name == Fork::ENTRY => {
                 self.forked = true;
@@ -417,7 +417,7 @@ mod tests {
 
     /// What is known after these entries: the names of calls that have ended.
     fn known(entries: &[(Op, Mark, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
-        let entry = |(seq, (op, mark, name, payload)): (i32, &(Op, Mark, &str, &str))| Entry {
+        let entry = |(seq, (op, mark, name, payload)): (i32, &(Op, Mark, &str, &str))| JournalEntry {
             seq,
             op: *op,
             mark: *mark,

@@ -10,10 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_model::{
-    BranchNo, BranchUpdate, Failure, Merge, Payload, Retry, Watch,
+    BranchNo, BranchUpdate, BranchWatch, Failure, Merge, Payload, Retry,
     failure::class,
     journal::Op,
-    limits::KEY,
+    limits::MAX_KEY_BYTES,
     merge::{BranchProgress, MergeDecision},
 };
 
@@ -156,9 +156,9 @@ impl MergeFuture {
             return Some(fault);
         }
         let bytes = self.raw.key.as_ref().map_or(0, String::len);
-        if bytes > KEY {
+        if bytes > MAX_KEY_BYTES {
             return Some(format!(
-                "the names of the {} branches to be merged are {bytes} bytes together, more than the {KEY} allowed; merge \
+                "the names of the {} branches to be merged are {bytes} bytes together, more than the {MAX_KEY_BYTES} allowed; merge \
                  fewer at once, or give them shorter names",
                 self.names.len()
             ));
@@ -232,7 +232,7 @@ struct BranchReport {
 enum AfterPoll {
     Met,
     Failed(String),
-    Wait(Vec<Option<Watch>>),
+    Wait(Vec<Option<BranchWatch>>),
 }
 
 impl BranchRead {
@@ -248,13 +248,13 @@ impl BranchRead {
             let branch = branches.iter().find(|branch| branch.number == *number);
             branch.map_or(BranchProgress::default(), |branch| BranchProgress {
                 spawned: branch.spawned,
-                tally: branch.tally,
+                counts: branch.tally,
             })
         };
         let stands: Vec<BranchProgress> = numbers.iter().map(stand).collect();
         let all = BranchProgress::sum(&stands);
         let merged = Merged::new(job, self.names.iter().cloned().zip(numbers.iter().copied()), all);
-        let live = all.tally.ended() < all.spawned;
+        let live = all.counts.ended() < all.spawned;
         let goal = MergeRecord { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
         let follows = match self.merge.decide(&stands) {
             MergeDecision::Met => AfterPoll::Met,

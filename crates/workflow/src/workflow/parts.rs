@@ -10,7 +10,7 @@ use std::{
 use futures_util::{FutureExt, Stream, StreamExt};
 use windlass_model::{
     BranchNo, BranchUpdate, Failure, NewJob, Payload, Retry,
-    branch::Watch,
+    branch::BranchWatch,
     failure::class,
     journal::{Mark, Op},
 };
@@ -29,7 +29,7 @@ pub(super) enum Part {
     /// Children of a branch, and where its sources stand after them.
     Children { children: Vec<NewJob>, spawns: Option<Vec<String>>, cursor: Payload },
     /// It goes on when this is told of its branch.
-    Pause(Watch),
+    Pause(BranchWatch),
     /// What is to be known to go on from here.
     Keep(Vec<u8>),
     /// It has ended, with this result as JSON; a branch is sealed.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
-use windlass_model::{ClaimedJob, Entry, JobId};
+use windlass_model::{ClaimedJob, JobId, JournalEntry};
 use windlass_store::{Error, Store};
 
 /// The most journals in one read.
@@ -31,7 +31,7 @@ struct Wanted {
     job: JobId,
     /// About how many entries it has.
     entries: usize,
-    reply: oneshot::Sender<Result<Vec<Entry>, Error>>,
+    reply: oneshot::Sender<Result<Vec<JournalEntry>, Error>>,
 }
 
 /// How many reads may be under way.
@@ -44,7 +44,7 @@ impl Reader {
     }
 
     /// The journal of a job.
-    pub(super) async fn read(self: &Arc<Self>, job: &ClaimedJob) -> Result<Vec<Entry>, Error> {
+    pub(super) async fn read(self: &Arc<Self>, job: &ClaimedJob) -> Result<Vec<JournalEntry>, Error> {
         let entries = usize::try_from(job.rev.0).unwrap_or(0);
         let answer = {
             let mut state = self.lock();

@@ -8,11 +8,11 @@ use std::{
 };
 
 use windlass_model::{
-    BranchNo, BranchUpdate, Entry, Failure, JobId, NewJob, Payload, Reason, Retry, Signal, Time,
+    BranchNo, BranchUpdate, Failure, JobId, JournalEntry, NewJob, Payload, Reason, Retry, Signal, Time,
     UnreadableSignal,
     failure::class,
     journal::{Mark, Op},
-    limits::{KEY, check_name, check_text},
+    limits::{MAX_KEY_BYTES, check_name, check_text},
 };
 
 use super::{
@@ -77,7 +77,7 @@ pub(super) struct RunState {
 #[derive(Default)]
 pub(super) struct PendingWrites {
     pub(super) branches: Vec<BranchUpdate>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<JournalEntry>,
     pub(super) forget_entries: Vec<i32>,
     pub(super) children: Vec<NewJob>,
     pub(super) consumed: Vec<i64>,
@@ -287,7 +287,7 @@ impl RunState {
         check_name(op.name(), name)
             .map_err(|error| misuse(format!("{error} ({})", source_location(line))))?;
         if let Some(key) = key {
-            check_text("key of the call", key, KEY)
+            check_text("key of the call", key, MAX_KEY_BYTES)
                 .map_err(|error| misuse(format!("{error} ({})", source_location(line))))?;
         }
         let known = self.journal.calls.entry(name, key, op);
@@ -371,7 +371,7 @@ impl RunState {
     }
 
     /// An entry of a call.
-    pub(super) fn entry(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> Entry {
+    pub(super) fn entry(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> JournalEntry {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op, line) = (call.ident.clone(), call.op, Some(source_location(call.line)));
         self.entry_of(&ident, op, mark, line, payload, at)
@@ -385,11 +385,11 @@ impl RunState {
         line: Option<String>,
         payload: Payload,
         at: Time,
-    ) -> Entry {
+    ) -> JournalEntry {
         let seq = self.next_seq;
         self.next_seq += 1;
         let (name, key) = (ident.0.to_string(), ident.1.as_ref().map(|key| key.to_string()));
-        Entry { seq, op, mark, name, key, line, at, payload }
+        JournalEntry { seq, op, mark, name, key, line, at, payload }
     }
 
     /// The end of a call, to be committed.

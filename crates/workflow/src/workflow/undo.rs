@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use windlass_model::{
-    Awaited, Failure, JobId, Outcome, Payload, Reason, Wait,
+    Failure, JobId, Outcome, Payload, Reason, Wait, WaitCondition,
     failure::class,
     journal::{Mark, Op},
     retry::RetryDecision,
@@ -110,7 +110,7 @@ impl Driver {
             Err(failure) => {
                 let (spent, before) = tried.map_or((Vec::new(), 0), |tried| (tried.spent, tried.tries));
                 match undo.retry.decide(&failure, &spent, self.core.random()) {
-                    RetryDecision::Again { after, spent } => {
+                    RetryDecision::Retry { after, retry_counts: spent } => {
                         let tried =
                             RetryState { tries: before + 1, spent, next_at: now.plus(after), failure };
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
@@ -144,7 +144,7 @@ impl Driver {
     /// Parks the job for a while.
     fn park_for(&mut self, span: Duration) -> Result<StepResult, Failure> {
         let timeout = Some(span.max(Duration::from_micros(1)));
-        let wait = Wait { awaited: Awaited::Signals { names: Vec::new(), needs: 1 }, timeout };
+        let wait = Wait { condition: WaitCondition::Signals { names: Vec::new(), needs: 1 }, timeout };
         Ok(StepResult::Commit { step: Some(Box::new(self.take_step()?)), outcome: Outcome::Wait(wait) })
     }
 }

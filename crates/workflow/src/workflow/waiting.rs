@@ -9,11 +9,11 @@ use std::{
 };
 
 use windlass_model::{
-    Awaited, Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait,
-    branch::BRANCH,
+    Failure, JobId, Outcome, Payload, Reason, Signal, Time, Wait, WaitCondition,
+    branch::BRANCH_SIGNAL,
     failure::{OnFailure, class},
     journal::{Mark, Op},
-    wait::{CHILD, NAMES, SignalName},
+    wait::{CHILD_SIGNAL, MAX_NAMES, SignalName},
 };
 use windlass_runtime::StepResult;
 use windlass_store::JobEnd;
@@ -122,10 +122,14 @@ impl Driver {
             .collect();
         let mut woken = Vec::new();
         // What is told of branches says that they are to be looked at, and nothing else.
-        let told: Vec<i64> =
-            state.inbox.iter().filter(|signal| signal.name == BRANCH).map(|signal| signal.number).collect();
+        let told: Vec<i64> = state
+            .inbox
+            .iter()
+            .filter(|signal| signal.name == BRANCH_SIGNAL)
+            .map(|signal| signal.number)
+            .collect();
         if waiting.iter().any(|(_, wait)| wait.branch) {
-            state.inbox.retain(|signal| signal.name != BRANCH);
+            state.inbox.retain(|signal| signal.name != BRANCH_SIGNAL);
             state.pending.consumed.extend(&told);
         }
         // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
@@ -226,7 +230,7 @@ impl Driver {
             let (mut names, mut children) = (Vec::new(), Vec::new());
             for wait in waits {
                 names.extend(wait.signal.as_ref().map(|listen| listen.name.clone()));
-                names.extend(wait.branch.then(|| BRANCH.to_owned()));
+                names.extend(wait.branch.then(|| BRANCH_SIGNAL.to_owned()));
                 children.extend(wait.child);
             }
             let new: Vec<JobId> = state.pending.children.iter().map(|child| child.id).collect();
@@ -246,7 +250,7 @@ impl Driver {
         let hinted = {
             let mut state = self.core.lock();
             let (hints, rest): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut state.inbox).into_iter().partition(|signal| signal.name == CHILD);
+                std::mem::take(&mut state.inbox).into_iter().partition(|signal| signal.name == CHILD_SIGNAL);
             state.inbox = rest;
             state.pending.consumed.extend(hints.iter().map(|hint| hint.number));
             !hints.is_empty()
@@ -390,8 +394,8 @@ impl Driver {
             let state = self.core.lock();
             for (_, call) in state.under_way() {
                 let Phase::Waiting(wait) = &call.phase else { continue };
-                let child = wait.child.map(|_| SignalName { name: CHILD.into(), every: true });
-                let branch = wait.branch.then(|| SignalName { name: BRANCH.into(), every: true });
+                let child = wait.child.map(|_| SignalName { name: CHILD_SIGNAL.into(), every: true });
+                let branch = wait.branch.then(|| SignalName { name: BRANCH_SIGNAL.into(), every: true });
                 let signal = wait.signal.clone().map(|listen| SignalName { name: listen.name, every: false });
                 names.extend(child.into_iter().chain(branch).chain(signal));
                 due = [due, wait.due_at].into_iter().flatten().min();
@@ -399,15 +403,15 @@ impl Driver {
         }
         names.sort_by(|a, b| a.name.cmp(&b.name));
         names.dedup_by(|a, b| a.name == b.name);
-        if names.len() > NAMES {
+        if names.len() > MAX_NAMES {
             return Err(misuse(format!(
-                "the workflow waits for {} signals at once, more than the {NAMES} allowed; use one name and tell them apart by \
+                "the workflow waits for {} signals at once, more than the {MAX_NAMES} allowed; use one name and tell them apart by \
                  their payload",
                 names.len()
             )));
         }
         let timeout = due.map(|due| due.since(now).max(Duration::from_micros(1)));
-        let wait = Wait { awaited: Awaited::Signals { names, needs: 1 }, timeout };
+        let wait = Wait { condition: WaitCondition::Signals { names, needs: 1 }, timeout };
         let step = self.take_step()?;
         Ok(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(wait) })
     }

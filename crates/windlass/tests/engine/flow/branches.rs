@@ -194,7 +194,7 @@ async fn by_each_policy(on: On) {
         (10, Merge::settled(), Ok((0, 10))),
         (1, Merge::fail_fast(), Err("of 10 children 1 failed")),
         (3, Merge::tolerate(2), Err("of 10 children 3 failed, and 2 are tolerated; among them")),
-        (6, Merge::quorum(5), Err("so 5 cannot end well any more")),
+        (6, Merge::quorum(5), Err("so 5 can no longer be done")),
         (1, Merge::all().timeout(hours(2)), Err("took longer than it may")),
     ] {
         let text = format!("{fail} under {merge:?}");

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Mutex};
 
 use windlass::{
     CatchUp, State, Time, Unit,
-    model::{Entry, calendar::Missed, journal::Op},
+    model::{JournalEntry, calendar::Missed, journal::Op},
     prelude::*,
     testing::{Lab, LabJob},
 };
@@ -77,12 +77,12 @@ struct Year {
 }
 
 async fn missed_of(lab: &Lab, job: Beating) -> Vec<Missed> {
-    let is_summary = |entry: &Entry| {
+    let is_summary = |entry: &JournalEntry| {
         entry.op == Op::Repeat && entry.key.as_ref().is_some_and(|key| key.starts_with("missed "))
     };
     let journal = lab.journal(job).await;
     assert!(journal.len() < 20, "{journal:#?}");
-    let read = |entry: &Entry| serde_json::from_slice(&entry.payload.bytes).expect("a summary");
+    let read = |entry: &JournalEntry| serde_json::from_slice(&entry.payload.bytes).expect("a summary");
     journal.iter().filter(|entry| is_summary(entry)).map(read).collect()
 }
 

@@ -285,7 +285,7 @@ async fn what_cannot_be_is_explained(on: On) {
         (5, "has two spawns \"one\""),
         (6, "use 1 to 10000"),
         (7, "cannot be written as JSON (not written)"),
-        (8, "the pace of the merge is from 9s to 1s"),
+        (8, "the poll interval of the merge is from 9s to 1s"),
         (9, "cannot be packed"),
         (10, "\"again\" is used twice"),
         (11, "the key of a child of a branch is given"),

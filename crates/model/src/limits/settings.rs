@@ -1,10 +1,11 @@
-//! The limits that can be set, and what each is called: in the store's URL, in the settings file and in the environment.
+//! The limits that can be set, and the name of each in the store's URL, in the settings file and in the environment.
 
-use crate::limits::{Invalid, invalid, quoted};
+use super::{Invalid, invalid, quoted};
 
+/// Declares the limits with their defaults, and lists them by name, so that every limit can be set wherever settings are read.
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident = $default:expr,)*) => {
-        /// What may be submitted. Each limit is a setting of the same name; see [`Limits::NAMES`].
+        /// The limits that can be set. Each is a setting of the same name; see [`Limits::NAMES`].
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Limits {
             $($(#[$doc])* pub $name: usize,)*
@@ -20,7 +21,7 @@ macro_rules! limits {
             /// The names of all limits.
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
 
-            /// A limit by its name.
+            /// Returns a limit by its name.
             pub fn get(&self, name: &str) -> Option<usize> {
                 match name {
                     $(stringify!($name) => Some(self.$name),)*
@@ -28,7 +29,7 @@ macro_rules! limits {
                 }
             }
 
-            /// Sets a limit by its name. Whether there is one.
+            /// Sets a limit by its name. Returns whether there is one.
             pub fn set(&mut self, name: &str, value: usize) -> bool {
                 match name {
                     $(stringify!($name) => self.$name = value,)*
@@ -43,36 +44,36 @@ macro_rules! limits {
 limits! {
     /// The longest encoded input, output, result of a call or payload of a signal, in bytes.
     payload = 1 << 20,
-    /// The most signals that may wait in one job's inbox.
+    /// The most signals in one job's inbox.
     inbox = 1_000,
-    /// The longest value in the context of a workflow, in bytes: it is written whole, and shown in lists.
+    /// The longest value in the context of a workflow, in bytes: a change rewrites all of it, and lists show it.
     context = 16 << 10,
-    /// The most bytes of payloads that one step may write together: they are written by one transaction, within ten
-    /// seconds, and PostgreSQL takes at most 1 GiB at once.
+    /// The most payload bytes that one step may write: one transaction must write them within ten seconds, and PostgreSQL takes
+    /// at most 1 GiB at once.
     step = 64 << 20,
 }
 
 impl Limits {
-    /// What a limit is called as a parameter of the store's URL.
-    pub fn parameter(name: &str) -> String {
+    /// Returns the name of a limit as a parameter of the store's URL.
+    pub fn url_parameter(name: &str) -> String {
         format!("limit_{name}")
     }
 
-    /// What a limit is called in the environment.
-    pub fn variable(name: &str) -> String {
+    /// Returns the name of a limit in the environment.
+    pub fn env_variable(name: &str) -> String {
         format!("WINDLASS_LIMIT_{}", name.to_uppercase())
     }
 
-    /// How a limit is raised, for the errors that name it.
-    pub fn raise(name: &str) -> String {
-        let (parameter, variable) = (Limits::parameter(name), Limits::variable(name));
+    /// Returns how to raise a limit, for the errors that name it.
+    pub fn raise_hint(name: &str) -> String {
+        let (parameter, variable) = (Limits::url_parameter(name), Limits::env_variable(name));
         format!(
             "raise the limit (`{parameter}` in the store's URL, `limits.{name}` in the settings file, or {variable})"
         )
     }
 
-    /// Reads the value of a limit: a number, or one of KiB or MiB.
-    pub fn read(name: &str, text: &str) -> Result<usize, Invalid> {
+    /// Parses the value of a limit: a number, or a number of KiB or MiB.
+    pub fn parse(name: &str, text: &str) -> Result<usize, Invalid> {
         let (digits, unit) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
             (Some(digits), _) => (digits, 1 << 10),
             (_, Some(digits)) => (digits, 1 << 20),
@@ -81,7 +82,7 @@ impl Limits {
         let value = digits.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
         value.filter(|value| *value > 0).ok_or_else(|| {
             let what = format!("the limit {name} of {}", quoted(text));
-            invalid(what, "is no number above zero", "write it like 1000, 64KiB or 4MiB")
+            invalid(what, "is not a number above zero", "write it like 1000, 64KiB or 4MiB")
         })
     }
 }
@@ -91,28 +92,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_has_a_name_under_which_it_is_set_and_read() {
+    fn every_limit_can_be_set_and_read_by_its_name() {
         let mut limits = Limits::default();
-        for (place, name) in Limits::NAMES.iter().enumerate() {
+        for (index, name) in Limits::NAMES.iter().enumerate() {
             assert!(limits.get(name).is_some_and(|value| value > 0), "{name}");
-            assert!(limits.set(name, 1_000_000 + place));
-            assert_eq!(limits.get(name), Some(1_000_000 + place));
-            let raise = Limits::raise(name);
-            assert!(
-                raise.contains(&format!("limits.{name}")) && raise.contains("WINDLASS_LIMIT_"),
-                "{raise}"
-            );
+            assert!(limits.set(name, 1_000_000 + index));
+            assert_eq!(limits.get(name), Some(1_000_000 + index));
+            let hint = Limits::raise_hint(name);
+            assert!(hint.contains(&format!("limits.{name}")) && hint.contains("WINDLASS_LIMIT_"), "{hint}");
         }
         assert!(!limits.set("patience", 1) && limits.get("patience").is_none());
     }
 
     #[test]
-    fn values_are_numbers_or_sizes() {
+    fn values_parse_as_numbers_or_sizes() {
         for (text, value) in [("7", 7), ("64KiB", 65_536), ("4 MiB", 4 << 20)] {
-            assert_eq!(Limits::read("payload", text), Ok(value), "{text}");
+            assert_eq!(Limits::parse("payload", text), Ok(value), "{text}");
         }
         for text in ["", "0", "-1", "4GB", "lots", "99999999999999999999MiB"] {
-            let error = Limits::read("payload", text).expect_err(text).to_string();
+            let error = Limits::parse("payload", text).expect_err(text).to_string();
             assert!(error.contains("the limit payload of") && error.contains("4MiB"), "{error}");
         }
     }

@@ -1,5 +1,5 @@
-//! A calendar in JSON: `{"cron": {"expression": "0 3 * * *", "zone": "Europe/Berlin"}}` or
-//! `{"every": {"count": 15, "unit": "minutes"}}`. What is read is checked like what is made.
+//! A calendar as JSON: `{"cron": {"expression": "0 3 * * *", "zone": "Europe/Berlin"}}` or
+//! `{"every": {"count": 15, "unit": "minutes"}}`. Deserializing checks it like the constructors do.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -8,7 +8,7 @@ use crate::Time;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CronForm {
+struct CronJson {
     expression: String,
     #[serde(default = "utc")]
     zone: String,
@@ -16,7 +16,7 @@ struct CronForm {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EveryForm {
+struct EveryJson {
     count: u32,
     unit: Unit,
     #[serde(default = "utc")]
@@ -31,31 +31,31 @@ fn utc() -> String {
 
 impl Serialize for Cron {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let form = CronForm { expression: self.expression().to_owned(), zone: self.zone().name().to_owned() };
-        form.serialize(to)
+        let json = CronJson { expression: self.expression().to_owned(), zone: self.zone().name().to_owned() };
+        json.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Cron {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Cron, D::Error> {
-        let form = CronForm::deserialize(from)?;
-        let zone = Zone::named(&form.zone).map_err(D::Error::custom)?;
-        Cron::new(&form.expression, zone).map_err(D::Error::custom)
+        let json = CronJson::deserialize(from)?;
+        let zone = Zone::named(&json.zone).map_err(D::Error::custom)?;
+        Cron::new(&json.expression, zone).map_err(D::Error::custom)
     }
 }
 
 impl Serialize for Every {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let zone = self.zone().name().to_owned();
-        EveryForm { count: self.count(), unit: self.unit(), zone, anchor: self.anchor() }.serialize(to)
+        EveryJson { count: self.count(), unit: self.unit(), zone, anchor: self.anchor() }.serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Every {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Every, D::Error> {
-        let form = EveryForm::deserialize(from)?;
-        let zone = Zone::named(&form.zone).map_err(D::Error::custom)?;
-        Every::new(form.count, form.unit, zone, form.anchor).map_err(D::Error::custom)
+        let json = EveryJson::deserialize(from)?;
+        let zone = Zone::named(&json.zone).map_err(D::Error::custom)?;
+        Every::new(json.count, json.unit, zone, json.anchor).map_err(D::Error::custom)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::super::Calendar;
 
     #[test]
-    fn json_comes_back_as_it_went() {
+    fn calendars_serialize_and_deserialize_the_same() {
         for text in [
             "every 15 minutes",
             "0 3 * * mon-fri in Europe/Berlin",
@@ -75,20 +75,20 @@ mod tests {
             assert_eq!(serde_json::from_str::<Calendar>(&json).expect(&json), calendar);
         }
         let short: Calendar =
-            serde_json::from_str(r#"{"every":{"count":15,"unit":"minutes"}}"#).expect("read");
+            serde_json::from_str(r#"{"every":{"count":15,"unit":"minutes"}}"#).expect("valid");
         assert_eq!(short.to_string(), "every 15 minutes");
     }
 
     #[test]
-    fn json_is_checked() {
-        for (json, said) in [
+    fn invalid_json_is_refused() {
+        for (json, expected) in [
             (r#"{"every":{"count":0,"unit":"minutes"}}"#, "count from 1"),
             (r#"{"cron":{"expression":"0 0 30 2 *"}}"#, "never fires"),
             (r#"{"cron":{"expression":"@daily","zone":"Berlin"}}"#, "did you mean Europe/Berlin?"),
             (r#"{"cron":{"expression":"@daily","tz":"UTC"}}"#, "unknown field"),
         ] {
             let error = serde_json::from_str::<Calendar>(json).expect_err(json).to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }
