@@ -123,3 +123,89 @@ fn check_first_attempts(step: &Step) -> Result<(), Invalid> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        BranchMember, BranchNo, BranchPosition, ClaimNo, Epoch, Failure, FirstAttempt, JobId, Payload, Time,
+        WorkerId,
+    };
+
+    fn job(n: u32) -> NewJob {
+        NewJob::new(JobId::from_parts(1, n, 1), "resize", "default", Payload::json(b"1".to_vec()))
+    }
+
+    fn promoted(n: u32, branch: i64, items: u32) -> NewJob {
+        let position = BranchPosition { branch: BranchNo(branch), spawn: 0, item: n.to_string(), items };
+        NewJob { branch_position: Some(Box::new(position)), ..job(n) }
+    }
+
+    fn first_attempt(n: u32, outcome: Outcome) -> FirstAttempt {
+        FirstAttempt { job: job(n).id, started_at: Time(0), outcome }
+    }
+
+    fn retry() -> Outcome {
+        let failure = Some(Failure::retry("busy"));
+        Outcome::Retry { after: Duration::from_secs(1), retry_counts: vec![1], failure }
+    }
+
+    /// The change of a block with 3 items left in branch 7.
+    fn block(step: Step) -> Change {
+        let claimed = job(1).claimed_at_submit(ClaimNo(1), Epoch(0), Time(0));
+        let member = BranchMember { parent: job(0).id, branch: BranchNo(7), items: 3 };
+        Change {
+            branch_member: Some(member),
+            step: Some(Box::new(step)),
+            ..Change::new(&claimed, WorkerId(1), Time(0), Outcome::Next)
+        }
+    }
+
+    #[test]
+    fn a_block_accounts_for_each_item_once_and_promotes_within_its_branch() {
+        let check = |step: Step| Limits::default().check_change(&block(step));
+        let promote = |items, promoted| Step { items, promoted, ..Step::default() };
+        assert_eq!(check(promote(1, vec![promoted(2, 7, 2)])), Ok(()));
+        for (step, text) in [
+            (promote(2, vec![promoted(2, 7, 2)]), "are 4, more than the 3 left"),
+            (promote(0, vec![promoted(2, 8, 1)]), "is not in the branch of its block"),
+            (promote(0, vec![job(2)]), "is not in the branch of its block"),
+        ] {
+            let error = check(step).expect_err(text).to_string();
+            assert!(error.contains(text), "{error:?} lacks {text:?}");
+        }
+        let no_block = Change { branch_member: None, ..block(promote(0, vec![job(2)])) };
+        assert!(Limits::default().check_change(&no_block).is_err(), "only a block promotes");
+    }
+
+    #[test]
+    fn a_first_attempt_belongs_to_one_promoted_item_and_did_not_succeed() {
+        let check = |items, first_attempts| {
+            let promoted = vec![promoted(2, 7, items)];
+            Limits::default().check_change(&block(Step { promoted, first_attempts, ..Step::default() }))
+        };
+        assert_eq!(check(1, vec![first_attempt(2, retry())]), Ok(()));
+        for (items, attempts, text) in [
+            (1, vec![first_attempt(2, retry()), first_attempt(2, retry())], "is given twice"),
+            (1, vec![first_attempt(2, Outcome::Done(Payload::default()))], "did not fail"),
+            (1, vec![first_attempt(3, retry())], "belongs to no job"),
+            (2, vec![first_attempt(2, retry())], "belongs to no job"),
+        ] {
+            let error = check(items, attempts).expect_err(text).to_string();
+            assert!(error.contains(text), "{error:?} lacks {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_child_of_a_branch_has_no_key_and_a_step_has_bounded_children() {
+        let check = |children| Limits::default().check_change(&block(Step { children, ..Step::default() }));
+        let keyed = NewJob { key: Some("a".into()), ..promoted(2, 9, 1) };
+        assert!(
+            check(vec![keyed]).expect_err("a key").to_string().contains("the key of a child of a branch")
+        );
+        let many = vec![job(2); MAX_CHILDREN + 1];
+        assert!(check(many).expect_err("too many").to_string().contains("more than the 10000"));
+    }
+}
