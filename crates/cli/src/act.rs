@@ -14,7 +14,8 @@ use windlass::{
 };
 
 use crate::{
-    ask, author::Author, jobs, named, out, place::Place, progress::Progress, stop, stop::Stop, which::Which,
+    ask, author::Author, commands::jobs, named, out, place::Place, progress::Progress, stop, stop::Stop,
+    which::Which,
 };
 
 /// To which jobs, in whose name, and how.

@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
+use indicatif::HumanCount;
 use serde::Serialize;
 
 /// Prints an answer, which ends with a newline of its own.
@@ -40,15 +41,7 @@ pub(crate) fn width() -> Option<usize> {
 
 /// A number with commas between thousands.
 pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number).to_string()
 }
 
 /// So many jobs.
@@ -59,17 +52,4 @@ pub(crate) fn jobs(number: u64) -> String {
 /// Text without control characters, so that what a job carries cannot steer the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!(
-            [0, 999, 1_000, 20_000, 1_234_567].map(thousands),
-            ["0", "999", "1,000", "20,000", "1,234,567"]
-        );
-    }
 }

@@ -2,16 +2,18 @@
 
 use anyhow::{Context, bail};
 pub(crate) use windlass::store::sqlite_path;
-use windlass::{Engine, JobId, store::with_limits};
-
-use crate::{
-    config::{DEFAULT_STORE, Settings},
-    kinds,
+use windlass::{
+    Engine, JobId,
+    store::{with_limits, without_password},
 };
+
+use crate::config::{DEFAULT_STORE, Settings};
 
 /// A store, opened or only named, and the settings.
 pub(crate) struct Place {
     engine: Option<Engine>,
+    /// Adds the program's kinds to an engine that is opened here.
+    add_kinds: fn(Engine) -> Engine,
     url: String,
     pub(crate) settings: Settings,
     /// What the program is called, for hints.
@@ -20,15 +22,17 @@ pub(crate) struct Place {
 
 impl Place {
     /// The store that the settings name.
-    pub(crate) fn named(settings: Settings) -> Place {
+    pub(crate) fn named(settings: Settings, add_kinds: fn(Engine) -> Engine) -> Place {
         let url = settings.store.as_deref().unwrap_or(DEFAULT_STORE);
         let url = with_limits(url, settings.limits.iter().map(|(name, value)| (name.as_str(), *value)));
-        Place { engine: None, url, settings, program: "windlass".to_owned() }
+        Place { engine: None, add_kinds, url, settings, program: "windlass".to_owned() }
     }
 
     /// A program's own engine.
     pub(crate) fn opened(engine: Engine, settings: Settings, program: &str) -> Place {
-        Place { url: engine.url().to_owned(), engine: Some(engine), settings, program: program.to_owned() }
+        let url = engine.url().to_owned();
+        // The engine has its kinds.
+        Place { engine: Some(engine), add_kinds: |engine| engine, url, settings, program: program.to_owned() }
     }
 
     /// Where the store is.
@@ -45,7 +49,7 @@ impl Place {
     pub(crate) async fn engine(&self) -> anyhow::Result<Engine> {
         match &self.engine {
             Some(engine) => Ok(engine.clone()),
-            None => Ok(kinds::add(Engine::open(&self.url).await.with_context(|| self.trouble())?)),
+            None => Ok((self.add_kinds)(Engine::open(&self.url).await.with_context(|| self.trouble())?)),
         }
     }
 
@@ -70,8 +74,7 @@ impl Place {
 
     /// An engine to read with that knows the code of its kinds.
     pub(crate) async fn knower(&self) -> anyhow::Result<Engine> {
-        let engine = self.reader().await?;
-        Ok(if self.engine.is_some() { engine } else { kinds::add(engine) })
+        Ok((self.add_kinds)(self.reader().await?))
     }
 
     /// What is said of a job that is not there.
@@ -96,26 +99,4 @@ impl Place {
 /// Whether this is the address of a PostgreSQL database.
 pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
-}
-
-pub(crate) fn without_password(url: &str) -> String {
-    let hidden = || {
-        let (scheme, rest) = url.split_once("://")?;
-        let (user, host) = rest.split_once('@')?;
-        let (name, _) = user.split_once(':')?;
-        Some(format!("{scheme}://{name}:…@{host}"))
-    };
-    hidden().unwrap_or_else(|| url.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        assert_eq!(without_password("postgres://u:secret@h/db"), "postgres://u:…@h/db");
-        assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
-        assert_eq!(without_password("sqlite://a.db"), "sqlite://a.db");
-    }
 }

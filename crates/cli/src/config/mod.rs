@@ -278,7 +278,7 @@ mod tests {
                 from_env(|asked| (asked == Limits::variable(name)).then(|| "64KiB".into())).expect("valid");
             let all = env.over(file);
             assert_eq!(all.limits.get(*name), Some(&65_536), "the environment is above the file");
-            let place = crate::place::Place::named(all);
+            let place = crate::place::Place::named(all, |engine| engine);
             assert_eq!(place.url(), format!("{DEFAULT_STORE}?limit_{name}=65536"));
         }
         let error = from_env(|asked| (asked == "WINDLASS_LIMIT_INBOX").then(|| "lots".into()))
