@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Durable work: jobs whose every step is committed before the work goes on.
+/// A durable work engine: every step of a job is committed before the job continues
 #[derive(Parser)]
 #[command(name = "windlass", version, max_term_width = 100, after_help = AFTER)]
-struct Windlass {
+struct CommandLine {
     #[command(flatten)]
     flags: windlass_cli::Flags,
     #[command(subcommand)]
@@ -19,13 +19,13 @@ struct Windlass {
 const AFTER: &str = "\
 Start with `windlass demo`: it needs nothing but this binary.
 
-Settings are read from windlass.toml, then from the environment (WINDLASS_STORE, WINDLASS_LEASE, …), then from flags; \
-the last one wins.";
+Settings are read from windlass.toml, from the environment (WINDLASS_STORE, WINDLASS_LEASE, …) and from flags; each \
+overrides the ones before.";
 
 #[derive(Subcommand)]
 enum Command {
     #[command(flatten)]
-    Jobs(windlass_cli::Command),
+    Shared(windlass_cli::Command),
     #[command(flatten)]
     Bench(windlass_bench::Command),
 }
@@ -36,32 +36,32 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             return windlass_cli::report(
-                &anyhow::Error::new(error).context("the async runtime does not start"),
+                &anyhow::Error::new(error).context("the async runtime cannot start"),
             );
         }
     };
-    let Windlass { flags, command } = Windlass::parse();
-    let done = runtime.block_on(Box::pin(async {
+    let CommandLine { flags, command } = CommandLine::parse();
+    let result = runtime.block_on(Box::pin(async {
         match command {
-            Command::Jobs(command) => command.run(flags, kinds::add).await,
+            Command::Shared(command) => command.run(flags, kinds::add).await,
             Command::Bench(command) => command.run().await,
         }
     }));
-    // Not dropped: a blocking read of standard input would hold up the end.
+    // Dropping the runtime would wait for a blocking read of standard input.
     runtime.shutdown_background();
-    done.unwrap_or_else(|error| windlass_cli::report(&error))
+    result.unwrap_or_else(|error| windlass_cli::report(&error))
 }
 
-/// Has glibc give back what large buffers took, and share its heaps between threads. By default each thread gets a heap of its
-/// own, into which buffers of changing length are put between what stays: what is in use does not grow with the number of
-/// children of a branch, but what is kept of it would, to three times as much, for a gain in speed of a twentieth.
+/// Makes glibc return the memory of large buffers and share its heaps between threads. By default each thread has a heap of its
+/// own, which buffers of changing size fragment: the memory in use does not grow with the number of children of a branch, but the
+/// memory that the process keeps would, to three times as much, for a speed-up of a twentieth.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "there is no safe way to say this to glibc")]
+#[expect(unsafe_code, reason = "mallopt has no safe wrapper")]
 fn keep_memory_flat() {
     const SETTINGS: [(libc::c_int, libc::c_int); 3] =
         [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, 128 << 10), (libc::M_TRIM_THRESHOLD, 16 << 20)];
     for (setting, value) in SETTINGS {
-        // SAFETY: it takes two numbers, and no other thread has started. A setting that is not known is passed over.
+        // SAFETY: it takes two numbers, and no other thread has started. An unknown setting is ignored.
         unsafe { libc::mallopt(setting, value) };
     }
 }

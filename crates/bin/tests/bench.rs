@@ -1,10 +1,10 @@
-//! Every workload of `windlass bench`, small, so that none of them rots.
+//! Runs every workload of `windlass bench` with few jobs, so that none breaks unnoticed.
 
 mod common;
 
-use common::Place;
+use common::Sandbox;
 
-/// The workloads that the tests below run. A workload that is not here is found by [`every_workload_is_run`].
+/// The workloads that the tests below run. [`every_workload_is_run`] fails if one is missing.
 const WORKLOADS: [&str; 15] = [
     "floor",
     "drain",
@@ -23,18 +23,17 @@ const WORKLOADS: [&str; 15] = [
     "fanout",
 ];
 
-/// Runs a workload on a store and answers its report.
+/// Runs a workload on a store. Returns its report.
 fn bench(workload: &str, store: &str, n: &str) -> serde_json::Value {
     bench_with(workload, store, n, &[])
 }
 
-/// The same with more arguments.
 fn bench_with(workload: &str, store: &str, n: &str, more: &[&str]) -> serde_json::Value {
-    assert!(WORKLOADS.contains(&workload), "{workload} is not in the list");
-    let place = Place::new();
+    assert!(WORKLOADS.contains(&workload), "{workload} is not in WORKLOADS");
+    let sandbox = Sandbox::new();
     let mut args = vec!["bench", workload, "--store", store, "--n", n, "--quick", "--json"];
     args.extend(more);
-    let report = place.json(&args);
+    let report = sandbox.json(&args);
     for key in
         ["workload", "store", "n", "seconds", "per_second", "peak_rss_mb", "lost", "duplicated", "commit"]
     {
@@ -44,7 +43,7 @@ fn bench_with(workload: &str, store: &str, n: &str, more: &[&str]) -> serde_json
     report
 }
 
-fn all(store: &str) {
+fn basic(store: &str) {
     for workload in ["floor", "drain", "enqueue"] {
         let report = bench(workload, store, "3000");
         assert!(report["per_second"].as_f64().expect("a rate") > 0.0, "{report}");
@@ -65,11 +64,11 @@ fn serial(store: &str) {
     assert!(serial["ratio"].is_number() && serial["blocked_per_second"].is_number(), "{serial}");
     if store == "postgres" {
         let ratio = serial["pages_ratio"].as_f64().expect("pages");
-        assert!((0.95..=1.05).contains(&ratio), "what is blocked is walked by claims: {serial}");
+        assert!((0.95..=1.05).contains(&ratio), "claims read blocked jobs: {serial}");
     }
 }
 
-/// No limit is exceeded, whatever is asked of it.
+/// No rate limit is exceeded under load.
 fn rate(store: &str) {
     let rate = bench("rate", store, "0");
     assert_eq!(rate["over"], 0, "{rate}");
@@ -77,7 +76,7 @@ fn rate(store: &str) {
     assert!(rate["ratio"].is_number() && rate["ratio_5000"].is_number(), "{rate}");
 }
 
-/// Every tick fires once though processes are killed.
+/// Every tick fires once although processes are killed.
 fn schedule(store: &str) {
     let schedule = bench("schedule", store, "100");
     assert_eq!(schedule["fired"], schedule["ticks"], "{schedule}");
@@ -85,7 +84,7 @@ fn schedule(store: &str) {
     assert!(schedule["late_p50_ms"].is_number() && schedule["late_p99_ms"].is_number(), "{schedule}");
 }
 
-/// Machines go through their steps, and signals reach them.
+/// Machines run their steps, and signals reach them.
 fn machines(store: &str) {
     let machine = bench_with("machine", store, "50", &["--steps", "3"]);
     assert!(machine["commits_per_step"].as_f64().expect("commits") > 0.0, "{machine}");
@@ -96,7 +95,7 @@ fn machines(store: &str) {
     assert!(signal["p50_ms"].is_number() && signal["delivered_per_second"].is_number(), "{signal}");
 }
 
-/// Workflows run, go on from a journal, and are replayed.
+/// Workflows run, continue from a journal, and are replayed.
 fn workflows(store: &str) {
     let flow = bench("flow", store, "300");
     assert!(flow["answered_per_second"].as_f64().expect("a rate") > 0.0, "{flow}");
@@ -106,8 +105,8 @@ fn workflows(store: &str) {
     assert!(replay["p50_ms"].is_number() && replay["sleeping_rss_mb"].is_number(), "{replay}");
 }
 
-/// Children are merged: as tasks, as workflows, in blocks, with failures, and while workers and the server are killed. Whatever
-/// is killed, each child is executed and its end is told to the parent once, as a record outside the store says.
+/// Children are merged: as tasks, as workflows, in blocks, with failures, and while workers and the server are killed. A record
+/// outside the store shows that each child is executed and counted once by the parent.
 fn fanout(store: &str) {
     for more in [
         &[][..],
@@ -128,7 +127,7 @@ fn fanout(store: &str) {
 
 #[test]
 fn every_workload_is_run() {
-    let help = Place::new().ok(&["bench", "--help"]);
+    let help = Sandbox::new().ok(&["bench", "--help"]);
     let listed = help
         .split("Possible values:")
         .nth(1)
@@ -172,25 +171,25 @@ fn fanout_on_postgres() {
 }
 
 #[test]
-fn flow_on_sqlite() {
+fn flow_control_on_sqlite() {
     serial("sqlite");
     rate("sqlite");
     schedule("sqlite");
 }
 
 #[test]
-fn flow_on_postgres() {
+fn flow_control_on_postgres() {
     serial("postgres");
     rate("postgres");
     schedule("postgres");
 }
 
 #[test]
-fn on_sqlite() {
-    all("sqlite");
+fn basic_on_sqlite() {
+    basic("sqlite");
 }
 
 #[test]
-fn on_postgres() {
-    all("postgres");
+fn basic_on_postgres() {
+    basic("postgres");
 }

@@ -1,29 +1,29 @@
-//! Workers that are killed, frozen, or killed by their own jobs, as real processes on both stores.
+//! Workers that are killed, frozen, or killed by their own jobs: real processes on both stores.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Place, Worker, until};
+use common::{Sandbox, Worker, until};
 use rustix::process::Signal;
 use windlass_testpg::Cluster;
 
-/// Runs a test body on both stores, with leases short enough to wait for.
+/// Runs a test body on both stores, with leases that a test can wait for.
 macro_rules! on_both_stores {
     ($($name:ident),* $(,)?) => {
         mod sqlite {
             $(#[test]
             fn $name() {
-                let place = super::place("sqlite://work.db");
-                super::$name(&place);
+                let sandbox = super::with_short_lease("sqlite://work.db");
+                super::$name(&sandbox);
             })*
         }
         mod postgres {
             $(#[test]
             fn $name() {
                 let cluster = super::Cluster::start().expect("PostgreSQL is needed for this test");
-                let place = super::place(&cluster.url());
-                super::$name(&place);
+                let sandbox = super::with_short_lease(&cluster.url());
+                super::$name(&sandbox);
             })*
         }
     };
@@ -32,90 +32,75 @@ macro_rules! on_both_stores {
 on_both_stores!(
     a_killed_workers_job_runs_again_at_once,
     a_killed_workers_job_runs_again_after_its_lease,
-    a_frozen_worker_wakes_fenced_and_goes_on,
+    a_frozen_worker_is_fenced_when_it_wakes_and_works_again,
     a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not,
 );
 
-fn place(store: &str) -> Place {
-    let place = Place::new();
-    place.write("windlass.toml", &format!("store = '{store}'\nlease = '5s'\nbeat = '500ms'\ncrashes = 2\n"));
-    place
+fn with_short_lease(store: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox
+        .write("windlass.toml", &format!("store = '{store}'\nlease = '5s'\nbeat = '500ms'\ncrashes = 2\n"));
+    sandbox
 }
 
-/// Submits a job that notes each of its runs in a file and ends once the file `go` is there; answers its id.
-fn submit_waiting(place: &Place) -> String {
+/// Submits a job that appends to a file at each run and ends once the file `go` exists. Returns its id.
+fn submit_waiting(sandbox: &Sandbox) -> String {
     let script =
         "echo run >> runs; while [ ! -e go ] && [ -e windlass.toml ]; do sleep 0.02; done; echo went";
     let input = serde_json::json!({"command": "sh", "args": ["-c", script]}).to_string();
-    place.ok(&["submit", "exec", &input]).split_whitespace().next().expect("an id").to_owned()
+    sandbox.submit(&["exec", &input])
 }
 
-fn runs(place: &Place) -> usize {
-    std::fs::read_to_string(place.path("runs")).map_or(0, |text| text.lines().count())
+fn runs(sandbox: &Sandbox) -> usize {
+    std::fs::read_to_string(sandbox.path("runs")).map_or(0, |text| text.lines().count())
 }
 
-fn until_runs(place: &Place, count: usize) {
-    until(&format!("{count} runs"), || (runs(place) >= count).then_some(()));
+fn until_runs(sandbox: &Sandbox, count: usize) {
+    until(&format!("{count} runs"), || (runs(sandbox) >= count).then_some(()));
 }
 
-fn show(place: &Place, id: &str) -> serde_json::Value {
-    place.json(&["show", id, "--json"])
-}
-
-fn until_state(place: &Place, id: &str, state: &str) -> serde_json::Value {
-    until(&format!("{id} is {state}"), || {
-        let job = show(place, id);
-        (job["state"] == state).then_some(job)
-    })
-}
-
-fn kill(mut worker: Worker) {
-    worker.child.kill().expect("killed");
-    worker.child.wait().expect("dead");
-}
-
-/// On one machine nobody waits for the lease: the dead worker's lock file tells.
-fn a_killed_workers_job_runs_again_at_once(place: &Place) {
-    place.write(
+/// On one machine the lock file shows at once that the worker is dead.
+fn a_killed_workers_job_runs_again_at_once(sandbox: &Sandbox) {
+    sandbox.write(
         "windlass.toml",
-        &std::fs::read_to_string(place.path("windlass.toml")).expect("there").replace("'5s'", "'10m'"),
+        &std::fs::read_to_string(sandbox.path("windlass.toml")).expect("there").replace("'5s'", "'10m'"),
     );
-    let first = place.worker(&[]);
-    let id = submit_waiting(place);
-    until_runs(place, 1);
-    kill(first);
-    let _second = place.worker(&[]);
-    until_runs(place, 2);
-    place.write("go", "");
-    let job = until_state(place, &id, "done");
+    let first = sandbox.worker(&[]);
+    let id = submit_waiting(sandbox);
+    until_runs(sandbox, 1);
+    first.kill();
+    let _second = sandbox.worker(&[]);
+    until_runs(sandbox, 2);
+    sandbox.write("go", "");
+    let job = sandbox.until_state(&id, "done");
     assert_eq!((&job["deaths"], &job["attempts"], &job["rev"]), (&1.into(), &0.into(), &1.into()), "{job}");
 }
 
-/// From another machine only the lease tells.
-fn a_killed_workers_job_runs_again_after_its_lease(place: &Place) {
-    let first = place.worker(&[]);
-    let id = submit_waiting(place);
-    until_runs(place, 1);
-    let second = place.worker(&["--queue", "other"]);
-    kill(first);
+/// From another machine only the end of the lease shows it.
+fn a_killed_workers_job_runs_again_after_its_lease(sandbox: &Sandbox) {
+    let first = sandbox.worker(&[]);
+    let id = submit_waiting(sandbox);
+    until_runs(sandbox, 1);
+    let second = sandbox.worker(&["--queue", "other"]);
+    first.kill();
     // As if the file were on another machine.
-    forget_dead_beacons(place.dir.path());
-    until("the job is handed back", || (show(place, &id)["state"] == "ready").then_some(()));
+    remove_lock_files_of_dead_workers(sandbox.dir.path());
+    until("the job is ready again", || (sandbox.show(&id)["state"] == "ready").then_some(()));
     drop(second);
-    let _third = place.worker(&[]);
-    until_runs(place, 2);
-    place.write("go", "");
-    let job = until_state(place, &id, "done");
+    let _third = sandbox.worker(&[]);
+    until_runs(sandbox, 2);
+    sandbox.write("go", "");
+    let job = sandbox.until_state(&id, "done");
     assert_eq!((&job["deaths"], &job["rev"]), (&1.into(), &1.into()), "{job}");
     assert!(job.to_string().contains("was lost"), "{job}");
 }
 
-/// Removes lock files that nobody holds, in a folder and the folders in it.
-fn forget_dead_beacons(folder: &std::path::Path) {
+/// Removes lock files that no process holds, in a folder and its subfolders.
+fn remove_lock_files_of_dead_workers(folder: &std::path::Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            forget_dead_beacons(&path);
+            remove_lock_files_of_dead_workers(&path);
         } else if path.extension().is_some_and(|end| end == "lock")
             && std::fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
         {
@@ -124,11 +109,11 @@ fn forget_dead_beacons(folder: &std::path::Path) {
     }
 }
 
-/// Freezes a worker, but not inside a write, which would hold up every other process on a SQLite file.
-fn freeze(place: &Place, worker: &Worker) {
+/// Freezes a worker, but not inside a write, which would block every other process on a SQLite file.
+fn freeze(sandbox: &Sandbox, worker: &Worker) {
     loop {
         worker.signal(Signal::STOP);
-        let submit = || place.run(&["submit", "noop", "--queue", "unserved"]);
+        let submit = || sandbox.run(&["submit", "noop", "--queue", "unserved"]);
         let started = Instant::now();
         let ended = submit();
         if ended.code == 0 && started.elapsed() < Duration::from_secs(3) {
@@ -138,51 +123,42 @@ fn freeze(place: &Place, worker: &Worker) {
     }
 }
 
-fn a_frozen_worker_wakes_fenced_and_goes_on(place: &Place) {
-    let zombie = place.worker(&[]);
-    let id = submit_waiting(place);
-    until_runs(place, 1);
-    freeze(place, &zombie);
-    let other = place.worker(&[]);
-    until_runs(place, 2);
-    place.write("go", "");
-    until_state(place, &id, "done");
-    // Read anew: what `show` puts together is not of one moment while the job still moves.
-    let done = show(place, &id);
+fn a_frozen_worker_is_fenced_when_it_wakes_and_works_again(sandbox: &Sandbox) {
+    let zombie = sandbox.worker(&[]);
+    let id = submit_waiting(sandbox);
+    until_runs(sandbox, 1);
+    freeze(sandbox, &zombie);
+    let other = sandbox.worker(&[]);
+    until_runs(sandbox, 2);
+    sandbox.write("go", "");
+    sandbox.until_state(&id, "done");
+    // Read again: what `show` combines is not from one point in time while the job changes.
+    let done = sandbox.show(&id);
     assert_eq!((&done["deaths"], &done["rev"]), (&1.into(), &1.into()), "{done}");
-    kill(other);
+    other.kill();
 
     zombie.signal(Signal::CONT);
-    // It goes on under a new name, and does new work.
-    let ended = place.run(&["submit", "noop", "--wait"]);
+    // It registers as a new worker, and runs new jobs.
+    let ended = sandbox.run(&["submit", "noop", "--wait"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(show(place, &id), done, "the zombie wrote nothing");
+    assert_eq!(sandbox.show(&id), done, "the zombie wrote nothing");
     zombie.signal(Signal::TERM);
-    let (code, said) = zombie.ended();
-    assert!(code == 0 && said.contains("fenced"), "{code} {said}");
+    let (code, log) = zombie.wait();
+    assert!(code == 0 && log.contains("fenced"), "{code} {log}");
 }
 
-fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(place: &Place) {
+fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(sandbox: &Sandbox) {
     let killer = serde_json::json!({"command": "sh", "args": ["-c", "kill -9 $PPID"]}).to_string();
-    let killer = place.ok(&["submit", "exec", &killer]).split_whitespace().next().expect("an id").to_owned();
-    let neighbours: Vec<String> = (0..6)
-        .map(|_| {
-            place
-                .ok(&["submit", "sleep", r#"{"ms": 300}"#])
-                .split_whitespace()
-                .next()
-                .expect("an id")
-                .to_owned()
-        })
-        .collect();
-    let mut worker = place.worker(&[]);
+    let killer = sandbox.submit(&["exec", &killer]);
+    let neighbours: Vec<String> = (0..6).map(|_| sandbox.submit(&["sleep", r#"{"ms": 300}"#])).collect();
+    let mut worker = sandbox.worker(&[]);
     let mut starts = 1;
     let job = until("the killer is poison", || {
         if worker.child.try_wait().expect("known").is_some() {
-            worker = place.worker(&[]);
+            worker = sandbox.worker(&[]);
             starts += 1;
         }
-        let job = show(place, &killer);
+        let job = sandbox.show(&killer);
         (job["state"] == "failed").then_some(job)
     });
     assert_eq!((&job["reason"], &job["crashes"]), (&"poison".into(), &2.into()), "{job}");
@@ -190,9 +166,9 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(place: &Pla
     for id in neighbours {
         let job = until("the neighbour is done", || {
             if worker.child.try_wait().expect("known").is_some() {
-                worker = place.worker(&[]);
+                worker = sandbox.worker(&[]);
             }
-            let job = show(place, &id);
+            let job = sandbox.show(&id);
             (job["state"] == "done").then_some(job)
         });
         assert_eq!(job["crashes"], 0, "{job}");

@@ -1,23 +1,27 @@
-//! The demo, small: it must add up.
+//! A small demo: its account must be right.
 
 mod common;
 
-use common::Place;
+use common::Sandbox;
 
 #[test]
-fn a_small_demo_adds_up() {
-    let place = Place::new();
-    let ended = place.run(&["demo", "--tasks", "600", "--workers", "3", "--exit", "--dir", "files"]);
-    let lines: Vec<&str> = ended.out.lines().map(str::trim).collect();
-    assert_eq!(ended.code, 0, "{}\n{}", ended.err, ended.out);
+fn a_small_demo_loses_and_duplicates_nothing() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.run(&["demo", "--tasks", "600", "--workers", "3", "--exit", "--dir", "files"]);
+    let lines: Vec<&str> = ended.stdout.lines().map(str::trim).collect();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stderr, ended.stdout);
     for line in ["600  submitted", "597  done", "3  failed as planned", "0  lost", "0  committed twice"] {
-        assert!(lines.contains(&line), "{line:?} is not in\n{}", ended.out);
+        assert!(lines.contains(&line), "{line:?} is not in\n{}", ended.stdout);
     }
-    assert!(ended.out.contains("1  zombies fenced"), "{}", ended.out);
-    assert!(ended.out.contains("It adds up: 600 = 597 done + 3 failed as planned"), "{}", ended.out);
-    assert!(ended.err.contains("killed (SIGKILL)") && ended.err.contains("woken (SIGCONT)"), "{}", ended.err);
+    assert!(ended.stdout.contains("1  zombies fenced"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("It adds up: 600 = 597 done + 3 failed as planned"), "{}", ended.stdout);
+    assert!(
+        ended.stderr.contains("killed (SIGKILL)") && ended.stderr.contains("woken (SIGCONT)"),
+        "{}",
+        ended.stderr
+    );
 
-    // What was made stays where it was asked for, and is not written over.
-    assert!(place.path("files/worker-1.record").exists());
-    assert!(place.bad(&["demo", "--tasks", "600", "--dir", "files"]).contains("from an earlier demo"));
+    // The files stay in the given folder, and are not overwritten.
+    assert!(sandbox.path("files/worker-1.record").exists());
+    assert!(sandbox.fails(&["demo", "--tasks", "600", "--dir", "files"]).contains("from an earlier demo"));
 }

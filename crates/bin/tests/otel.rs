@@ -1,5 +1,5 @@
-//! Spans at a collector, of two worker processes and of two engines in a program: one trace, each attempt under what
-//! submitted it.
+//! Spans at a collector, from two worker processes and from two engines in a program: one trace, with each attempt under the span
+//! that submitted it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use common::{Place, until};
+use common::{Sandbox, until};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::WithExportConfig;
 use tracing::Instrument;
@@ -19,7 +19,7 @@ use windlass::prelude::*;
 
 const TRACE: &str = "00-11112222333344445555666677778888-aaaabbbbccccdddd-01";
 
-/// A span as it arrived.
+/// A span as the collector received it.
 #[derive(Clone, Debug)]
 struct Span {
     trace_id: String,
@@ -31,7 +31,7 @@ struct Span {
     service: String,
 }
 
-/// A collector on this machine: takes what is posted to it and keeps the spans.
+/// A collector on this machine that keeps the spans it receives.
 fn collector() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let (addr, spans) = (listener.local_addr().expect("bound"), Arc::new(Mutex::new(Vec::new())));
@@ -39,13 +39,13 @@ fn collector() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let kept = Arc::clone(&kept);
-            std::thread::spawn(move || take(&client.expect("accepted"), &kept));
+            std::thread::spawn(move || serve(&client.expect("accepted"), &kept));
         }
     });
     (addr, spans)
 }
 
-fn take(client: &TcpStream, spans: &Mutex<Vec<Span>>) {
+fn serve(client: &TcpStream, spans: &Mutex<Vec<Span>>) {
     let mut reader = BufReader::new(client);
     loop {
         let (mut head, mut length) = (String::new(), 0);
@@ -71,14 +71,14 @@ fn take(client: &TcpStream, spans: &Mutex<Vec<Span>>) {
     }
 }
 
-/// The fields of a protobuf message by number: those that hold bytes, and those that are numbers.
+/// The fields of a protobuf message by number: length-delimited ones, and varints.
 type Fields<'a> = (Vec<(u64, &'a [u8])>, Vec<(u64, u64)>);
 
 fn fields(mut bytes: &[u8]) -> Fields<'_> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
         for shift in (0..).step_by(7) {
-            let (byte, rest) = bytes.split_first().expect("whole");
+            let (byte, rest) = bytes.split_first().expect("a complete number");
             *bytes = rest;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
@@ -152,22 +152,22 @@ fn read(body: &[u8]) -> Vec<Span> {
 
 #[test]
 fn two_processes_send_one_trace() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let (addr, spans) = collector();
     let url = format!("http://{addr}");
-    let parents = place.worker(&["--queue", "default", "--otlp", &url, "--log", "error"]);
-    let mut command = place.command(&["worker", "--queue", "aside"]);
+    let parents = sandbox.worker(&["--queue", "default", "--otlp", &url, "--log", "error"]);
+    let mut command = sandbox.command(&["worker", "--queue", "other"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &url);
-    let children = place.start(command);
+    let children = sandbox.start_worker(command);
     let submit =
-        ["submit", "exec", r#"{"command": "no such program"}"#, "--queue", "aside", "--key", "child"];
+        ["submit", "exec", r#"{"command": "no such program"}"#, "--queue", "other", "--key", "child"];
     let exec = serde_json::json!({ "command": env!("CARGO_BIN_EXE_windlass"), "args": submit });
-    place.ok(&["submit", "exec", &exec.to_string(), "--trace", TRACE, "--wait"]);
-    until("the child has failed", || (place.count("failed") == 1).then_some(()));
-    // Not waited for until they are due: a worker that ends sends what it has.
+    sandbox.ok(&["submit", "exec", &exec.to_string(), "--trace", TRACE, "--wait"]);
+    until("the child has failed", || (sandbox.count("failed") == 1).then_some(()));
+    // No wait for the next export: a worker that stops sends its buffered spans.
     for worker in [parents, children] {
         worker.signal(rustix::process::Signal::TERM);
-        let (code, log) = worker.ended();
+        let (code, log) = worker.wait();
         assert!(
             code == 0 && !log.contains("panicked") && !log.contains("spans did not reach"),
             "{code} {log}"
@@ -179,7 +179,7 @@ fn two_processes_send_one_trace() {
         let found = spans.iter().filter(|span| span.attributes.get("queue").is_some_and(|q| q == queue));
         found.cloned().collect::<Vec<Span>>()
     };
-    let ([parent], [child]) = (&of("default")[..], &of("aside")[..]) else { panic!("{spans:#?}") };
+    let ([parent], [child]) = (&of("default")[..], &of("other")[..]) else { panic!("{spans:#?}") };
     for span in [parent, child] {
         assert_eq!((span.name.as_str(), span.service.as_str()), ("attempt", "windlass"));
         assert_eq!(
@@ -187,7 +187,7 @@ fn two_processes_send_one_trace() {
             ("11112222333344445555666677778888", "exec")
         );
     }
-    assert_eq!(parent.parent, "aaaabbbbccccdddd", "under what was given with the job");
+    assert_eq!(parent.parent, "aaaabbbbccccdddd", "under the trace that was submitted with the job");
     assert_eq!(child.parent, parent.span_id, "under the attempt that submitted it");
     assert_ne!(parent.attributes["worker"], child.attributes["worker"]);
     assert_eq!((&*parent.attributes["outcome"], parent.error), ("done", false));
@@ -196,15 +196,15 @@ fn two_processes_send_one_trace() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_harms_nothing() {
-    let place = Place::new();
+fn an_unreachable_collector_does_not_affect_jobs() {
+    let sandbox = Sandbox::new();
     let gone = TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound");
-    let worker = place.worker(&["--otlp", &format!("http://{gone}")]);
-    place.ok(&["submit", "noop", "--wait"]);
+    let worker = sandbox.worker(&["--otlp", &format!("http://{gone}")]);
+    sandbox.ok(&["submit", "noop", "--wait"]);
     worker.signal(rustix::process::Signal::TERM);
-    let (code, log) = worker.ended();
+    let (code, log) = worker.wait();
     assert!(code == 0 && !log.contains("panicked"), "{log}");
-    let error = place.bad(&["worker", "--otlp", "nonsense"]);
+    let error = sandbox.fails(&["worker", "--otlp", "nonsense"]);
     assert!(error.contains("\"nonsense\"") && error.contains("use http://HOST:PORT"), "{error}");
 }
 
@@ -229,7 +229,7 @@ struct Child;
 
 impl Task for Child {
     const KIND: &'static str = "child";
-    const QUEUE: &'static str = "aside";
+    const QUEUE: &'static str = "other";
     type Output = ();
     type Error = AnyError;
 
@@ -239,7 +239,7 @@ impl Task for Child {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_current_span_goes_along_with_a_submit() {
+async fn a_submit_carries_the_current_span() {
     let (addr, spans) = collector();
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
     let exporter = exporter.with_endpoint(format!("http://{addr}/v1/traces")).build().expect("built");
@@ -249,18 +249,18 @@ async fn the_current_span_goes_along_with_a_submit() {
     // The other tests here run processes of their own.
     tracing_subscriber::registry().with(layer.with_filter(LevelFilter::INFO)).init();
 
-    let place = Place::new();
-    let url = format!("sqlite://{}", place.path("work.db").display());
+    let sandbox = Sandbox::new();
+    let url = format!("sqlite://{}", sandbox.path("work.db").display());
     let engine = Engine::open(&url).await.expect("opened").task::<Parent>().start().await.expect("started");
     assert!(ENGINE.set(engine.clone()).is_ok());
-    let aside = Engine::open(&url).await.expect("opened").task::<Child>().queue("aside", Pool::slots(1));
-    let aside = aside.start().await.expect("started");
+    let other = Engine::open(&url).await.expect("opened").task::<Child>().queue("other", Pool::slots(1));
+    let other = other.start().await.expect("started");
     let request = tracing::info_span!("request");
     let job = async { engine.submit(Parent).await.expect("submitted") }.instrument(request).await;
     let child = job.result().await.expect("done");
-    aside.result::<()>(child).await.expect("done");
+    other.result::<()>(child).await.expect("done");
     engine.stop().await;
-    aside.stop().await;
+    other.stop().await;
     tokio::task::spawn_blocking(move || provider.shutdown().expect("sent")).await.expect("sent");
 
     let spans = spans.lock().expect("not poisoned").clone();

@@ -1,12 +1,12 @@
-//! The commands as a person meets them: help, answers, errors, settings.
+//! The command line as people see it: help, answers, errors, settings.
 
 mod common;
 
-use common::Place;
+use common::{Sandbox, assert_contains};
 
 #[test]
 fn help_names_every_command_and_says_where_to_start() {
-    let help = Place::new().ok(&["--help"]);
+    let help = Sandbox::new().ok(&["--help"]);
     let commands = [
         "worker",
         "submit",
@@ -40,7 +40,7 @@ fn help_names_every_command_and_says_where_to_start() {
     assert!(help.contains("windlass demo") && help.contains("windlass.toml"), "{help}");
     assert!(!help.contains("demo-worker"), "{help}");
     for command in commands {
-        let short = Place::new().ok(&[command, "-h"]);
+        let short = Sandbox::new().ok(&[command, "-h"]);
         assert!(short.contains("Usage: windlass ") && short.contains("--config"), "{short}");
         assert!(short.lines().all(|line| line.chars().count() <= 100), "{short}");
     }
@@ -48,18 +48,18 @@ fn help_names_every_command_and_says_where_to_start() {
 
 #[test]
 fn a_job_is_submitted_listed_and_shown() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let id =
-        place.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one", "--tag", "red", "--priority", "-5"]);
+        sandbox.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one", "--tag", "red", "--priority", "-5"]);
     let id = id.trim();
     assert_eq!(id.len(), 36, "{id:?}");
-    let again = place.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one"]);
+    let again = sandbox.ok(&["submit", "sleep", r#"{"ms": 1}"#, "--key", "one"]);
     assert_eq!(again, format!("{id} existing\n"));
-    let other = place.ok(&["submit", "sleep", r#"{"ms": 2}"#, "--key", "one"]);
+    let other = sandbox.ok(&["submit", "sleep", r#"{"ms": 2}"#, "--key", "one"]);
     assert_eq!(other, format!("{id} existing, with another input\n"));
-    let later = place.ok(&["submit", "noop", "--delay", "10m", "--queue", "slow"]);
+    let later = sandbox.ok(&["submit", "noop", "--delay", "10m", "--queue", "slow"]);
 
-    let list = place.ok(&["jobs"]);
+    let list = sandbox.ok(&["jobs"]);
     let lines: Vec<&str> = list.lines().collect();
     assert_eq!(lines[0], "1 scheduled · 1 ready");
     assert_eq!(
@@ -68,38 +68,39 @@ fn a_job_is_submitted_listed_and_shown() {
     );
     assert!(lines[3].starts_with(&format!("{}  scheduled  noop   slow", later.trim())), "{list}");
     assert!(lines[4].starts_with(&format!("{id}  ready      sleep  default  one")), "{list}");
-    assert_eq!(place.ok(&["jobs", "--tag", "blue"]), "1 scheduled · 1 ready\nno job matches\n");
-    assert!(place.ok(&["jobs", "--queue", "slow"]).starts_with("queue slow: 1 scheduled\n"));
+    assert_eq!(sandbox.ok(&["jobs", "--tag", "blue"]), "1 scheduled · 1 ready\nno job matches\n");
+    assert!(sandbox.ok(&["jobs", "--queue", "slow"]).starts_with("queue slow: 1 scheduled\n"));
 
-    let page = place.ok(&["show", id]);
-    for part in [
-        "state      ready",
-        "kind       sleep, version 1",
-        "priority -5",
-        "key        one",
-        "tags       red",
-        "\"ms\": 1",
-    ] {
-        assert!(page.contains(part), "{part:?} is not in\n{page}");
-    }
-    let told = place.json(&["show", id, "--json"]);
-    assert_eq!((&told["state"], &told["input"]["ms"]), (&"ready".into(), &1.into()));
-    assert_eq!(told["history"], serde_json::json!([]));
+    let page = sandbox.ok(&["show", id]);
+    assert_contains(
+        &page,
+        &[
+            "state      ready",
+            "kind       sleep, version 1",
+            "priority -5",
+            "key        one",
+            "tags       red",
+            "\"ms\": 1",
+        ],
+    );
+    let answer = sandbox.json(&["show", id, "--json"]);
+    assert_eq!((&answer["state"], &answer["input"]["ms"]), (&"ready".into(), &1.into()));
+    assert_eq!(answer["history"], serde_json::json!([]));
 }
 
 #[test]
 fn pages_lead_to_the_next_one() {
-    let place = Place::new();
-    let ids = place.ok(&["submit", "noop", "--count", "5"]);
+    let sandbox = Sandbox::new();
+    let ids = sandbox.ok(&["submit", "noop", "--count", "5"]);
     assert_eq!(ids.lines().count(), 5);
-    let first = place.ok(&["jobs", "--limit", "2", "--kind", "noop"]);
-    let next = first.lines().last().expect("a hint").strip_prefix("older ones: windlass ").expect(&first);
+    let first = sandbox.ok(&["jobs", "--limit", "2", "--kind", "noop"]);
+    let next = first.lines().last().expect("a hint").strip_prefix("older jobs: windlass ").expect(&first);
     assert!(next.starts_with("jobs --kind noop --limit 2 --before "), "{next}");
     let args: Vec<&str> = next.split(' ').collect();
-    assert_eq!(place.ok(&args).lines().filter(|line| line.contains("ready  noop")).count(), 2);
-    let told = place.json(&["jobs", "--limit", "4", "--json"]);
-    assert_eq!(told["jobs"].as_array().map(Vec::len), Some(4));
-    let last = place.json(&["jobs", "--json", "--before", told["next_before"].as_str().expect("more")]);
+    assert_eq!(sandbox.ok(&args).lines().filter(|line| line.contains("ready  noop")).count(), 2);
+    let answer = sandbox.json(&["jobs", "--limit", "4", "--json"]);
+    assert_eq!(answer["jobs"].as_array().map(Vec::len), Some(4));
+    let last = sandbox.json(&["jobs", "--json", "--before", answer["next_before"].as_str().expect("more")]);
     assert_eq!(
         (last["jobs"].as_array().map(Vec::len), &last["next_before"]),
         (Some(1), &serde_json::Value::Null)
@@ -107,15 +108,15 @@ fn pages_lead_to_the_next_one() {
 }
 
 #[test]
-fn bad_input_is_told_what_why_and_what_next() {
-    let place = Place::new();
-    place.ok(&["submit", "noop"]);
+fn an_error_says_what_is_wrong_and_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["submit", "noop"]);
     let cases: &[(&[&str], &[&str])] = &[
         (&["submit", "resize", "{}"], &["approval, exec, noop, reminder, sleep", "--any-kind"]),
         (&["submit", "noop", "{"], &["not JSON", "in quotes"]),
         (&["submit", "noop", "--delay", "soon"], &["15s, 500ms"]),
         (&["submit", "noop", "--at", "tomorrow"], &["2026-11-15T08:00:00Z"]),
-        (&["submit", "noop", "--deadline", "never"], &["span from now"]),
+        (&["submit", "noop", "--deadline", "never"], &["duration from now"]),
         (&["submit", "noop", "--priority", "500"], &["from -100"]),
         (&["submit", "noop", "--options", "{"], &["not JSON"]),
         (&["submit", "noop", "--queue", "a b"], &["contains ' '"]),
@@ -133,78 +134,74 @@ fn bad_input_is_told_what_why_and_what_next() {
         (&["jobs", "--store", "sqlite://elsewhere.db"], &["there is no store", "windlass submit"]),
         (&["jobs", "--store", "mysql://x"], &["sqlite://PATH, postgres://"]),
         (&["jobs", "--config", "nowhere.toml"], &["nowhere.toml cannot be read"]),
-        (&["jobs", "--log", "a=b=c"], &["no log level"]),
+        (&["jobs", "--log", "a=b=c"], &["not a log level"]),
         (&["demo", "--workers", "1"], &["2..=64"]),
     ];
-    for (args, parts) in cases {
-        let said = place.bad(args);
-        for part in *parts {
-            assert!(said.contains(part), "{args:?} said {said:?}, which lacks {part:?}");
-        }
-    }
-    assert!(!place.path("elsewhere.db").exists(), "a look makes no store");
+    sandbox.refuses(cases);
+    assert!(!sandbox.path("elsewhere.db").exists(), "reading creates no store");
 }
 
 #[test]
-fn an_unknown_kind_goes_in_when_that_is_meant() {
-    let place = Place::new();
-    let told = place.json(&["submit", "resize", "[1]", "--any-kind", "--kind-version", "3", "--json"]);
-    assert_eq!(told["new"], true);
-    assert!(place.ok(&["jobs"]).contains("resize v3"));
+fn an_unknown_kind_is_submitted_with_any_kind() {
+    let sandbox = Sandbox::new();
+    let answer = sandbox.json(&["submit", "resize", "[1]", "--any-kind", "--kind-version", "3", "--json"]);
+    assert_eq!(answer["new"], true);
+    assert!(sandbox.ok(&["jobs"]).contains("resize v3"));
 }
 
 #[test]
-fn flags_win_over_the_environment_and_that_over_the_file() {
-    let place = Place::new();
-    place
+fn flags_override_the_environment_and_that_overrides_the_file() {
+    let sandbox = Sandbox::new();
+    sandbox
         .write("windlass.toml", "store = 'sqlite://file.db'\nname = 'from-file'\n[queues.mail]\nslots = 3\n");
     let submit = |args: &[&str], env: Option<&str>| {
-        let mut command = place.command(&[&["submit", "noop"], args].concat());
+        let mut command = sandbox.command(&[&["submit", "noop"], args].concat());
         env.map(|store| command.env("WINDLASS_STORE", store));
-        assert_eq!(place.end(command).code, 0);
+        assert_eq!(sandbox.finish(command).code, 0);
     };
     submit(&[], None);
-    assert!(place.path("file.db").exists());
+    assert!(sandbox.path("file.db").exists());
     submit(&[], Some("sqlite://env.db"));
-    assert!(place.path("env.db").exists());
+    assert!(sandbox.path("env.db").exists());
     submit(&["--store", "sqlite://flag.db"], Some("sqlite://unused.db"));
-    assert!(place.path("flag.db").exists() && !place.path("unused.db").exists());
+    assert!(sandbox.path("flag.db").exists() && !sandbox.path("unused.db").exists());
 
-    let line = place.worker(&["--log", "warn"]).line.clone();
+    let line = sandbox.worker(&["--log", "warn"]).greeting.clone();
     assert!(
         line.contains(
             "(from-file) serves sqlite://file.db · queues mail=3 · kinds approval, exec, noop, reminder, sleep"
         ),
         "{line}"
     );
-    let line = place.worker(&["--name", "flagged", "--queue", "mail", "--queue", "default=5"]).line.clone();
+    let line =
+        sandbox.worker(&["--name", "flagged", "--queue", "mail", "--queue", "default=5"]).greeting.clone();
     assert!(line.contains("(flagged)") && line.contains("queues mail=3, default=5"), "{line}");
 }
 
 #[test]
 fn a_misspelt_setting_is_an_error_and_a_misspelt_variable_a_warning() {
-    let place = Place::new();
-    place.write("windlass.toml", "[queues.default]\nslot = 3\n");
-    let said = place.bad(&["jobs"]);
+    let sandbox = Sandbox::new();
+    sandbox.write("windlass.toml", "[queues.default]\nslot = 3\n");
+    let text = sandbox.fails(&["jobs"]);
     assert!(
-        said.contains("windlass.toml") && said.contains("`queues.default.slot`") && said.contains("`slots`"),
-        "{said}"
+        text.contains("windlass.toml") && text.contains("`queues.default.slot`") && text.contains("`slots`"),
+        "{text}"
     );
-    place.write("other.toml", "");
-    let mut command = place.command(&["submit", "noop", "--config", "other.toml"]);
+    sandbox.write("other.toml", "");
+    let mut command = sandbox.command(&["submit", "noop", "--config", "other.toml"]);
     command.env("WINDLASS_LEAS", "3s");
-    let ended = place.end(command);
+    let ended = sandbox.finish(command);
     assert_eq!(
-        (ended.code, ended.err.as_str()),
+        (ended.code, ended.stderr.as_str()),
         (0, "warning: WINDLASS_LEAS is not read; did you mean WINDLASS_LEASE?\n")
     );
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
-    let place = Place::new();
-    place.ok(&["submit", "noop", "--count", "3000"]);
-    let mut command = place.command(&["jobs", "--limit", "3000"]);
+fn a_closed_pipe_is_no_error() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["submit", "noop", "--count", "3000"]);
+    let mut command = sandbox.command(&["jobs", "--limit", "3000"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = command.spawn().expect("started");
     drop(child.stdout.take());
@@ -213,15 +210,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn the_schema_is_made_looked_at_and_removed() {
-    let place = Place::new();
-    assert_eq!(place.run(&["migrate", "--status"]).code, 1);
-    assert!(!place.path("windlass.db").exists(), "a look makes no store");
+fn the_schema_is_created_shown_and_removed() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["migrate", "--status"]).code, 1);
+    assert!(!sandbox.path("windlass.db").exists(), "reading creates no store");
     let newest = windlass::store::SchemaState::CURRENT.version;
-    let made = place.ok(&["migrate"]);
+    let made = sandbox.ok(&["migrate"]);
     assert!(made.contains(&format!("migrated from no schema to version {newest}")), "{made}");
-    assert!(place.ok(&["migrate"]).contains(&format!("version {newest}; as this binary wants it")));
-    assert_eq!(place.json(&["migrate", "--status", "--json"])["version"], newest);
-    assert!(place.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
-    assert!(place.bad(&["jobs"]).contains("windlass migrate"));
+    assert!(sandbox.ok(&["migrate"]).contains(&format!("version {newest}; this binary's version")));
+    assert_eq!(sandbox.json(&["migrate", "--status", "--json"])["version"], newest);
+    assert!(sandbox.ok(&["migrate", "--to", "0", "--yes"]).contains("to no schema"));
+    assert!(sandbox.fails(&["jobs"]).contains("windlass migrate"));
 }

@@ -1,44 +1,39 @@
-//! The commands of the `windlass` binary as a library: [`run`] gives a program with kinds of its own the same commands, and the
-//! stock binary adds `bench` and `demo` to [`Command`].
+//! The commands of the `windlass` binary as a library. [`run`] gives a program with kinds of its own the same commands; the stock
+//! binary adds `bench` and `demo` to [`Command`].
 //!
-//! In reading order: `config` reads the settings, `place` opens the store as a command needs it, `commands` has one file per
-//! command. Shared by several commands: `which` jobs are meant and how one is `named`, by what `author`, `act` on jobs and `rule`
-//! for many, `flow`, `unique` name and `kind` of jobs to come; `out` is how they all speak, `ask` and `progress` how they speak
-//! to a person.
+//! In reading order: `config` reads the settings, `program` opens the store as a command needs it, `commands` has one file per
+//! command. Commands share: `args`, flags that several take; `resolve`, which finds the job that a name means; `actions` and
+//! `outcome`, which act on jobs and on queues, limits, keys and schedules; `out`, `table`, `durations`, `progress` and `confirm`,
+//! which print and ask.
 //!
-//! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error;
-//! the exit code is 0 only if what was asked for came true.
+//! What always holds: answers go to standard output and everything else to standard error; a closed pipe is no error; the exit
+//! code is 0 only if the command achieved what it was called for.
 
-mod act;
-mod ask;
-mod author;
+mod actions;
+mod args;
 mod commands;
 mod config;
-mod flow;
-mod kind;
+mod confirm;
+mod durations;
 mod log;
-mod named;
 mod out;
+mod outcome;
 mod pg;
-mod place;
+mod program;
 mod progress;
-mod rule;
-mod span;
+mod resolve;
 mod stop;
 mod table;
-mod unique;
-mod which;
 
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::Settings;
-use place::Place;
+use program::Program;
 use windlass::Engine;
 
-/// The commands, for a program that adds others: flatten it into a `clap` subcommand and call [`Command::run`].
-///
-/// A program with kinds of its own that adds none calls [`run`].
+/// The commands as a `clap` subcommand, for a program that adds others: flatten it into an enum of its own and call
+/// [`Command::run`]. A program that adds none calls [`run`].
 pub struct Command(commands::Command);
 
 impl FromArgMatches for Command {
@@ -66,20 +61,20 @@ impl Subcommand for Command {
 }
 
 impl Command {
-    /// Runs the command on the store that the settings name. `add_kinds` adds the kinds that the program serves.
+    /// Runs the command on the store that the settings name. `add_kinds` registers the kinds that the program serves.
     pub async fn run(self, flags: Flags, add_kinds: fn(Engine) -> Engine) -> anyhow::Result<ExitCode> {
         let Flags { store, common } = flags;
         let flags = Settings { store, log: common.log, ..Settings::default() };
         let settings = config::read(common.config.as_deref(), flags)?;
-        let _log = self.0.log(&settings)?;
-        self.0.run(&Place::named(settings, add_kinds)).await
+        let _log = self.0.start_log(&settings)?;
+        self.0.run(&Program::stock(settings, add_kinds)).await
     }
 }
 
-/// The settings that every command takes as flags, for a program that adds commands to [`Command`].
+/// The flags that every command takes, for a program that uses [`Command`].
 #[derive(Args)]
 pub struct Flags {
-    /// Where jobs are kept: sqlite://PATH or postgres://USER@HOST/DATABASE [env: WINDLASS_STORE]
+    /// The store: sqlite://PATH or postgres://USER@HOST/DATABASE [env: WINDLASS_STORE]
     /// [default: sqlite://windlass.db]
     #[arg(long, global = true, value_name = "URL", help_heading = "Settings")]
     store: Option<String>,
@@ -87,10 +82,10 @@ pub struct Flags {
     common: Common,
 }
 
-/// What every command takes.
+/// The flags that every command takes in every program.
 #[derive(Args)]
 struct Common {
-    /// A file with settings [env: WINDLASS_CONFIG] [default: windlass.toml, if it is there]
+    /// The settings file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Settings")]
     config: Option<std::path::PathBuf>,
     /// What to log to standard error: error, warn, info, debug, or a filter like windlass_runtime=debug
@@ -99,18 +94,18 @@ struct Common {
     log: Option<String>,
 }
 
-/// The commands of a program with kinds of its own.
+/// The command line of a program with an engine of its own.
 #[derive(Parser)]
 #[command(max_term_width = 100)]
-struct Own {
+struct OwnCommandLine {
     #[command(flatten)]
     common: Common,
     #[command(subcommand)]
     command: commands::Command,
 }
 
-/// Gives a program all commands but `demo` and `bench` (`worker`, `submit`, `jobs`, `why`, `signal`, `cancel`, …) for
-/// the kinds of its engine, which is opened and not started:
+/// Runs the command that the process's arguments name (`worker`, `submit`, `jobs`, `why`, `signal`, `cancel`, …), with the kinds
+/// of an engine that is opened and not started:
 ///
 /// ```no_run
 /// # use windlass::Engine;
@@ -123,27 +118,36 @@ struct Own {
 /// }
 /// ```
 ///
-/// The process's arguments say which command; settings are read as by the stock binary, and win over those given to
-/// the engine in code.
+/// Settings are read as the stock binary reads them, and override those that the engine was given in code.
 pub async fn run(engine: Engine) -> ExitCode {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = name.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or("windlass").to_owned();
-    let matches = Own::command().display_name(name.clone()).bin_name(name.clone()).get_matches();
-    let own = match Own::from_arg_matches(&matches) {
-        Ok(own) => own,
+    let matches = OwnCommandLine::command().display_name(name.clone()).bin_name(name.clone()).get_matches();
+    let OwnCommandLine { common, command } = match OwnCommandLine::from_arg_matches(&matches) {
+        Ok(parsed) => parsed,
         Err(error) => error.exit(),
     };
-    let done = Box::pin(async {
-        let flags = Settings { log: own.common.log, ..Settings::default() };
-        let settings = config::read(own.common.config.as_deref(), flags)?;
-        let _log = own.command.log(&settings)?;
-        own.command.run(&Place::opened(engine, settings, &name)).await
+    let result = Box::pin(async {
+        let flags = Settings { log: common.log, ..Settings::default() };
+        let settings = config::read(common.config.as_deref(), flags)?;
+        let _log = command.start_log(&settings)?;
+        command.run(&Program::with_engine(engine, settings, &name)).await
     });
-    done.await.unwrap_or_else(|error| report(&error))
+    result.await.unwrap_or_else(|error| report(&error))
 }
 
-/// Prints the error that ended a command, and returns the exit code of a failed command.
+/// Prints the error that ended a command. Returns the exit code 1.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     out::note(&format!("error: {error:#}"));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clap_accepts_the_command_line() {
+        OwnCommandLine::command().debug_assert();
+    }
 }

@@ -1,6 +1,6 @@
-//! Asking people: `{"Ask": {"what": "deploy 17", "seconds": 3600}}` waits for the signal `approve` or `reject`.
+//! `approval`, a machine: `{"Ask": {"what": "deploy 17", "seconds": 3600}}` waits for the signal `approve` or `reject`.
 //!
-//! A script that ends in `windlass submit approval … --wait && deploy` goes on when somebody has said yes.
+//! `windlass submit approval … --wait && deploy` deploys after somebody has approved.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass::{Failure, Machine, Next, StepCx, any, signal};
 
-/// A question that is asked, then answered.
+/// A request for an approval.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum Approval {
     Ask {
-        /// What is to be approved.
+        /// What to approve.
         what: String,
-        /// How long the answer may take; as long as it likes if it is left out.
+        /// How long to wait for the answer; without a limit by default.
         #[serde(default)]
         seconds: Option<u64>,
     },
@@ -26,22 +26,22 @@ pub(super) enum Approval {
 
 impl Machine for Approval {
     const KIND: &'static str = "approval";
-    /// What the signal `approve` said.
+    /// The payload of the signal `approve`.
     type Output = Value;
     type Error = Failure;
 
     async fn step(self, cx: &StepCx) -> Result<Next<Approval>, Failure> {
         match self {
             Approval::Ask { what, seconds } => {
-                let asked = Next::wait(Approval::Asked { what }, any([signal("approve"), signal("reject")]));
+                let next = Next::wait(Approval::Asked { what }, any([signal("approve"), signal("reject")]));
                 Ok(match seconds {
-                    Some(seconds) => asked.timeout(Duration::from_secs(seconds)),
-                    None => asked,
+                    Some(seconds) => next.timeout(Duration::from_secs(seconds)),
+                    None => next,
                 })
             }
             Approval::Asked { what } => {
-                if let Some(said) = cx.signal("approve")? {
-                    return Ok(Next::done(said));
+                if let Some(payload) = cx.signal("approve")? {
+                    return Ok(Next::done(payload));
                 }
                 let failure = match cx.signal::<Value>("reject")? {
                     Some(Value::Null) => Failure::stop(format!("{what} was rejected")).class("rejected"),

@@ -1,4 +1,4 @@
-//! Running a program: `{"command": "tar", "args": ["czf", "a.tgz", "a"], "cwd": "/data"}`.
+//! `exec`, a task that runs a program: `{"command": "tar", "args": ["czf", "a.tgz", "a"], "cwd": "/data"}`.
 
 use std::{collections::BTreeMap, io, path::PathBuf, process::Stdio, time::Duration};
 
@@ -9,13 +9,13 @@ use tokio::{
 };
 use windlass::{Failure, Task, TaskCx};
 
-/// How much is kept of the end of each output: enough for a message, little enough for a row.
+/// How many bytes of the end of each output are kept: enough for a message, little enough for a row.
 const TAIL: usize = 16 << 10;
-/// How long to read on after the program has ended: a child it left behind may hold the pipes for ever.
+/// How long to keep reading after the program has ended: a child process of it may hold the pipes open for ever.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A program to run. It belongs to a process group of its own, so an interrupt at the terminal does not reach it, and
-/// the whole group is killed when the attempt ends before the program does.
+/// A program to run. It has a process group of its own: an interrupt at the terminal does not reach it, and all its processes
+/// are killed if the attempt ends before the program does.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exec {
@@ -32,24 +32,24 @@ pub(super) struct Exec {
     stdin: Option<String>,
 }
 
-/// How it ended.
+/// The result of the program.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Ended {
-    /// Its exit code; none if it was ended by a signal.
+pub(super) struct ProgramOutput {
+    /// Its exit code; `None` if a signal ended it.
     code: Option<i32>,
-    /// The end of what it wrote.
+    /// The end of its standard output.
     stdout: String,
     stderr: String,
 }
 
 impl Task for Exec {
     const KIND: &'static str = "exec";
-    type Output = Ended;
+    type Output = ProgramOutput;
     type Error = Failure;
 
-    async fn run(self, cx: &TaskCx) -> Result<Ended, Failure> {
+    async fn run(self, cx: &TaskCx) -> Result<ProgramOutput, Failure> {
         let mut command = Command::new(&self.command);
-        // The trace is the job's, not the worker's.
+        // The trace of the job, not that of the worker.
         match cx.traceparent() {
             Some(trace) => command.env("TRACEPARENT", trace),
             None => command.env_remove("TRACEPARENT"),
@@ -62,13 +62,13 @@ impl Task for Exec {
         command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| self.not_started(&error))?;
-        let group = Group::of(child.id());
-        let feed = feed(child.stdin.take(), self.stdin.unwrap_or_default());
+        let group = ProcessGroup::new(child.id());
+        let write_stdin = write_stdin(child.stdin.take(), self.stdin.unwrap_or_default());
         let (mut stdout, mut stderr) = (Tail::default(), Tail::default());
         let status = {
             let pipes = (child.stdout.take(), child.stderr.take());
             let read = async {
-                tokio::join!(stdout.read(pipes.0), stderr.read(pipes.1), feed);
+                tokio::join!(stdout.read(pipes.0), stderr.read(pipes.1), write_stdin);
             };
             tokio::pin!(read);
             let waited = child.wait();
@@ -82,26 +82,26 @@ impl Task for Exec {
             }
         };
         let status = status.map_err(|error| Failure::retry(error).class("io"))?;
-        group.ended();
-        let ended = Ended { code: status.code(), stdout: stdout.text(), stderr: stderr.text() };
+        group.disarm();
+        let output = ProgramOutput { code: status.code(), stdout: stdout.text(), stderr: stderr.text() };
         if status.success() {
-            return Ok(ended);
+            return Ok(output);
         }
-        let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty());
+        let last = output.stderr.lines().rev().find(|line| !line.trim().is_empty());
         let why = last.map(|line| format!(": {}", line.trim())).unwrap_or_default();
         Err(Failure::retry(format!("{} ended with {status}{why}", self.command))
             .class("exit")
-            .with_detail(&ended))
+            .with_detail(&output))
     }
 }
 
 impl Exec {
-    /// A program that is not there will not be there next time either; everything else may pass.
+    /// A program that does not exist will not exist at the next attempt either; other errors may pass.
     fn not_started(&self, error: &io::Error) -> Failure {
         let command = &self.command;
         match (error.kind(), &self.cwd) {
             (io::ErrorKind::NotFound, Some(cwd)) if !cwd.is_dir() => {
-                Failure::stop(format!("the folder {} is not there; correct `cwd`", cwd.display()))
+                Failure::stop(format!("the folder {} does not exist; correct `cwd`", cwd.display()))
                     .class("not_found")
             }
             (io::ErrorKind::NotFound, _) => Failure::stop(format!(
@@ -109,35 +109,36 @@ impl Exec {
             ))
             .class("not_found"),
             (io::ErrorKind::PermissionDenied, _) => {
-                Failure::stop(format!("the program {command:?} may not be run by this worker ({error})"))
+                Failure::stop(format!("this worker may not run the program {command:?} ({error})"))
                     .class("denied")
             }
-            _ => Failure::retry(format!("the program {command:?} did not start: {error}")).class("io"),
+            _ => Failure::retry(format!("the program {command:?} cannot be started: {error}")).class("io"),
         }
     }
 }
 
-async fn feed(stdin: Option<tokio::process::ChildStdin>, text: String) {
+async fn write_stdin(stdin: Option<tokio::process::ChildStdin>, text: String) {
     if let Some(mut stdin) = stdin {
-        // A program need not read its input.
+        // A program may end without reading its input.
         let _ = stdin.write_all(text.as_bytes()).await;
     }
 }
 
-/// The program's process group, killed when this is dropped before the program has ended.
-struct Group(Option<rustix::process::Pid>);
+/// The program's process group. Dropping it kills the group unless it was disarmed.
+struct ProcessGroup(Option<rustix::process::Pid>);
 
-impl Group {
-    fn of(pid: Option<u32>) -> Group {
-        Group(pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw))
+impl ProcessGroup {
+    fn new(pid: Option<u32>) -> ProcessGroup {
+        ProcessGroup(pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw))
     }
 
-    fn ended(mut self) {
+    /// Call it when the program has ended.
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -145,11 +146,11 @@ impl Drop for Group {
     }
 }
 
-/// The end of a stream.
+/// The last bytes of a stream.
 #[derive(Default)]
 struct Tail {
     bytes: Vec<u8>,
-    cut: bool,
+    truncated: bool,
 }
 
 impl Tail {
@@ -160,13 +161,13 @@ impl Tail {
             self.bytes.extend_from_slice(&chunk[..read]);
             if self.bytes.len() > TAIL {
                 self.bytes.drain(..self.bytes.len() - TAIL);
-                self.cut = true;
+                self.truncated = true;
             }
         }
     }
 
     fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes).replace('\0', "\u{fffd}");
-        if self.cut { format!("…{text}") } else { text }
+        if self.truncated { format!("…{text}") } else { text }
     }
 }

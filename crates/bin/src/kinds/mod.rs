@@ -1,4 +1,4 @@
-//! The kinds that the stock binary serves itself.
+//! The built-in kinds of the stock binary.
 
 mod approval;
 mod exec;
@@ -19,7 +19,7 @@ pub(crate) fn add(engine: Engine) -> Engine {
         .workflow::<reminder::Reminder>()
 }
 
-/// Does nothing, whatever the input.
+/// Does nothing. Accepts any input.
 #[derive(Serialize, Deserialize)]
 struct Noop(#[serde(default)] serde_json::Value);
 
@@ -33,7 +33,7 @@ impl Task for Noop {
     }
 }
 
-/// Waits.
+/// Sleeps.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sleep {

@@ -1,6 +1,6 @@
-//! Reminding people: `{"what": "water the plants", "seconds": 5}` reminds until somebody sends the signal `answer`.
+//! `reminder`, a workflow: `{"what": "water the plants", "seconds": 5}` reminds until somebody sends the signal `answer`.
 //!
-//! A small workflow to try things with: it sleeps, has a step, and waits for a signal with a time limit.
+//! It is small and has what workflows have: a sleep, a step, and a wait for a signal with a timeout.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass::{Failure, Flow, Workflow, model::failure::class};
 
-/// Something to be reminded of.
+/// A reminder.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reminder {
-    /// Of what.
+    /// What to remind of.
     what: String,
-    /// How long before the first reminder, and between two.
+    /// The time before the first reminder and between reminders.
     #[serde(default = "hour")]
     seconds: u64,
-    /// How often at most.
+    /// How many reminders at most.
     #[serde(default = "three")]
     times: u32,
 }
@@ -32,7 +32,7 @@ fn three() -> u32 {
 
 impl Workflow for Reminder {
     const KIND: &'static str = "reminder";
-    /// What the signal `answer` said.
+    /// The payload of the signal `answer`.
     type Output = Value;
     type Error = Failure;
 
@@ -49,9 +49,9 @@ impl Workflow for Reminder {
             let answer = flow.signal("answer").key(time).timeout(Duration::from_secs(*seconds));
             match answer.await {
                 Err(failure) if failure.class == class::TIMEOUT => {}
-                said => return said,
+                result => return result,
             }
         }
-        Err(Failure::stop(format!("{what} is not answered after {times} reminders")).class("unanswered"))
+        Err(Failure::stop(format!("{what} was not answered after {times} reminders")).class("unanswered"))
     }
 }

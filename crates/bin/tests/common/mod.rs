@@ -1,4 +1,4 @@
-//! Running the binary, as a person or a script would, in a folder of its own.
+//! Runs the binary in a folder of its own, as a person or a script would.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
@@ -9,22 +9,43 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+use windlass_testpg::Cluster;
+
+/// An id that no job has.
+pub(crate) const UNKNOWN_JOB: &str = "0199f0c2-6f7a-7000-8000-000000000000";
+
+/// Command lines that must fail, and what each error must contain.
+pub(crate) type Refusals<'a> = [(&'a [&'a str], &'a [&'a str])];
+
 /// A folder with a store of its own.
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     pub(crate) dir: tempfile::TempDir,
+    /// The address of the store.
+    pub(crate) url: String,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct Finished {
     pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { dir: tempfile::tempdir().expect("a folder") }
+impl Sandbox {
+    /// On a SQLite file.
+    pub(crate) fn new() -> Sandbox {
+        let dir = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}", dir.path().join("windlass.db").display());
+        Sandbox { dir, url }
+    }
+
+    /// On a schema of a PostgreSQL server.
+    pub(crate) fn on_postgres(cluster: &Cluster) -> Sandbox {
+        let sandbox = Sandbox { url: format!("{}?schema=jobs", cluster.url()), ..Sandbox::new() };
+        sandbox.write("windlass.toml", &format!("store = '{}'\n", sandbox.url));
+        sandbox
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -35,23 +56,23 @@ impl Place {
         std::fs::write(self.path(name), text).expect("written");
     }
 
-    /// A command of the binary, in this folder, with none of the caller's settings.
+    /// A command of the binary, in this folder, without the caller's settings.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_windlass")), args)
     }
 
-    /// The same for another program.
+    /// A command of another program.
     pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         // Lock files of workers on PostgreSQL are in the temporary folder; each test has its own.
         command.current_dir(self.dir.path()).args(args).env("TMPDIR", self.dir.path());
         for (name, _) in std::env::vars_os() {
-            let ours = |name: &str| {
+            let is_setting = |name: &str| {
                 name.starts_with("WINDLASS_")
                     || name.starts_with("OTEL_")
                     || ["RUST_LOG", "TRACEPARENT"].contains(&name)
             };
-            if name.to_str().is_some_and(ours) {
+            if name.to_str().is_some_and(is_setting) {
                 command.env_remove(name);
             }
         }
@@ -59,64 +80,96 @@ impl Place {
     }
 
     /// Runs a command to its end.
-    pub(crate) fn run(&self, args: &[&str]) -> Ended {
-        self.end(self.command(args))
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
+        self.finish(self.command(args))
     }
 
-    pub(crate) fn end(&self, mut command: Command) -> Ended {
+    pub(crate) fn finish(&self, mut command: Command) -> Finished {
         let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().expect("run");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        Ended { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+        Finished { code: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// Runs a command that must succeed, and answers what it printed.
+    /// Runs a command that must succeed. Returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
-        let ended = self.run(args);
-        assert_eq!(ended.code, 0, "{args:?}: {ended:?}");
-        ended.out
+        let finished = self.run(args);
+        assert_eq!(finished.code, 0, "{args:?}: {finished:?}");
+        finished.stdout
     }
 
-    /// Runs a command that must fail, and answers what it said.
-    pub(crate) fn bad(&self, args: &[&str]) -> String {
-        let ended = self.run(args);
-        assert!(ended.code == 1 || ended.code == 2, "{args:?}: {ended:?}");
-        assert!(!ended.err.contains("panicked"), "{ended:?}");
-        ended.err
+    /// Runs a command that must fail. Returns its standard error.
+    pub(crate) fn fails(&self, args: &[&str]) -> String {
+        let finished = self.run(args);
+        assert!(finished.code == 1 || finished.code == 2, "{args:?}: {finished:?}");
+        assert!(!finished.stderr.contains("panicked"), "{finished:?}");
+        finished.stderr
     }
 
-    pub(crate) fn json(&self, args: &[&str]) -> serde_json::Value {
+    /// Runs commands that must fail, and checks each error.
+    pub(crate) fn refuses(&self, cases: &Refusals) {
+        for (args, parts) in cases {
+            let error = self.fails(args);
+            for part in *parts {
+                assert!(error.contains(part), "{args:?} printed {error:?}, which lacks {part:?}");
+            }
+        }
+    }
+
+    /// Runs a command that must succeed and print JSON.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.ok(args)).expect("JSON")
     }
 
-    /// Starts a worker and returns when it serves.
-    pub(crate) fn worker(&self, args: &[&str]) -> Worker {
-        self.start(self.command(&[&["worker"], args].concat()))
+    /// Submits a job. Returns its id.
+    pub(crate) fn submit(&self, args: &[&str]) -> String {
+        let printed = self.ok(&[&["submit"], args].concat());
+        printed.split_whitespace().next().expect("an id").to_owned()
     }
 
-    pub(crate) fn start(&self, mut command: Command) -> Worker {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        assert!(line.starts_with("worker w"), "{line:?}");
-        Worker { _input: child.stdin.take(), child, line }
+    /// A job as JSON.
+    pub(crate) fn show(&self, job: &str) -> Value {
+        self.json(&["show", job, "--json"])
+    }
+
+    /// The state of a job.
+    pub(crate) fn state(&self, job: &str) -> String {
+        self.show(job)["state"].as_str().expect("a state").to_owned()
+    }
+
+    /// Waits until a job is in a state. Returns the job as JSON.
+    pub(crate) fn until_state(&self, job: &str, state: &str) -> Value {
+        until(&format!("{job} is {state}"), || Some(self.show(job)).filter(|job| job["state"] == state))
     }
 
     /// How many jobs are in a state.
     pub(crate) fn count(&self, state: &str) -> u64 {
         self.json(&["jobs", "--json"])["counts"][state].as_u64().unwrap_or(0)
     }
+
+    /// Starts a worker. Returns when it serves.
+    pub(crate) fn worker(&self, args: &[&str]) -> Worker {
+        self.start_worker(self.command(&[&["worker"], args].concat()))
+    }
+
+    pub(crate) fn start_worker(&self, mut command: Command) -> Worker {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut greeting = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut greeting).expect("a line");
+        assert!(greeting.starts_with("worker w"), "{greeting:?}");
+        Worker { _input: child.stdin.take(), child, greeting }
+    }
 }
 
 /// A running worker, killed at the end of the test.
 pub(crate) struct Worker {
     pub(crate) child: Child,
-    /// What it said as it started.
-    pub(crate) line: String,
+    /// The line that it printed when it started.
+    pub(crate) greeting: String,
     _input: Option<ChildStdin>,
 }
 
@@ -127,8 +180,14 @@ impl Worker {
         rustix::process::kill_process(pid, signal).expect("signalled");
     }
 
-    /// Waits for it to end; answers its exit code and what it logged.
-    pub(crate) fn ended(mut self) -> (i32, String) {
+    /// Kills it, and waits until it is dead.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("dead");
+    }
+
+    /// Waits until it has ended. Returns its exit code and its log.
+    pub(crate) fn wait(mut self) -> (i32, String) {
         let code = until("the worker ends", || self.child.try_wait().expect("waited")).code().unwrap_or(-1);
         let mut log = String::new();
         std::io::Read::read_to_string(&mut self.child.stderr.take().expect("piped"), &mut log).expect("text");
@@ -143,15 +202,29 @@ impl Drop for Worker {
     }
 }
 
-/// Looks until something is there.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until `check` returns something.
+pub(crate) fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub(crate) fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+/// Runs every command between backticks in a hint with --help, to see that it exists.
+pub(crate) fn assert_commands_exist(sandbox: &Sandbox, hint: &str) {
+    for command in hint.split('`').skip(1).step_by(2) {
+        let args: Vec<&str> = command.strip_prefix("windlass ").expect(command).split(' ').collect();
+        sandbox.ok(&[&args[..], &["--help"]].concat());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `windlass audit`: what people did, and who.
+//! `windlass audit`: lists the audit log.
 
 use std::process::ExitCode;
 
@@ -8,18 +8,18 @@ use windlass::{
     store::{AuditEntry, AuditFilter},
 };
 
-use crate::{out, place::Place, span, table};
+use crate::{durations, out, program::Program, table};
 
-/// List what was done to jobs, queues, limits and schedules, and by whom, newest first
+/// List what people did to jobs, queues, limits and schedules, newest first
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only what was done to this: a job's id, or the name of a queue, limit, serial key or schedule
+    /// Only entries about this subject: a job's id, or the name of a queue, limit, serial key or schedule
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
-    /// Only entries before this number: the last of the page before
+    /// Only entries before this number, which the previous page printed
     #[arg(long, value_name = "N")]
     before: Option<i64>,
-    /// How many at most
+    /// At most this many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print JSON
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
     let inspect = engine.inspect();
-    // One more than is shown says whether there is another page.
+    // One more than is shown, to know whether there is another page.
     let limit = args.limit as usize + 1;
     let filter = AuditFilter { subject: args.subject.clone(), before: args.before, limit };
     let mut entries = inspect.audit(&filter).await?;
@@ -42,36 +42,36 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
-        out::print("nothing was done by hand here\n")?;
+        out::print("the audit log has no entries\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = set(&entries, inspect.clock().await?);
+    let mut text = render(&entries, inspect.clock().await?);
     if let Some(next) = next {
         let subject = args.subject.map(|subject| format!(" --subject {subject:?}")).unwrap_or_default();
         text += &format!(
-            "\nolder ones: {} audit{subject} --limit {} --before {next}\n",
-            place.program, args.limit
+            "\nolder entries: {} audit{subject} --limit {} --before {next}\n",
+            program.name, args.limit
         );
     }
     out::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn set(entries: &[AuditEntry], now: Time) -> String {
+fn render(entries: &[AuditEntry], now: Time) -> String {
     let columns = [
-        table::Column { right: true, expendable: 2, ..table::column("NO") },
+        table::Column { align_right: true, expendable: 2, ..table::column("NO") },
         table::column("WHEN"),
-        table::Column { least: Some(6), ..table::column("WHO") },
-        table::Column { least: Some(12), ..table::column("DID") },
-        table::Column { least: Some(12), ..table::column("TO") },
-        table::Column { least: Some(8), expendable: 1, ..table::column("WHY") },
+        table::Column { min_width: Some(6), ..table::column("ACTOR") },
+        table::Column { min_width: Some(12), ..table::column("ACTION") },
+        table::Column { min_width: Some(12), ..table::column("SUBJECT") },
+        table::Column { min_width: Some(8), expendable: 1, ..table::column("NOTE") },
     ];
     let rows: Vec<Vec<String>> = entries
         .iter()
         .map(|entry| {
             vec![
                 entry.number.to_string(),
-                span::relative(entry.at, now),
+                durations::relative(entry.at, now),
                 out::plain(&entry.author),
                 out::plain(&entry.action),
                 out::plain(&entry.subject),
@@ -79,5 +79,5 @@ fn set(entries: &[AuditEntry], now: Time) -> String {
             ]
         })
         .collect();
-    table::set(&columns, &rows, out::width())
+    table::render(&columns, &rows, out::width())
 }

@@ -1,4 +1,4 @@
-//! `windlass cancel`: ends jobs that are not wanted any more.
+//! `windlass cancel`: ends jobs as cancelled.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -6,35 +6,35 @@ use anyhow::bail;
 use windlass::JobAction;
 
 use crate::{
-    act::{self, Target, Verb},
-    place::Place,
-    span,
+    actions::{self, Target, Verb},
+    durations,
+    program::Program,
 };
 
-/// End jobs as cancelled
+/// Cancel jobs
 ///
-/// A job that waits ends at once. One that runs is told to end, and is ended from outside if it has not done so after
-/// --grace; whatever it still writes then is refused. The branches of a job that is cancelled are cut: their children that
-/// have not ended are cancelled too.
+/// A job that is not running ends at once. A running attempt gets a cancel request; if it has not ended after --grace, the store
+/// ends the job without it and refuses its later writes. The live children of a cancelled job's unmerged branches are cancelled
+/// too.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How long a running attempt is given to end by itself
-    #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "10s")]
+    /// How long a running attempt may take to end by itself
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "10s")]
     grace: Duration,
-    /// Also what the jobs submitted, and what that submitted, and so on
+    /// Also cancel all descendants: the jobs that these jobs submitted, and those that they submitted
     #[arg(long)]
     children: bool,
     #[command(flatten)]
     target: Target,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "cancel", participle: "cancelled" };
     if !args.children {
-        return act::run(args.target, JobAction::Cancel { grace: args.grace }, verb, place).await;
+        return actions::run(args.target, JobAction::Cancel { grace: args.grace }, verb, program).await;
     }
     if !args.target.is_named() {
-        bail!("--children goes with jobs that are named; cancel their parents by id");
+        bail!("--children needs named jobs; give the parents by id or key");
     }
-    act::cancel_families(&args.target, args.grace, &verb, place).await
+    actions::cancel_with_descendants(&args.target, args.grace, &verb, program).await
 }

@@ -1,4 +1,4 @@
-//! `windlass check`: would this build break workflows that are under way?
+//! `windlass check`: finds the open workflows that this build would break.
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
@@ -7,28 +7,28 @@ use windlass::{Broken, CallChange, ChangedCall, Checked};
 
 use crate::{
     out,
-    place::Place,
+    program::Program,
     progress::Progress,
-    stop::{self, Stop},
+    stop::{self, StopSignals},
 };
 
 /// Replay every open workflow against this build, and list those that it would break
 ///
-/// To be run from the new build before it is deployed. It reads the journal of every workflow that has not ended, runs
-/// the code of this program over it, and writes nothing; no step is run. The exit code is 1 if any would break.
+/// Run it from the new build before you deploy it. It reads the journal of every workflow that has not ended and replays the
+/// code of this program over it. It writes nothing and runs no step. The exit code is 1 if any workflow would break.
 ///
-/// It also lists the calls in which this build differs from what was recorded: those that it does not come to any more, and
-/// those that it would run although later ones are recorded. A call that was renamed is both: it would run again, and what
-/// it did under its old name cannot be undone. With --strict the exit code is 1 if there is any such call.
+/// It also lists the calls in which this build differs from the journals: recorded calls that the build does not reach, and new
+/// calls that it would run before recorded ones. A renamed call is both: it would run again, and its work under the old name
+/// cannot be undone. With --strict the exit code is 1 if there is any such call.
 ///
-/// Workflows are code, so only the program that has it can check it: the stock binary knows the stock kinds alone. A program
-/// with workflows of its own gets this command by `windlass_cli::run(engine)`; see examples/commands.rs.
+/// Only the program that has the code of a workflow can check it; the stock binary knows the stock kinds alone. A program with
+/// workflows of its own gets this command by `windlass_cli::run(engine)`; see examples/commands.rs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only workflows of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// Fail also if this build does not come to recorded calls, or would run new ones before them
+    /// Also fail if this build does not reach recorded calls, or would run new ones before them
     #[arg(long)]
     strict: bool,
     /// Print JSON
@@ -36,44 +36,44 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.knower().await?;
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader_with_kinds().await?;
     let mut check = engine.check();
     if let Some(kind) = args.kind {
         check = check.kind(kind);
     }
-    let told = Stop::flag()?;
-    let mut progress = Progress::new(None);
-    let seen = |checked: &Checked| {
+    let stop = StopSignals::flag()?;
+    let mut progress = Progress::of_jobs(None);
+    let on_batch = |checked: &Checked| {
         let broken = format!("replayed, {} would break", out::thousands(checked.broken.len() as u64));
-        progress.at(checked.jobs as u64, &broken);
-        !told.load(Ordering::Relaxed)
+        progress.update(checked.jobs as u64, &broken);
+        !stop.load(Ordering::Relaxed)
     };
-    let checked = check.run(seen).await;
+    let checked = check.run(on_batch).await;
     progress.close();
     let checked = checked?;
     if args.json {
-        out::print_json(&answer(&checked))?;
+        out::print_json(&to_json(&checked))?;
     } else {
         out::print(&page(&checked))?;
     }
     Ok(match &checked {
         Checked { cut_short: true, .. } => {
-            out::note("ended on the way: not all were replayed");
+            out::note("interrupted: some workflows were not replayed");
             ExitCode::from(stop::INTERRUPTED)
         }
         Checked { broken, .. } if !broken.is_empty() => ExitCode::FAILURE,
         Checked { changed, .. } if args.strict && !changed.is_empty() => {
-            out::note("--strict: this build differs from what open workflows have recorded");
+            out::note("--strict: this build differs from the journals of open workflows");
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
     })
 }
 
-fn answer(checked: &Checked) -> Value {
+fn to_json(checked: &Checked) -> Value {
     let Checked { jobs, calls, broken, skipping, losing_undo, changed, unserved, cut_short } = checked;
-    let told = |broken: &Broken| {
+    let broken_job = |broken: &Broken| {
         json!({
             "job": broken.job, "kind": broken.kind.kind, "version": broken.kind.version, "key": broken.key,
             "why": broken.why,
@@ -86,21 +86,17 @@ fn answer(checked: &Checked) -> Value {
         })
     };
     json!({
-        "jobs": jobs, "entries": calls, "broken": broken.iter().map(told).collect::<Vec<Value>>(),
+        "jobs": jobs, "entries": calls, "broken": broken.iter().map(broken_job).collect::<Vec<Value>>(),
         "skipping": skipping, "losing_undo": losing_undo,
-        "changed": changed.iter().map(call).collect::<Vec<Value>>(), "unserved": unserved, "cut_short": cut_short,
+        "changed": changed.iter().map(call).collect::<Vec<Value>>(), "unserved": unserved, "interrupted": cut_short,
     })
 }
 
 fn page(checked: &Checked) -> String {
-    let workflows = |count: usize| match count {
-        1 => "1 open workflow".to_owned(),
-        count => format!("{} open workflows", out::thousands(count as u64)),
-    };
     let mut page = format!(
-        "{} replayed, {} entries in their journals: ",
-        workflows(checked.jobs),
-        out::thousands(checked.calls as u64)
+        "{} replayed, {} in their journals: ",
+        out::counted(checked.jobs as u64, "open workflow", "open workflows"),
+        out::counted(checked.calls as u64, "entry", "entries")
     );
     page += &match checked.broken.len() {
         0 => "none would break".to_owned(),
@@ -120,47 +116,47 @@ fn page(checked: &Checked) -> String {
     if !checked.broken.is_empty() {
         page.push('\n');
     }
-    let list = |how| checked.changed.iter().filter(move |call| call.how == how);
-    if list(CallChange::NotReached).next().is_some() {
-        page += "recorded, and not reached by this build (removed, renamed, or behind a new call); it is passed over:\n";
-        list(CallChange::NotReached).for_each(|call| page += &line(call));
-    }
-    if list(CallChange::UndoRemoved).next().is_some() {
-        page += "recorded with an undo, and without one in this build; it would not be undone:\n";
-        list(CallChange::UndoRemoved).for_each(|call| page += &line(call));
-    }
-    if list(CallChange::New).next().is_some() {
-        page += "not recorded, and reached before calls that are (added or renamed); it would be run:\n";
-        list(CallChange::New).for_each(|call| page += &line(call));
+    for (change, heading) in CHANGES {
+        let mut calls = checked.changed.iter().filter(|call| call.how == change).peekable();
+        if calls.peek().is_some() {
+            page += &format!("{heading}:\n");
+            calls.for_each(|call| page += &line(call));
+        }
     }
     if checked.losing_undo > 0 {
-        page += "A step that is not reached, or has no undo, cannot be undone: if such a job fails or is cancelled, its end \
-                 says so. Keep the step's name and its undo, or put what is new behind it or in `flow.version` \
+        page += "A step that is not reached or has no undo cannot be undone: if its job fails or is cancelled, the failure names \
+                 the step. Keep the step's name and its undo, or put new calls after it or in `flow.version` \
                  (docs/changing-workflows.md).\n";
     }
     if checked.unserved > 0 {
-        page += &format!(
-            "{} of a version that this build does not serve: not replayed\n",
-            match checked.unserved {
-                1 => "1 is".to_owned(),
-                many => format!("{} are", out::thousands(many as u64)),
-            }
-        );
+        let verb = if checked.unserved == 1 { "is" } else { "are" };
+        let unserved = out::thousands(checked.unserved as u64);
+        page += &format!("{unserved} {verb} of a version that this build does not serve, and not replayed\n");
     }
     page
 }
 
-/// A call in which the build differs, on a line.
+/// The changes in the order of the page, with what each means.
+const CHANGES: [(CallChange, &str); 3] = [
+    (
+        CallChange::NotReached,
+        "recorded but not reached by this build (removed, renamed, or after a new call); its record is ignored",
+    ),
+    (CallChange::UndoRemoved, "recorded with an undo but without one in this build; it would not be undone"),
+    (CallChange::New, "not recorded but reached before recorded calls (added or renamed); it would run"),
+];
+
+/// A changed call, on one line.
 fn line(call: &ChangedCall) -> String {
     let ChangedCall { kind, op, name, line, undo, jobs, example, .. } = call;
-    let place = line.as_ref().map(|line| format!(" at {}", out::plain(line))).unwrap_or_default();
+    let source = line.as_ref().map(|line| format!(" at {}", out::plain(line))).unwrap_or_default();
     let undo = if *undo { ", WITH AN UNDO" } else { "" };
     let jobs = match jobs {
         1 => format!("job {example}"),
         jobs => format!("{} jobs, e.g. {example}", out::thousands(*jobs as u64)),
     };
     let (kind, version) = (out::plain(&kind.kind), kind.version);
-    format!("  {op} {}{place}{undo}: {kind} version {version}, {jobs}\n", out::plain(&format!("{name:?}")))
+    format!("  {op} {}{source}{undo}: {kind} version {version}, {jobs}\n", out::plain(&format!("{name:?}")))
 }
 
 #[cfg(test)]
@@ -173,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_names_jobs_and_what_would_happen_to_them() {
+    fn the_page_lists_broken_jobs_and_changed_calls() {
         let why =
             Failure::stop("its journal says…\n  recorded:  step at a.rs:1\n  attempted: sleep at a.rs:2")
                 .class("diverged");
@@ -210,17 +206,17 @@ mod tests {
             undo\n\n\
             job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91, order version 2, key o-7\n  diverged: its journal says…\n    \
             recorded:  step at a.rs:1\n    attempted: sleep at a.rs:2\n\n\
-            recorded, and not reached by this build (removed, renamed, or behind a new call); it is passed over:\n  \
+            recorded but not reached by this build (removed, renamed, or after a new call); its record is ignored:\n  \
             step \"charge\" at a.rs:7, WITH AN UNDO: order version 2, 1,100 jobs, e.g. 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n  \
             sleep \"rest\" at a.rs:8: order version 2, job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
-            recorded with an undo, and without one in this build; it would not be undone:\n  \
+            recorded with an undo but without one in this build; it would not be undone:\n  \
             step \"book\" at a.rs:6, WITH AN UNDO: order version 2, job 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
-            not recorded, and reached before calls that are (added or renamed); it would be run:\n  \
+            not recorded but reached before recorded calls (added or renamed); it would run:\n  \
             step \"pay\" at a.rs:9: order version 2, 1,100 jobs, e.g. 0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\n\
-            A step that is not reached, or has no undo, cannot be undone: if such a job fails or is cancelled, its end \
-            says so. Keep the step's name and its undo, or put what is new behind it or in `flow.version` \
+            A step that is not reached or has no undo cannot be undone: if its job fails or is cancelled, the failure names \
+            the step. Keep the step's name and its undo, or put new calls after it or in `flow.version` \
             (docs/changing-workflows.md).\n\
-            2 are of a version that this build does not serve: not replayed\n";
+            2 are of a version that this build does not serve, and not replayed\n";
         assert_eq!(page(&checked), expected);
     }
 }

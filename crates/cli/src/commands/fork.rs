@@ -1,4 +1,4 @@
-//! `windlass fork`: makes jobs that go on from somewhere in the journals of others.
+//! `windlass fork`: starts new jobs from part of the journals of others.
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
@@ -10,85 +10,87 @@ use windlass::{
 };
 
 use crate::{
-    act, ask,
-    author::Author,
-    commands::jobs,
-    named, out,
-    place::Place,
+    actions,
+    args::{Actor, Filters},
+    confirm::confirm,
+    out,
+    program::Program,
     progress::Progress,
-    stop::{self, Stop},
-    which::Which,
+    resolve,
+    stop::{self, StopSignals},
 };
 
-/// Make a job that goes on from somewhere in the journal of another
+/// Start a new job from part of the journal of another
 ///
-/// The new job has the input of the other and what its journal says before that place: those calls return what they
-/// returned there, and the rest is run anew. The other stays as it is. Where nothing is said of the place, it is the end of
-/// the journal. Many at once are said by filters; each is forked at its own place.
+/// The new job has the input of the other job and its journal up to a position: the calls before that position return their
+/// recorded results, and the code runs from there. The other job does not change. By default the position is the end of the
+/// journal. Filters fork many jobs, each at its own position.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("place").args(["before", "before_entry", "from_beginning"])))]
+#[command(group(clap::ArgGroup::new("position").args(["before", "before_entry", "from_beginning"])))]
 pub(crate) struct Args {
-    /// The job: its id, its key, or what it is called as a child of a branch; or say which by filters
+    /// The job: its id, its key, or its name as a child of a branch; or select jobs with filters
     job: Option<String>,
-    /// From the call of this name, which is run anew
+    /// Start at the call of this name, which runs again
     #[arg(long, value_name = "NAME")]
     before: Option<String>,
     /// With --before: the call with this key
     #[arg(long, value_name = "KEY", requires = "before")]
     step_key: Option<String>,
-    /// From the entry at this place of the journal, which is not taken over; `show` lists places
+    /// Start at this entry of the journal, which is not copied; `show` lists the entries
     #[arg(long, value_name = "SEQ")]
     before_entry: Option<i32>,
-    /// From the beginning: nothing of what the other did is taken over
+    /// Start at the beginning: copy nothing of the journal
     #[arg(long)]
     from_beginning: bool,
-    /// The key of the new job; without, it has none
+    /// The key of the new job [default: no key]
     #[arg(long, value_name = "KEY", requires = "job")]
     new_key: Option<String>,
     #[command(flatten)]
-    author: Author,
-    /// With filters: only show which jobs would be forked
+    actor: Actor,
+    /// With filters: only show the jobs that match
     #[arg(long)]
     dry_run: bool,
-    /// With filters: do it without asking
+    /// With filters: do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten, next_help_heading = "Filters, instead of a job")]
-    which: Which,
-    /// Every job there is
+    filters: Filters,
+    /// Every job in the store
     #[arg(long)]
     all: bool,
 }
 
-/// Up to how many matching jobs a preview counts.
+/// Up to how many matching jobs a preview counts: reading more would take long, and nobody needs the exact number.
 const COUNTED: usize = 100_000;
 /// How many of them it shows.
 const SHOWN: usize = 10;
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
-    let control = args.author.control(&engine);
-    let fork = described(&args, control.fork());
-    let filtered = args.all || !args.which.is_all();
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
+    let control = args.actor.control(&engine);
+    let fork = with_position(&args, control.fork());
+    let filtered = args.all || !args.filters.is_empty();
     match &args.job {
         Some(_) if filtered || args.dry_run => {
-            bail!("filters and --dry-run are for many jobs; name the job, or say which by filters, not both")
+            bail!(
+                "a job is given together with filters or --dry-run, which are for many jobs; use one or the other"
+            )
         }
         Some(job) => {
-            let id = named::own(job, &engine, place).await?;
-            one(&args, &fork, id, place, &engine).await
+            let id = resolve::job(job, &engine, program).await?;
+            fork_one(&args, &fork, id, program, &engine).await
         }
-        None if filtered => many(&args, &fork, &engine).await,
+        None if filtered => fork_matching(&args, &fork, &engine).await,
         None => bail!(
-            "no job is given; name it, say which by filters like --kind or --state, or say --all for every job"
+            "no job is given; name it, select jobs with filters like --kind or --state, or use --all for every job"
         ),
     }
 }
 
-fn described<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
+fn with_position<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
     let fork = match (&args.before, &args.step_key, args.before_entry) {
         (Some(name), Some(key), _) => fork.before_key(name, key),
         (Some(name), None, _) => fork.before(name),
@@ -102,15 +104,15 @@ fn described<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
     }
 }
 
-async fn one(
+async fn fork_one(
     args: &Args,
     fork: &Fork<'_>,
     job: JobId,
-    place: &Place,
+    program: &Program,
     engine: &Engine,
 ) -> anyhow::Result<ExitCode> {
     if engine.inspect().job(job).await?.is_none() {
-        bail!(place.no_job(job));
+        bail!(program.no_job(job));
     }
     let new = fork.run(job).await?;
     if args.json {
@@ -121,47 +123,33 @@ async fn one(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn many(args: &Args, fork: &Fork<'_>, engine: &Engine) -> anyhow::Result<ExitCode> {
-    if args.all && !args.which.is_all() {
-        bail!("--all is every job, and filters say which; leave one of them out");
-    }
-    let preview = preview(engine.inspect(), args.which.filter()).await?;
+async fn fork_matching(args: &Args, fork: &Fork<'_>, engine: &Engine) -> anyhow::Result<ExitCode> {
+    actions::check_all(args.all, &args.filters)?;
+    let preview = preview(engine.inspect(), args.filters.to_filter()).await?;
     if args.dry_run && args.json {
-        let Preview { matching, at_least, sample } = &preview;
-        out::print_json(&json!({ "matching": matching, "at_least": at_least, "sample": sample }))?;
+        out::print_json(&actions::preview_json(&preview))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text = match preview.matching {
-        0 => "no job matches; nothing to fork\n".to_owned(),
-        _ => {
-            let now = engine.inspect().clock().await?;
-            let mut text =
-                format!("{} to fork:\n\n{}", act::count(&preview), jobs::list(&preview.sample, now));
-            if preview.matching > preview.sample.len() {
-                let more = out::thousands((preview.matching - preview.sample.len()) as u64);
-                text += &format!("… and {more} more\n");
-            }
-            text
-        }
-    };
+    let nothing = || "no job matches; nothing to fork\n".to_owned();
+    let text = actions::preview_text(engine, &preview, "fork", nothing).await?;
     if args.dry_run {
         out::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     out::note(text.trim_end());
-    if preview.matching > 0 && !ask::sure(args.yes, &format!("Fork {}?", act::count(&preview)))? {
+    if preview.matching > 0 && !confirm(args.yes, &format!("Fork {}?", actions::matching(&preview)))? {
         return Ok(ExitCode::FAILURE);
     }
-    let told = Stop::flag()?;
-    let mut progress = Progress::new(Some(preview.matching as u64));
-    let seen = |forked: &ForkProgress| {
+    let stop = StopSignals::flag()?;
+    let mut progress = Progress::of_jobs(Some(preview.matching as u64));
+    let on_batch = |forked: &ForkProgress| {
         let (made, refused) = (forked.made.len() as u64, forked.refused.len() as u64);
-        progress.at(made + refused, &format!("{} forked", out::thousands(made)));
-        !told.load(Ordering::Relaxed)
+        progress.update(made + refused, &format!("{} forked", out::thousands(made)));
+        !stop.load(Ordering::Relaxed)
     };
-    let forked = fork.each(args.which.filter(), seen).await;
+    let forked = fork.each(args.filters.to_filter(), on_batch).await;
     progress.close();
-    account(args, &forked?, told.load(Ordering::Relaxed))
+    report(args, &forked?, stop.load(Ordering::Relaxed))
 }
 
 async fn preview(inspect: &dyn Inspect, filter: Filter) -> anyhow::Result<Preview> {
@@ -180,15 +168,15 @@ async fn preview(inspect: &dyn Inspect, filter: Filter) -> anyhow::Result<Previe
     }
 }
 
-fn account(args: &Args, forked: &ForkProgress, cut_short: bool) -> anyhow::Result<ExitCode> {
+fn report(args: &Args, forked: &ForkProgress, interrupted: bool) -> anyhow::Result<ExitCode> {
     let ForkProgress { made, refused } = forked;
     if args.json {
         let pair = |(from, job): &(JobId, JobId)| json!({ "from": from, "job": job });
         let why = |(job, why): &(JobId, String)| json!({ "job": job, "why": why });
         out::print_json(&json!({
-            "made": made.iter().map(pair).collect::<Vec<Value>>(),
+            "forked": made.iter().map(pair).collect::<Vec<Value>>(),
             "refused": refused.iter().map(why).collect::<Vec<Value>>(),
-            "cut_short": cut_short,
+            "interrupted": interrupted,
         }))?;
     } else {
         let mut text: String = made.iter().map(|(from, job)| format!("{from} → {job}\n")).collect();
@@ -202,7 +190,7 @@ fn account(args: &Args, forked: &ForkProgress, cut_short: bool) -> anyhow::Resul
         }
         out::print(&text)?;
     }
-    Ok(match (cut_short, refused.is_empty()) {
+    Ok(match (interrupted, refused.is_empty()) {
         (true, _) => ExitCode::from(stop::INTERRUPTED),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,

@@ -1,14 +1,15 @@
-//! `windlass limits`: how fast jobs are started, and changing that while they wait.
+//! `windlass limits`: lists, sets and lifts rate limits.
 
 use std::{process::ExitCode, time::Duration};
 
 use windlass::{Limit, store::LimitView};
 
-use crate::{author::Author, out, place::Place, rule, span, table};
+use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
-/// List rate limits with what waits for them; set and lift them
+/// List rate limits and how many jobs wait for them; set and lift them
 ///
-/// A limit lets so many tokens through in a time; jobs that were submitted with --rate cost as many as their weight.
+/// A rate limit gains tokens at a steady rate. The start of a job that was submitted with --rate costs as many tokens as its
+/// weight.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -22,25 +23,25 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Set(Set),
-    /// Let the jobs under a limit pass, until it is set again
+    /// Lift a limit: its jobs start without paying until it is set again
     Lift(Lift),
 }
 
-/// Make a limit, or change one while jobs wait for it
+/// Create a limit, or change one while jobs wait for it
 #[derive(clap::Args)]
 struct Set {
-    /// Its name, which jobs are submitted with
+    /// The limit's name, as in `submit --rate NAME`
     name: String,
-    /// How many tokens it gains…
+    /// How many tokens it gains per period
     rate: u32,
-    /// …in this time
-    #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "1s")]
+    /// The period
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "1s")]
     per: Duration,
-    /// How many it holds at most: what may start at once after a pause [default: the rate]
+    /// How many tokens it holds at most: what may start at once after a pause [default: the rate]
     #[arg(long, value_name = "N")]
     burst: Option<u32>,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
 }
 
 #[derive(clap::Args)]
@@ -48,52 +49,58 @@ struct Lift {
     /// The limit
     name: String,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
 }
 
-/// How far the store counts who waits for a limit.
+/// The store stops counting waiting jobs here.
 const CAP: u64 = 10_000;
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     match args.command {
-        None => list(args.json, place).await,
+        None => list(args.json, program).await,
         Some(Command::Set(set)) => {
             let limit =
                 Limit { burst: set.burst.unwrap_or(set.rate), ..Limit::per(&set.name, set.rate, set.per) };
-            // Before a store is made for it.
+            // Checked before `engine` creates a store.
             limit.check()?;
-            let done = format!("{} per {}, burst {}", limit.rate, span::show(limit.per), limit.burst);
-            let engine = place.engine().await?;
-            let did = set.author.control(&engine).set_limit(limit).await?;
-            rule::said(place, "limit", &set.name, &did, &done)
+            let done = format!("{} per {}, burst {}", limit.rate, durations::format(limit.per), limit.burst);
+            let engine = program.engine().await?;
+            let outcome = set.actor.control(&engine).set_limit(limit).await?;
+            outcome::print(program, "limit", &set.name, &outcome, &done)
         }
         Some(Command::Lift(lift)) => {
-            let engine = place.reader().await?;
-            let did = lift.author.control(&engine).lift_limit(&lift.name).await?;
-            rule::said(place, "limit", &lift.name, &did, "lifted; its jobs pass until it is set again")
+            let engine = program.reader().await?;
+            let outcome = lift.actor.control(&engine).lift_limit(&lift.name).await?;
+            outcome::print(
+                program,
+                "limit",
+                &lift.name,
+                &outcome,
+                "lifted; its jobs start without paying until it is set again",
+            )
         }
     }
 }
 
-async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
-    let limits = place.reader().await?.inspect().rate_limits().await?;
+async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
+    let limits = program.reader().await?.inspect().rate_limits().await?;
     if as_json {
         out::print_json(&limits)?;
     } else if limits.is_empty() {
         out::print(&format!(
-            "no rate limits; make one with `{} limits set NAME 10 --per 1s`\n",
-            place.program
+            "no rate limits; create one with `{} limits set NAME 10 --per 1s`\n",
+            program.name
         ))?;
     } else {
-        out::print(&set(&limits))?;
+        out::print(&render(&limits))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn set(limits: &[LimitView]) -> String {
-    let number = |head| table::Column { right: true, ..table::column(head) };
+fn render(limits: &[LimitView]) -> String {
+    let number = |heading| table::Column { align_right: true, ..table::column(heading) };
     let columns = [
-        table::Column { least: Some(8), ..table::column("LIMIT") },
+        table::Column { min_width: Some(8), ..table::column("LIMIT") },
         number("RATE"),
         table::column("PER"),
         number("BURST"),
@@ -107,7 +114,7 @@ fn set(limits: &[LimitView]) -> String {
             vec![
                 out::plain(&view.limit.name),
                 out::thousands(view.limit.rate.into()),
-                span::show(view.limit.per),
+                durations::format(view.limit.per),
                 out::thousands(view.limit.burst.into()),
                 if view.lifted { String::new() } else { out::thousands(view.tokens.max(0) as u64) },
                 table::capped(view.waiting, CAP),
@@ -115,5 +122,5 @@ fn set(limits: &[LimitView]) -> String {
             ]
         })
         .collect();
-    table::set(&columns, &rows, out::width())
+    table::render(&columns, &rows, out::width())
 }

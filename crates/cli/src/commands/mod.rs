@@ -29,12 +29,11 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{config::Settings, log, place::Place};
+use crate::{config::Settings, log, program::Program};
 
-/// The commands that every program has.
+/// The commands that every program has. The help of each is at its `Args`.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    // Each command's help is at its `Args`.
     Worker(worker::Args),
     Submit(Box<submit::Args>),
     Jobs(jobs::Args),
@@ -62,37 +61,37 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) async fn run(self, place: &Place) -> anyhow::Result<ExitCode> {
+    pub(crate) async fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         match self {
-            Command::Worker(args) => worker::run(args, place).await,
-            Command::Submit(args) => submit::run(*args, place).await,
-            Command::Jobs(args) => jobs::run(args, place).await,
-            Command::Show(args) => show::run(args, place).await,
-            Command::Why(args) => why::run(args, place).await,
-            Command::Branches(args) => branches::run(args, place).await,
-            Command::Signal(args) => signal::run(args, place).await,
-            Command::Diagram(args) => diagram::run(args, place).await,
-            Command::Cancel(args) => cancel::run(args, place).await,
-            Command::Retry(args) => retry::run(args, place).await,
-            Command::Redrive(args) => redrive::run(args, place).await,
-            Command::Fork(args) => fork::run(*args, place).await,
-            Command::Check(args) => check::run(args, place).await,
-            Command::Pause(args) => pause::run(args, place).await,
-            Command::Resume(args) => resume::run(args, place).await,
-            Command::Priority(args) => priority::run(args, place).await,
-            Command::Queues(args) => queues::run(args, place).await,
-            Command::Limits(args) => limits::run(args, place).await,
-            Command::Serial(args) => serial::run(args, place).await,
-            Command::Schedules(args) => schedules::run(*args, place).await,
-            Command::Audit(args) => audit::run(args, place).await,
-            Command::Prune(args) => prune::run(args, place).await,
-            Command::Migrate(args) => migrate::run(args, place).await,
-            Command::Doctor(args) => doctor::run(args, place).await,
+            Command::Worker(args) => worker::run(args, program).await,
+            Command::Submit(args) => submit::run(*args, program).await,
+            Command::Jobs(args) => jobs::run(args, program).await,
+            Command::Show(args) => show::run(args, program).await,
+            Command::Why(args) => why::run(args, program).await,
+            Command::Branches(args) => branches::run(args, program).await,
+            Command::Signal(args) => signal::run(args, program).await,
+            Command::Diagram(args) => diagram::run(args, program).await,
+            Command::Cancel(args) => cancel::run(args, program).await,
+            Command::Retry(args) => retry::run(args, program).await,
+            Command::Redrive(args) => redrive::run(args, program).await,
+            Command::Fork(args) => fork::run(*args, program).await,
+            Command::Check(args) => check::run(args, program).await,
+            Command::Pause(args) => pause::run(args, program).await,
+            Command::Resume(args) => resume::run(args, program).await,
+            Command::Priority(args) => priority::run(args, program).await,
+            Command::Queues(args) => queues::run(args, program).await,
+            Command::Limits(args) => limits::run(args, program).await,
+            Command::Serial(args) => serial::run(args, program).await,
+            Command::Schedules(args) => schedules::run(*args, program).await,
+            Command::Audit(args) => audit::run(args, program).await,
+            Command::Prune(args) => prune::run(args, program).await,
+            Command::Migrate(args) => migrate::run(args, program).await,
+            Command::Doctor(args) => doctor::run(args, program).await,
         }
     }
 
-    /// Begins to log: a worker tells what it does, the others only what goes wrong.
-    pub(crate) fn log(&self, settings: &Settings) -> anyhow::Result<log::Log> {
+    /// Starts logging: a worker logs what it does, the other commands only warnings.
+    pub(crate) fn start_log(&self, settings: &Settings) -> anyhow::Result<log::Log> {
         match self {
             #[cfg(feature = "otel")]
             Command::Worker(args) => log::start_with_spans(settings, "info", args.otlp.as_deref()),

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 use windlass::JobAction;
 
 use crate::{
-    act::{self, Target, Verb},
-    place::Place,
+    actions::{self, Target, Verb},
+    program::Program,
 };
 
-/// Keep jobs from being started until they are resumed
+/// Pause jobs: they are not started until they are resumed
 ///
-/// What runs runs on, and is set aside if it is to be tried again. To stop a whole queue, also for jobs that are yet to
-/// come, use `queues pause`.
+/// A running attempt continues; if it ends in a retry, the retry is held. To pause a queue, including jobs that are
+/// submitted later, use `queues pause`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "pause", participle: "paused" };
-    act::run(args.target, JobAction::Pause, verb, place).await
+    actions::run(args.target, JobAction::Pause, verb, program).await
 }

@@ -1,17 +1,17 @@
-//! `windlass priority`: moves jobs forward or back in line.
+//! `windlass priority`: changes the priority of jobs.
 
 use std::process::ExitCode;
 
 use windlass::JobAction;
 
 use crate::{
-    act::{self, Target, Verb},
-    place::Place,
+    actions::{self, Target, Verb},
+    program::Program,
 };
 
-/// Give jobs another priority
+/// Change the priority of jobs
 ///
-/// From -100 (most urgent) to 100 (least urgent); each step is a minute's place in line.
+/// From -100 (most urgent) to 100 (least urgent). One step counts as much as a minute of waiting.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The priority
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     target: Target,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "reorder", participle: "reordered" };
-    act::run(args.target, JobAction::Priority(args.priority), verb, place).await
+    actions::run(args.target, JobAction::Priority(args.priority), verb, program).await
 }

@@ -7,84 +7,87 @@ use serde_json::json;
 use windlass::{State, store::Pruned};
 
 use crate::{
-    ask,
-    author::Author,
-    out,
-    place::Place,
+    args::Actor,
+    confirm::confirm,
+    durations, out,
+    program::Program,
     progress::Progress,
-    span,
-    stop::{self, Stop},
+    stop::{self, StopSignals},
 };
 
-/// Delete jobs that ended long ago, with all that is kept of them
+/// Delete jobs that ended long ago, with all their data
 ///
-/// Workers do this by themselves, as the settings under [retention] say. Jobs whose parent has not ended, and jobs that
-/// have a unique name still, are kept. The keys of deleted jobs are free again.
+/// Workers prune by themselves, as the settings under [retention] say. A job is kept while its parent has not ended, and while
+/// it holds a unique name. The keys of deleted jobs can be used again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Those that ended in this state: done, failed or cancelled
+    /// Jobs in this state: done, failed or cancelled
     #[arg(long)]
     state: State,
-    /// Those that ended longer ago than this, e.g. 30d
-    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    /// Jobs that ended longer ago than this, e.g. 30d
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     older_than: Duration,
     /// Only of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     if !args.state.is_final() {
         bail!(
-            "jobs that are {} have not ended, and unfinished work is not deleted; prune done, failed or cancelled jobs, \
-             and cancel what is not wanted first",
+            "{} jobs have not ended and cannot be deleted; prune done, failed or cancelled jobs, and cancel unwanted jobs \
+             first",
             args.state
         );
     }
-    let engine = place.reader().await?;
+    let engine = program.reader().await?;
     let of = args.kind.as_ref().map(|kind| format!(" of kind {}", out::plain(kind))).unwrap_or_default();
-    let what = format!("jobs{of} that were {} for {} or longer", args.state, span::show(args.older_than));
-    let question = format!("Delete {what} from {}? This cannot be taken back.", place.shown());
-    if !ask::sure(args.yes, &question)? {
+    let what = format!(
+        "jobs{of} that have been {} for {} or longer",
+        args.state,
+        durations::format(args.older_than)
+    );
+    let question = format!("Delete {what} from {}? This cannot be undone.", program.display_url());
+    if !confirm(args.yes, &question)? {
         return Ok(ExitCode::FAILURE);
     }
-    let told = Stop::flag()?;
-    let mut progress = Progress::new(None);
-    let seen = |pruned: &Pruned| {
-        progress.at(pruned.jobs as u64, "deleted");
-        !told.load(Ordering::Relaxed)
+    let stop = StopSignals::flag()?;
+    let mut progress = Progress::of_jobs(None);
+    let on_batch = |pruned: &Pruned| {
+        progress.update(pruned.jobs as u64, "deleted");
+        !stop.load(Ordering::Relaxed)
     };
-    let control = args.author.control(&engine);
-    let pruned = control.prune(args.state, args.older_than, args.kind.as_deref(), seen).await;
+    let control = args.actor.control(&engine);
+    let pruned = control.prune(args.state, args.older_than, args.kind.as_deref(), on_batch).await;
     progress.close();
     let pruned = pruned?;
-    let cut_short = pruned.after.is_some();
+    let interrupted = pruned.after.is_some();
     if args.json {
-        out::print_json(&json!({ "pruned": pruned.jobs, "kept": pruned.kept, "cut_short": cut_short }))?;
+        out::print_json(&json!({ "pruned": pruned.jobs, "kept": pruned.kept, "interrupted": interrupted }))?;
     } else {
-        out::print(&account(&pruned))?;
+        out::print(&summary(&pruned))?;
     }
-    if cut_short {
-        out::note("ended on the way; repeat it for the rest");
+    if interrupted {
+        out::note("interrupted; run it again for the rest");
         return Ok(ExitCode::from(stop::INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn account(pruned: &Pruned) -> String {
+fn summary(pruned: &Pruned) -> String {
     let deleted = out::thousands(pruned.jobs as u64);
     match pruned.kept {
         0 => format!("{deleted} deleted\n"),
         kept => format!(
-            "{deleted} deleted, {} kept: their parent may still need them, or they have their unique name still\n",
+            "{deleted} deleted, {} kept: their parent has not ended, or they hold a unique name\n",
             out::thousands(kept as u64)
         ),
     }

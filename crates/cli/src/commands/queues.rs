@@ -1,4 +1,4 @@
-//! `windlass queues`: the lines that jobs wait in, and stopping them.
+//! `windlass queues`: lists, pauses and resumes queues.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -8,9 +8,9 @@ use windlass::{
     store::{Backlog, QueueView, StateCount},
 };
 
-use crate::{author::Author, out, place::Place, rule, span, table};
+use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
-/// List queues with what waits and runs in them; pause and resume them
+/// List queues with the number of jobs in each state; pause and resume them
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -23,9 +23,9 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Start nothing from a queue until it is resumed; what runs runs on
+    /// Pause a queue: none of its jobs starts until it is resumed; running attempts continue
     Pause(Named),
-    /// Start jobs of a queue again
+    /// Resume a queue
     Resume(Named),
 }
 
@@ -34,31 +34,31 @@ struct Named {
     /// The queue
     name: String,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
 }
 
-/// How far jobs are counted: whether there are ten thousand or more is all that a glance wants to know.
+/// Counting stops here: exact numbers would cost a scan, and an overview does not need them.
 const CAP: u64 = 10_000;
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     match args.command {
-        None => list(args.json, place).await,
-        Some(Command::Pause(Named { name, author })) => {
-            // Also before the first job comes.
-            let engine = place.engine().await?;
-            let did = author.control(&engine).pause_queue(&name).await?;
-            rule::said(place, "queue", &name, &did, "paused; what runs in it runs on")
+        None => list(args.json, program).await,
+        Some(Command::Pause(Named { name, actor })) => {
+            // Creates the store: a queue can be paused before its first job.
+            let engine = program.engine().await?;
+            let outcome = actor.control(&engine).pause_queue(&name).await?;
+            outcome::print(program, "queue", &name, &outcome, "paused; running attempts continue")
         }
-        Some(Command::Resume(Named { name, author })) => {
-            let engine = place.reader().await?;
-            let did = author.control(&engine).resume_queue(&name).await?;
-            rule::said(place, "queue", &name, &did, "resumed")
+        Some(Command::Resume(Named { name, actor })) => {
+            let engine = program.reader().await?;
+            let outcome = actor.control(&engine).resume_queue(&name).await?;
+            outcome::print(program, "queue", &name, &outcome, "resumed")
         }
     }
 }
 
-async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
+async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
     let inspect = engine.inspect();
     let (queues, backlog, now) =
         (inspect.queues().await?, inspect.backlog(CAP).await?, inspect.clock().await?);
@@ -75,32 +75,32 @@ async fn list(as_json: bool, place: &Place) -> anyhow::Result<ExitCode> {
         })
         .collect();
     if as_json {
-        out::print_json(&rows.iter().map(told).collect::<Vec<Value>>())?;
+        out::print_json(&rows.iter().map(to_json).collect::<Vec<Value>>())?;
     } else if rows.is_empty() {
-        out::print("no queues yet: the first job that is submitted to one makes it\n")?;
+        out::print("no queues yet; the first job that is submitted to a queue creates it\n")?;
     } else {
-        out::print(&set(&rows, now))?;
+        out::print(&render(&rows, now))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A queue, what waits and runs in it, and how many of its jobs are parked.
+/// A queue, its backlog, and the number of its parked jobs.
 struct Row<'a> {
     queue: &'a QueueView,
     backlog: &'a Backlog,
     parked: u64,
 }
 
-/// How many jobs are parked in each queue.
-fn parked(census: &[StateCount]) -> BTreeMap<String, u64> {
+/// The number of parked jobs in each queue.
+fn parked(counts: &[StateCount]) -> BTreeMap<String, u64> {
     let mut parked = BTreeMap::new();
-    for count in census.iter().filter(|count| count.state == State::Waiting) {
+    for count in counts.iter().filter(|count| count.state == State::Waiting) {
         *parked.entry(count.queue.clone()).or_default() += count.jobs;
     }
     parked
 }
 
-fn told(Row { queue, backlog, parked }: &Row) -> Value {
+fn to_json(Row { queue, backlog, parked }: &Row) -> Value {
     json!({
         "name": queue.name, "ready": backlog.ready, "scheduled": backlog.scheduled, "running": backlog.running,
         "waiting": CAP.min(*parked),
@@ -108,16 +108,16 @@ fn told(Row { queue, backlog, parked }: &Row) -> Value {
     })
 }
 
-fn set(rows: &[Row], now: Time) -> String {
-    let number = |head| table::Column { right: true, ..table::column(head) };
+fn render(rows: &[Row], now: Time) -> String {
+    let number = |heading| table::Column { align_right: true, ..table::column(heading) };
     let columns = [
-        table::Column { least: Some(8), ..table::column("QUEUE") },
+        table::Column { min_width: Some(8), ..table::column("QUEUE") },
         number("READY"),
         number("SCHEDULED"),
         number("RUNNING"),
         number("WAITING"),
         table::Column { expendable: 1, ..table::column("OLDEST") },
-        table::Column { least: Some(12), ..table::column("PAUSED") },
+        table::Column { min_width: Some(12), ..table::column("PAUSED") },
     ];
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -127,12 +127,12 @@ fn set(rows: &[Row], now: Time) -> String {
                 table::capped(backlog.ready, CAP),
                 table::capped(backlog.scheduled, CAP),
                 table::capped(backlog.running, CAP),
-                // A column without anything in it is not shown.
+                // Empty, so that the column is left out if no queue has parked jobs.
                 if *parked == 0 { String::new() } else { table::capped(*parked, CAP) },
-                queue.oldest_ready.map(|at| span::relative(at, now)).unwrap_or_default(),
-                queue.paused.as_ref().map(|pause| rule::paused(pause, now)).unwrap_or_default(),
+                queue.oldest_ready.map(|at| durations::relative(at, now)).unwrap_or_default(),
+                queue.paused.as_ref().map(|pause| outcome::paused_by(pause, now)).unwrap_or_default(),
             ]
         })
         .collect();
-    table::set(&columns, &rows, out::width())
+    table::render(&columns, &rows, out::width())
 }

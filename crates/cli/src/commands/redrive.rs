@@ -1,4 +1,4 @@
-//! `windlass redrive`: retries the children of a job's branches that have not ended well.
+//! `windlass redrive`: retries the unsuccessful children of a job's branches.
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
@@ -7,64 +7,64 @@ use serde_json::{Value, json};
 use windlass::{Error, RedriveProgress, Skipped};
 
 use crate::{
-    author::Author,
-    commands::branches::counted,
-    named, out,
-    place::Place,
+    args::Actor,
+    out,
+    program::Program,
     progress::Progress,
-    stop::{self, Stop},
+    resolve,
+    stop::{self, StopSignals},
 };
 
 /// Retry all failed and cancelled children of a job's branches
 ///
-/// Each is retried once, as by `retry`, in batches; what was done stays done if it is ended on the way. Branches that are
-/// merged are left alone unless one is named by --branch: nobody waits for their children.
+/// Each is retried once, as `retry` does, in batches; an interrupt keeps what was done. Merged branches are skipped unless
+/// --branch names one, because nothing waits for their children.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job whose branches they are: its id, its key, or what it is called as a child of a branch
+    /// The job that opened the branches: its id, its key, or its name as a child of a branch
     job: String,
-    /// Only those of the branch of this name
+    /// Only the branch of this name
     #[arg(long, value_name = "NAME")]
     branch: Option<String>,
-    /// At most so many children a second
+    /// At most this many children per second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
-    let job = named::job(&args.job, &engine, place).await?;
-    let redrive = args.author.control(&engine).redrive(job, args.branch.as_deref());
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
+    let job = resolve::job_or_block(&args.job, &engine, program).await?;
+    let redrive = args.actor.control(&engine).redrive(job, args.branch.as_deref());
     let redrive = match args.rate {
         Some(rate) => redrive.per_second(rate),
         None => redrive,
     };
-    let told = Stop::flag()?;
+    let stop = StopSignals::flag()?;
     let mut progress: Option<Progress> = None;
-    let seen = |so_far: &RedriveProgress| {
-        let progress = progress.get_or_insert_with(|| Progress::of(Some(so_far.bad), "children"));
-        progress.at(so_far.seen(), &detail(so_far));
-        !told.load(Ordering::Relaxed)
+    let on_batch = |so_far: &RedriveProgress| {
+        let progress = progress.get_or_insert_with(|| Progress::new(Some(so_far.bad), "children"));
+        progress.update(so_far.seen(), &summary(so_far));
+        !stop.load(Ordering::Relaxed)
     };
-    let redriven = redrive.run(seen).await;
+    let redriven = redrive.run(on_batch).await;
     if let Some(progress) = progress {
         progress.close();
     }
     let redriven = match redriven {
         Ok(redriven) => redriven,
-        Err(Error::NoSuchJob(id)) => bail!(place.no_job(id)),
+        Err(Error::NoSuchJob(id)) => bail!(program.no_job(id)),
         Err(error) => return Err(error.into()),
     };
     if args.json {
-        out::print_json(&answer(&redriven))?;
+        out::print_json(&to_json(&redriven))?;
     } else {
-        out::print(&format!("{}\n", detail(&redriven)))?;
-        for note in notes(&redriven, &args, place) {
+        out::print(&format!("{}\n", summary(&redriven)))?;
+        for note in notes(&redriven, &args, program) {
             out::note(&note);
         }
     }
@@ -78,12 +78,10 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What came of it, on a line.
-fn detail(redriven: &RedriveProgress) -> String {
-    let mut text = counted(redriven.retried, "retried", "retried");
-    for (count, what) in
-        [(redriven.already, "retried by others meanwhile"), (redriven.refused, "not retried")]
-    {
+/// The result on one line.
+fn summary(redriven: &RedriveProgress) -> String {
+    let mut text = out::counted(redriven.retried, "child retried", "children retried");
+    for (count, what) in [(redriven.already, "already retried by others"), (redriven.refused, "refused")] {
         if count > 0 {
             text += &format!(", {} {what}", out::thousands(count));
         }
@@ -91,9 +89,9 @@ fn detail(redriven: &RedriveProgress) -> String {
     text
 }
 
-/// What else there is to say.
-fn notes(redriven: &RedriveProgress, args: &Args, place: &Place) -> Vec<String> {
-    let (program, job) = (&place.program, &args.job);
+/// Refusals, skipped branches, and what to do about them.
+fn notes(redriven: &RedriveProgress, args: &Args, program: &Program) -> Vec<String> {
+    let (program, job) = (&program.name, &args.job);
     let mut notes = Vec::new();
     for (id, why) in &redriven.because {
         notes.push(format!("error: {id} cannot be retried: {}", out::plain(why)));
@@ -102,36 +100,36 @@ fn notes(redriven: &RedriveProgress, args: &Args, place: &Place) -> Vec<String> 
         let branch = out::plain(branch);
         notes.push(match why {
             Skipped::Merged => format!(
-                "branch {branch} is merged, so nobody waits for its children that have not ended well; if they are wanted all \
-                 the same: `{program} redrive {job} --branch {branch}`"
+                "branch {branch} is merged, so nothing waits for its unsuccessful children; to retry them anyway: \
+                 `{program} redrive {job} --branch {branch}`"
             ),
             Skipped::Cut => format!(
-                "what is left of branch {branch} is being cancelled; wait until that is through (`{program} branches {job}` \
+                "the children of branch {branch} are being cancelled; wait until that has finished (`{program} branches {job}` \
                  shows it), then try again"
             ),
         });
     }
     if redriven.cut_short {
-        notes.push("ended on the way; repeat it for the rest".to_owned());
+        notes.push("interrupted; run it again for the rest".to_owned());
     } else if redriven.bad == 0 && redriven.passed.is_empty() {
-        notes.push("no child of these branches has failed or was cancelled".to_owned());
+        notes.push("no child of these branches has failed or been cancelled".to_owned());
     }
     notes
 }
 
-fn answer(redriven: &RedriveProgress) -> Value {
+fn to_json(redriven: &RedriveProgress) -> Value {
     let RedriveProgress { bad, retried, already, refused, because, passed, cut_short } = redriven;
-    let because: Vec<Value> = because.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
-    let passed = passed.iter().map(|(branch, why)| {
+    let refusals: Vec<Value> = because.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
+    let skipped = passed.iter().map(|(branch, why)| {
         let why = match why {
             Skipped::Merged => "merged",
-            Skipped::Cut => "cut",
+            Skipped::Cut => "cancelling",
         };
         json!({ "branch": branch, "why": why })
     });
     json!({
-        "bad": bad, "retried": retried, "already": already, "refused": refused, "because": because,
-        "passed": passed.collect::<Vec<Value>>(), "cut_short": cut_short,
+        "unsuccessful": bad, "retried": retried, "already_retried": already, "refused": refused, "refusals": refusals,
+        "skipped": skipped.collect::<Vec<Value>>(), "interrupted": cut_short,
     })
 }
 
@@ -140,10 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_it_is_one_line() {
+    fn the_result_is_one_line() {
         let one = RedriveProgress { retried: 1, ..RedriveProgress::default() };
-        assert_eq!(detail(&one), "1 child retried");
+        assert_eq!(summary(&one), "1 child retried");
         let many = RedriveProgress { retried: 12_000, already: 3, refused: 1, ..RedriveProgress::default() };
-        assert_eq!(detail(&many), "12,000 children retried, 3 retried by others meanwhile, 1 not retried");
+        assert_eq!(summary(&many), "12,000 children retried, 3 already retried by others, 1 refused");
     }
 }

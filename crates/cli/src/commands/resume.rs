@@ -1,22 +1,22 @@
-//! `windlass resume`: lets paused jobs go on.
+//! `windlass resume`: resumes paused jobs.
 
 use std::process::ExitCode;
 
 use windlass::JobAction;
 
 use crate::{
-    act::{self, Target, Verb},
-    place::Place,
+    actions::{self, Target, Verb},
+    program::Program,
 };
 
-/// Let paused jobs go on
+/// Resume paused jobs
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "resume", participle: "resumed" };
-    act::run(args.target, JobAction::Resume, verb, place).await
+    actions::run(args.target, JobAction::Resume, verb, program).await
 }

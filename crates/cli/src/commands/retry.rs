@@ -1,24 +1,25 @@
-//! `windlass retry`: tries failed and cancelled jobs again.
+//! `windlass retry`: runs failed and cancelled jobs again.
 
 use std::process::ExitCode;
 
 use windlass::JobAction;
 
 use crate::{
-    act::{self, Target, Verb},
-    place::Place,
+    actions::{self, Target, Verb},
+    program::Program,
 };
 
-/// Try failed or cancelled jobs again
+/// Retry failed or cancelled jobs
 ///
-/// Their counters start anew: attempts, retry budgets, deaths of workers. A deadline is as far away as it was at first.
+/// Attempts, retry budgets and deaths of workers are counted from zero again. A deadline is as far away as it was at the
+/// submit.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let verb = Verb { infinitive: "retry", participle: "retried" };
-    act::run(args.target, JobAction::Retry, verb, place).await
+    actions::run(args.target, JobAction::Retry, verb, program).await
 }

@@ -1,19 +1,19 @@
-//! `windlass serial`: the keys under which jobs run one after the other.
+//! `windlass serial`: lists serial keys and sets their slots.
 
 use std::process::ExitCode;
 
 use windlass::store::SerialView;
 
-use crate::{author::Author, out, place::Place, rule, table};
+use crate::{args::Actor, out, outcome, program::Program, table};
 
-/// List serial keys that are held or waited for; say how many jobs of a key run at once
+/// List serial keys that jobs hold or wait for; set how many jobs of a key run at once
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     /// Only this key
     #[arg(long)]
     key: Option<String>,
-    /// How many at most
+    /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Print JSON
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Let so many jobs of a key run at once, from now on
+    /// Set how many jobs of a key run at once
     Slots(Slots),
 }
 
@@ -33,52 +33,52 @@ enum Command {
 struct Slots {
     /// The key
     key: String,
-    /// How many
+    /// How many jobs at once
     slots: u32,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
 }
 
-/// How far the store counts who waits for a key.
+/// The store stops counting waiting jobs here.
 const CAP: u64 = 10_000;
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    if let Some(Command::Slots(Slots { key, slots, author })) = &args.command {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Slots(Slots { key, slots, actor })) = &args.command {
         windlass::model::limits::check_slots(key, Some(*slots))?;
-        let engine = place.engine().await?;
-        let did = author.control(&engine).set_slots(key, *slots).await?;
-        return rule::said(
-            place,
+        let engine = program.engine().await?;
+        let outcome = actor.control(&engine).set_slots(key, *slots).await?;
+        return outcome::print(
+            program,
             "serial key",
             key,
-            &did,
+            &outcome,
             &format!("{} at a time", out::jobs((*slots).into())),
         );
     }
     let limit = args.limit as usize;
-    let keys = place.reader().await?.inspect().serial_keys(args.key.as_deref(), limit).await?;
+    let keys = program.reader().await?.inspect().serial_keys(args.key.as_deref(), limit).await?;
     if args.json {
         out::print_json(&keys)?;
     } else if keys.is_empty() {
         let what = if args.key.is_some() {
-            "nobody holds this serial key or waits for it"
+            "no job holds this serial key or waits for it"
         } else {
-            "no serial key is held or waited for"
+            "no job holds a serial key or waits for one"
         };
         out::print(&format!("{what}\n"))?;
     } else {
-        out::print(&set(&keys))?;
+        out::print(&render(&keys))?;
         if keys.len() == limit {
-            out::note("there may be more; --limit shows them");
+            out::note("there may be more; use --limit to see them");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn set(keys: &[SerialView]) -> String {
-    let number = |head| table::Column { right: true, ..table::column(head) };
+fn render(keys: &[SerialView]) -> String {
+    let number = |heading| table::Column { align_right: true, ..table::column(heading) };
     let columns = [
-        table::Column { least: Some(12), ..table::column("KEY") },
+        table::Column { min_width: Some(12), ..table::column("KEY") },
         number("SLOTS"),
         number("HELD"),
         number("WAITING"),
@@ -90,5 +90,5 @@ fn set(keys: &[SerialView]) -> String {
             vec![out::plain(&key.key), slots, out::thousands(key.held), table::capped(key.waiting, CAP)]
         })
         .collect();
-    table::set(&columns, &rows, out::width())
+    table::render(&columns, &rows, out::width())
 }

@@ -1,4 +1,4 @@
-//! `windlass signal`: says something to a job that lives; and what people do about a signal that it cannot read.
+//! `windlass signal`: sends a signal to a job, and drops or restores signals in its inbox.
 
 use std::process::ExitCode;
 
@@ -10,98 +10,104 @@ use windlass::{
     store::{Filter, Job},
 };
 
-use crate::{act, author::Author, kind, out, place::Place};
+use crate::{
+    actions,
+    args::{self, Actor},
+    out,
+    program::Program,
+};
 
-/// Send a signal to a job: it is in its inbox, for good, when this returns
+/// Send a signal to a job; when this returns, the signal is durably in the job's inbox
 ///
-/// The payload is any JSON value, null if it is left out; `-` reads it from standard input, `@FILE` from a file. The job is
-/// named by its id, or by --kind and --key: `windlass signal --kind order --key 17 paid '{"cents": 1200}'`.
+/// The payload is any JSON value, null by default; `-` reads it from standard input, `@FILE` from a file. Name the job by its
+/// id, or by --kind and --key: `windlass signal --kind order --key 17 paid '{"cents": 1200}'`.
 ///
-/// A signal that a job cannot read is set aside: `show` and `why` say which, and why. `windlass signal --drop JOB NUMBER` takes
-/// it out of the inbox for good; `windlass signal --restore JOB NUMBER` has it read again, once it can be.
+/// A signal that the job's code cannot decode is marked unreadable: `show` and `why` list it with the reason.
+/// `windlass signal --drop JOB NUMBER` deletes a signal from the inbox; `windlass signal --restore JOB NUMBER` makes an
+/// unreadable signal readable again, for code that can decode it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job; left out with --kind and --key
+    /// The job's id; leave it out with --kind and --key
     job: String,
     /// The signal's name; with --drop or --restore, its number in the inbox
     #[arg(allow_negative_numbers = true)]
     name: Option<String>,
-    /// What it says, as JSON; `-` reads it from standard input, `@FILE` from a file [default: null]
+    /// Its payload, as JSON; `-` reads it from standard input, `@FILE` from a file [default: null]
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<String>,
-    /// Once: a signal with this name and id that was sent to the job before is not delivered again
+    /// Deliver it once: if the job was sent a signal with this name and id before, this one is dropped
     #[arg(long, value_name = "ID")]
     dedup: Option<String>,
-    /// To the job of this kind with the key that --key says
+    /// Send it to the job of this kind with the key of --key
     #[arg(long, requires = "key")]
     kind: Option<String>,
-    /// To the job with this key, instead of a job's id
+    /// Send it to the job with this key, instead of an id
     #[arg(long, requires = "kind")]
     key: Option<String>,
-    /// Take the signal with this number out of the inbox for good
+    /// Delete the signal with this number from the inbox
     #[arg(long, conflicts_with_all = ["restore", "dedup"])]
     drop: bool,
-    /// Put the signal with this number back that was set aside
+    /// Make the unreadable signal with this number readable again
     #[arg(long, conflicts_with = "dedup")]
     restore: bool,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// To whom, and what.
-struct Letter {
-    to: To,
+/// A signal, or the number of one, and its receiver.
+struct Parsed {
+    receiver: Receiver,
     name: String,
     payload: Value,
 }
 
-enum To {
+enum Receiver {
     Id(JobId),
     Key { kind: String, key: String },
 }
 
 impl Args {
-    fn letter(&self) -> anyhow::Result<Letter> {
-        let (to, name, payload) = match (&self.kind, &self.key) {
+    fn parse(&self) -> anyhow::Result<Parsed> {
+        let (receiver, name, payload) = match (&self.kind, &self.key) {
             (Some(kind), Some(key)) => {
                 if self.payload.is_some() {
-                    bail!("both a job and --key are given; name the job by one of them");
+                    bail!("both a job and --key are given; use one or the other");
                 }
-                let to = To::Key { kind: kind.clone(), key: key.clone() };
-                (to, self.job.clone(), &self.name)
+                let receiver = Receiver::Key { kind: kind.clone(), key: key.clone() };
+                (receiver, self.job.clone(), &self.name)
             }
             _ => {
                 let id = self.job.parse().map_err(anyhow::Error::msg)?;
                 let Some(name) = self.name.clone() else {
-                    bail!("the signal has no name; say which: `signal {id} NAME`");
+                    bail!("the signal needs a name: `signal {id} NAME`");
                 };
-                (To::Id(id), name, &self.payload)
+                (Receiver::Id(id), name, &self.payload)
             }
         };
         let payload = match payload {
-            Some(text) => kind::json("payload", text)?,
+            Some(text) => args::json("payload", text)?,
             None => Value::Null,
         };
-        Ok(Letter { to, name, payload })
+        Ok(Parsed { receiver, name, payload })
     }
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let Letter { to, name, payload } = args.letter()?;
-    let acts = args.drop || args.restore;
-    if args.author.is_given() && !acts {
-        bail!("signals are not in the audit log; --by and --note are for --drop and --restore");
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let Parsed { receiver, name, payload } = args.parse()?;
+    let edits_inbox = args.drop || args.restore;
+    if args.actor.is_given() && !edits_inbox {
+        bail!("sent signals are not in the audit log; --by and --note work with --drop and --restore only");
     }
-    let engine = place.reader().await?;
-    let id = match to {
-        To::Id(id) => id,
-        To::Key { kind, key } => find(&engine, kind, key).await?,
+    let engine = program.reader().await?;
+    let id = match receiver {
+        Receiver::Id(id) => id,
+        Receiver::Key { kind, key } => find_by_key(&engine, kind, key).await?,
     };
-    if acts {
-        return act_on(&args, &engine, id, &name, place).await;
+    if edits_inbox {
+        return drop_or_restore(&args, &engine, id, &name, program).await;
     }
     let signal = engine.signal(id, &name, payload);
     let sent = match args.dedup {
@@ -110,12 +116,12 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     };
     let delivery = match sent {
         Ok(delivery) => delivery,
-        Err(Error::NoSuchJob(id)) => bail!(place.no_job(id)),
-        Err(error) => bail!(place.said(&error.to_string())),
+        Err(Error::NoSuchJob(id)) => bail!(program.no_job(id)),
+        Err(error) => bail!(program.with_own_name(&error.to_string())),
     };
     let (word, more) = match delivery {
         Delivery::Delivered => ("delivered", ""),
-        Delivery::Duplicate => ("duplicate", ": it was sent one with this name and dedup id before"),
+        Delivery::Duplicate => ("duplicate", ": the job was sent one with this name and dedup id before"),
     };
     if args.json {
         out::print_json(&json!({ "job": id, "name": name, "delivery": word }))?;
@@ -124,48 +130,46 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     }
     if let Some(job) = engine.inspect().job(id).await?
         && let begun = !engine.inspect().journal(id, None, 1).await?.is_empty()
-        && let Some(note) = unheard(&job, begun, &name)
+        && let Some(note) = why_not_awaited(&job, begun, &name)
     {
         out::note(&format!("note: {note}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Drops or restores a signal.
-async fn act_on(
+async fn drop_or_restore(
     args: &Args,
     engine: &Engine,
     id: JobId,
     number: &str,
-    place: &Place,
+    program: &Program,
 ) -> anyhow::Result<ExitCode> {
     let Ok(number) = number.parse::<i64>() else {
-        bail!("{number:?} is not the number of a signal; `{} show {id} --json` has them", place.program);
+        bail!("{number:?} is not the number of a signal; `{} show {id} --json` lists them", program.name);
     };
-    let control = args.author.control(engine);
-    let (did, participle) = match args.drop {
+    let control = args.actor.control(engine);
+    let (outcome, participle) = match args.drop {
         true => (control.drop_signal(id, number).await?, "dropped"),
         false => (control.restore_signal(id, number).await?, "restored"),
     };
     if args.json {
-        let mut told = act::answer(id, &did);
-        told["number"] = json!(number);
-        out::print_json(&told)?;
+        let mut answer = actions::to_json(id, &outcome);
+        answer["number"] = json!(number);
+        out::print_json(&answer)?;
     }
-    match did {
-        ControlOutcome::Unknown => bail!(place.no_job(id)),
+    match outcome {
+        ControlOutcome::Unknown => bail!(program.no_job(id)),
         ControlOutcome::Refused(why) => {
             bail!("signal {number} of {id} cannot be {participle}: {}", out::plain(&why))
         }
         _ if args.json => {}
-        ControlOutcome::Already(why) => out::print(&format!("{id} left as it is: {}\n", out::plain(&why)))?,
+        ControlOutcome::Already(why) => out::print(&format!("{id} unchanged: {}\n", out::plain(&why)))?,
         _ => out::print(&format!("{id} signal {number} {participle}\n"))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The job of a kind that has a key.
-async fn find(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobId> {
+async fn find_by_key(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobId> {
     let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
     match engine.inspect().jobs(&filter).await?.first() {
         Some(job) => Ok(job.id),
@@ -173,12 +177,12 @@ async fn find(engine: &Engine, kind: String, key: String) -> anyhow::Result<JobI
     }
 }
 
-/// Why nobody may listen to a signal of this name. `begun` is whether the job has a journal.
-fn unheard(job: &Job, begun: bool, name: &str) -> Option<String> {
+/// Why the job may not consume a signal of this name soon. `begun` is whether it has a journal.
+fn why_not_awaited(job: &Job, begun: bool, name: &str) -> Option<String> {
     if job.summary.stage.is_none() && !begun && job.wait.is_none() {
         return Some(
-            "the job has no stage and no journal: it is a machine or workflow that has not begun, or a plain task, which \
-             takes no signals"
+            "the job has no stage and no journal: it is a machine or workflow that has not started, or a task, which \
+             consumes no signals"
                 .into(),
         );
     }
@@ -193,8 +197,10 @@ fn unheard(job: &Job, begun: bool, name: &str) -> Option<String> {
     let what = match waits.as_slice() {
         [] if branch => "its branches".to_owned(),
         [] if child => "its children".to_owned(),
-        [] => "its time".to_owned(),
+        [] => "a time".to_owned(),
         names => names.join(", "),
     };
-    Some(format!("the job waits for {what} and not for {name}; the signal stays in its inbox until it does"))
+    Some(format!(
+        "the job waits for {what} and not for {name}; the signal stays in its inbox until it waits for it"
+    ))
 }

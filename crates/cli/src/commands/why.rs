@@ -1,4 +1,4 @@
-//! `windlass why`: the reason a job is where it is.
+//! `windlass why`: explains why a job is in its state.
 
 use std::process::ExitCode;
 
@@ -6,34 +6,33 @@ use anyhow::bail;
 use windlass::Why;
 
 use crate::{
-    named::{self, Found},
     out,
-    place::Place,
+    program::Program,
+    resolve::{self, Resolved},
 };
 
-/// Say why a job is where it is, and what to do about it
+/// Explain why a job is in its state, and what to do about it
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job: its id, its key, or what it is called as a child of a branch
+    /// The job: its id, its key, or its name as a child of a branch
     job: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
-    let (id, packed) = match named::find(&args.job, &engine, place).await? {
-        Found::Job(id) => (id, None),
-        Found::Packed(item) => (item.block.unwrap_or(item.id), Some(item)),
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
+    let (id, packed) = match resolve::job_or_item(&args.job, &engine, program).await? {
+        Resolved::Job(id) => (id, None),
+        Resolved::Packed(item) => (item.block.unwrap_or(item.id), Some(item)),
     };
-    let Some(mut why) = engine.why(id).await? else { bail!(place.no_job(id)) };
+    let Some(mut why) = engine.why(id).await? else { bail!(program.no_job(id)) };
     if let Some(item) = packed {
         let ended = if item.state.is_final() { format!("It is {}. ", item.state) } else { String::new() };
-        why.because = format!("{ended}It is in the block {id}. Of that: {}", why.because);
+        why.because = format!("{ended}It is packed into the block {id}. About the block: {}", why.because);
     }
-    // The commands are called as this program is.
-    why.hint = place.said(&why.hint);
+    why.hint = program.with_own_name(&why.hint);
     if args.json {
         out::print_json(&why)?;
     } else {

@@ -1,4 +1,4 @@
-//! Branches on a page: a few lines for each, or a line for each if there are many.
+//! The page of branches: a few lines for each, or a table if there are many.
 
 #[cfg(test)]
 mod tests;
@@ -8,29 +8,30 @@ use std::time::Duration;
 use console::{StyledObject, style};
 use windlass::Time;
 
-use super::view::{self, Parent, Standing, Sum, View};
+use super::view::{self, BranchView, MergeState, Parent, Totals};
 use crate::{
-    out, span,
-    table::{self, Column, column},
+    durations, out,
+    table::{Column, column},
 };
 
-/// Up to how many branches have lines of their own.
+/// Up to this many branches have several lines each.
 const FEW: usize = 4;
-/// How long a bar is, alone on its line and in a table.
+/// The length of a bar.
 const BAR: usize = 30;
+/// The length of a bar in a table.
 const SHORT_BAR: usize = 10;
 
-/// How a page is set.
+/// The width and colours of a page.
 #[derive(Clone, Copy)]
-pub(crate) struct Setting {
-    /// How many columns there are; as many as it likes if nobody looks at it directly.
+pub(crate) struct Layout {
+    /// `None`, without a limit, if standard output is no terminal.
     pub(crate) width: Option<usize>,
     pub(crate) colour: bool,
 }
 
-impl Setting {
-    pub(crate) fn here() -> Setting {
-        Setting { width: out::width(), colour: console::Term::stdout().is_term() }
+impl Layout {
+    pub(crate) fn of_terminal() -> Layout {
+        Layout { width: out::width(), colour: console::Term::stdout().is_term() }
     }
 
     fn style<'s>(&self, text: &'s str) -> StyledObject<&'s str> {
@@ -38,43 +39,48 @@ impl Setting {
     }
 }
 
-/// All of it, with what is said first of the job.
-pub(crate) fn page(parent: &Parent, views: &[View], now: Time, setting: Setting, program: &str) -> String {
+pub(crate) fn page(
+    parent: &Parent,
+    views: &[BranchView],
+    now: Time,
+    layout: Layout,
+    program: &str,
+) -> String {
     let key = parent.key.as_ref().map(|key| format!(", key {}", out::plain(key))).unwrap_or_default();
     let mut page = format!("job {}, {}, {}{key}\n\n", parent.id, out::plain(&parent.kind), parent.state);
     match views.len() {
-        0 if parent.state.is_final() => page += "it has opened no branch\n",
-        0 => page += "it has opened no branch yet\n",
+        0 if parent.state.is_final() => page += "it opened no branches\n",
+        0 => page += "it has opened no branches yet\n",
         1..=FEW => {
-            let each: Vec<String> = views.iter().map(|view| lines(view, parent, now, setting)).collect();
+            let each: Vec<String> = views.iter().map(|view| lines(view, parent, now, layout)).collect();
             page += &each.join("\n");
         }
         _ => {
-            page += &list(views, setting);
+            page += &table(views, layout);
             let notes = view::notes(views, parent.id, program);
             if !notes.is_empty() {
-                page += &format!("\n{}", noted(&notes, 0, setting));
+                page += &format!("\n{}", render_notes(&notes, 0, layout));
             }
         }
     }
-    let sum = Sum::of(views);
-    if sum.branches > 1 {
+    let totals = Totals::of(views);
+    if totals.branches > 1 {
         let text = format!(
-            "together  {} of {} ended, {}{}",
-            out::thousands(sum.spawned - sum.pending),
-            out::thousands(sum.spawned),
-            pending(sum.pending, sum.never_started),
-            speed(sum.rate, sum.left(), sum.pending),
+            "total  {} of {} ended, {}{}",
+            out::thousands(totals.spawned - totals.pending),
+            out::thousands(totals.spawned),
+            pending(totals.pending, totals.never_started),
+            rate_and_time_left(totals.rate, totals.time_left(), totals.pending),
         );
-        page += &format!("\n{}", wrapped(&text, 0, setting.width));
+        page += &format!("\n{}", wrap(&text, 0, layout.width));
     }
     page
 }
 
-/// A branch with all that is known of it.
-fn lines(view: &View, parent: &Parent, now: Time, setting: Setting) -> String {
+/// The lines of one branch.
+fn lines(view: &BranchView, parent: &Parent, now: Time, layout: Layout) -> String {
     let name = out::plain(&view.branch.name);
-    let mut text = format!("{}  {}\n", setting.style(&name).bold(), view.state());
+    let mut text = format!("{}  {}\n", layout.style(&name).bold(), view.state());
     let tally = &view.branch.tally;
     let (ended, spawned) = (view.ended(), view.spawned());
     let more = if view.branch.sealed { "" } else { ", more to come" };
@@ -83,43 +89,46 @@ fn lines(view: &View, parent: &Parent, now: Time, setting: Setting) -> String {
         0 => "  no children yet\n".to_owned(),
         _ => format!(
             "  {}  {}  {} of {} ended{more}\n",
-            bar(view, BAR, setting),
+            bar(view, BAR, layout),
             percent(ended, spawned),
             out::thousands(ended),
             out::thousands(spawned)
         ),
     };
     let number = |count: i64, what: &str| format!("{} {what}", out::thousands(count.unsigned_abs()));
-    let bad = |count: i64, what: &str| {
+    let in_red = |count: i64, what: &str| {
         let text = number(count, what);
-        let styled = setting.style(&text);
+        let styled = layout.style(&text);
         if count > 0 { styled.red().to_string() } else { text.clone() }
     };
-    let mut ends = format!("{} · {} · ", number(tally.done, "done"), bad(tally.failed, "failed"));
-    ends += &format!("{} · {}", bad(tally.cancelled, "cancelled"), pending(view.pending, view.never_started));
-    ends += &speed(view.rate.filter(|_| !view.branch.merged), view.left(), view.pending);
-    text += &wrapped(&ends, 2, setting.width);
-    text += &wrapped(&looks(view, now), 2, setting.width);
-    let rule = match (&view.merge, view.standing, view.branch.merged_at) {
-        (Some(merge), Standing::Merged, Some(at)) => format!("merged {}, {merge}", span::relative(at, now)),
+    let mut ends = format!("{} · {} · ", number(tally.done, "done"), in_red(tally.failed, "failed"));
+    ends +=
+        &format!("{} · {}", in_red(tally.cancelled, "cancelled"), pending(view.pending, view.never_started));
+    ends += &rate_and_time_left(view.rate.filter(|_| !view.branch.merged), view.time_left(), view.pending);
+    text += &wrap(&ends, 2, layout.width);
+    text += &wrap(&polls(view, now), 2, layout.width);
+    let rule = match (&view.merge, view.merge_state, view.branch.merged_at) {
+        (Some(merge), MergeState::Merged, Some(at)) => {
+            format!("merged {}, {merge}", durations::relative(at, now))
+        }
         (Some(merge), ..) => format!("merged {merge}"),
-        (None, Standing::Unmerged, _) if parent.state.is_final() => "it was never merged".to_owned(),
-        (None, Standing::Unmerged, _) => "its job has not said yet how it is merged".to_owned(),
+        (None, MergeState::Unmerged, _) if parent.state.is_final() => "never merged".to_owned(),
+        (None, MergeState::Unmerged, _) => "not being merged yet".to_owned(),
         (None, ..) => String::new(),
     };
     if !rule.is_empty() {
-        text += &wrapped(&rule, 2, setting.width);
+        text += &wrap(&rule, 2, layout.width);
     }
-    text + &noted(&view.notes, 2, setting)
+    text + &render_notes(&view.notes, 2, layout)
 }
 
-/// What keeps branches, each note with its first word set apart.
-pub(crate) fn noted(notes: &[String], indent: usize, setting: Setting) -> String {
+/// Notes, each with its first word in colour.
+pub(crate) fn render_notes(notes: &[String], indent: usize, layout: Layout) -> String {
     let note = |note: &String| {
-        let text = wrapped(&out::plain(note), indent, setting.width);
+        let text = wrap(&out::plain(note), indent, layout.width);
         match note.split_once(':') {
-            Some((word, _)) if setting.colour => {
-                text.replacen(word, &setting.style(word).yellow().to_string(), 1)
+            Some((word, _)) if layout.colour => {
+                text.replacen(word, &layout.style(word).yellow().to_string(), 1)
             }
             _ => text,
         }
@@ -127,39 +136,37 @@ pub(crate) fn noted(notes: &[String], indent: usize, setting: Setting) -> String
     notes.iter().map(note).collect()
 }
 
-/// When it was looked at, and is next.
-fn looks(view: &View, now: Time) -> String {
+/// When it was opened, and its polls.
+fn polls(view: &BranchView, now: Time) -> String {
     let poll = &view.branch.poll;
     let next = poll.next_at.map(|at| match at > now {
-        true => format!("next look {}", span::relative(at, now)),
-        false => "next look now".to_owned(),
+        true => format!("next poll {}", durations::relative(at, now)),
+        false => "next poll now".to_owned(),
     });
-    let last = poll.at.map(|at| format!("last look {}", span::relative(at, now)));
-    let looks = match poll.polls {
-        1 => "1 look".to_owned(),
-        polls => format!("{} looks", out::thousands(polls.into())),
-    };
-    let back = format!("{} redelivered", out::thousands(poll.redelivered));
-    let opened = format!("opened {}", span::relative(view.branch.opened_at, now));
-    let parts = [Some(opened), last, next, Some(looks), Some(back)];
+    let last = poll.at.map(|at| format!("last poll {}", durations::relative(at, now)));
+    let polls = out::counted(poll.polls.into(), "poll", "polls");
+    let redelivered = format!("{} redelivered", out::thousands(poll.redelivered));
+    let opened = format!("opened {}", durations::relative(view.branch.opened_at, now));
+    let parts = [Some(opened), last, next, Some(polls), Some(redelivered)];
     parts.into_iter().flatten().collect::<Vec<String>>().join(" · ")
 }
 
 fn pending(pending: u64, never_started: Option<u64>) -> String {
-    let never = never_started.filter(|never| *never > 0);
-    let never = never.map(|never| format!(", {} of them never started", out::thousands(never)));
-    format!("{} pending{}", out::thousands(pending), never.unwrap_or_default())
+    let never_started = never_started.filter(|count| *count > 0);
+    let never_started =
+        never_started.map(|count| format!(", {} of them never started", out::thousands(count)));
+    format!("{} pending{}", out::thousands(pending), never_started.unwrap_or_default())
 }
 
-/// How fast it goes, and how long that takes, as far as it is known.
-fn speed(rate: Option<f64>, left: Option<Duration>, pending: u64) -> String {
+/// The rate and the time left, if known.
+fn rate_and_time_left(rate: Option<f64>, left: Option<Duration>, pending: u64) -> String {
     let Some(rate) = rate.filter(|_| pending > 0) else { return String::new() };
-    let left = left.map(|left| format!(", about {} left", span::show(left))).unwrap_or_default();
-    format!(" · {}{left}", per_time(rate))
+    let left = left.map(|left| format!(", about {} left", durations::format(left))).unwrap_or_default();
+    format!(" · {}{left}", format_rate(rate))
 }
 
-/// A rate for people.
-fn per_time(rate: f64) -> String {
+/// A rate per second, minute or hour, whichever is at least one.
+fn format_rate(rate: f64) -> String {
     match rate {
         10.0.. => format!("{}/s", out::thousands(rate.round() as u64)),
         1.0.. => format!("{rate:.1}/s"),
@@ -169,48 +176,48 @@ fn per_time(rate: f64) -> String {
     }
 }
 
-/// How much of it has ended. It is all only if it is all.
+/// The share of children that have ended. Rounded down, so that it is 100 only if all have.
 fn percent(ended: u64, spawned: u64) -> String {
     let share = (ended as f64 * 1_000.0 / spawned.max(1) as f64).floor() / 10.0;
     format!("{share:>5.1} %")
 }
 
-/// What has ended well, what has not, and what is left.
-fn bar(view: &View, length: usize, setting: Setting) -> String {
+/// A bar: done, unsuccessful, pending.
+fn bar(view: &BranchView, length: usize, layout: Layout) -> String {
     let spawned = view.spawned().max(1) as f64;
     let cells = |count: u64| (count as f64 * length as f64 / spawned) as usize;
-    // What went wrong is seen, however little it is.
-    let bad = cells(view.bad()).max(usize::from(view.bad() > 0)).min(length);
-    let done = cells(view.ended()).saturating_sub(bad).min(length - bad);
-    let rest = length - bad - done;
-    let (done, bad, rest) = ("━".repeat(done), "━".repeat(bad), "─".repeat(rest));
-    format!("{}{}{}", setting.style(&done).green(), setting.style(&bad).red(), setting.style(&rest).dim())
+    // At least one cell is red if any child was unsuccessful.
+    let red = cells(view.unsuccessful()).max(usize::from(view.unsuccessful() > 0)).min(length);
+    let green = cells(view.ended()).saturating_sub(red).min(length - red);
+    let rest = length - red - green;
+    let (green, red, rest) = ("━".repeat(green), "━".repeat(red), "─".repeat(rest));
+    format!("{}{}{}", layout.style(&green).green(), layout.style(&red).red(), layout.style(&rest).dim())
 }
 
 const COLUMNS: [Column; 11] = [
-    Column { least: Some(8), ..column("BRANCH") },
-    Column { least: Some(7), ..column("STATE") },
+    Column { min_width: Some(8), ..column("BRANCH") },
+    Column { min_width: Some(7), ..column("STATE") },
     Column { expendable: 2, ..column("") },
-    Column { right: true, ..column("SPAWNED") },
-    Column { right: true, ..column("DONE") },
-    Column { right: true, ..column("FAILED") },
-    Column { right: true, expendable: 4, ..column("CANCELLED") },
-    Column { right: true, ..column("PENDING") },
-    Column { right: true, expendable: 5, ..column("NEVER STARTED") },
-    Column { right: true, expendable: 3, ..column("RATE") },
-    Column { right: true, expendable: 1, ..column("LEFT") },
+    Column { align_right: true, ..column("SPAWNED") },
+    Column { align_right: true, ..column("DONE") },
+    Column { align_right: true, ..column("FAILED") },
+    Column { align_right: true, expendable: 4, ..column("CANCELLED") },
+    Column { align_right: true, ..column("PENDING") },
+    Column { align_right: true, expendable: 5, ..column("NEVER STARTED") },
+    Column { align_right: true, expendable: 3, ..column("RATE") },
+    Column { align_right: true, expendable: 1, ..column("LEFT") },
 ];
 
-/// A line for each branch.
-pub(crate) fn list(views: &[View], setting: Setting) -> String {
+/// A table with a line for each branch.
+pub(crate) fn table(views: &[BranchView], layout: Layout) -> String {
     let number = |count: i64| out::thousands(count.unsigned_abs());
-    let row = |view: &View| {
+    let row = |view: &BranchView| {
         let tally = &view.branch.tally;
-        let rate = view.rate.filter(|_| view.pending > 0).map(per_time).unwrap_or_default();
+        let rate = view.rate.filter(|_| view.pending > 0).map(format_rate).unwrap_or_default();
         vec![
             out::plain(&view.branch.name),
             view.state(),
-            bar(view, SHORT_BAR, setting),
+            bar(view, SHORT_BAR, layout),
             out::thousands(view.spawned()),
             number(tally.done),
             number(tally.failed),
@@ -218,21 +225,21 @@ pub(crate) fn list(views: &[View], setting: Setting) -> String {
             out::thousands(view.pending),
             view.never_started.map(out::thousands).unwrap_or_default(),
             rate,
-            view.left().map(span::show).unwrap_or_default(),
+            view.time_left().map(durations::format).unwrap_or_default(),
         ]
     };
-    table::set(&COLUMNS, &views.iter().map(row).collect::<Vec<_>>(), setting.width)
+    crate::table::render(&COLUMNS, &views.iter().map(row).collect::<Vec<_>>(), layout.width)
 }
 
-/// Text in lines that fit, each with so many columns before it; what follows on is set in by two more. Commands, which stand
-/// between backticks, are not broken: they are there to be copied.
-fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent + 2).max(20));
+/// Wraps text to the width, with an indent; continuation lines are indented by two more. Commands between backticks are not
+/// broken, so that they can be copied.
+fn wrap(text: &str, indent: usize, width: Option<usize>) -> String {
+    let available = width.map_or(usize::MAX, |width| width.saturating_sub(indent + 2).max(20));
     let mut lines: Vec<String> = Vec::new();
     let mut used = usize::MAX;
     for word in words(text) {
         let length = console::measure_text_width(&word);
-        match lines.last_mut().filter(|_| used.saturating_add(length + 1) <= room) {
+        match lines.last_mut().filter(|_| used.saturating_add(length + 1) <= available) {
             Some(line) => {
                 line.push(' ');
                 line.push_str(&word);
@@ -244,14 +251,14 @@ fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
             }
         }
     }
-    let line = |(place, line): (usize, String)| {
-        let indent = indent + if place == 0 { 0 } else { 2 };
+    let line = |(number, line): (usize, String)| {
+        let indent = indent + if number == 0 { 0 } else { 2 };
         format!("{:indent$}{line}\n", "")
     };
     lines.into_iter().enumerate().map(line).collect()
 }
 
-/// The words of a text; a command is one.
+/// The words of a text; a command between backticks is one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut within = false;

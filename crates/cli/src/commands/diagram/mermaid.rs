@@ -1,12 +1,12 @@
-//! A graph in Mermaid's words.
+//! A graph of transitions as a Mermaid diagram.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Edge, Graph, Here};
+use super::{Current, Edge, Graph};
 use crate::out;
 
-/// Words that mean something to Mermaid at the beginning of a line, whatever their case.
-const TAKEN: [&str; 14] = [
+/// Keywords of Mermaid at the beginning of a line, in any case.
+const KEYWORDS: [&str; 14] = [
     "state",
     "note",
     "end",
@@ -23,7 +23,7 @@ const TAKEN: [&str; 14] = [
     "accdescr",
 ];
 
-/// The diagram; with `counts`, each edge says how often it was gone.
+/// The diagram; with `counts`, each edge has the number of its transitions.
 pub(super) fn draw(title: &str, graph: &Graph, counts: bool) -> String {
     let names = Names::of(graph);
     let mut text = format!("%% {}\nstateDiagram-v2\n", out::plain(title));
@@ -35,17 +35,17 @@ pub(super) fn draw(title: &str, graph: &Graph, counts: bool) -> String {
     }
     for Edge { from, to, how, times } in &graph.edges {
         let to = to.as_deref().map_or("[*]", |to| names.get(to));
-        let often =
+        let count =
             if counts || *times > 1 { format!(" ×{}", out::thousands(*times)) } else { String::new() };
-        text += &format!("    {} --> {to}: {}{often}\n", names.get(from), out::plain(how));
+        text += &format!("    {} --> {to}: {}{count}\n", names.get(from), out::plain(how));
     }
-    if let Some(Here { stage, state }) = &graph.here {
+    if let Some(Current { stage, state }) = &graph.current {
         text += &format!("    note right of {}: {state}\n", names.get(stage));
     }
     text
 }
 
-/// What states are called in the diagram: by their names, or by an alias if Mermaid cannot take the name.
+/// The names of stages in the diagram: an alias stands for a name that Mermaid does not accept.
 struct Names<'a> {
     aliases: BTreeMap<&'a str, String>,
 }
@@ -53,11 +53,11 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn of(graph: &'a Graph) -> Names<'a> {
         let ends = graph.edges.iter().flat_map(|edge| [Some(&edge.from), edge.to.as_ref()]).flatten();
-        let here = graph.here.iter().map(|here| &here.stage);
-        let all: BTreeSet<&str> = ends.chain(&graph.starts).chain(here).map(String::as_str).collect();
+        let current = graph.current.iter().map(|current| &current.stage);
+        let all: BTreeSet<&str> = ends.chain(&graph.starts).chain(current).map(String::as_str).collect();
         let mut free = (1..).map(|number| format!("s{number}")).filter(|alias| !all.contains(alias.as_str()));
-        let hard = all.iter().filter(|name| !is_plain(name));
-        Names { aliases: hard.map(|name| (*name, free.next().unwrap_or_default())).collect() }
+        let odd = all.iter().filter(|name| !is_plain(name));
+        Names { aliases: odd.map(|name| (*name, free.next().unwrap_or_default())).collect() }
     }
 
     fn get<'b>(&'b self, name: &'b str) -> &'b str {
@@ -68,10 +68,10 @@ impl<'a> Names<'a> {
 fn is_plain(name: &str) -> bool {
     let word = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    word && !TAKEN.contains(&name.to_lowercase().as_str())
+    word && !KEYWORDS.contains(&name.to_lowercase().as_str())
 }
 
-/// A name in quotes: what would end them, or be taken for a code, is written as one.
+/// A name for use in quotes, with Mermaid's entity codes.
 fn escaped(name: &str) -> String {
     let mut text = String::new();
     for c in out::plain(name).chars() {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_is_drawn_with_its_ends_and_counts() {
+    fn a_graph_is_drawn_with_its_end_and_counts() {
         let graph = Graph {
             version: 1,
             starts: BTreeSet::from(["Start".to_owned()]),
@@ -103,7 +103,7 @@ mod tests {
                 edge("Pay", None, "done", 1_000),
                 edge("Pay", None, "failed", 200),
             ],
-            here: None,
+            current: None,
         };
         let expected = "%% order version 1\nstateDiagram-v2\n    [*] --> Start\n    Start --> Pay: wait ×1,200\n    \
                         Pay --> [*]: done ×1,000\n    Pay --> [*]: failed ×200\n";
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mermaid_cannot_take_have_an_alias() {
+    fn names_that_mermaid_does_not_accept_have_an_alias() {
         let graph = Graph {
             version: 1,
             starts: BTreeSet::from(["End".to_owned()]),
             edges: vec![edge("End", Some("a \"jar\"; #1\n"), "next", 1), edge("s1", Some("s1"), "next", 3)],
-            here: Some(Here { stage: "a \"jar\"; #1\n".into(), state: "waiting".into() }),
+            current: Some(Current { stage: "a \"jar\"; #1\n".into(), state: "waiting".into() }),
         };
         let expected = "%% t\nstateDiagram-v2\n    state \"End\" as s2\n    \
                         state \"a #quot;jar#quot;#59; #35;1 \" as s3\n    [*] --> s2\n    s2 --> s3: next\n    \

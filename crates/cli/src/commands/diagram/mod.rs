@@ -1,4 +1,4 @@
-//! `windlass diagram`: the transitions that machines made, and the calls that workflows made, as Mermaid diagrams.
+//! `windlass diagram`: draws the transitions of machines and the calls of workflows as Mermaid diagrams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,20 +14,20 @@ use windlass::{
     store::{Filter, Inspect, Job},
 };
 
-use crate::{named, out, place::Place};
+use crate::{out, program::Program, resolve};
 
 mod mermaid;
 mod workflow;
 
-/// Print what a machine or workflow did, or those of a kind, as a Mermaid diagram
+/// Print a Mermaid diagram of a machine or workflow, or of all of a kind
 ///
-/// Of machines it shows the transitions, of workflows the calls and how far they got; of those also as a picture (--svg). Only
-/// what happened is in it: a path that no job has gone yet is not known to the store. For a kind there is one diagram per
-/// version, with how many jobs went which way.
+/// A machine's diagram has its transitions; a workflow's has its calls and their status, and can be drawn as a picture (--svg).
+/// It shows only what happened: the store does not know paths that no job has taken. For a kind there is one diagram per version,
+/// with the number of jobs on each path.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").args(["job", "kind"]).required(true)))]
 pub(crate) struct Args {
-    /// The job: its id, its key, or what it is called as a child of a branch
+    /// The job: its id, its key, or its name as a child of a branch
     job: Option<String>,
     /// All jobs of this kind, instead of one job
     #[arg(long)]
@@ -35,10 +35,10 @@ pub(crate) struct Args {
     /// With --kind: only this version
     #[arg(long, value_name = "N", requires = "kind")]
     version: Option<i32>,
-    /// With --kind: look at so many of the newest [default: 1000 machines, 200 workflows]
+    /// With --kind: read this many of the newest jobs [default: 1000 machines, 200 workflows]
     #[arg(long, value_name = "N", requires = "kind", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
-    /// Of workflows: write a picture to this file, or to standard output if it is `-`
+    /// For workflows: write a picture to this file; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
     /// Print JSON
@@ -46,24 +46,24 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How many machines of a kind are looked at unless something else is said.
+/// How many machines of a kind are read by default.
 const LIMIT: u32 = 1_000;
 /// How many transitions of a job are read at a time.
 const PAGE: usize = 5_000;
-/// Of how many machines of a kind the first stage is looked up.
-const BEGUN: usize = 20;
+/// For how many machines of a kind the first stage is read: it takes one query each.
+const FIRST_STAGES: usize = 20;
 
-/// What machines did: all that a diagram shows.
+/// The transitions of machines.
 #[derive(Serialize, Default)]
 struct Graph {
     /// The version of the kind.
     version: i32,
-    /// Where machines start.
+    /// The first stages.
     starts: BTreeSet<String>,
     edges: Vec<Edge>,
-    /// Where the one job is that the diagram is of, if it has not ended.
+    /// The stage of the one job that the diagram is of, if it has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    here: Option<Here>,
+    current: Option<Current>,
 }
 
 #[derive(Serialize)]
@@ -76,73 +76,74 @@ struct Edge {
 }
 
 #[derive(Serialize)]
-struct Here {
+struct Current {
     stage: String,
     state: String,
 }
 
 impl Graph {
-    /// Puts the edges in the order in which one comes by them from the start; ends stand last at their state.
-    fn in_order(mut self) -> Graph {
-        let mut met: Vec<String> = self.starts.iter().cloned().collect();
+    /// Sorts the edges breadth-first from the start; the edges to the end are last at their stage.
+    fn sorted(mut self) -> Graph {
+        let mut reached: Vec<String> = self.starts.iter().cloned().collect();
         let mut next = 0;
-        while let Some(from) = met.get(next).cloned() {
-            let leads =
+        while let Some(from) = reached.get(next).cloned() {
+            let targets =
                 self.edges.iter().filter(|edge| edge.from == from).filter_map(|edge| edge.to.as_ref());
-            for to in leads {
-                if !met.contains(to) {
-                    met.push(to.clone());
+            for to in targets {
+                if !reached.contains(to) {
+                    reached.push(to.clone());
                 }
             }
             next += 1;
         }
-        let place = |stage: &String| met.iter().position(|met| met == stage).unwrap_or(met.len());
-        self.edges.sort_by_key(|edge| (place(&edge.from), edge.to.as_ref().map_or(usize::MAX, place)));
+        let position =
+            |stage: &String| reached.iter().position(|other| other == stage).unwrap_or(reached.len());
+        self.edges.sort_by_key(|edge| (position(&edge.from), edge.to.as_ref().map_or(usize::MAX, position)));
         self
     }
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
     match &args.job {
         Some(job) => {
-            let id = named::own(job, &engine, place).await?;
-            draw_job(&args, id, engine.inspect(), place).await?;
+            let id = resolve::job(job, &engine, program).await?;
+            draw_job(&args, id, engine.inspect(), program).await?;
         }
-        None => draw_kind(&args, engine.inspect(), place).await?,
+        None => draw_kind(&args, engine.inspect(), program).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn draw_job(args: &Args, id: JobId, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
-    let Some(job) = inspect.job(id).await? else { bail!(place.no_job(id)) };
+async fn draw_job(args: &Args, id: JobId, inspect: &dyn Inspect, program: &Program) -> anyhow::Result<()> {
+    let Some(job) = inspect.job(id).await? else { bail!(program.no_job(id)) };
     let (kind, version) = (&job.summary.kind, job.summary.version);
     let title = format!("job {id}, {kind} version {version}");
-    if let Some(graph) = workflow::of_job(inspect, &job).await? {
+    if let Some(graph) = workflow::graph_of_job(inspect, &job).await? {
         if args.json {
             return out::print_json(&json!({ "job": id, "kind": kind, "version": version, "graph": graph }));
         }
-        return picture(args.svg.as_deref(), &graph, &title);
+        return print_graph(args.svg.as_deref(), &graph, &title);
     }
-    let graph = of_job(inspect, &job).await?;
+    let graph = graph_of_job(inspect, &job).await?;
     if args.svg.is_some() {
         bail!(NO_PICTURE);
     }
     if args.json {
-        let mut told = serde_json::to_value(&graph)?;
-        told["job"] = json!(id);
-        told["kind"] = json!(kind);
-        return out::print_json(&told);
+        let mut answer = serde_json::to_value(&graph)?;
+        answer["job"] = json!(id);
+        answer["kind"] = json!(kind);
+        return out::print_json(&answer);
     }
     out::print(&mermaid::draw(&title, &graph, false))
 }
 
-async fn draw_kind(args: &Args, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
+async fn draw_kind(args: &Args, inspect: &dyn Inspect, program: &Program) -> anyhow::Result<()> {
     let kind = args.kind.as_deref().unwrap_or_default();
-    let mut graphs = of_kind(inspect, kind, args.limit.unwrap_or(LIMIT) as usize).await?;
+    let mut graphs = graphs_of_kind(inspect, kind, args.limit.unwrap_or(LIMIT) as usize).await?;
     graphs.retain(|graph| args.version.is_none_or(|version| version == graph.version));
     if graphs.is_empty() {
-        return draw_workflows(args, kind, inspect, place).await;
+        return draw_workflows(args, kind, inspect, program).await;
     }
     if args.svg.is_some() {
         bail!(NO_PICTURE);
@@ -154,27 +155,33 @@ async fn draw_kind(args: &Args, inspect: &dyn Inspect, place: &Place) -> anyhow:
     out::print(&graphs.iter().map(draw).collect::<Vec<String>>().join("\n"))
 }
 
-const NO_PICTURE: &str = "only workflows are drawn as pictures; leave --svg out, and give what is printed to whatever draws Mermaid";
+const NO_PICTURE: &str =
+    "only workflows can be drawn as pictures; leave --svg out, and draw the printed diagram with Mermaid";
 
-async fn draw_workflows(args: &Args, kind: &str, inspect: &dyn Inspect, place: &Place) -> anyhow::Result<()> {
+async fn draw_workflows(
+    args: &Args,
+    kind: &str,
+    inspect: &dyn Inspect,
+    program: &Program,
+) -> anyhow::Result<()> {
     let limit = args.limit.unwrap_or(workflow::LIMIT) as usize;
-    let graphs = workflow::of_kind(inspect, kind, args.version, limit).await?;
+    let graphs = workflow::graphs_of_kind(inspect, kind, args.version, limit).await?;
     if args.json {
-        let told =
+        let version_json =
             |(version, graph): &(i32, windlass::graph::Graph)| json!({ "version": version, "graph": graph });
-        let versions: Vec<serde_json::Value> = graphs.iter().map(told).collect();
+        let versions: Vec<serde_json::Value> = graphs.iter().map(version_json).collect();
         return out::print_json(&json!({ "kind": kind, "versions": versions }));
     }
     let title = |version: &i32, jobs: u64| format!("{kind} version {version}, {}", out::jobs(jobs));
     match graphs.as_slice() {
         [] => bail!(
             "no machine of kind {kind:?} has made a transition, and no workflow a call; `{} jobs --kind {kind}` lists its jobs",
-            place.program
+            program.name
         ),
-        [(version, graph)] => picture(args.svg.as_deref(), graph, &title(version, graph.jobs)),
+        [(version, graph)] => print_graph(args.svg.as_deref(), graph, &title(version, graph.jobs)),
         _ if args.svg.is_some() => {
             let versions: Vec<String> = graphs.iter().map(|(version, _)| version.to_string()).collect();
-            bail!("there are jobs of the versions {}; say which with --version", versions.join(", "))
+            bail!("there are jobs of the versions {}; choose one with --version", versions.join(", "))
         }
         graphs => {
             let draw = |(version, graph): &(i32, windlass::graph::Graph)| {
@@ -186,7 +193,7 @@ async fn draw_workflows(args: &Args, kind: &str, inspect: &dyn Inspect, place: &
 }
 
 /// Prints a graph, or writes it as a picture.
-fn picture(svg: Option<&Path>, graph: &windlass::graph::Graph, title: &str) -> anyhow::Result<()> {
+fn print_graph(svg: Option<&Path>, graph: &windlass::graph::Graph, title: &str) -> anyhow::Result<()> {
     match svg {
         None => out::print(&graph.to_mermaid(title)),
         Some(path) if path == Path::new("-") => out::print(&graph.to_svg(title)),
@@ -200,10 +207,10 @@ fn picture(svg: Option<&Path>, graph: &windlass::graph::Graph, title: &str) -> a
 }
 
 /// The transitions of one job.
-async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
+async fn graph_of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
     let Some(stage) = job.summary.stage.clone() else {
         bail!(
-            "job {} is no machine or workflow, or one that has not begun: it has no stage and no journal",
+            "job {} is no machine or workflow, or has not started: it has no stage and no journal",
             job.summary.id
         );
     };
@@ -226,12 +233,12 @@ async fn of_job(inspect: &dyn Inspect, job: &Job) -> anyhow::Result<Graph> {
     }
     let edges = times.into_iter().map(|((from, to, how), times)| Edge { from, to, how, times }).collect();
     let state = job.summary.state;
-    let here = (!state.is_final()).then(|| Here { stage, state: state.to_string() });
-    Ok(Graph { version: job.summary.version, starts, edges, here }.in_order())
+    let current = (!state.is_final()).then(|| Current { stage, state: state.to_string() });
+    Ok(Graph { version: job.summary.version, starts, edges, current }.sorted())
 }
 
 /// The transitions of the newest machines of a kind, by version.
-async fn of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyhow::Result<Vec<Graph>> {
+async fn graphs_of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyhow::Result<Vec<Graph>> {
     let mut graphs: BTreeMap<i32, Graph> = BTreeMap::new();
     for path in inspect.transition_counts(kind, limit).await? {
         let graph = graphs.entry(path.version).or_default();
@@ -239,18 +246,18 @@ async fn of_kind(inspect: &dyn Inspect, kind: &str, limit: usize) -> anyhow::Res
         graph.edges.push(Edge { from: path.stage, to: path.next, how: path.how, times: path.times });
     }
     for (version, graph) in &mut graphs {
-        // A start is what nothing leads to. One that a circle leads back to is known by the machines that began there.
-        let led: BTreeSet<&String> = graph.edges.iter().filter_map(|edge| edge.to.as_ref()).collect();
-        let starts = graph.edges.iter().map(|edge| &edge.from).filter(|from| !led.contains(from));
+        // A first stage has no transition to it. One that is part of a cycle is found from the first transitions of jobs.
+        let targets: BTreeSet<&String> = graph.edges.iter().filter_map(|edge| edge.to.as_ref()).collect();
+        let starts = graph.edges.iter().map(|edge| &edge.from).filter(|from| !targets.contains(from));
         graph.starts = starts.cloned().collect();
         let (kind, version) = (Some(kind.to_owned()), Some(*version));
-        let newest = Filter { kind, version, limit: BEGUN, ..Filter::default() };
+        let newest = Filter { kind, version, limit: FIRST_STAGES, ..Filter::default() };
         for job in inspect.jobs(&newest).await? {
             let first = inspect.transitions(job.id, None, 1).await?;
             graph.starts.extend(first.into_iter().map(|step| step.stage));
         }
     }
-    Ok(graphs.into_values().map(Graph::in_order).collect())
+    Ok(graphs.into_values().map(Graph::sorted).collect())
 }
 
 #[cfg(test)]
@@ -258,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_are_told_in_the_order_of_the_journey() {
+    fn edges_are_sorted_from_the_start() {
         let edge = |from: &str, to: Option<&str>| Edge {
             from: from.into(),
             to: to.map(String::from),
@@ -274,9 +281,9 @@ mod tests {
             edge("Start", Some("Mid")),
         ];
         let graph =
-            Graph { starts: BTreeSet::from(["Start".to_owned()]), edges, ..Graph::default() }.in_order();
-        let told = |edge: &Edge| format!("{} {}", edge.from, edge.to.as_deref().unwrap_or("end"));
-        let told: Vec<String> = graph.edges.iter().map(told).collect();
-        assert_eq!(told, ["Start Mid", "Mid Start", "Mid Last", "Mid end", "Last end", "Apart end"]);
+            Graph { starts: BTreeSet::from(["Start".to_owned()]), edges, ..Graph::default() }.sorted();
+        let text = |edge: &Edge| format!("{} {}", edge.from, edge.to.as_deref().unwrap_or("end"));
+        let edges: Vec<String> = graph.edges.iter().map(text).collect();
+        assert_eq!(edges, ["Start Mid", "Mid Start", "Mid Last", "Mid end", "Last end", "Apart end"]);
     }
 }

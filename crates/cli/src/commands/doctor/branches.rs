@@ -1,4 +1,4 @@
-//! Branches that go no further by themselves, and children that nobody waits for.
+//! Checks for branches that need help, and for children that nothing waits for.
 
 use std::time::Duration;
 
@@ -8,139 +8,136 @@ use windlass::{
 };
 
 use super::Findings;
-use crate::{commands::branches::counted, out, place::Place, span};
+use crate::{durations, out, program::Program};
 
-/// How long after its time a look may come before it is worth a word: workers look within seconds.
+/// A poll this late is worth a warning: workers poll within seconds.
 const LATE: Duration = Duration::from_secs(60);
 
-/// A branch as its row tells.
+/// A branch as it is stored.
 struct Row {
     job: JobId,
     name: String,
-    goal: Option<String>,
-    stand: BranchProgress,
-    /// When it is looked at next.
+    merge_record: Option<String>,
+    progress: BranchProgress,
+    /// When it is polled next.
     poll_at: Option<Time>,
 }
 
 impl Row {
     fn pending(&self) -> u64 {
-        (self.stand.spawned - self.stand.tally.ended()).max(0).unsigned_abs()
+        (self.progress.spawned - self.progress.tally.ended()).max(0).unsigned_abs()
     }
 
-    /// Whether it waits for children that have not ended well, and for none else.
+    /// Whether its merge waits for unsuccessful children only.
     fn is_blocked(&self) -> bool {
-        let merge = self.goal.as_deref().and_then(|goal| serde_json::from_str::<Merge>(goal).ok());
-        self.stand.tally.unsuccessful() > 0
+        let merge =
+            self.merge_record.as_deref().and_then(|record| serde_json::from_str::<Merge>(record).ok());
+        self.progress.tally.unsuccessful() > 0
             && self.pending() == 0
             && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
     }
 }
 
-pub(super) async fn examine(findings: &mut Findings, engine: &Engine, place: &Place) -> anyhow::Result<()> {
+pub(super) async fn examine(
+    findings: &mut Findings,
+    engine: &Engine,
+    program: &Program,
+) -> anyhow::Result<()> {
     let now = engine.inspect().clock().await?;
-    let waited = rows::read(place, rows::WAITED).await?;
-    let left = rows::read(place, rows::LEFT).await?;
-    judge(findings, &waited, &left, now, &place.program);
+    let awaited = rows::read(program, rows::AWAITED).await?;
+    let orphaned = rows::read(program, rows::ORPHANED).await?;
+    judge(findings, &awaited, &orphaned, now, &program.name);
     Ok(())
 }
 
-fn judge(findings: &mut Findings, waited: &[Row], left: &[Row], now: Time, program: &str) {
-    let blocked: Vec<&Row> = waited.iter().filter(|row| row.is_blocked()).collect();
+fn judge(findings: &mut Findings, awaited: &[Row], orphaned: &[Row], now: Time, program: &str) {
+    let blocked: Vec<&Row> = awaited.iter().filter(|row| row.is_blocked()).collect();
     if let Some(first) = blocked.first() {
         let (job, name) = (first.job, &first.name);
-        let bad: u64 = blocked.iter().map(|row| row.stand.tally.unsuccessful().unsigned_abs()).sum();
+        let unsuccessful: u64 =
+            blocked.iter().map(|row| row.progress.tally.unsuccessful().unsigned_abs()).sum();
         findings.warn(
             "branches",
             format!(
                 "{} for {}; `{program} redrive JOB` retries them, like `{program} redrive {job} --branch {name}`",
-                waiting(blocked.len(), "waits", "wait"),
-                counted(bad, "that has not ended well", "that have not ended well"),
+                out::counted(blocked.len() as u64, "branch waits", "branches wait"),
+                out::counted(unsuccessful, "unsuccessful child", "unsuccessful children"),
             ),
         );
     }
     let late = |row: &&Row| row.poll_at.is_some_and(|at| now.since(at) > LATE);
-    let overdue: Vec<&Row> = waited.iter().filter(late).collect();
+    let overdue: Vec<&Row> = awaited.iter().filter(late).collect();
     if let Some(oldest) = overdue.iter().filter_map(|row| row.poll_at).min() {
-        let since = span::show(now.since(oldest));
+        let late = durations::format(now.since(oldest));
         findings.warn(
             "branches",
             format!(
-                "{} to be looked at since {since}, which workers do; start one with `{program} worker`, or your program",
-                waiting(overdue.len(), "is", "are")
+                "workers should have polled {} {late} ago; start one with `{program} worker`, or your program",
+                out::counted(overdue.len() as u64, "branch", "branches")
             ),
         );
     }
-    if let Some(first) = left.first() {
-        let children = left.iter().map(Row::pending).sum();
+    if let Some(first) = orphaned.first() {
+        let children = orphaned.iter().map(Row::pending).sum();
         let job = first.job;
         findings.warn(
             "branches",
             format!(
-                "{} though the job that opened the branch has ended; `{program} cancel JOB --children` ends what is not wanted, \
+                "{} live although the job that opened the branch has ended; `{program} cancel JOB --children` cancels them, \
                  like `{program} cancel {job} --children`",
-                counted(children, "goes on", "go on"),
+                out::counted(children, "child is", "children are"),
             ),
         );
     }
-    if !waited.is_empty() && blocked.is_empty() && overdue.is_empty() {
-        let more = if waited.len() >= rows::LIMIT { " or more" } else { "" };
-        let count = out::thousands(waited.len() as u64);
-        findings.ok(
-            "branches",
-            format!("{count}{more} waited for; `{program} branches JOB` shows those of a job"),
-        );
+    if !awaited.is_empty() && blocked.is_empty() && overdue.is_empty() {
+        let more = if awaited.len() >= rows::LIMIT { " or more" } else { "" };
+        let count = out::thousands(awaited.len() as u64);
+        findings
+            .ok("branches", format!("{count}{more} awaited; `{program} branches JOB` shows those of a job"));
     }
 }
 
-fn waiting(count: usize, one: &str, more: &str) -> String {
-    match count {
-        1 => format!("1 branch {one}"),
-        count => format!("{} branches {more}", out::thousands(count as u64)),
-    }
-}
-
-/// Branches of all jobs. The store's doors tell those of one, so they are read from its tables.
+/// Branches of all jobs, read from the store's tables: its traits offer those of one job.
 mod rows {
     use super::*;
     use crate::commands::doctor::backlog::{PREFIX, open, server};
 
-    /// How many branches are looked at.
+    /// How many branches are read.
     pub(super) const LIMIT: usize = 10_000;
 
-    /// Those that somebody waits for, by when they are looked at next: walks the index of that.
-    pub(super) const WAITED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
+    /// Branches that a parent waits for, by the time of their next poll: walks the index on it.
+    pub(super) const AWAITED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
         from (select * from {p}branches where poll_at is not null order by poll_at limit 10000) b {tallies} \
-        where b.watch is not null and not {cut}";
-    /// Those of the newest 10,000 branches whose job has ended, and that have children that have not.
-    pub(super) const LEFT: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
+        where b.watch is not null and not {cancelling}";
+    /// Those of the newest 10,000 branches whose job has ended while children have not.
+    pub(super) const ORPHANED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
         from (select * from {p}branches order by job desc, number desc limit 10000) b \
         join {p}jobs j on j.id = b.job and j.state > 0 {tallies} \
-        where not {cut} and b.spawned > {ended}";
+        where not {cancelling} and b.spawned > {ended}";
 
-    /// In SQLite the counts stand in the branch's own row.
-    fn lite(sql: &str) -> String {
+    /// In SQLite the counts are in the branch's own row.
+    fn sqlite(sql: &str) -> String {
         sql.replace("{tally}", "b.done, b.failed, b.cancelled")
             .replace("{tallies}", "")
-            .replace("{cut}", "b.cancels_children")
+            .replace("{cancelling}", "b.cancels_children")
             .replace("{ended}", "b.done + b.failed + b.cancelled")
             .replace("{p}", PREFIX)
     }
 
-    /// In PostgreSQL they are in several, by writer.
+    /// In PostgreSQL they are in several rows, one per writer.
     fn postgres(sql: &str) -> String {
         let tallies = "cross join lateral (select coalesce(sum(done), 0)::int8 as done, coalesce(sum(failed), 0)::int8 as failed, \
             coalesce(sum(cancelled), 0)::int8 as cancelled from branch_counts where job = b.job and branch = b.number) t";
         sql.replace("{tally}", "t.done, t.failed, t.cancelled")
             .replace("{tallies}", tallies)
-            .replace("{cut}", "b.cancels_children")
+            .replace("{cancelling}", "b.cancels_children")
             .replace("{ended}", "t.done + t.failed + t.cancelled")
             .replace("{p}", "")
     }
 
-    pub(super) async fn read(place: &Place, sql: &str) -> anyhow::Result<Vec<Row>> {
-        if let Some(file) = open(place)? {
-            let mut statement = file.prepare(&lite(sql))?;
+    pub(super) async fn read(program: &Program, sql: &str) -> anyhow::Result<Vec<Row>> {
+        if let Some(file) = open(program)? {
+            let mut statement = file.prepare(&sqlite(sql))?;
             let rows = statement.query_map([], |row| {
                 let job: [u8; 16] = row.get(0)?;
                 let tally =
@@ -149,21 +146,21 @@ mod rows {
                 Ok(Row {
                     job: JobId::from_bytes(job),
                     name: row.get(1)?,
-                    goal: row.get(2)?,
-                    stand: BranchProgress { spawned: row.get(3)?, tally },
+                    merge_record: row.get(2)?,
+                    progress: BranchProgress { spawned: row.get(3)?, tally },
                     poll_at: poll_at.map(Time),
                 })
             })?;
             return Ok(rows.collect::<Result<_, _>>()?);
         }
-        let Some(client) = server(place).await? else { return Ok(Vec::new()) };
+        let Some(client) = server(program).await? else { return Ok(Vec::new()) };
         let row = |row: &tokio_postgres::Row| {
             let tally = Tally { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
             Row {
                 job: JobId(row.get(0)),
                 name: row.get(1),
-                goal: row.get(2),
-                stand: BranchProgress { spawned: row.get(3), tally },
+                merge_record: row.get(2),
+                progress: BranchProgress { spawned: row.get(3), tally },
                 poll_at: row.get::<_, Option<i64>>(7).map(Time),
             }
         };
@@ -183,35 +180,32 @@ mod tests {
         Row {
             job: JobId::from_parts(1, 0, 0),
             name: "items".into(),
-            goal: serde_json::to_string(merge).ok(),
-            stand: BranchProgress { spawned, tally },
+            merge_record: serde_json::to_string(merge).ok(),
+            progress: BranchProgress { spawned, tally },
             poll_at: Some(NOW),
         }
     }
 
-    fn said(waited: &[Row], left: &[Row]) -> Vec<(Verdict, String)> {
+    fn found(awaited: &[Row], orphaned: &[Row]) -> Vec<(Verdict, String)> {
         let mut findings = Findings::default();
-        judge(&mut findings, waited, left, NOW, "windlass");
+        judge(&mut findings, awaited, orphaned, NOW, "windlass");
         findings.0.into_iter().map(|check| (check.verdict, check.found)).collect()
     }
 
     #[test]
-    fn what_only_people_can_help_is_told() {
-        assert_eq!(said(&[], &[]), []);
-        let well = said(&[row(10, 1, 0, &Merge::all()), row(10, 1, 3, &Merge::settled())], &[]);
+    fn branches_that_need_help_are_warnings() {
+        assert_eq!(found(&[], &[]), []);
+        let healthy = found(&[row(10, 1, 0, &Merge::all()), row(10, 1, 3, &Merge::settled())], &[]);
         assert_eq!(
-            well,
-            [(Verdict::Ok, "2 waited for; `windlass branches JOB` shows those of a job".into())]
+            healthy,
+            [(Verdict::Ok, "2 awaited; `windlass branches JOB` shows those of a job".into())]
         );
-        let blocked = said(&[row(10, 8, 2, &Merge::all()), row(10, 7, 2, &Merge::all())], &[]);
+        let blocked = found(&[row(10, 8, 2, &Merge::all()), row(10, 7, 2, &Merge::all())], &[]);
         assert_eq!(blocked[0].0, Verdict::Warn);
-        assert!(
-            blocked[0].1.starts_with("1 branch waits for 2 children that have not ended well; "),
-            "{blocked:?}"
-        );
+        assert!(blocked[0].1.starts_with("1 branch waits for 2 unsuccessful children; "), "{blocked:?}");
         let late = Row { poll_at: Some(NOW.minus(Duration::from_secs(600))), ..row(9, 1, 0, &Merge::all()) };
-        assert!(said(&[late], &[])[0].1.starts_with("1 branch is to be looked at since 10m"));
-        let left = said(&[], &[row(10, 1, 0, &Merge::all())]);
-        assert!(left[0].1.starts_with("9 children go on though the job"), "{left:?}");
+        assert!(found(&[late], &[])[0].1.starts_with("workers should have polled 1 branch 10m ago"));
+        let orphaned = found(&[], &[row(10, 1, 0, &Merge::all())]);
+        assert!(orphaned[0].1.starts_with("9 children are live although the job"), "{orphaned:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! `windlass doctor`: checks a set-up and says what is well, what to watch, and what is broken.
+//! `windlass doctor`: checks an installation: what works, what needs attention, what is broken.
 
 mod backlog;
 mod branches;
+mod flow_control;
 mod postgres;
-mod rules;
 mod sqlite;
 
 use std::{
@@ -16,12 +16,11 @@ use windlass::{Engine, Time};
 
 use crate::{
     commands::migrate,
-    out,
-    place::{Place, is_postgres, sqlite_path},
-    span,
+    durations, out,
+    program::{Program, is_postgres, sqlite_path},
 };
 
-/// Check the set-up: store, schema, clock, durability, workers, backlog, branches, what is paused or late
+/// Check the installation: store, schema, clock, durability, workers, backlog, branches, what is paused or late
 ///
 /// Changes nothing. The exit code is 1 if a check fails; a warning is no failure.
 #[derive(clap::Args)]
@@ -31,7 +30,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -65,8 +64,8 @@ impl Findings {
         self.0.push(Check { verdict: Verdict::Fail, what, found: found.into() });
     }
 
-    /// Notes what a check found, or why it could not be made.
-    fn note(&mut self, what: &'static str, check: anyhow::Result<()>) {
+    /// Adds a failure if a check could not be made.
+    fn add_error(&mut self, what: &'static str, check: anyhow::Result<()>) {
         if let Err(error) = check {
             self.fail(what, format!("{error:#}"));
         }
@@ -77,9 +76,9 @@ impl Findings {
     }
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let mut findings = Findings::default();
-    examine(&mut findings, place).await;
+    examine(&mut findings, program).await;
     if args.json {
         out::print_json(&findings.0)?;
     } else {
@@ -88,60 +87,63 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     Ok(if findings.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The checks, from the ground up; what stands on something broken is not looked at.
-async fn examine(findings: &mut Findings, place: &Place) {
-    let schema = match migrate::state(place).await {
+/// Runs the checks, from the store upward; a check that depends on a failed one is skipped.
+async fn examine(findings: &mut Findings, program: &Program) {
+    let schema = match migrate::schema_state(program).await {
         Ok(schema) => schema,
         Err(error) => return findings.fail("store", format!("{error:#}")),
     };
-    let path = sqlite_path(place.url());
+    let path = sqlite_path(program.url());
     if path.as_ref().is_some_and(|path| !path.exists()) {
-        let program = &place.program;
+        let name = &program.name;
         findings.warn(
             "store",
             format!(
-                "there is none at {} yet; `{program} submit` or `{program} worker` makes it",
-                place.shown()
+                "there is none at {} yet; `{name} submit` or `{name} worker` creates it",
+                program.display_url()
             ),
         );
         return;
     }
-    findings.ok("store", format!("{} answers", place.shown()));
-    match (path, is_postgres(place.url())) {
+    findings.ok("store", format!("{} is reachable", program.display_url()));
+    match (path, is_postgres(program.url())) {
         (Some(path), _) => sqlite::examine(findings, &path),
-        (None, true) => postgres::examine(findings, place.url()).await,
+        (None, true) => postgres::examine(findings, program.url()).await,
         (None, false) => {}
     }
-    let wanted = format!("version {}, this binary wants {}", schema.version, schema.latest);
+    let versions = format!("version {}, this binary needs {}", schema.version, schema.latest);
     match schema.check() {
-        Ok(()) => findings.ok("schema", wanted),
+        Ok(()) => findings.ok("schema", versions),
         Err(error) => return findings.fail("schema", error.to_string()),
     }
-    let engine = match place.reader().await {
+    let engine = match program.reader().await {
         Ok(engine) => engine,
         Err(error) => return findings.fail("store", format!("{error:#}")),
     };
     let clock = clock(findings, &engine).await;
-    findings.note("clock", clock);
-    let backlog = backlog::examine(findings, &engine, place).await;
-    findings.note("backlog", backlog);
-    let branches = branches::examine(findings, &engine, place).await;
-    findings.note("branches", branches);
-    let rules = rules::examine(findings, &engine, place).await;
-    findings.note("rules", rules);
+    findings.add_error("clock", clock);
+    let backlog = backlog::examine(findings, &engine, program).await;
+    findings.add_error("backlog", backlog);
+    let branches = branches::examine(findings, &engine, program).await;
+    findings.add_error("branches", branches);
+    let flow_control = flow_control::examine(findings, &engine, program).await;
+    findings.add_error("flow control", flow_control);
 }
 
-/// How far the store's clock, which judges leases, is from this machine's, which stamps when attempts started.
+/// Compares the store's clock, which leases use, with this machine's, which records when attempts start.
 async fn clock(findings: &mut Findings, engine: &Engine) -> anyhow::Result<()> {
     let before = Time::from_system(SystemTime::now());
-    let theirs = engine.inspect().clock().await?;
+    let store_time = engine.inspect().clock().await?;
     let after = Time::from_system(SystemTime::now());
-    let skew = if theirs < before { before.since(theirs) } else { theirs.since(after) };
-    let found = format!("{} apart from this machine's", span::show(skew));
+    let skew = if store_time < before { before.since(store_time) } else { store_time.since(after) };
+    let found = format!("{} from this machine's clock", durations::format(skew));
     if skew < Duration::from_secs(1) {
         findings.ok("clock", found);
     } else {
-        findings.warn("clock", format!("{found}; times of attempts will look wrong: set the clocks by NTP"));
+        findings.warn(
+            "clock",
+            format!("{found}; recorded times of attempts are off by that; synchronize the clocks with NTP"),
+        );
     }
     Ok(())
 }
@@ -157,11 +159,12 @@ fn page(findings: &Findings) -> String {
         };
         text += &format!("{}  {what:<12}{}\n", verdict.force_styling(color), out::plain(found));
     }
+    let counted = |warnings: usize| out::counted(warnings as u64, "warning", "warnings");
     let count = |wanted: Verdict| findings.0.iter().filter(|check| check.verdict == wanted).count();
     text += &match (count(Verdict::Fail), count(Verdict::Warn)) {
-        (0, 0) => "all is well\n".to_owned(),
-        (0, warnings) => format!("nothing is broken; {warnings} to look at\n"),
-        (failures, warnings) => format!("{failures} broken, {warnings} to look at\n"),
+        (0, 0) => "no problems\n".to_owned(),
+        (0, warnings) => format!("nothing is broken; {}\n", counted(warnings)),
+        (failures, warnings) => format!("{failures} broken, {}\n", counted(warnings)),
     };
     text
 }

@@ -1,4 +1,4 @@
-//! A SQLite file: durability, permission to write, room on the disk.
+//! Checks a SQLite file: durability, permission to write, disk space.
 
 use std::{path::Path, time::Duration};
 
@@ -6,8 +6,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Findings;
 
-/// Below this much room the disk is a worry, and below that nothing can be written for long.
+/// Less free space than this is a warning.
 const LOW: u64 = 1 << 30;
+/// Less free space than this is a failure: writes will soon fail.
 const FULL: u64 = 64 << 20;
 
 pub(super) fn examine(findings: &mut Findings, path: &Path) {
@@ -18,9 +19,9 @@ pub(super) fn examine(findings: &mut Findings, path: &Path) {
     let checked = file
         .map_err(Into::into)
         .and_then(|file| durability(findings, &file).and_then(|()| write(findings, &file)));
-    findings.note("file", checked);
-    let checked = room(findings, path);
-    findings.note("disk", checked);
+    findings.add_error("file", checked);
+    let checked = disk_space(findings, path);
+    findings.add_error("disk", checked);
 }
 
 fn durability(findings: &mut Findings, file: &Connection) -> anyhow::Result<()> {
@@ -29,16 +30,15 @@ fn durability(findings: &mut Findings, file: &Connection) -> anyhow::Result<()> 
         findings
             .ok("durability", "journal in WAL mode; every connection of the engine sets synchronous=FULL");
     } else {
-        // The engine switches when it opens the file.
         findings.warn(
             "durability",
-            format!("the journal is in {mode} mode; the engine switches it to WAL as it starts"),
+            format!("the journal is in {mode} mode; the engine switches it to WAL when it opens the file"),
         );
     }
     Ok(())
 }
 
-/// Takes the write lock and gives it back.
+/// Takes the write lock and releases it.
 fn write(findings: &mut Findings, file: &Connection) -> anyhow::Result<()> {
     file.busy_timeout(Duration::from_secs(3))?;
     match file.execute_batch("begin immediate; rollback") {
@@ -55,18 +55,18 @@ fn write(findings: &mut Findings, file: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn room(findings: &mut Findings, path: &Path) -> anyhow::Result<()> {
+fn disk_space(findings: &mut Findings, path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let disk = rustix::fs::statvfs(folder)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let used = size(path) + size(Path::new(&log));
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let used = size(path) + size(Path::new(&wal));
     let found = format!("{} free, {} used by the store", bytes(free), bytes(used));
     match free {
-        ..FULL => findings.fail("disk", format!("{found}; make room, or writes will fail")),
-        FULL..LOW => findings.warn("disk", format!("{found}; make room soon")),
+        ..FULL => findings.fail("disk", format!("{found}; free some space, or writes will fail")),
+        FULL..LOW => findings.warn("disk", format!("{found}; free some space soon")),
         _ => findings.ok("disk", found),
     }
     Ok(())

@@ -1,17 +1,14 @@
-//! `windlass schedules next`: the ticks of a calendar, to try one before it is used.
+//! `windlass schedules next`: prints the next ticks of a calendar.
 
-use std::{
-    process::ExitCode,
-    time::{Duration, SystemTime},
-};
+use std::{process::ExitCode, time::SystemTime};
 
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{Calendar, Time};
 
-use crate::{out, span};
+use crate::{durations, out};
 
-/// Print when a calendar ticks next, to try it; no store is needed
+/// Print the next ticks of a calendar, to try it; needs no store
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The calendar, in quotes: "0 3 * * mon-fri in Europe/Berlin", "every 15 minutes", "@daily"
@@ -32,10 +29,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ticks: Vec<Time> =
         args.calendar.ticks_after(args.after.unwrap_or(now)).take(args.count as usize).collect();
     if ticks.is_empty() {
-        bail!(
-            "the calendar \"{}\" has no tick before the end of the year 9999; choose another",
-            args.calendar
-        );
+        bail!("the calendar \"{}\" has no tick before the end of the year 9999; use another", args.calendar);
     }
     if args.json {
         let tick = |tick: &Time| json!({ "at": tick, "local": local(&args.calendar, *tick) });
@@ -43,17 +37,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         out::print_json(&json!({ "calendar": args.calendar.to_string(), "ticks": ticks }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines = ticks.iter().map(|tick| {
-        let away = if *tick > now { tick.since(now) } else { Duration::ZERO };
-        let away =
-            if away.is_zero() { span::relative(*tick, now) } else { format!("in {}", span::show(away)) };
-        format!("{}  ({away})\n", local(&args.calendar, *tick))
-    });
-    out::print(&lines.collect::<String>())?;
+    let line =
+        |tick: &Time| format!("{}  ({})\n", local(&args.calendar, *tick), durations::relative(*tick, now));
+    out::print(&ticks.iter().map(line).collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A tick by the clock on the calendar's wall.
+/// A tick in the time zone of its calendar.
 pub(super) fn local(calendar: &Calendar, tick: Time) -> String {
     let at = jiff::Timestamp::from_microsecond(tick.micros()).ok();
     let local = at.and_then(|at| at.in_tz(calendar.in_zone().name()).ok());

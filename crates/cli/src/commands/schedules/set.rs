@@ -1,4 +1,4 @@
-//! `windlass schedules set`: makes a schedule, or changes one.
+//! `windlass schedules set`: creates or changes a schedule.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -6,63 +6,61 @@ use windlass::{Calendar, CatchUp, ControlOutcome, Overlap, Retry};
 
 use super::next;
 use crate::{
-    author::Author,
-    flow::Flow,
-    kind::{self, Version},
-    place::Place,
-    rule, span,
+    args::{self, Actor, FlowControl, KindVersion},
+    durations, outcome,
+    program::Program,
 };
 
-/// Make a schedule, or change the one of that name to be as said here
+/// Create a schedule, or replace all settings of the one of that name
 ///
-/// A change of anything but the calendar leaves the next tick as it is.
+/// The next tick changes only if the calendar does.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Its name
+    /// The name of the schedule
     name: String,
-    /// When, in quotes: "0 3 * * mon-fri in Europe/Berlin", "every 15 minutes", "@daily"; try it with `schedules next`
+    /// The calendar, in quotes: "0 3 * * mon-fri in Europe/Berlin", "every 15 minutes", "@daily"; try it with `schedules next`
     calendar: Calendar,
-    /// What kind of job
+    /// The kind of the jobs
     #[arg(long)]
     kind: String,
-    /// Its input: JSON, @FILE to read it from a file, or - from standard input
+    /// Their input: JSON, @FILE to read it from a file, or - from standard input
     #[arg(long, value_name = "JSON|@FILE|-", default_value = "null", allow_hyphen_values = true)]
     input: String,
-    /// The queue it waits in [default: that of the kind]
+    /// Their queue [default: that of the kind]
     #[arg(long)]
     queue: Option<String>,
-    /// What becomes of a tick while the job of the one before has not ended: skip it, queue its job behind, allow both, or
+    /// What a tick does while the job of the previous tick has not ended: skip, queue its job, allow both to run, or
     /// cancel_previous
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     overlap: Overlap,
-    /// What becomes of ticks that nobody was there for: fire the newest one, skip them, or fire all of the last day
+    /// What happens to ticks that passed while no worker ran: fire one (the newest), skip them, or fire all of the last day
     /// (all:6h for another window)
     #[arg(long, value_name = "WHAT", default_value = "one")]
     catch_up: CatchUp,
-    /// From -100 (most urgent) to 100 (least urgent); each step is a minute's place in line
+    /// From -100 (most urgent) to 100 (least urgent); one step counts as much as a minute of waiting
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i16,
-    /// A word to find its jobs by; may be repeated
+    /// A tag for the jobs; may be repeated
     #[arg(long)]
     tag: Vec<String>,
-    /// How many attempts in all [default: the kind's]
+    /// The number of attempts in total [default: the kind's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempts: Option<u32>,
     /// How long one attempt may run [default: the kind's]
-    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    flow: Flow,
+    flow_control: FlowControl,
     #[command(flatten)]
-    version: Version,
+    version: KindVersion,
     #[command(flatten)]
-    author: Author,
+    actor: Actor,
 }
 
-pub(super) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let input = kind::input(&args.input)?;
-    let engine = place.engine().await?;
-    let version = args.version.of(&engine, &args.kind)?;
+pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let input = args::json("input", &args.input)?;
+    let engine = program.engine().await?;
+    let version = args.version.resolve(&engine, &args.kind)?;
     let mut schedule = engine
         .schedule_json(&args.name, args.calendar.clone(), &args.kind, version, &input)
         .overlap(args.overlap)
@@ -71,8 +69,8 @@ pub(super) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
         .settings(|settings| {
             settings.retry = args.attempts.map(Retry::times);
             settings.timeout = args.timeout;
-            settings.serial = args.flow.serial().map(Box::new);
-            settings.rate = args.flow.charge().map(Box::new);
+            settings.serial = args.flow_control.serial().map(Box::new);
+            settings.rate = args.flow_control.charge().map(Box::new);
         });
     if let Some(queue) = &args.queue {
         schedule = schedule.queue(queue);
@@ -80,13 +78,13 @@ pub(super) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     for tag in &args.tag {
         schedule = schedule.tag(tag);
     }
-    let did = args.author.schedules(schedule).await?;
+    let outcome = args.actor.schedules(schedule).await?;
     let now = engine.inspect().clock().await?;
     let done = match args.calendar.next_after(now) {
-        Some(at) if did == ControlOutcome::Done => {
-            format!("fires next {}, {}", next::local(&args.calendar, at), span::relative(at, now))
+        Some(at) if outcome == ControlOutcome::Done => {
+            format!("fires next {}, {}", next::local(&args.calendar, at), durations::relative(at, now))
         }
         _ => "it never fires".to_owned(),
     };
-    rule::said(place, "schedule", &args.name, &did, &done)
+    outcome::print(program, "schedule", &args.name, &outcome, &done)
 }

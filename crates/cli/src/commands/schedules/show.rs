@@ -1,4 +1,4 @@
-//! `windlass schedules show`: all that is known of one schedule.
+//! `windlass schedules show`: shows one schedule.
 
 use std::process::ExitCode;
 
@@ -9,14 +9,14 @@ use windlass::{
 };
 
 use super::next;
-use crate::{commands::show, out, place::Place, rule, span};
+use crate::{commands::show, durations, out, outcome, program::Program};
 
-/// Show one schedule: what it submits, what it fired lately, and what it missed and why
+/// Show one schedule: what it submits, its latest firings, and the ticks that it missed and why
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The schedule
     name: String,
-    /// How many firings and misses
+    /// How many firings and missed ticks
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
     /// Print JSON
@@ -24,21 +24,21 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
+pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
     let inspect = engine.inspect();
     let all = inspect.schedules().await?;
     let Some(view) = all.into_iter().find(|view| view.schedule.name == args.name) else {
-        bail!("there is no schedule {}; `{} schedules` lists them", out::plain(&args.name), place.program);
+        bail!("there is no schedule {}; `{} schedules` lists them", out::plain(&args.name), program.name);
     };
     let limit = args.limit as usize;
     let (firings, misses) =
         (inspect.firings(&args.name, limit).await?, inspect.misses(&args.name, limit).await?);
     if args.json {
-        let mut told = super::told(&view)?;
-        told["firings"] = serde_json::to_value(&firings)?;
-        told["misses"] = serde_json::to_value(&misses)?;
-        out::print_json(&told)?;
+        let mut json = super::to_json(&view)?;
+        json["firings"] = serde_json::to_value(&firings)?;
+        json["misses"] = serde_json::to_value(&misses)?;
+        out::print_json(&json)?;
     } else {
         out::print(&page(&view, &firings, &misses, inspect.clock().await?))?;
     }
@@ -51,7 +51,7 @@ fn page(view: &ScheduleView, firings: &[Firing], misses: &[Miss], now: Time) -> 
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
     line("calendar", schedule.calendar.to_string());
     if let Some(pause) = &view.paused {
-        line("paused", rule::paused(pause, now));
+        line("paused", outcome::paused_by(pause, now));
     }
     match view.next_at {
         Some(at) if view.paused.is_none() => {
@@ -70,19 +70,19 @@ fn page(view: &ScheduleView, firings: &[Firing], misses: &[Miss], now: Time) -> 
         line("tags", out::plain(&schedule.tags.join(", ")));
     }
     page += &show::settings(&schedule.settings);
-    page += &show::block("input", &show::payload(&schedule.input));
+    page += &show::section("input", &show::payload(&schedule.input));
     if firings.is_empty() {
-        page += "\nit has not fired lately\n";
+        page += "\nno recent firings\n";
     } else {
         let firing = |firing: &Firing| {
             let at = next::local(&schedule.calendar, firing.tick);
-            format!("{at}  job {}  ({})\n", firing.job, span::relative(firing.tick, now))
+            format!("{at}  job {}  ({})\n", firing.job, durations::relative(firing.tick, now))
         };
-        page += &show::block("fired, newest first", &firings.iter().map(firing).collect::<String>());
+        page += &show::section("fired, newest first", &firings.iter().map(firing).collect::<String>());
     }
     if !misses.is_empty() {
         let miss = |miss: &Miss| missed(view, miss);
-        page += &show::block("missed, newest first", &misses.iter().map(miss).collect::<String>());
+        page += &show::section("missed, newest first", &misses.iter().map(miss).collect::<String>());
     }
     page
 }
@@ -90,10 +90,10 @@ fn page(view: &ScheduleView, firings: &[Firing], misses: &[Miss], now: Time) -> 
 fn overlap(view: &ScheduleView) -> &'static str {
     use windlass::Overlap;
     match view.schedule.overlap {
-        Overlap::Skip => "a tick is left out while the job before has not ended",
-        Overlap::Queue => "the job of a tick waits for the one before to end",
-        Overlap::CancelPrevious => "the job before is cancelled",
-        Overlap::Allow => "jobs run side by side",
+        Overlap::Skip => "a tick is skipped while the previous job has not ended",
+        Overlap::Queue => "the job of a tick waits until the previous one has ended",
+        Overlap::CancelPrevious => "the previous job is cancelled",
+        Overlap::Allow => "jobs of several ticks may run at once",
     }
 }
 

@@ -1,4 +1,4 @@
-//! `windlass show`: all that is known of one job.
+//! `windlass show`: shows everything that the store has about one job.
 
 mod branch;
 mod machine;
@@ -17,18 +17,17 @@ use windlass::{
 use workflow::Workflow;
 
 use crate::{
-    named::{self, Found},
-    out,
-    place::Place,
-    rule, span,
+    durations, out, outcome,
+    program::Program,
+    resolve::{self, Resolved},
 };
 
-/// Show all that is known of one job.
+/// Show everything about one job
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job: its id, its key, or what it is called as a child of a branch, like 'orders$days$day_7'
+    /// The job: its id, its key, or its name as a child of a branch, like 'orders$days$day_7'
     id: String,
-    /// All entries of a workflow's journal, not only the last 50
+    /// Show all entries of a workflow's journal, not only the last 50
     #[arg(long)]
     all: bool,
     /// Print JSON
@@ -36,17 +35,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
-    let engine = place.reader().await?;
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
     let inspect = engine.inspect();
-    let id = match named::find(&args.id, &engine, place).await? {
-        Found::Job(id) => id,
-        Found::Packed(item) if args.json => {
+    let id = match resolve::job_or_item(&args.id, &engine, program).await? {
+        Resolved::Job(id) => id,
+        Resolved::Packed(item) if args.json => {
             out::print_json(&item)?;
             return Ok(ExitCode::SUCCESS);
         }
-        Found::Packed(item) => {
-            out::print(&branch::item(&item, inspect, place).await?)?;
+        Resolved::Packed(item) => {
+            out::print(&branch::item_page(&item, inspect, program).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
@@ -54,47 +53,49 @@ pub(crate) async fn run(args: Args, place: &Place) -> anyhow::Result<ExitCode> {
     let Some(job) = inspect.job(id).await? else {
         if holds.is_some_and(|holds| holds.arriving) {
             bail!(
-                "job {id} was submitted in a transaction and waits to be taken in; `{} why {id}` says more",
-                place.program
+                "job {id} is an arrival: it was submitted in a transaction and no worker has admitted it yet; `{} why {id}` explains",
+                program.name
             );
         }
-        bail!(place.no_job(id));
+        bail!(program.no_job(id));
     };
     let (holds, history, now) =
         (holds.unwrap_or_default(), inspect.history(id).await?, inspect.clock().await?);
-    let machine = Machine::of(&job, inspect).await?;
-    let workflow = Workflow::of(&job, &engine, args.all || args.json).await?;
-    let branches = Branches::of(&job, inspect, now, place).await?;
+    let machine = Machine::read(&job, inspect).await?;
+    let workflow = Workflow::read(&job, &engine, args.all || args.json).await?;
+    let branches = Branches::read(&job, inspect, now, program).await?;
     if args.json {
-        let mut told = serde_json::to_value(&job)?;
-        told["history"] = serde_json::to_value(&history)?;
-        told["holds"] = serde_json::to_value(&holds)?;
-        machine.tell(&mut told)?;
-        workflow.tell(&mut told, &engine);
-        branches.tell(&mut told);
-        out::print_json(&told)?;
+        let mut answer = serde_json::to_value(&job)?;
+        answer["history"] = serde_json::to_value(&history)?;
+        answer["holds"] = serde_json::to_value(&holds)?;
+        machine.add_to_json(&mut answer)?;
+        workflow.add_to_json(&mut answer, &engine);
+        branches.add_to_json(&mut answer);
+        out::print_json(&answer)?;
     } else {
-        let carried = match branch::is_block(&job) {
-            true => branches.packed(place, &job),
+        let payloads = match branch::is_block(&job) {
+            true => branches.packed_section(program, &job),
             false => {
-                let output = job.output.as_ref().map(|output| block("output", &payload(output)));
-                let own =
-                    machine.blocks(&job, now) + &branches.blocks(place, &job) + &workflow.blocks(&engine);
-                block("input", &payload(&job.input)) + &own + &output.unwrap_or_default()
+                let output = job.output.as_ref().map(|output| section("output", &payload(output)));
+                section("input", &payload(&job.input))
+                    + &machine.sections(&job, now)
+                    + &branches.section(program, &job)
+                    + &workflow.sections(&engine)
+                    + &output.unwrap_or_default()
             }
         };
-        out::print(&page(&job, &holds, &history, &branches, &carried, now))?;
+        out::print(&page(&job, &holds, &history, &branches, &payloads, now))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// All of it; `carried` are the blocks with what it was given, keeps and returned.
+/// The page; `payloads` are the sections with the job's input, data and output.
 fn page(
     job: &Job,
     holds: &Holds,
     history: &[Attempt],
     branches: &Branches,
-    carried: &str,
+    payloads: &str,
     now: Time,
 ) -> String {
     let summary = &job.summary;
@@ -105,18 +106,19 @@ fn page(
         line(name, text);
     }
     if let Some(unwind) = &job.unwind {
-        line("unwinds", workflow::unwinding(unwind, summary.state.is_final()));
+        line("unwind", workflow::unwind_text(unwind, summary.state.is_final()));
     }
     if let Some(pause) = &holds.paused {
-        line("paused", rule::paused(pause, now));
+        line("paused", outcome::paused_by(pause, now));
     }
-    if let Some(told) = &holds.cancel_requested {
-        line("told", self::told(told, now));
+    if let Some(cancel) = &holds.cancel_requested {
+        line("cancel", cancel_request(cancel, now));
     }
     line("kind", format!("{}, version {}", out::plain(&summary.kind), summary.version));
     let priority =
         if summary.priority == 0 { String::new() } else { format!(", priority {}", summary.priority) };
-    let paused = holds.queue_paused.as_ref().map(|pause| format!(", paused {}", rule::paused(pause, now)));
+    let paused =
+        holds.queue_paused.as_ref().map(|pause| format!(", paused {}", outcome::paused_by(pause, now)));
     line("queue", out::plain(&summary.queue) + &priority + &paused.unwrap_or_default());
     if let Some(key) = &summary.key {
         line("key", out::plain(key));
@@ -127,18 +129,21 @@ fn page(
     for (name, text) in branches.lines(job) {
         line(name, text);
     }
-    line("submitted", moment(summary.submitted_at, now));
+    line("submitted", absolute_and_relative(summary.submitted_at, now));
     if summary.due_at != summary.submitted_at {
-        line("due", moment(summary.due_at, now));
+        line("due", absolute_and_relative(summary.due_at, now));
     }
     if let Some(at) = job.started_at {
-        line(if summary.state == State::Running { "claimed" } else { "last start" }, moment(at, now));
+        line(
+            if summary.state == State::Running { "claimed" } else { "last start" },
+            absolute_and_relative(at, now),
+        );
     }
     if let Some(at) = summary.finished_at {
-        line("ended", moment(at, now));
+        line("ended", absolute_and_relative(at, now));
     }
     if let Some(at) = job.deadline_at {
-        line("deadline", moment(at, now));
+        line("deadline", absolute_and_relative(at, now));
     }
     if let Some(worker) = job.worker {
         line("worker", worker.to_string());
@@ -146,7 +151,11 @@ fn page(
     if job.deaths > 0 {
         line(
             "deaths",
-            format!("{} workers died holding it, {} of them while it ran alone", job.deaths, job.crashes),
+            format!(
+                "{} died after claiming it, {} of them while it ran alone",
+                out::counted(job.deaths.into(), "worker", "workers"),
+                job.crashes
+            ),
         );
     }
     line("writes", format!("{} committed, epoch {}", job.rev.0, job.epoch.0));
@@ -154,24 +163,24 @@ fn page(
         line("options", out::plain(options));
     }
     page += &settings(&job.settings);
-    page += &standing(holds, now);
-    page += carried;
+    page += &flow_control(holds, now);
+    page += payloads;
     if !history.is_empty() {
-        page += &block("attempts that failed", &attempts(history, now));
+        page += &section("failed attempts", &attempts(history, now));
     }
     page
 }
 
-/// Policies of a job alone, a line each.
+/// The settings of one job, a line each.
 pub(crate) fn settings(settings: &Settings) -> String {
     let mut lines = String::new();
     let mut line = |name: &str, text: String| lines += &format!("  {name:<11}{text}\n");
     if let Some(timeout) = settings.timeout {
-        line("timeout", format!("{} per attempt", span::show(timeout)));
+        line("timeout", format!("{} per attempt", durations::format(timeout)));
     }
     for rule in settings.retry.iter().flat_map(|retry| retry.as_rules()) {
         let class = rule.class.as_deref().unwrap_or("any error");
-        let apart = format!("{} to {} apart", span::show(rule.base), span::show(rule.cap));
+        let apart = format!("{} to {} apart", durations::format(rule.base), durations::format(rule.cap));
         line("retry", format!("{class}: {} attempts, {apart}", rule.attempts));
     }
     if let Some(unique) = &settings.unique {
@@ -181,7 +190,7 @@ pub(crate) fn settings(settings: &Settings) -> String {
             States::KEPT => "until it is deleted".to_owned(),
             other => format!("while it is {}", names(other)),
         };
-        let within = unique.within.map(|within| format!(", for {} at most", span::show(within)));
+        let within = unique.within.map(|within| format!(", for {} at most", durations::format(within)));
         line("unique", format!("{} {scope}{}", out::plain(&unique.key), within.unwrap_or_default()));
     }
     if let Some(serial) = &settings.serial {
@@ -206,8 +215,8 @@ fn names(states: States) -> String {
     names.collect::<Vec<String>>().join(", ")
 }
 
-/// Where it stands with its serial key and its rate limit.
-fn standing(holds: &Holds, now: Time) -> String {
+/// The job's position for its serial key and its rate limit.
+fn flow_control(holds: &Holds, now: Time) -> String {
     let mut lines = String::new();
     if let Some(serial) = &holds.serial {
         let slots = if serial.slots == 1 {
@@ -215,31 +224,31 @@ fn standing(holds: &Holds, now: Time) -> String {
         } else {
             format!("{} at a time", serial.slots)
         };
-        let place = match serial.held {
-            true => "it has its turn".to_owned(),
-            false if holds.paused.is_some() => "it has left the line while it is paused".to_owned(),
+        let position = match serial.held {
+            true => "it holds a slot".to_owned(),
+            false if holds.paused.is_some() => "it is not in line while it is paused".to_owned(),
             false if serial.ahead == 0 => "it is next in line".to_owned(),
-            false => format!("{} before it in line", out::jobs(serial.ahead)),
+            false => format!("{} ahead of it in line", out::jobs(serial.ahead)),
         };
-        lines += &format!("  {:<11}{place}, {slots}\n", "turn");
+        lines += &format!("  {:<11}{position}, {slots}\n", "slot");
     }
     if let Some(rate) = &holds.rate {
         let text = match &rate.limit {
             None => "its rate limit is lifted".to_owned(),
             Some(_) if rate.enough_at > now => {
-                format!("its rate limit has enough for it {}", span::relative(rate.enough_at, now))
+                format!("its rate limit has enough tokens {}", durations::relative(rate.enough_at, now))
             }
-            Some(_) => "its rate limit has enough for it".to_owned(),
+            Some(_) => "its rate limit has enough tokens".to_owned(),
         };
         lines += &format!("  {:<11}{text}\n", "tokens");
     }
     lines
 }
 
-fn told(told: &CancelHold, now: Time) -> String {
-    let note = told.note.as_ref().map(|note| format!(": {}", out::plain(note))).unwrap_or_default();
-    let end = span::relative(told.deadline_at, now);
-    format!("to end, by {}{note}; ended from outside {end}", out::plain(&told.author))
+fn cancel_request(cancel: &CancelHold, now: Time) -> String {
+    let note = cancel.note.as_ref().map(|note| format!(": {}", out::plain(note))).unwrap_or_default();
+    let end = durations::relative(cancel.deadline_at, now);
+    format!("requested by {}{note}; the store ends the job {end}", out::plain(&cancel.author))
 }
 
 fn state(job: &Job, now: Time) -> String {
@@ -253,36 +262,37 @@ fn state(job: &Job, now: Time) -> String {
             let why = job.failure.as_ref().map(|failure| format!(": {}", out::plain(&failure.message)));
             format!("cancelled{}", why.unwrap_or_default())
         }
-        (State::Scheduled, _) => format!("scheduled, due {}", span::relative(summary.due_at, now)),
+        (State::Scheduled, _) => format!("scheduled, due {}", durations::relative(summary.due_at, now)),
         (state, _) => state.to_string(),
     }
 }
 
-fn moment(at: Time, now: Time) -> String {
-    format!("{at}  ({})", span::relative(at, now))
+fn absolute_and_relative(at: Time, now: Time) -> String {
+    format!("{at}  ({})", durations::relative(at, now))
 }
 
-pub(crate) fn block(title: &str, text: &str) -> String {
+/// A titled part of a page.
+pub(crate) fn section(title: &str, text: &str) -> String {
     let lines: String = text.lines().map(|line| format!("  {line}\n")).collect();
     format!("\n{title}\n{lines}")
 }
 
-/// A payload as readable JSON; strings in it stay escaped, so that it cannot steer the terminal.
+/// A payload as indented JSON. Strings stay escaped, so that they cannot control the terminal.
 pub(crate) fn payload(payload: &Payload) -> String {
     match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
         (0, Ok(value)) => serde_json::to_string_pretty(&value).unwrap_or_default(),
-        (codec, _) => format!("{} bytes written by codec {codec}", payload.bytes.len()),
+        (codec, _) => format!("{} bytes, encoded by codec {codec}", payload.bytes.len()),
     }
 }
 
 fn attempts(history: &[Attempt], now: Time) -> String {
     let attempt = |(number, attempt): (usize, &Attempt)| {
-        let took = span::show(attempt.ended_at.since(attempt.started_at));
+        let took = durations::format(attempt.ended_at.since(attempt.started_at));
         format!(
             "{:>2}  {} ({}), {took}, worker {}\n    {}\n",
             number + 1,
             attempt.started_at,
-            span::relative(attempt.started_at, now),
+            durations::relative(attempt.started_at, now),
             attempt.worker,
             out::plain(&attempt.failure.to_string())
         )

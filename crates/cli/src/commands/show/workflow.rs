@@ -1,4 +1,4 @@
-//! What is known of a workflow beside what is known of every job: its journal, its context, and how it is being unwound.
+//! What `show` prints about workflows: journal, context and unwinding.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,34 @@ use windlass::{
     store::Job,
 };
 
-use super::block;
+use super::section;
 use crate::{
-    out, span,
+    durations, out,
     table::{self, Column, column},
 };
 
-/// How many entries a page shows unless all are asked for.
+/// How many entries a page shows without --all.
 const SHOWN: usize = 50;
 /// How many entries are read at a time.
 const PAGE: usize = 1_000;
-/// How much of a result is shown on a line, in letters.
-const SHORT: usize = 200;
+/// How many characters of a value are shown.
+const VALUE_WIDTH: usize = 200;
 
-/// A workflow's journal, or the end of it, and its context.
+/// The journal, or its last entries, and the context.
 pub(super) struct Workflow {
     entries: VecDeque<Entry>,
     /// When the entry before the first of these was written.
-    before: Option<Time>,
-    /// How many entries there are before these.
-    left_out: usize,
+    previous_at: Option<Time>,
+    /// How many earlier entries are not shown.
+    omitted: usize,
     context: Map<String, Value>,
 }
 
 impl Workflow {
-    /// Reads it; of a job that is no workflow there is nothing.
-    pub(super) async fn of(job: &Job, engine: &Engine, all: bool) -> anyhow::Result<Workflow> {
+    /// Reads them; both are empty if the job is no workflow.
+    pub(super) async fn read(job: &Job, engine: &Engine, all: bool) -> anyhow::Result<Workflow> {
         let (id, inspect) = (job.summary.id, engine.inspect());
-        let (mut entries, mut before, mut left_out) = (VecDeque::new(), None, 0);
+        let (mut entries, mut previous_at, mut omitted) = (VecDeque::new(), None, 0);
         let mut after = None;
         loop {
             let page = inspect.journal(id, after, PAGE).await?;
@@ -47,8 +47,8 @@ impl Workflow {
             after = page.last().map(|entry| entry.seq);
             entries.extend(page);
             while !all && entries.len() > SHOWN {
-                before = entries.pop_front().map(|entry: Entry| entry.at);
-                left_out += 1;
+                previous_at = entries.pop_front().map(|entry: Entry| entry.at);
+                omitted += 1;
             }
             if last {
                 break;
@@ -56,55 +56,53 @@ impl Workflow {
         }
         let context = inspect.context(id).await?;
         let context = context.into_iter().map(|(name, payload)| (name, value(engine, &payload))).collect();
-        Ok(Workflow { entries, before, left_out, context })
+        Ok(Workflow { entries, previous_at, omitted, context })
     }
 
-    pub(super) fn tell(&self, told: &mut Value, engine: &Engine) {
+    pub(super) fn add_to_json(&self, answer: &mut Value, engine: &Engine) {
         let entry = |entry: &Entry| {
-            let mut told = json!({
+            let mut json = json!({
                 "seq": entry.seq, "op": entry.op, "mark": entry.mark, "name": entry.name, "key": entry.key,
                 "line": entry.line, "at": entry.at,
             });
             match failure_of(entry) {
-                Some(failure) => told["failure"] = json!(failure),
-                None => told["payload"] = value(engine, &entry.payload),
+                Some(failure) => json["failure"] = json!(failure),
+                None => json["payload"] = value(engine, &entry.payload),
             }
-            told
+            json
         };
-        told["journal"] = self.entries.iter().map(entry).collect();
-        told["context"] = Value::Object(self.context.clone());
+        answer["journal"] = self.entries.iter().map(entry).collect();
+        answer["context"] = Value::Object(self.context.clone());
     }
 
-    /// The blocks of a page.
-    pub(super) fn blocks(&self, engine: &Engine) -> String {
+    pub(super) fn sections(&self, engine: &Engine) -> String {
         let mut page = String::new();
         if !self.context.is_empty() {
             let line = |(name, value): (&String, &Value)| {
                 format!("{} = {}\n", out::plain(name), short(&value.to_string()))
             };
-            page += &block("context", &self.context.iter().map(line).collect::<String>());
+            page += &section("context", &self.context.iter().map(line).collect::<String>());
         }
         if !self.entries.is_empty() {
-            // Two columns are the block's own.
-            let room = out::width().map(|width| width.saturating_sub(2));
+            // A section is indented by two.
+            let width = out::width().map(|width| width.saturating_sub(2));
             let mut text = String::new();
-            if self.left_out > 0 {
-                text += &format!(
-                    "… {} entries before these; --all shows them too\n",
-                    out::thousands(self.left_out as u64)
-                );
+            if self.omitted > 0 {
+                text +=
+                    &format!("… {} earlier entries; --all shows them\n", out::thousands(self.omitted as u64));
             }
-            text += &table::set(&COLUMNS, &self.rows(engine), room);
-            page += &block("journal", &text);
+            text += &table::render(&COLUMNS, &self.rows(engine), width);
+            page += &section("journal", &text);
         }
         page
     }
 
     fn rows(&self, engine: &Engine) -> Vec<Vec<String>> {
-        let mut before = self.before;
+        let mut previous_at = self.previous_at;
         let row = |entry: &Entry| {
-            let since =
-                before.replace(entry.at).map(|before| format!("+{}", span::show(entry.at.since(before))));
+            let since = previous_at
+                .replace(entry.at)
+                .map(|previous| format!("+{}", durations::format(entry.at.since(previous))));
             let key = entry.key.as_ref().map(|key| format!("[{key}]")).unwrap_or_default();
             vec![
                 entry.seq.to_string(),
@@ -114,7 +112,7 @@ impl Workflow {
                 entry.at.to_string(),
                 since.unwrap_or_default(),
                 entry.line.as_deref().map(out::plain).unwrap_or_default(),
-                said(entry, engine),
+                entry_text(entry, engine),
             ]
         };
         self.entries.iter().map(row).collect()
@@ -122,18 +120,18 @@ impl Workflow {
 }
 
 const COLUMNS: [Column; 8] = [
-    Column { right: true, ..column("SEQ") },
+    Column { align_right: true, ..column("SEQ") },
     column("OP"),
-    Column { least: Some(12), ..column("CALL") },
-    column("HOW FAR"),
-    Column { expendable: 2, ..column("WHEN") },
-    Column { right: true, expendable: 1, ..column("SINCE") },
-    Column { least: Some(12), expendable: 3, ..column("WHERE") },
-    Column { least: Some(16), ..column("WHAT") },
+    Column { min_width: Some(12), ..column("CALL") },
+    column("STATUS"),
+    Column { expendable: 2, ..column("AT") },
+    Column { align_right: true, expendable: 1, ..column("SINCE") },
+    Column { min_width: Some(12), expendable: 3, ..column("LINE") },
+    Column { min_width: Some(16), ..column("VALUE") },
 ];
 
-/// What an entry says, on a line.
-fn said(entry: &Entry, engine: &Engine) -> String {
+/// The value or failure of an entry, on one line.
+fn entry_text(entry: &Entry, engine: &Engine) -> String {
     if let Some(failure) = failure_of(entry) {
         return short(&failure.to_string());
     }
@@ -156,18 +154,20 @@ fn said(entry: &Entry, engine: &Engine) -> String {
     }
 }
 
-/// The line of a page that says how a workflow is being unwound, or was.
-pub(super) fn unwinding(unwind: &Unwind, ended: bool) -> String {
+/// How the workflow is being unwound, or was.
+pub(super) fn unwind_text(unwind: &Unwind, ended: bool) -> String {
     let end = match unwind.reason {
         Some(reason) => format!("failed ({reason})"),
         None => "cancelled".to_owned(),
     };
-    let so_far = if ended { "its steps were undone" } else { "its steps are being undone; then it is" };
-    let end = if ended { String::new() } else { format!(" {end}") };
-    format!("{so_far}{end}: {}", out::plain(&unwind.failure.message))
+    let progress = match ended {
+        true => "its steps were undone".to_owned(),
+        false => format!("its steps are being undone; then it ends as {end}"),
+    };
+    format!("{progress}: {}", out::plain(&unwind.failure.message))
 }
 
-/// A payload as plain JSON, or what it is if this program cannot read it.
+/// A payload as JSON, or its size if this program cannot decode it.
 fn value(engine: &Engine, payload: &Payload) -> Value {
     let plain = engine.decode(payload).ok();
     plain
@@ -176,7 +176,7 @@ fn value(engine: &Engine, payload: &Payload) -> Value {
 }
 
 fn short(text: &str) -> String {
-    console::truncate_str(&out::plain(text), SHORT, "…").into_owned()
+    console::truncate_str(&out::plain(text), VALUE_WIDTH, "…").into_owned()
 }
 
 #[cfg(test)]
@@ -186,15 +186,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_is_unwound_is_said() {
+    fn the_unwind_line_has_the_outcome_and_the_failure() {
         let failure = Failure::stop("no van\n is free");
         let unwind = Unwind { reason: Some(Reason::Exhausted), failure: failure.clone() };
         assert_eq!(
-            unwinding(&unwind, false),
-            "its steps are being undone; then it is failed (exhausted): no van  is free"
+            unwind_text(&unwind, false),
+            "its steps are being undone; then it ends as failed (exhausted): no van  is free"
         );
-        assert_eq!(unwinding(&unwind, true), "its steps were undone: no van  is free");
-        let cancelled = unwinding(&Unwind { reason: None, failure }, false);
-        assert!(cancelled.contains("then it is cancelled: "), "{cancelled}");
+        assert_eq!(unwind_text(&unwind, true), "its steps were undone: no van  is free");
+        let cancelled = unwind_text(&Unwind { reason: None, failure }, false);
+        assert!(cancelled.contains("then it ends as cancelled: "), "{cancelled}");
     }
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use windlass::{States, Unique, model::Conflict};
 
-use crate::span;
+use crate::durations;
 
 #[derive(clap::Args)]
-pub(crate) struct Name {
-    /// A name that only one job of its kind has at a time; while one has it, a submit is answered as --on-conflict says
+pub(crate) struct UniqueName {
+    /// A name that only one job of its kind holds at a time; see --on-conflict
     #[arg(long, value_name = "NAME")]
     unique: Option<String>,
-    /// If another job has the unique name: keep that one, reject this one, replace that one unless it runs, or
+    /// If another job holds the unique name: keep that job, reject this one, replace that job unless it runs, or
     /// cancel-and-replace it even if it runs [default: keep]
     #[arg(long, value_name = "WHAT", requires = "unique", value_parser = conflict)]
     on_conflict: Option<Conflict>,
-    /// A job has its unique name while it is live (has not ended), waiting (has not started) or kept (is not deleted)
+    /// A job holds its unique name while it is live (has not ended), waiting (has not started) or kept (is not deleted)
     /// [default: live]
     #[arg(long, value_name = "WHEN", requires = "unique", value_parser = states)]
     unique_while: Option<States>,
-    /// A job has its unique name for so long after its submit at most
-    #[arg(long, value_name = "SPAN", requires = "unique", value_parser = span::parse)]
+    /// A job holds its unique name for at most this long after its submit
+    #[arg(long, value_name = "DURATION", requires = "unique", value_parser = durations::parse)]
     unique_within: Option<Duration>,
 }
 
-impl Name {
+impl UniqueName {
     pub(crate) fn unique(&self) -> Option<Unique> {
         let unique = Unique::new(self.unique.clone()?);
         Some(Unique {

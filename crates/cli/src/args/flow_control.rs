@@ -1,16 +1,16 @@
-//! What keeps jobs back: serial keys and rate limits, as flags that `submit` and `schedules set` share.
+//! Serial keys and rate limits, as flags of `submit` and `schedules set`.
 
 use windlass::{Charge, Serial};
 
 #[derive(clap::Args)]
-pub(crate) struct Flow {
+pub(crate) struct FlowControl {
     /// Run it after all earlier jobs with this serial key have ended
     #[arg(long, value_name = "KEY")]
     serial: Option<String>,
-    /// How many jobs of the serial key run at once, from now on [default: as it is; 1 for a new key]
+    /// How many jobs of the serial key run at once, from now on [default: unchanged; 1 for a new key]
     #[arg(long, value_name = "N", requires = "serial")]
     slots: Option<u32>,
-    /// Keep its turn while it waits for another attempt; otherwise the next of its serial key goes on
+    /// Keep its slot of the serial key while it waits for a retry; otherwise the next job in line starts
     #[arg(long, requires = "serial")]
     hold: bool,
     /// Start it no faster than this rate limit allows; see `limits set`
@@ -21,7 +21,7 @@ pub(crate) struct Flow {
     weight: Option<u32>,
 }
 
-impl Flow {
+impl FlowControl {
     pub(crate) fn serial(&self) -> Option<Serial> {
         let key = self.serial.clone()?;
         Some(Serial { key, slots: self.slots, keeps_slot: self.hold })

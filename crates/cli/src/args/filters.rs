@@ -1,4 +1,4 @@
-//! Which jobs are meant: the filters that lists and bulk operations share.
+//! The filters of lists and bulk operations.
 
 use windlass::{
     State,
@@ -7,7 +7,7 @@ use windlass::{
 
 /// Filters; a job must match all that are given.
 #[derive(clap::Args, Clone, Default)]
-pub(crate) struct Which {
+pub(crate) struct Filters {
     /// Only in this state: scheduled, ready, running, waiting, done, failed or
     /// cancelled
     #[arg(long)]
@@ -32,18 +32,18 @@ pub(crate) struct Which {
     pub(crate) version: Option<i32>,
 }
 
-impl Which {
-    /// Whether every job matches.
-    pub(crate) fn is_all(&self) -> bool {
+impl Filters {
+    /// Whether no filter is given, so that every job matches.
+    pub(crate) fn is_empty(&self) -> bool {
         self.state.is_none()
             && self.version.is_none()
             && self.texts().iter().all(|(_, value)| value.is_none())
     }
 
-    /// Whether a job in a list matches, as far as lists tell: they do not tell tags.
+    /// Whether a job in a list matches. Tags are not compared: a summary has none.
     pub(crate) fn matches(&self, job: &Summary) -> bool {
-        let is = |wanted: &Option<String>, has: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
+        let is = |wanted: &Option<String>, actual: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| actual == Some(wanted))
         };
         self.state.is_none_or(|state| state == job.state)
             && self.version.is_none_or(|version| version == job.version)
@@ -63,7 +63,7 @@ impl Which {
         ]
     }
 
-    pub(crate) fn filter(&self) -> Filter {
+    pub(crate) fn to_filter(&self) -> Filter {
         Filter {
             state: self.state,
             kind: self.kind.clone(),
@@ -77,7 +77,7 @@ impl Which {
     }
 
     /// The same filters as flags of a command line.
-    pub(crate) fn flags(&self) -> String {
+    pub(crate) fn to_flags(&self) -> String {
         let mut flags = self.state.map(|state| format!(" --state {state}")).unwrap_or_default();
         for (name, value) in self.texts() {
             if let Some(value) = value {

@@ -4,9 +4,9 @@ use std::{str::FromStr, time::Duration};
 
 use windlass::Retention;
 
-use crate::span;
+use crate::durations;
 
-/// A time to keep something.
+/// How long jobs that ended in one state are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keep {
     For(Duration),
@@ -20,17 +20,17 @@ impl FromStr for Keep {
         if text.eq_ignore_ascii_case("forever") {
             return Ok(Keep::Forever);
         }
-        match span::parse(text) {
-            Ok(span) if span.is_zero() => Err(format!(
-                "{text:?} keeps nothing, not even for those who wait for the result; keep jobs for a minute or longer"
+        match durations::parse(text) {
+            Ok(duration) if duration.is_zero() => Err(format!(
+                "{text:?} keeps nothing, not even until a waiting caller has read the result; keep jobs for a minute or longer"
             )),
-            Ok(span) => Ok(Keep::For(span)),
+            Ok(duration) => Ok(Keep::For(duration)),
             Err(why) => Err(format!("{why}, or \"forever\"")),
         }
     }
 }
 
-/// What one layer says of each way to end.
+/// The retention settings of one layer.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct RetentionSettings {
     pub(crate) done: Option<Keep>,
@@ -48,8 +48,8 @@ impl RetentionSettings {
     }
 
     pub(super) fn apply(self, given: Retention) -> Retention {
-        let kept = |said: Option<Keep>, given: Option<Duration>| match said {
-            Some(Keep::For(span)) => Some(span),
+        let kept = |setting: Option<Keep>, given: Option<Duration>| match setting {
+            Some(Keep::For(duration)) => Some(duration),
             Some(Keep::Forever) => None,
             None => given,
         };
@@ -66,11 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_left_as_it_was() {
-        let said =
+    fn what_is_not_set_stays_unchanged() {
+        let settings =
             RetentionSettings { done: "7d".parse().ok(), failed: "forever".parse().ok(), cancelled: None };
         let given = Retention::default();
-        let kept = said.apply(given);
+        let kept = settings.apply(given);
         assert_eq!(kept.done, Some(Duration::from_secs(7 * 86_400)));
         assert_eq!((kept.failed, kept.cancelled), (None, given.cancelled));
         assert!("0s".parse::<Keep>().unwrap_err().contains("keeps nothing"));
