@@ -1,20 +1,20 @@
-//! Where logs go: to standard error, as the settings say. In a build with `otel`, a worker's spans go to a collector too.
+//! Logging to standard error, as the settings say. In a build with the feature `otel`, a worker also sends spans to a collector.
 
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Settings;
 
-/// Logging under way. What was not sent yet is sent when this is dropped.
+/// Active logging. Dropping it sends the spans that are still buffered.
 pub(crate) struct Log {
     #[cfg(feature = "otel")]
     _spans: Option<otel::Spans>,
 }
 
 /// Logs to standard error.
-pub(crate) fn start(settings: &Settings, otherwise: &str) -> anyhow::Result<Log> {
-    let log = tracing_subscriber::fmt().with_env_filter(filter(settings, otherwise)?);
-    // A program that logs already goes on as it does.
+pub(crate) fn start(settings: &Settings, default_level: &str) -> anyhow::Result<Log> {
+    let log = tracing_subscriber::fmt().with_env_filter(filter(settings, default_level)?);
+    // A program that has set up logging itself keeps it.
     let _ = log.with_writer(std::io::stderr).with_ansi(is_term()).with_target(false).try_init();
     Ok(Log {
         #[cfg(feature = "otel")]
@@ -22,10 +22,10 @@ pub(crate) fn start(settings: &Settings, otherwise: &str) -> anyhow::Result<Log>
     })
 }
 
-fn filter(settings: &Settings, otherwise: &str) -> anyhow::Result<EnvFilter> {
-    let wanted = settings.log.as_deref().unwrap_or(otherwise);
-    wanted.parse().with_context(|| {
-        format!("{wanted:?} is no log level; use error, warn, info, debug, trace, or a filter like windlass_store=debug")
+fn filter(settings: &Settings, default_level: &str) -> anyhow::Result<EnvFilter> {
+    let level = settings.log.as_deref().unwrap_or(default_level);
+    level.parse().with_context(|| {
+        format!("{level:?} is not a log level; use error, warn, info, debug, trace, or a filter like windlass_store=debug")
     })
 }
 
@@ -46,7 +46,7 @@ mod otel {
 
     use super::{Log, Settings, filter, is_term};
 
-    /// Spans on their way to a collector.
+    /// Spans that are sent to a collector.
     pub(super) struct Spans(SdkTracerProvider);
 
     impl Drop for Spans {
@@ -57,18 +57,18 @@ mod otel {
         }
     }
 
-    /// Logs to standard error, and sends spans to the collector at `url` or where the environment says, if it does.
-    pub(crate) fn start(settings: &Settings, otherwise: &str, url: Option<&str>) -> anyhow::Result<Log> {
+    /// Logs to standard error, and sends spans to the collector at `url` or, without one, to that of the environment, if any.
+    pub(crate) fn start(settings: &Settings, default_level: &str, url: Option<&str>) -> anyhow::Result<Log> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let by_env = is_set("OTEL_EXPORTER_OTLP_ENDPOINT") || is_set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-        if url.is_none() && !by_env {
-            return super::start(settings, otherwise);
+        let in_env = is_set("OTEL_EXPORTER_OTLP_ENDPOINT") || is_set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+        if url.is_none() && !in_env {
+            return super::start(settings, default_level);
         }
         let mut exporter = SpanExporter::builder().with_http();
         if let Some(url) = url {
             if !url.starts_with("http://") {
                 anyhow::bail!(
-                    "--otlp {url:?} cannot be reached; use http://HOST:PORT, of a collector near by"
+                    "--otlp {url:?} is not supported: spans are sent over plain HTTP; use http://HOST:PORT of a local collector"
                 );
             }
             exporter = exporter.with_endpoint(format!("{}/v1/traces", url.trim_end_matches('/')));
@@ -86,9 +86,9 @@ mod otel {
             .build();
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_term());
         let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("windlass"));
-        // What is logged and what is sent are filtered apart: a quiet log has its spans all the same.
+        // Separate filters: the log level does not affect which spans are sent.
         let _ = tracing_subscriber::registry()
-            .with(log.with_target(false).with_filter(filter(settings, otherwise)?))
+            .with(log.with_target(false).with_filter(filter(settings, default_level)?))
             .with(spans.with_filter(LevelFilter::INFO))
             .try_init();
         Ok(Log { _spans: Some(Spans(provider)) })

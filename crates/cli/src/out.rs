@@ -1,12 +1,13 @@
-//! How commands speak: answers on standard output, everything else on standard error. A reader that has seen enough
-//! (`windlass jobs | head`) is no error and no reason to panic.
+//! How commands print: answers to standard output, everything else to standard error. A closed pipe (`windlass jobs | head`)
+//! is no error.
 
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
+use indicatif::HumanCount;
 use serde::Serialize;
 
-/// Prints an answer, which ends with a newline of its own.
+/// Prints an answer. The text must end with a newline.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -23,13 +24,12 @@ pub(crate) fn print_json<T: Serialize>(answer: &T) -> anyhow::Result<()> {
     print(&(text + "\n"))
 }
 
-/// Says something beside the answer.
+/// Prints a line to standard error. A failure is ignored: there is no other place to report it.
 pub(crate) fn note(text: &str) {
-    // Nobody is left to be told if this fails.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// How many columns the answer has room for; as many as it likes when nobody looks at it directly.
+/// The width of the terminal; `None`, without a limit, if standard output is no terminal.
 pub(crate) fn width() -> Option<usize> {
     let out = console::Term::stdout();
     if !out.is_term() {
@@ -40,36 +40,20 @@ pub(crate) fn width() -> Option<usize> {
 
 /// A number with commas between thousands.
 pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number).to_string()
 }
 
-/// So many jobs.
+/// A number of jobs: "1 job", "2,000 jobs".
 pub(crate) fn jobs(number: u64) -> String {
-    format!("{} {}", thousands(number), if number == 1 { "job" } else { "jobs" })
+    counted(number, "job", "jobs")
 }
 
-/// Text without control characters, so that what a job carries cannot steer the terminal.
+/// A number with the singular or the plural of what it counts.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(number), if number == 1 { one } else { many })
+}
+
+/// Text without control characters: data of jobs must not control the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!(
-            [0, 999, 1_000, 20_000, 1_234_567].map(thousands),
-            ["0", "999", "1,000", "20,000", "1,234,567"]
-        );
-    }
 }

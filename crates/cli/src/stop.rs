@@ -1,4 +1,4 @@
-//! The signals that ask a command to end.
+//! The signals that ask a command to stop.
 
 use std::sync::{
     Arc,
@@ -9,40 +9,43 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::out;
 
-/// SIGINT and SIGTERM, listened for from the moment it is made.
-pub(crate) struct Stop {
+/// SIGINT and SIGTERM, caught from the moment this is created.
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Stop {
-    pub(crate) fn listen() -> std::io::Result<Stop> {
-        Ok(Stop { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+impl StopSignals {
+    pub(crate) fn listen() -> std::io::Result<StopSignals> {
+        Ok(StopSignals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
-    pub(crate) async fn told(&mut self) {
+    /// Returns when the next signal has arrived.
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
 
-    /// A flag that is set when the process is told to end, for work that looks now and then. Told again, the process
-    /// exits at once.
+    /// A flag that the first signal sets, for work that checks it between batches. The second signal ends the process.
     pub(crate) fn flag() -> std::io::Result<Arc<AtomicBool>> {
-        let mut stop = Stop::listen()?;
+        let mut signals = StopSignals::listen()?;
         let flag = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&flag);
+        let stop = Arc::clone(&flag);
         tokio::spawn(async move {
-            stop.told().await;
-            told.store(true, Ordering::Relaxed);
-            stop.told().await;
-            out::note("told twice: exiting at once; what was done stays done");
+            signals.received().await;
+            stop.store(true, Ordering::Relaxed);
+            signals.received().await;
+            out::note("second signal: exiting at once; what was done stays done");
             std::process::exit(INTERRUPTED.into())
         });
         Ok(flag)
     }
 }
 
-/// The exit code of a command that was told to end before it was through.
+/// The exit code of a command that a signal stopped before it had finished.
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -55,6 +55,17 @@ pub fn sqlite_path(url: &str) -> Option<PathBuf> {
     Some(Path::new(path.strip_prefix("//").unwrap_or(path)).to_owned())
 }
 
+/// An address without its password, to be shown to people.
+pub fn without_password(url: &str) -> String {
+    let hidden = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let (user, host) = rest.split_once('@')?;
+        let (name, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{name}:…@{host}"))
+    };
+    hidden().unwrap_or_else(|| url.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +92,12 @@ mod tests {
             assert_eq!(sqlite_path(url), Some("a/b.db".into()), "{url}");
         }
         assert_eq!(sqlite_path("postgres://u@h/db"), None);
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("postgres://u:secret@h/db"), "postgres://u:…@h/db");
+        assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
+        assert_eq!(without_password("sqlite://a.db"), "sqlite://a.db");
     }
 }

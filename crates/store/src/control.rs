@@ -223,7 +223,7 @@ pub enum AdminAction {
 
 /// What came of an act.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "did", content = "why")]
+#[serde(rename_all = "snake_case", tag = "outcome", content = "why")]
 pub enum ControlOutcome {
     /// It is done.
     Done,

@@ -34,7 +34,7 @@ mod store;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-pub use address::{sqlite_path, with_limits};
+pub use address::{sqlite_path, with_limits, without_password};
 pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate};
 pub use error::Error;
 pub use id_source::IdSource;

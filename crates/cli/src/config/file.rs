@@ -1,4 +1,4 @@
-//! The settings file. Every key is known or an error: a misspelt setting must not be silently no setting.
+//! The settings file. An unknown key is an error, so that a misspelt setting is not silently ignored.
 
 use std::{path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use windlass::model::Limits;
 
 use super::{PoolSettings, Settings, nearest};
-use crate::span;
+use crate::durations;
 
 const KEYS: [&str; 11] =
     ["store", "log", "name", "lease", "beat", "drain", "crashes", "metrics", "queues", "retention", "limits"];
@@ -26,14 +26,14 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Settings> {
     let mut settings = Settings::default();
     for (key, value) in &table {
         match key.as_str() {
-            "store" => settings.store = Some(word(key, value)?),
-            "log" => settings.log = Some(word(key, value)?),
-            "name" => settings.name = Some(word(key, value)?),
-            "lease" => settings.lease = Some(time(key, value)?),
-            "beat" => settings.beat = Some(time(key, value)?),
-            "drain" => settings.drain = Some(time(key, value)?),
+            "store" => settings.store = Some(string(key, value)?),
+            "log" => settings.log = Some(string(key, value)?),
+            "name" => settings.name = Some(string(key, value)?),
+            "lease" => settings.lease = Some(duration(key, value)?),
+            "beat" => settings.beat = Some(duration(key, value)?),
+            "drain" => settings.drain = Some(duration(key, value)?),
             "crashes" => settings.crashes = Some(count(key, value)?.try_into().unwrap_or(u16::MAX)),
-            "metrics" => settings.metrics = Some(word(key, value)?),
+            "metrics" => settings.metrics = Some(string(key, value)?),
             "queues" => queues(&mut settings, value)?,
             "retention" => retention(&mut settings, value)?,
             "limits" => limits(&mut settings, value)?,
@@ -65,8 +65,8 @@ fn pool_settings(queue: &str, pool: &Table) -> anyhow::Result<PoolSettings> {
             "slots" => settings.slots = Some(count(&path, value)?),
             "prefetch" => settings.prefetch = Some(number(&path, value)?),
             "min_demand" => settings.min_demand = Some(count(&path, value)?),
-            "poll" => settings.poll = Some(time(&path, value)?),
-            "max_poll" => settings.max_poll = Some(time(&path, value)?),
+            "poll" => settings.poll = Some(duration(&path, value)?),
+            "max_poll" => settings.max_poll = Some(duration(&path, value)?),
             _ => return Err(unknown(&path, &POOL_KEYS)),
         }
     }
@@ -87,8 +87,8 @@ fn retention(settings: &mut Settings, value: &Value) -> anyhow::Result<()> {
         };
         let Value::String(text) = value else {
             bail!(
-                "`{path}` is {}, and must be a span of time in quotes, like \"30d\", or \"forever\"",
-                shown(value)
+                "`{path}` is {}, and must be a duration in quotes, like \"30d\", or \"forever\"",
+                display(value)
             )
         };
         *kept = Some(text.parse().map_err(|why| anyhow!("`{path}`: {why}"))?);
@@ -118,35 +118,35 @@ fn unknown(path: &str, known: &[&str]) -> anyhow::Error {
     let key = path.rsplit('.').next().unwrap_or(path);
     let all = known.join(", ");
     match nearest::of(key, known.iter().copied()) {
-        Some(near) => anyhow!("`{path}` is not a setting; did you mean `{near}`? There are {all}"),
-        None => anyhow!("`{path}` is not a setting; there are {all}"),
+        Some(near) => anyhow!("`{path}` is not a setting; did you mean `{near}`? The settings are {all}"),
+        None => anyhow!("`{path}` is not a setting; the settings are {all}"),
     }
 }
 
-/// A value as it could have been written.
-fn shown(value: &Value) -> String {
+/// A value as it is written in the file.
+fn display(value: &Value) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| value.type_str().to_owned())
 }
 
-fn word(key: &str, value: &Value) -> anyhow::Result<String> {
+fn string(key: &str, value: &Value) -> anyhow::Result<String> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
-        _ => bail!("`{key}` is {}, and must be text in quotes", shown(value)),
+        _ => bail!("`{key}` is {}, and must be text in quotes", display(value)),
     }
 }
 
-fn time(key: &str, value: &Value) -> anyhow::Result<Duration> {
+fn duration(key: &str, value: &Value) -> anyhow::Result<Duration> {
     match value {
-        Value::String(text) => span::parse(text).map_err(|why| anyhow!("`{key}`: {why}")),
+        Value::String(text) => durations::parse(text).map_err(|why| anyhow!("`{key}`: {why}")),
         _ => {
-            bail!("`{key}` is {}, and must be a span of time in quotes, like \"15s\" or \"2m\"", shown(value))
+            bail!("`{key}` is {}, and must be a duration in quotes, like \"15s\" or \"2m\"", display(value))
         }
     }
 }
 
 fn number(key: &str, value: &Value) -> anyhow::Result<usize> {
     let number = value.as_integer().and_then(|number| usize::try_from(number).ok());
-    number.with_context(|| format!("`{key}` is {}, and must be a whole number", shown(value)))
+    number.with_context(|| format!("`{key}` is {}, and must be a whole number", display(value)))
 }
 
 fn count(key: &str, value: &Value) -> anyhow::Result<usize> {
@@ -162,13 +162,13 @@ mod tests {
     fn every_key_is_known_or_an_error_that_names_the_nearest() {
         let error = |text| format!("{:#}", parse(text).expect_err(text));
         assert!(error("leas = '15s'").contains("did you mean `lease`?"));
-        assert!(error("colour = 1").contains("there are store, log"));
+        assert!(error("colour = 1").contains("the settings are store, log"));
         assert!(
             error("[queues.mail]\nslot = 3")
                 .contains("`queues.mail.slot` is not a setting; did you mean `slots`?")
         );
         assert!(error("lease = 15").contains("\"15s\""));
-        assert!(error("lease = 'soon'").contains("`lease`: \"soon\" is not a span"));
+        assert!(error("lease = 'soon'").contains("`lease`: \"soon\" is not a duration"));
         assert!(error("[queues.mail]\nslots = 0").contains("at least 1"));
         assert!(error("[queues.'windlass.x']\nslots = 1").contains("reserved"));
         assert!(error("queues = 3").contains("[queues.default]"));

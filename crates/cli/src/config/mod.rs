@@ -1,45 +1,45 @@
-//! Settings: from a file, then the environment, then flags; the last one wins.
+//! Settings: from a file, from the environment, from flags; each layer overrides the ones before.
 
 mod file;
-mod keep;
 mod nearest;
+mod retention;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
-pub(crate) use keep::{Keep, RetentionSettings};
+pub(crate) use retention::{Keep, RetentionSettings};
 use windlass::{Config, Engine, Pool, model::Limits};
 
-use crate::{out, span};
+use crate::{durations, out};
 
-/// Where jobs are kept if nothing says otherwise.
+/// The store if no setting names one.
 pub(crate) const DEFAULT_STORE: &str = "sqlite://windlass.db";
-/// The file that is read if it is there.
+/// The settings file that is read if it exists.
 const DEFAULT_FILE: &str = "windlass.toml";
 
-/// What one layer says; what it does not say is left to the layers below.
+/// The settings of one layer. What it does not set is left to the layers below.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) store: Option<String>,
     pub(crate) log: Option<String>,
-    /// What people know the worker by.
+    /// The worker's name, for people.
     pub(crate) name: Option<String>,
     pub(crate) lease: Option<Duration>,
     pub(crate) beat: Option<Duration>,
     pub(crate) drain: Option<Duration>,
     pub(crate) crashes: Option<u16>,
-    /// Where metrics are served.
+    /// The address that serves metrics.
     pub(crate) metrics: Option<String>,
     pub(crate) retention: RetentionSettings,
-    /// How large things may be, by the names of `Limits`.
+    /// Size limits, by the names of `Limits`.
     pub(crate) limits: BTreeMap<String, usize>,
-    /// Which queues are served; empty if this layer does not say.
+    /// The queues to serve; empty if this layer does not set them.
     pub(crate) serve: Vec<String>,
-    /// What is known of each queue's pool.
+    /// The settings of each queue's pool.
     pub(crate) queues: BTreeMap<String, PoolSettings>,
 }
 
-/// What one layer says of a queue's pool.
+/// The settings of a queue's pool in one layer.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub(crate) struct PoolSettings {
     pub(crate) slots: Option<usize>,
@@ -49,7 +49,7 @@ pub(crate) struct PoolSettings {
     pub(crate) max_poll: Option<Duration>,
 }
 
-/// Reads all layers: the file, the environment, and on top of them `flags`.
+/// Reads the file and the environment; `flags` override both.
 pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Settings> {
     let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let named = path.map(Path::to_owned).or_else(|| env("WINDLASS_CONFIG").map(Into::into));
@@ -58,11 +58,11 @@ pub(crate) fn read(path: Option<&Path>, flags: Settings) -> anyhow::Result<Setti
         None if Path::new(DEFAULT_FILE).exists() => file::read(Path::new(DEFAULT_FILE))?,
         None => Settings::default(),
     };
-    warn_of_typos();
+    warn_of_misspelt_variables();
     Ok(flags.over(from_env(env)?).over(file))
 }
 
-/// The environment variables that are read, besides `RUST_LOG`.
+/// The environment variables that are read, in addition to `RUST_LOG` and the limits.
 const VARIABLES: [&str; 13] = [
     "WINDLASS_CONFIG",
     "WINDLASS_STORE",
@@ -79,9 +79,9 @@ const VARIABLES: [&str; 13] = [
     "WINDLASS_KEEP_CANCELLED",
 ];
 
-/// A variable that looks like one of ours and is not is most likely a slip; others may be anyone's.
-fn warn_of_typos() {
-    let limits: Vec<String> = Limits::NAMES.iter().map(|name| Limits::env_variable(name)).collect();
+/// Warns of variables that are similar to a known one. Others with our prefix may belong to another program.
+fn warn_of_misspelt_variables() {
+    let limits: Vec<String> = Limits::NAMES.iter().map(|name| Limits::variable(name)).collect();
     let known: Vec<&str> = VARIABLES.into_iter().chain(limits.iter().map(String::as_str)).collect();
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if name.starts_with("WINDLASS_")
@@ -94,8 +94,8 @@ fn warn_of_typos() {
 }
 
 fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
-    let time = |name: &str| -> anyhow::Result<Option<Duration>> {
-        let read = |text: String| span::parse(&text).map_err(|why| anyhow!("{name}: {why}"));
+    let duration = |name: &str| -> anyhow::Result<Option<Duration>> {
+        let read = |text: String| durations::parse(&text).map_err(|why| anyhow!("{name}: {why}"));
         env(name).map(read).transpose()
     };
     let crashes = |text: String| {
@@ -109,9 +109,9 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         store: env("WINDLASS_STORE"),
         log: env("WINDLASS_LOG").or_else(|| env("RUST_LOG")),
         name: env("WINDLASS_NAME"),
-        lease: time("WINDLASS_LEASE")?,
-        beat: time("WINDLASS_BEAT")?,
-        drain: time("WINDLASS_DRAIN")?,
+        lease: duration("WINDLASS_LEASE")?,
+        beat: duration("WINDLASS_BEAT")?,
+        drain: duration("WINDLASS_DRAIN")?,
         crashes: env("WINDLASS_CRASHES").map(crashes).transpose()?,
         metrics: env("WINDLASS_METRICS"),
         retention: RetentionSettings {
@@ -122,9 +122,9 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         ..Settings::default()
     };
     for name in Limits::NAMES {
-        let variable = Limits::env_variable(name);
+        let variable = Limits::variable(name);
         if let Some(text) = env(&variable) {
-            let value = Limits::parse(name, &text).map_err(|why| anyhow!("{variable}: {why}"))?;
+            let value = Limits::read(name, &text).map_err(|why| anyhow!("{variable}: {why}"))?;
             settings.limits.insert((*name).to_owned(), value);
         }
     }
@@ -135,7 +135,7 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
 }
 
 impl Settings {
-    /// These settings, and where they are silent those of the layer below.
+    /// These settings over those of the layer below.
     pub(crate) fn over(self, below: Settings) -> Settings {
         let mut queues = below.queues;
         for (name, pool) in self.queues {
@@ -159,7 +159,7 @@ impl Settings {
         }
     }
 
-    /// Adds a queue to serve, written as `NAME` or `NAME=SLOTS`.
+    /// Adds a queue to serve, given as `NAME` or `NAME=SLOTS`.
     pub(crate) fn serve(&mut self, text: &str) -> anyhow::Result<()> {
         let (name, slots) = match text.split_once('=') {
             Some((name, slots)) => (name, Some(slots)),
@@ -168,8 +168,8 @@ impl Settings {
         windlass::model::limits::check_name("queue", name)?;
         if let Some(slots) = slots {
             let slots = slots.parse().ok().filter(|slots| *slots > 0);
-            let slots = slots
-                .ok_or_else(|| anyhow!("{text:?} does not say how many slots; write it as {name}=16"))?;
+            let slots =
+                slots.ok_or_else(|| anyhow!("{text:?} has no number of slots; write it as {name}=16"))?;
             self.queues.entry(name.to_owned()).or_default().slots = Some(slots);
         }
         if !self.serve.iter().any(|queue| queue == name) {
@@ -178,23 +178,23 @@ impl Settings {
         Ok(())
     }
 
-    /// Puts the settings on an engine; where they are silent, the engine's own stand.
+    /// Applies the settings to an engine. What they do not set stays as the engine has it.
     pub(crate) fn apply(&self, mut engine: Engine) -> anyhow::Result<Engine> {
         let given = engine.settings().clone();
         let lease = self.lease.unwrap_or(given.lease);
         let beat = match (self.beat, self.lease) {
             (Some(beat), _) => beat,
-            // Two renewals may fail before a third is late.
+            // Two renewals may fail before the lease ends.
             (None, Some(lease)) => lease / 3,
             (None, None) => given.renew_every,
         };
         if beat.is_zero() || beat * 2 > lease {
             bail!(
-                "a beat of {} does not fit a lease of {}: the lease is renewed once per beat and must survive a late \
-                 one; use a beat of at most {}",
-                span::show(beat),
-                span::show(lease),
-                span::show(lease / 2)
+                "a beat of {} does not fit a lease of {}: the lease is renewed once per beat, and one late renewal must not \
+                 end it; use a beat of at most {}",
+                durations::format(beat),
+                durations::format(lease),
+                durations::format(lease / 2)
             );
         }
         let config = Config {
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_higher_layer_wins_where_it_speaks() {
+    fn a_higher_layer_overrides_what_it_sets() {
         let env = from_env(|name| match name {
             "WINDLASS_LEASE" => Some("30s".into()),
             "WINDLASS_QUEUES" => Some("mail=4, default".into()),
@@ -274,23 +274,23 @@ mod tests {
             assert_eq!(file.limits.get(*name), Some(&70_000));
             let sized = file::parse(&format!("[limits]\n{name} = '2MiB'")).expect("valid");
             assert_eq!(sized.limits.get(*name), Some(&(2 << 20)));
-            let env = from_env(|asked| (asked == Limits::env_variable(name)).then(|| "64KiB".into()))
+            let env = from_env(|variable| (variable == Limits::variable(name)).then(|| "64KiB".into()))
                 .expect("valid");
             let all = env.over(file);
             assert_eq!(all.limits.get(*name), Some(&65_536), "the environment is above the file");
-            let place = crate::place::Place::named(all);
-            assert_eq!(place.url(), format!("{DEFAULT_STORE}?limit_{name}=65536"));
+            let program = crate::program::Program::stock(all, |engine| engine);
+            assert_eq!(program.url(), format!("{DEFAULT_STORE}?limit_{name}=65536"));
         }
-        let error = from_env(|asked| (asked == "WINDLASS_LIMIT_INBOX").then(|| "lots".into()))
+        let error = from_env(|variable| (variable == "WINDLASS_LIMIT_INBOX").then(|| "lots".into()))
             .expect_err("no number");
         assert!(error.to_string().starts_with("WINDLASS_LIMIT_INBOX: the limit inbox of"), "{error}");
     }
 
     #[test]
-    fn a_bad_value_is_named_with_where_it_stands() {
+    fn an_error_names_the_variable_and_its_value() {
         let error =
-            from_env(|name| (name == "WINDLASS_LEASE").then(|| "soon".into())).expect_err("not a span");
-        assert!(error.to_string().contains("WINDLASS_LEASE: \"soon\" is not a span"));
+            from_env(|name| (name == "WINDLASS_LEASE").then(|| "soon".into())).expect_err("not a duration");
+        assert!(error.to_string().contains("WINDLASS_LEASE: \"soon\" is not a duration"));
         let error =
             from_env(|name| (name == "WINDLASS_QUEUES").then(|| "mail=many".into())).expect_err("no count");
         assert!(format!("{error:#}").contains("mail=16"), "{error:#}");

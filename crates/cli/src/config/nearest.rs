@@ -1,13 +1,13 @@
-//! The name that was most likely meant.
+//! Suggestions for misspelt names.
 
-/// The one of `known` that is nearest to `word`, if it is near at all.
+/// The known name that is most similar to `word`, if any is similar enough.
 pub(super) fn of<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.into_iter().map(|name| (distance(word, name), name)).min()?;
-    // A third of the letters may be wrong: more is another word.
+    // Up to a third of the letters may differ: beyond that it is another word.
     (near.0 * 3 <= word.chars().count().max(3)).then_some(near.1)
 }
 
-/// How many letters must be put in, taken out or changed to make one word the other.
+/// The Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_recognised_and_strangers_are_not() {
+    fn typing_mistakes_are_recognised_and_other_words_are_not() {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(of("laese", ["store", "lease"]), None);
         assert_eq!(of("leas", ["store", "lease"]), Some("lease"));

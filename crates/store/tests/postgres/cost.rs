@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Instant};
 
-use windlass_cluster::Cluster;
 use windlass_model::{
     BranchNo, BranchPosition, BranchUpdate, BranchWatch, Change, ClaimedJob, NewJob, Outcome, Payload, Step,
     Verdict, WorkerId,
@@ -12,6 +11,7 @@ use windlass_store::{
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
+use windlass_testpg::Cluster;
 
 /// How many of each.
 const JOBS: u32 = 200_000;

@@ -21,11 +21,11 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use windlass_cluster::Cluster;
 use windlass_store::{
     Store,
     postgres::{Options, Postgres},
 };
+use windlass_testpg::Cluster;
 
 /// One server for all tests of this process. It is never dropped: its watcher ends it when the process has.
 fn cluster() -> &'static Cluster {

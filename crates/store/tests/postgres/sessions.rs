@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_cluster::{Cluster, Proxy};
 use windlass_model::{KindVersion, NewJob};
 use windlass_store::{
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
+use windlass_testpg::{Cluster, Proxy};
 
 use super::cluster;
 

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use windlass_cluster::Proxy;
 use windlass_store::{
     Error, SourceRow, Store, TableSource,
     conformance::kit::*,
     postgres::{Options, Postgres},
 };
+use windlass_testpg::Proxy;
 
 async fn open() -> (Handle, tokio_postgres::Client) {
     let options = super::fresh();

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use windlass_cluster::Cluster;
+use windlass_testpg::Cluster;
 
 /// A store that is gone after the test.
 pub(crate) struct Place {

@@ -16,7 +16,7 @@ use windlass::{
         tokio_postgres,
     },
 };
-use windlass_cluster::{Cluster, Proxy};
+use windlass_testpg::{Cluster, Proxy};
 
 /// How often each number was executed, and by which fence.
 static RUNS: Mutex<Vec<u64>> = Mutex::new(Vec::new());

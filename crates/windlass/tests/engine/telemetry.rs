@@ -14,7 +14,7 @@ use windlass::{
     prelude::*,
     store::{ClaimRequest, IdSource, NewWorker},
 };
-use windlass_cluster::Cluster;
+use windlass_testpg::Cluster;
 
 crate::on_both_stores!(
     every_event_moves_its_number,

@@ -1,0 +1,245 @@
+//! What happens to the workers, and when: kills at even shares of the work, and one freeze.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use tokio::sync::mpsc;
+use windlass::{Engine, JobId, State};
+
+use super::{
+    crew::{Crew, Said},
+    plan::HELD,
+    screen::Screen,
+    worker::{LEASE, Numbered, marker},
+};
+
+/// How many workers are killed.
+const KILLS: u64 = 5;
+/// How long nothing may move before the demo says that it is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Someone has seen enough.
+#[derive(Debug)]
+pub(super) struct Interrupted;
+
+impl std::error::Error for Interrupted {}
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+/// What happened.
+#[derive(Default)]
+pub(super) struct Happened {
+    pub(super) killed: u64,
+    /// The worker that was frozen and woken.
+    pub(super) zombie: Option<u32>,
+    /// The number of the worker started last.
+    pub(super) last_worker: u32,
+    /// Workers that did not end well when dismissed.
+    pub(super) unwell: Vec<String>,
+}
+
+/// How far the freeze is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freeze {
+    /// The task that is to be held is not submitted yet.
+    Planned,
+    /// It is, and no worker holds it yet.
+    Submitted,
+    /// This worker is frozen.
+    Frozen(u32),
+    /// This worker was woken, and has not noticed yet.
+    Woken(u32),
+    Over,
+}
+
+pub(super) struct Chaos {
+    engine: Engine,
+    crew: Crew,
+    said: mpsc::Receiver<(u32, Said)>,
+    screen: Screen,
+    queue: String,
+    held: JobId,
+    total: u64,
+    dir: PathBuf,
+    freeze: Freeze,
+    happened: Happened,
+    acked: u64,
+    started: Instant,
+    moved: Instant,
+    killed: Instant,
+    looked: Instant,
+}
+
+impl Chaos {
+    pub(super) fn new(
+        engine: Engine,
+        crew: Crew,
+        said: mpsc::Receiver<(u32, Said)>,
+        screen: Screen,
+        queue: String,
+        ids: &[JobId],
+        dir: &Path,
+    ) -> Chaos {
+        let (now, held, total) = (Instant::now(), ids[HELD as usize], ids.len() as u64);
+        let (freeze, happened, dir) = (Freeze::Planned, Happened::default(), dir.to_owned());
+        let (acked, started, moved, killed, looked) = (0, now, now, now, now);
+        Chaos {
+            engine,
+            crew,
+            said,
+            screen,
+            queue,
+            held,
+            total,
+            dir,
+            freeze,
+            happened,
+            acked,
+            started,
+            moved,
+            killed,
+            looked,
+        }
+    }
+
+    /// Runs until every task has ended.
+    pub(super) async fn run(&mut self, workers: u32) -> anyhow::Result<Happened> {
+        for _ in 0..workers {
+            self.crew.start()?;
+        }
+        let mut tick = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            tokio::select! {
+                Some((serial, said)) = self.said.recv() => self.hear(serial, said).await?,
+                _ = tick.tick() => {
+                    if self.tick().await? {
+                        break;
+                    }
+                }
+                _ = tokio::signal::ctrl_c() => return Err(Interrupted.into()),
+            }
+        }
+        self.screen.progress(self.total, self.rate());
+        self.screen.event("every task has ended; stopping the workers");
+        for (serial, status) in self.crew.dismiss().await {
+            let how = status.map_or("did not stop".to_owned(), |status| format!("ended with {status}"));
+            self.happened.unwell.push(format!("worker {serial} {how}: {}", self.last_words(serial)));
+        }
+        self.screen.event("reading all jobs back");
+        self.screen.close();
+        self.happened.last_worker = self.crew.last;
+        Ok(std::mem::take(&mut self.happened))
+    }
+
+    async fn hear(&mut self, serial: u32, said: Said) -> anyhow::Result<()> {
+        match said {
+            Said::Acked(count) => {
+                self.acked += count;
+                self.moved = Instant::now();
+            }
+            Said::Holding if self.freeze == Freeze::Submitted => self.freeze(serial).await?,
+            Said::Fenced(_) if self.freeze == Freeze::Woken(serial) => {
+                self.screen
+                    .event("the zombie tried to write the results it had: fenced, nothing was written");
+                self.freeze = Freeze::Over;
+            }
+            Said::Gone if self.crew.serials().contains(&serial) => {
+                bail!("worker {serial} ended by itself: {}", self.last_words(serial));
+            }
+            Said::Holding | Said::Fenced(_) | Said::Gone => {}
+        }
+        Ok(())
+    }
+
+    /// The worker is inside no call to the store: it can be stopped without holding up the others.
+    async fn freeze(&mut self, serial: u32) -> anyhow::Result<()> {
+        self.crew.freeze(serial).await?;
+        // Wherever the held task runs next, it finds this and goes on.
+        std::fs::write(marker(&self.dir), "").context("the marker cannot be written")?;
+        self.freeze = Freeze::Frozen(serial);
+        let lease = LEASE.as_secs();
+        self.screen.event(&format!(
+            "worker {serial} frozen (SIGSTOP) in the middle of its jobs; its lease is {lease} s"
+        ));
+        Ok(())
+    }
+
+    /// One look at everything; whether all is over.
+    async fn tick(&mut self) -> anyhow::Result<bool> {
+        self.screen.progress(self.acked, self.rate());
+        if self.moved.elapsed() > PATIENCE {
+            bail!("no task has ended for {} s", PATIENCE.as_secs());
+        }
+        let due = self.total * (self.happened.killed + 1) / (KILLS + 2);
+        if self.happened.killed < KILLS
+            && self.acked >= due
+            && self.killed.elapsed() > Duration::from_millis(400)
+        {
+            self.kill().await?;
+        }
+        match self.freeze {
+            Freeze::Planned if self.acked >= self.total / 10 => {
+                let held = self.engine.submit(Numbered { number: HELD }).id(self.held);
+                held.queue(&self.queue).priority(-100).await?;
+                self.freeze = Freeze::Submitted;
+            }
+            Freeze::Frozen(serial) if self.taken_over().await? => {
+                self.crew.wake(serial)?;
+                self.happened.zombie = Some(serial);
+                self.freeze = Freeze::Woken(serial);
+                self.screen.event(&format!(
+                    "the others have taken over its jobs; worker {serial} woken (SIGCONT), a zombie"
+                ));
+            }
+            _ => {}
+        }
+        Ok(self.freeze == Freeze::Over && self.all_ended().await?)
+    }
+
+    async fn kill(&mut self) -> anyhow::Result<()> {
+        let spared = |serial: &u32| [Freeze::Frozen(*serial), Freeze::Woken(*serial)].contains(&self.freeze);
+        let victims: Vec<u32> = self.crew.serials().into_iter().filter(|serial| !spared(serial)).collect();
+        let Some(victim) = fastrand::choice(victims) else { return Ok(()) };
+        self.crew.kill(victim).await?;
+        let replacement = self.crew.start()?;
+        self.happened.killed += 1;
+        self.killed = Instant::now();
+        self.screen.event(&format!("worker {victim} killed (SIGKILL); worker {replacement} takes its place"));
+        Ok(())
+    }
+
+    /// Whether the frozen worker's held task has been done by another.
+    async fn taken_over(&self) -> anyhow::Result<bool> {
+        Ok(self.engine.store().job_ends(&[self.held]).await?.first().is_some_and(Option::is_some))
+    }
+
+    /// Whether no task is left, by the store's word. It is asked seldom while much is left to do.
+    async fn all_ended(&mut self) -> anyhow::Result<bool> {
+        let pause = if self.acked * 20 < self.total * 19 { 1_000 } else { 200 };
+        if self.looked.elapsed() < Duration::from_millis(pause) {
+            return Ok(false);
+        }
+        let census = self.engine.inspect().state_counts(u64::MAX).await?;
+        self.looked = Instant::now();
+        let mine = census.iter().filter(|count| count.queue == self.queue);
+        let open = |state: State| !state.is_final();
+        Ok(mine.filter(|count| open(count.state)).map(|count| count.jobs).sum::<u64>() == 0)
+    }
+
+    fn rate(&self) -> f64 {
+        self.acked as f64 / self.started.elapsed().as_secs_f64().max(0.001)
+    }
+
+    /// The end of a worker's log.
+    fn last_words(&self, serial: u32) -> String {
+        let log = std::fs::read_to_string(self.dir.join(format!("worker-{serial}.log"))).unwrap_or_default();
+        log.lines().last().map_or("it said nothing".to_owned(), str::to_owned)
+    }
+}

@@ -1,0 +1,70 @@
+//! The stock `windlass` binary: the commands of `windlass_cli` with the built-in kinds, and `bench` and `demo` of `windlass_bench`.
+
+mod kinds;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A durable work engine: every step of a job is committed before the job continues
+#[derive(Parser)]
+#[command(name = "windlass", version, max_term_width = 100, after_help = AFTER)]
+struct CommandLine {
+    #[command(flatten)]
+    flags: windlass_cli::Flags,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "\
+Start with `windlass demo`: it needs nothing but this binary.
+
+Settings are read from windlass.toml, from the environment (WINDLASS_STORE, WINDLASS_LEASE, …) and from flags; each \
+overrides the ones before.";
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Shared(windlass_cli::Command),
+    #[command(flatten)]
+    Bench(windlass_bench::Command),
+}
+
+fn main() -> ExitCode {
+    keep_memory_flat();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return windlass_cli::report(
+                &anyhow::Error::new(error).context("the async runtime cannot start"),
+            );
+        }
+    };
+    let CommandLine { flags, command } = CommandLine::parse();
+    let result = runtime.block_on(Box::pin(async {
+        match command {
+            Command::Shared(command) => command.run(flags, kinds::add).await,
+            Command::Bench(command) => command.run().await,
+        }
+    }));
+    // Dropping the runtime would wait for a blocking read of standard input.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|error| windlass_cli::report(&error))
+}
+
+/// Makes glibc return the memory of large buffers and share its heaps between threads. By default each thread has a heap of its
+/// own, which buffers of changing size fragment: the memory in use does not grow with the number of children of a branch, but the
+/// memory that the process keeps would, to three times as much, for a speed-up of a twentieth.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "mallopt has no safe wrapper")]
+fn keep_memory_flat() {
+    const SETTINGS: [(libc::c_int, libc::c_int); 3] =
+        [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, 128 << 10), (libc::M_TRIM_THRESHOLD, 16 << 20)];
+    for (setting, value) in SETTINGS {
+        // SAFETY: it takes two numbers, and no other thread has started. An unknown setting is ignored.
+        unsafe { libc::mallopt(setting, value) };
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn keep_memory_flat() {}

@@ -1,0 +1,159 @@
+//! Workers: built-in kinds, a graceful stop, the doctor, and programs with kinds of their own.
+
+mod common;
+
+use common::{Sandbox, assert_contains, until};
+use rustix::process::Signal;
+
+#[test]
+fn exec_runs_a_program_and_returns_its_output_or_failure() {
+    let sandbox = Sandbox::new();
+    let _worker = sandbox.worker(&[]);
+    let exec =
+        |input: &str, more: &[&str]| sandbox.run(&[&["submit", "exec", input, "--wait"], more].concat());
+
+    let input = r#"{"command": "sh", "args": ["-c", "cat; echo $GREETING; pwd"], "env": {"GREETING": "hi"}, "cwd": "/", "stdin": "in\n"}"#;
+    let ended = exec(input, &[]);
+    let output: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(
+        (ended.code, &output["code"], &output["stdout"]),
+        (0, &0.into(), &"in\nhi\n/\n".into()),
+        "{ended:?}"
+    );
+
+    let ended = exec(
+        r#"{"command": "sh", "args": ["-c", "echo broken >&2; exit 3"]}"#,
+        &["--attempts", "1", "--json"],
+    );
+    let answer: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(
+        (ended.code, &answer["reason"], &answer["failure"]["class"]),
+        (1, &"exhausted".into(), &"exit".into())
+    );
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("exit status: 3: broken")),
+        "{answer}"
+    );
+
+    let ended = exec(r#"{"command": "no-such-program"}"#, &[]);
+    assert!(ended.code == 1 && ended.stderr.contains("was not found on this worker"), "{ended:?}");
+    let ended = exec(r#"{"command": "true", "cwd": "/no/such/folder"}"#, &[]);
+    assert!(ended.code == 1 && ended.stderr.contains("correct `cwd`"), "{ended:?}");
+    let ended = exec(r#"{"comand": "true"}"#, &[]);
+    assert!(ended.code == 1 && ended.stderr.contains("unknown field `comand`"), "{ended:?}");
+}
+
+#[test]
+fn a_program_that_exceeds_its_timeout_is_killed_with_its_child_processes() {
+    let sandbox = Sandbox::new();
+    let _worker = sandbox.worker(&[]);
+    let input = r#"{"command": "sh", "args": ["-c", "sleep 60 & echo $! > child; wait"]}"#;
+    let ended = sandbox.run(&["submit", "exec", input, "--wait", "--timeout", "300ms", "--attempts", "1"]);
+    assert!(ended.code == 1 && ended.stderr.contains("timeout"), "{ended:?}");
+    let pid = std::fs::read_to_string(sandbox.path("child")).expect("started");
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok()?;
+        (!stat.contains(") Z ")).then_some(())
+    };
+    until("the child is gone", || alive().is_none().then_some(()));
+}
+
+#[test]
+fn a_stopping_worker_finishes_running_attempts_and_releases_the_rest() {
+    let sandbox = Sandbox::new();
+    let script = "echo begun > begun; while [ ! -e go ]; do sleep 0.02; done";
+    let input = serde_json::json!({ "command": "sh", "args": ["-c", script] }).to_string();
+    let running = sandbox.ok(&["submit", "exec", &input, "--priority", "-10"]);
+    sandbox.ok(&["submit", "noop", "--count", "20"]);
+    let worker = sandbox.worker(&["--queue", "default=1", "--log", "info"]);
+    until("it runs", || sandbox.path("begun").exists().then_some(()));
+    worker.signal(Signal::TERM);
+    // It stays alive and claims nothing until the running attempt has ended.
+    until("the rest is released", || (sandbox.count("ready") == 20).then_some(()));
+    sandbox.write("go", "");
+    let (code, log) = worker.wait();
+    assert_eq!(code, 0, "{log}");
+    let answer = sandbox.json(&["show", running.trim(), "--json"]);
+    assert_eq!((&answer["state"], &answer["deaths"]), (&"done".into(), &0.into()));
+    assert_eq!(sandbox.count("ready"), 20);
+    assert_eq!(sandbox.json(&["jobs", "--json", "--state", "ready"])["jobs"][0]["attempts"], 0);
+}
+
+#[test]
+fn a_second_signal_ends_a_worker_at_once_and_the_job_runs_elsewhere() {
+    let sandbox = Sandbox::new();
+    let input =
+        serde_json::json!({ "command": "sh", "args": ["-c", "[ -e begun ] || { echo > begun; sleep 60; }"] });
+    let id = sandbox.ok(&["submit", "exec", &input.to_string()]);
+    let mut worker = sandbox.worker(&[]);
+    until("it runs", || sandbox.path("begun").exists().then_some(()));
+    // Repeatedly: signals that arrive before the first is handled count as one.
+    let status = until("it stops", || {
+        worker.signal(Signal::INT);
+        worker.child.try_wait().expect("waited")
+    });
+    assert_eq!(status.code(), Some(130));
+    let _other = sandbox.worker(&[]);
+    let answer = until("it is done", || {
+        let answer = sandbox.json(&["show", id.trim(), "--json"]);
+        (answer["state"] == "done").then_some(answer)
+    });
+    assert_eq!(answer["deaths"], 1);
+}
+
+#[test]
+fn the_doctor_reports_the_backlog_and_the_workers() {
+    let sandbox = Sandbox::new();
+    assert!(sandbox.ok(&["doctor"]).contains("there is none at sqlite://windlass.db yet"));
+    sandbox.ok(&["submit", "noop"]);
+    let text = sandbox.ok(&["doctor"]);
+    assert_contains(
+        &text,
+        &[
+            "ok    store",
+            "ok    durability  journal in WAL",
+            "ok    write",
+            "ok    disk",
+            &format!("ok    schema      version {}", windlass::store::SchemaState::CURRENT.version),
+            "ok    clock",
+        ],
+    );
+    assert!(text.contains("warn  workers     none is alive, and 1 job waits"), "{text}");
+    assert!(text.contains("ok    backlog     1 ready, the oldest for"), "{text}");
+    let _worker = sandbox.worker(&["--name", "smith"]);
+    until("it is done", || (sandbox.count("done") == 1).then_some(()));
+    assert!(sandbox.ok(&["doctor"]).contains("1 alive (smith)"));
+    sandbox.write("broken.db", "this is no database, and long enough to be read as one");
+    let ended = sandbox.run(&["doctor", "--store", "sqlite://broken.db", "--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((ended.code, &answer[0]["verdict"]), (1, &"fail".into()));
+}
+
+#[test]
+fn a_program_with_kinds_of_its_own_has_the_same_commands() {
+    let sandbox = Sandbox::new();
+    let built = common::example("windlass-cli", "commands");
+    let run = |args: &[&str]| sandbox.finish(sandbox.command_of(&built, args));
+    let help = run(&["--help"]).stdout;
+    assert!(help.contains("Usage: commands ") && help.contains("doctor") && !help.contains("demo"), "{help}");
+    let unknown = run(&["submit", "noop"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("only shout"), "{unknown:?}");
+    let worker = sandbox.start_worker(sandbox.command_of(&built, &["worker"]));
+    assert!(
+        worker.greeting.contains("serves sqlite://commands.db · queues voices=4 · kinds shout"),
+        "{}",
+        worker.greeting
+    );
+    let ended = run(&["submit", "shout", r#"{"text": "hello"}"#, "--wait"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "\"HELLO\"\n"), "{ended:?}");
+    assert!(run(&["jobs"]).stdout.contains("shout  voices"));
+    assert!(run(&["doctor"]).stdout.contains("1 alive"));
+    drop(worker);
+    let id = run(&["submit", "shout", r#"{"text": "hello"}"#, "--delay", "1h"]).stdout;
+    let why = run(&["why", id.trim()]).stdout;
+    assert!(why.contains(&format!("`commands cancel {}`", id.trim())), "{why}");
+    let ended =
+        run(&["schedules", "set", "hourly", "@hourly", "--kind", "shout", "--input", r#"{"text": "a"}"#]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(run(&["schedules", "show", "hourly"]).stdout.contains("queue      voices"));
+}

@@ -1,0 +1,42 @@
+//! The version of the kind of a job to be submitted.
+
+use anyhow::bail;
+use windlass::Engine;
+
+/// A version that this program does not serve is refused unless --any-kind is given: it is most likely a typing mistake.
+#[derive(clap::Args)]
+pub(crate) struct KindVersion {
+    /// Which version of the kind [default: the newest that this program serves]
+    #[arg(long, value_name = "N")]
+    kind_version: Option<i32>,
+    /// Accept a kind that this program does not serve, because other workers serve it
+    #[arg(long)]
+    any_kind: bool,
+}
+
+impl KindVersion {
+    /// The version that was given, or the newest that the engine serves.
+    pub(crate) fn resolve(&self, engine: &Engine, kind: &str) -> anyhow::Result<i32> {
+        let kinds = engine.kinds();
+        let served: Vec<i32> =
+            kinds.iter().filter(|served| served.kind == kind).map(|served| served.version).collect();
+        match (self.kind_version, served.iter().max()) {
+            (Some(version), _) if self.any_kind || served.contains(&version) => Ok(version),
+            (None, Some(newest)) => Ok(*newest),
+            (None, None) if self.any_kind => Ok(1),
+            (Some(version), Some(newest)) => bail!(
+                "this program does not serve version {version} of {kind:?}, only versions up to {newest}; leave \
+                 --kind-version out, or add --any-kind to submit it for other workers"
+            ),
+            _ => {
+                let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.as_str()).collect();
+                names.dedup();
+                bail!(
+                    "this program does not serve the kind {kind:?}, only {}; add --any-kind to submit it for other \
+                     workers that serve it",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+}

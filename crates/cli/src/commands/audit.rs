@@ -1,0 +1,83 @@
+//! `windlass audit`: lists the audit log.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use windlass::{
+    Time,
+    store::{AuditEntry, AuditFilter},
+};
+
+use crate::{durations, out, program::Program, table};
+
+/// List what people did to jobs, queues, limits and schedules, newest first
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only entries about this subject: a job's id, or the name of a queue, limit, serial key or schedule
+    #[arg(long, value_name = "NAME")]
+    subject: Option<String>,
+    /// Only entries before this number, which the previous page printed
+    #[arg(long, value_name = "N")]
+    before: Option<i64>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let engine = program.reader().await?;
+    let inspect = engine.inspect();
+    // One more than is shown, to know whether there is another page.
+    let limit = args.limit as usize + 1;
+    let filter = AuditFilter { subject: args.subject.clone(), before: args.before, limit };
+    let mut entries = inspect.audit(&filter).await?;
+    let more = entries.len() > args.limit as usize;
+    entries.truncate(args.limit as usize);
+    let next = entries.last().filter(|_| more).map(|entry| entry.number);
+    if args.json {
+        out::print_json(&json!({ "entries": entries, "next_before": next }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if entries.is_empty() {
+        out::print("the audit log has no entries\n")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = render(&entries, inspect.clock().await?);
+    if let Some(next) = next {
+        let subject = args.subject.map(|subject| format!(" --subject {subject:?}")).unwrap_or_default();
+        text += &format!(
+            "\nolder entries: {} audit{subject} --limit {} --before {next}\n",
+            program.name, args.limit
+        );
+    }
+    out::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(entries: &[AuditEntry], now: Time) -> String {
+    let columns = [
+        table::Column { align_right: true, expendable: 2, ..table::column("NO") },
+        table::column("WHEN"),
+        table::Column { min_width: Some(6), ..table::column("ACTOR") },
+        table::Column { min_width: Some(12), ..table::column("ACTION") },
+        table::Column { min_width: Some(12), ..table::column("SUBJECT") },
+        table::Column { min_width: Some(8), expendable: 1, ..table::column("NOTE") },
+    ];
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|entry| {
+            vec![
+                entry.number.to_string(),
+                durations::relative(entry.at, now),
+                out::plain(&entry.author),
+                out::plain(&entry.action),
+                out::plain(&entry.subject),
+                entry.note.as_deref().map(out::plain).unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table::render(&columns, &rows, out::width())
+}

@@ -1,0 +1,103 @@
+//! One file per command: `Args` with the command's help, and `run`.
+
+mod audit;
+pub(crate) mod branches;
+mod cancel;
+mod check;
+mod diagram;
+mod doctor;
+mod fork;
+pub(crate) mod jobs;
+mod limits;
+mod migrate;
+mod pause;
+mod priority;
+mod prune;
+mod queues;
+mod redrive;
+mod resume;
+mod retry;
+mod schedules;
+mod serial;
+pub(crate) mod show;
+mod signal;
+mod submit;
+mod why;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::{config::Settings, log, program::Program};
+
+/// The commands that every program has. The help of each is at its `Args`.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Worker(worker::Args),
+    Submit(Box<submit::Args>),
+    Jobs(jobs::Args),
+    Show(show::Args),
+    Why(why::Args),
+    Branches(branches::Args),
+    Signal(signal::Args),
+    Diagram(diagram::Args),
+    Cancel(cancel::Args),
+    Retry(retry::Args),
+    Redrive(redrive::Args),
+    Fork(Box<fork::Args>),
+    Check(check::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Priority(priority::Args),
+    Queues(queues::Args),
+    Limits(limits::Args),
+    Serial(serial::Args),
+    Schedules(Box<schedules::Args>),
+    Audit(audit::Args),
+    Prune(prune::Args),
+    Migrate(migrate::Args),
+    Doctor(doctor::Args),
+}
+
+impl Command {
+    pub(crate) async fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::Worker(args) => worker::run(args, program).await,
+            Command::Submit(args) => submit::run(*args, program).await,
+            Command::Jobs(args) => jobs::run(args, program).await,
+            Command::Show(args) => show::run(args, program).await,
+            Command::Why(args) => why::run(args, program).await,
+            Command::Branches(args) => branches::run(args, program).await,
+            Command::Signal(args) => signal::run(args, program).await,
+            Command::Diagram(args) => diagram::run(args, program).await,
+            Command::Cancel(args) => cancel::run(args, program).await,
+            Command::Retry(args) => retry::run(args, program).await,
+            Command::Redrive(args) => redrive::run(args, program).await,
+            Command::Fork(args) => fork::run(*args, program).await,
+            Command::Check(args) => check::run(args, program).await,
+            Command::Pause(args) => pause::run(args, program).await,
+            Command::Resume(args) => resume::run(args, program).await,
+            Command::Priority(args) => priority::run(args, program).await,
+            Command::Queues(args) => queues::run(args, program).await,
+            Command::Limits(args) => limits::run(args, program).await,
+            Command::Serial(args) => serial::run(args, program).await,
+            Command::Schedules(args) => schedules::run(*args, program).await,
+            Command::Audit(args) => audit::run(args, program).await,
+            Command::Prune(args) => prune::run(args, program).await,
+            Command::Migrate(args) => migrate::run(args, program).await,
+            Command::Doctor(args) => doctor::run(args, program).await,
+        }
+    }
+
+    /// Starts logging: a worker logs what it does, the other commands only warnings.
+    pub(crate) fn start_log(&self, settings: &Settings) -> anyhow::Result<log::Log> {
+        match self {
+            #[cfg(feature = "otel")]
+            Command::Worker(args) => log::start_with_spans(settings, "info", args.otlp.as_deref()),
+            #[cfg(not(feature = "otel"))]
+            Command::Worker(_) => log::start(settings, "info"),
+            _ => log::start(settings, "warn"),
+        }
+    }
+}

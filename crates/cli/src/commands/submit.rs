@@ -1,0 +1,260 @@
+//! `windlass submit`: submits jobs.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::bail;
+use futures_util::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use windlass::{Engine, Handle, JobError, JobId, Retry, SubmitJson, Time, model::trace};
+
+use crate::{
+    args::{self, FlowControl, KindVersion, UniqueName},
+    durations, out,
+    program::Program,
+};
+
+/// Submit a job, and print its id
+///
+/// The input is a JSON value; `-` reads it from standard input, `@FILE` from a file. Built-in kinds: exec
+/// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100}),
+/// noop, and approval ({"Ask": {"what": "deploy 17", "seconds": 3600}}), which waits for the signal approve or reject.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The kind of the job
+    kind: String,
+    /// Its input, as JSON; `-` reads it from standard input, `@FILE` from a file
+    #[arg(default_value = "null", allow_hyphen_values = true)]
+    input: String,
+    /// The job's key: a second submit with the same key returns the first job
+    #[arg(long, conflicts_with = "count")]
+    key: Option<String>,
+    /// Its queue [default: that of the kind]
+    #[arg(long)]
+    queue: Option<String>,
+    /// From -100 (most urgent) to 100 (least urgent); one step counts as much as a minute of waiting
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i16,
+    /// Start it this long from now, e.g. 10m
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// Start it at this time, e.g. 2026-11-15T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    at: Option<Time>,
+    /// Fail it if it has not ended by then: a time, or a duration from now
+    #[arg(long, value_name = "TIME|DURATION", value_parser = time_or_duration)]
+    deadline: Option<Time>,
+    /// A tag to find it by; may be repeated
+    #[arg(long)]
+    tag: Vec<String>,
+    /// Any JSON, kept with the job
+    #[arg(long, value_name = "JSON")]
+    options: Option<String>,
+    /// The number of attempts in total [default: the kind's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: Option<u32>,
+    /// How long one attempt may run [default: the kind's]
+    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    timeout: Option<Duration>,
+    /// The trace that it belongs to, a W3C traceparent [env: TRACEPARENT]
+    #[arg(long, value_name = "TRACEPARENT")]
+    trace: Option<String>,
+    #[command(flatten)]
+    version: KindVersion,
+    /// Submit this many of it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Its parent: `cancel --children` cancels it with the parent, and it is kept while the parent has not ended
+    #[arg(long, value_name = "JOB")]
+    parent: Option<JobId>,
+    /// A signal that is in its inbox from the start: NAME, or NAME=JSON; may be repeated. If a job with its key or unique
+    /// name exists, that job gets the signal
+    #[arg(long, value_name = "NAME[=JSON]")]
+    signal: Vec<String>,
+    /// Wait for it to end and print its output; exit code 1 if it failed
+    #[arg(long, conflicts_with = "count")]
+    wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten, next_help_heading = "Together with other jobs")]
+    unique: UniqueName,
+    #[command(flatten)]
+    flow_control: FlowControl,
+}
+
+/// How many submits are in flight: enough to fill two transactions of a thousand each.
+const IN_FLIGHT: usize = 2_000;
+
+pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
+    let input = args::json("input", &args.input)?;
+    let signals = args.signal.iter().map(|text| parse_signal(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let engine = program.engine().await?;
+    let version = args.version.resolve(&engine, &args.kind)?;
+    let submit = |_| {
+        let submit = build(&engine, &args, version, &input);
+        signals.iter().fold(submit, |submit, (name, payload)| submit.signal(name, payload)).into_future()
+    };
+    let submits = futures_util::stream::iter(0..args.count).map(submit).buffered(IN_FLIGHT);
+    if args.wait {
+        let jobs: Vec<Handle<Value>> = submits.try_collect().await?;
+        let Some(job) = jobs.into_iter().next() else { bail!("nothing was submitted") };
+        return wait(&args, program, &engine, job).await;
+    }
+    if args.json {
+        let all: Vec<Value> = submits.map_ok(|job| to_json(&job)).try_collect().await?;
+        match all.as_slice() {
+            [one] => out::print_json(one)?,
+            all => out::print_json(&all)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    submits
+        .map_err(anyhow::Error::from)
+        .try_for_each(|job| async move { out::print(&(line(&job) + "\n")) })
+        .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build<'a>(engine: &'a Engine, args: &Args, version: i32, input: &Value) -> SubmitJson<'a> {
+    let mut submit = engine.submit_json(&args.kind, version, input.clone()).priority(args.priority);
+    for tag in &args.tag {
+        submit = submit.tag(tag);
+    }
+    if let Some(key) = &args.key {
+        submit = submit.key(key);
+    }
+    if let Some(queue) = &args.queue {
+        submit = submit.queue(queue);
+    }
+    if let Some(delay) = args.delay {
+        submit = submit.delay(delay);
+    }
+    if let Some(at) = args.at {
+        submit = submit.at(at);
+    }
+    if let Some(deadline) = args.deadline {
+        submit = submit.deadline(deadline);
+    }
+    if let Some(options) = &args.options {
+        submit = submit.options(options);
+    }
+    if let Some(attempts) = args.attempts {
+        submit = submit.retry(Retry::times(attempts));
+    }
+    if let Some(timeout) = args.timeout {
+        submit = submit.timeout(timeout);
+    }
+    // TRACEPARENT in the environment may be invalid, and is used only if it is not.
+    let inherited = || std::env::var("TRACEPARENT").ok().filter(|text| trace::parse(text).is_some());
+    if let Some(trace) = args.trace.clone().or_else(inherited) {
+        submit = submit.trace(trace);
+    }
+    if let Some(unique) = args.unique.unique() {
+        submit = submit.unique(unique);
+    }
+    if let Some(serial) = args.flow_control.serial() {
+        submit = submit.serial(serial);
+    }
+    if let Some(charge) = args.flow_control.charge() {
+        submit = submit.rate(charge);
+    }
+    if let Some(parent) = args.parent {
+        submit = submit.parent(parent);
+    }
+    submit
+}
+
+/// Parses NAME or NAME=JSON.
+fn parse_signal(text: &str) -> anyhow::Result<(String, Value)> {
+    match text.split_once('=') {
+        Some((name, payload)) => Ok((name.to_owned(), args::json("payload of the signal", payload)?)),
+        None => Ok((text.to_owned(), Value::Null)),
+    }
+}
+
+fn line(job: &Handle<Value>) -> String {
+    match (job.is_new(), job.differs()) {
+        (true, _) => match job.replaced() {
+            Some(other) => format!("{} replaces {other}", job.id()),
+            None => job.id().to_string(),
+        },
+        (false, false) => format!("{} existing", job.id()),
+        (false, true) => format!("{} existing, with another input", job.id()),
+    }
+}
+
+fn to_json(job: &Handle<Value>) -> Value {
+    let mut answer = json!({ "id": job.id(), "new": job.is_new(), "differs": job.differs() });
+    if let Some(other) = job.replaced() {
+        answer["replaced"] = json!(other);
+    }
+    answer
+}
+
+/// Waits until the job has ended, and prints its output or its failure.
+async fn wait(
+    args: &Args,
+    program: &Program,
+    engine: &Engine,
+    job: Handle<Value>,
+) -> anyhow::Result<ExitCode> {
+    out::note(&format!("job {}", line(&job)));
+    let result = {
+        let result = job.result();
+        tokio::pin!(result);
+        tokio::select! {
+            result = &mut result => result,
+            () = warn_without_worker(engine, program) => result.await,
+        }
+    };
+    let mut answer = to_json(&job);
+    let (code, text) = match result {
+        Ok(output) => {
+            answer["output"] = output.clone();
+            (ExitCode::SUCCESS, serde_json::to_string_pretty(&output)? + "\n")
+        }
+        Err(JobError::Store(error)) => return Err(error.into()),
+        Err(error) => {
+            answer["error"] = json!(error.to_string());
+            if let JobError::Failed { reason, failure } = &error {
+                answer["reason"] = json!(reason);
+                answer["failure"] = json!(failure);
+            }
+            if !args.json {
+                out::note(&format!("error: {error}; `{} show {}` shows more", program.name, job.id()));
+            }
+            (ExitCode::FAILURE, String::new())
+        }
+    };
+    if args.json {
+        out::print_json(&answer)?
+    } else {
+        out::print(&text)?
+    }
+    Ok(code)
+}
+
+/// After a moment, warns if no worker is alive. Never returns.
+async fn warn_without_worker(engine: &Engine, program: &Program) {
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    if let Ok(workers) = engine.inspect().workers().await
+        && !workers.iter().any(|worker| worker.alive)
+    {
+        out::note(&format!(
+            "no worker is alive on {}; start one with `{} worker`",
+            program.display_url(),
+            program.name
+        ));
+    }
+    std::future::pending::<()>().await;
+}
+
+fn time_or_duration(text: &str) -> Result<Time, String> {
+    if let Ok(duration) = durations::parse(text) {
+        return Ok(Time::from_system(SystemTime::now()).plus(duration));
+    }
+    text.parse().map_err(|why| format!("{why}, or as a duration from now like 2h"))
+}

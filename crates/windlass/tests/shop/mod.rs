@@ -1,0 +1,41 @@
+//! What both recipes share: a server, an engine that confirms orders, and how the caller's database looks.
+
+use windlass::prelude::*;
+use windlass_testpg::Cluster;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Confirm {
+    order: i32,
+}
+
+impl Task for Confirm {
+    const KIND: &'static str = "confirm";
+    type Output = String;
+    type Error = AnyError;
+
+    async fn run(self, _cx: &TaskCx) -> Result<String, AnyError> {
+        Ok(format!("order {} is confirmed", self.order))
+    }
+}
+
+/// The application's own table, in the database that holds the schema `windlass`.
+pub(crate) const ORDERS: &str = "create table shop_orders (id int4 primary key, goods text not null)";
+
+/// A private server, and an engine that works on it in the schema `windlass`.
+pub(crate) async fn start() -> (Cluster, Engine) {
+    let cluster = tokio::task::spawn_blocking(Cluster::start).await.expect("not interrupted");
+    let cluster = cluster.expect("PostgreSQL is needed for this test");
+    let engine = Engine::open(&cluster.url()).await.expect("open").task::<Confirm>().start().await;
+    (cluster, engine.expect("started"))
+}
+
+/// What the job of a committed transaction returned. The engine looks by itself within two seconds.
+pub(crate) async fn result(engine: &Engine, id: uuid::Uuid) -> String {
+    engine.result(id.to_string().parse().expect("an id")).await.expect("done")
+}
+
+/// That a job of a transaction that was rolled back never was.
+pub(crate) async fn is_gone(engine: &Engine, id: uuid::Uuid) -> bool {
+    let gone = engine.result::<String>(id.to_string().parse().expect("an id")).await;
+    matches!(gone, Err(JobError::Gone(_)))
+}
