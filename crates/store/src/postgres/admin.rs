@@ -42,7 +42,7 @@ async fn change(
         AdminAction::PauseQueue(queue) => {
             conn.execute(sql::names::ADD_QUEUE, &[&vec![queue]]).await?;
             let at = Some(now.micros());
-            let sql = sql::admin::PAUSE_QUEUE;
+            let sql = sql::admin::PAUSE_OR_RESUME_QUEUE;
             let rows = conn.query(sql, &[queue, &at, &Some(&by.author), &by.note]).await?;
             if rows.is_empty() {
                 let rows = conn.query(sql::admin::QUEUE_PAUSED_BY, &[queue]).await?;
@@ -53,13 +53,13 @@ async fn change(
         }
         AdminAction::ResumeQueue(queue) => {
             let none: Option<String> = None;
-            let sql = sql::admin::PAUSE_QUEUE;
+            let sql = sql::admin::PAUSE_OR_RESUME_QUEUE;
             let rows = conn.query(sql, &[queue, &None::<i64>, &none, &none]).await?;
             let Some(row) = rows.first() else {
                 return Ok(ControlOutcome::Already("it is not paused".into()));
             };
             let gates: Vec<i32> = vec![row.get(0)];
-            conn.execute(sql::gates::BUMP_QUEUES, &[&gates, &conn.gate_writer]).await?;
+            conn.execute(sql::gates::BUMP, &[&gates, &conn.gate_writer]).await?;
             Ok(ControlOutcome::Done)
         }
         AdminAction::Limit(limit) => {

@@ -112,7 +112,7 @@ mod tests {
         let sql = "with jobs_of as (select claims.jobs from claims where ready = 1 for update skip locked)\n\
                    insert into transitions select extract(epoch from now()) from jobs_of\n    join jobs j using (id), (select 1) ready";
         let full = "with jobs_of as (select claims.jobs from \"a\".claims where ready = 1 for update skip locked)\n\
-                   insert into \"a\".steps select extract(epoch from now()) from jobs_of\n    join \"a\".jobs j using (id), (select 1) ready";
+                   insert into \"a\".transitions select extract(epoch from now()) from jobs_of\n    join \"a\".jobs j using (id), (select 1) ready";
         assert_eq!(qualified(sql, "a"), full);
     }
 }

@@ -54,7 +54,7 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
     // While there is nothing to do, a claim is sent often, and costs the least without settings; one of several lanes needs them
     // for its plan.
     let mut rows = if limited {
-        params.extend::<[&(dyn ToSql + Sync); 2]>([&buckets, &is_same_server]);
+        params.extend::<[&(dyn ToSql + Sync); 2]>([&is_same_server, &buckets]);
         charged(&conn, &buckets, sql, &params).await?
     } else {
         params.push(&is_same_server);

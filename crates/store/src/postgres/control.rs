@@ -110,7 +110,7 @@ pub(super) async fn hold(
             jobs.get_mut(&row.get(0)).expect("asked for").was_ready = true;
         }
     }
-    for row in conn.query(sql::control::POSITIONS, &[&ids]).await? {
+    for row in conn.query(sql::control::READ_PLACEMENTS, &[&ids]).await? {
         let Some(job) = jobs.get_mut(&row.get(0)) else { continue };
         (job.in_line, job.asleep) = (row.get(1), row.get(2));
         (job.paused_by, job.told) = (row.get(3), row.get(4));
@@ -303,7 +303,7 @@ async fn bring_back(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<(), Err
 
 /// Where a live job stands, without moving it.
 pub(super) async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
-    let rows = conn.query(sql::unique::HOLDER, &[&job.id, &super::SPAN]).await?;
+    let rows = conn.query(sql::control::READ_STATE, &[&super::SPAN, &job.id]).await?;
     Ok(match rows.first() {
         Some(row) if row.get(7) => State::Waiting,
         Some(row) if row.get(2) => State::Ready,
@@ -325,7 +325,7 @@ async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<V
     let dids: Vec<ControlOutcome> = ids.iter().map(did).collect();
     let changed: Vec<Uuid> =
         ids.iter().zip(&dids).filter(|(_, did)| **did == ControlOutcome::Done).map(|(id, _)| *id).collect();
-    conn.execute(sql::control::PRIORITY, &[&changed, &priority]).await?;
+    conn.execute(sql::control::SET_PRIORITY, &[&changed, &priority]).await?;
     let back: Vec<Uuid> = held.values().filter(|job| job.was_ready).map(|job| job.id).collect();
     serial::enter(conn, &back).await?;
     Ok(dids)

@@ -22,7 +22,7 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
     let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
-        let waiting = conn.query(sql::arrivals::WAITING, &[&missing]).await?;
+        let waiting = conn.query(sql::arrivals::ARE_WAITING, &[&missing]).await?;
         arriving.extend(waiting.iter().map(|row| JobId(row.get(0))));
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }

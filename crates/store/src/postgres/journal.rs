@@ -75,9 +75,9 @@ pub(super) fn lone_entry(change: &Change) -> Option<&Entry> {
 }
 
 const ANEW: &str = sql::journal::CLEAR;
-const FORGET: &str = sql::journal::FORGET;
+const FORGET: &str = sql::journal::FORGET_ENTRIES;
 const CONTEXT: &str = sql::journal::SET_CONTEXT;
-const UNWIND: &str = sql::commit::UNWIND;
+const UNWIND: &str = sql::commit::START_UNWIND;
 const SET_ASIDE: &str = sql::signals::MARK_UNREADABLE;
 
 /// The changes that one of these statements is about.

@@ -100,7 +100,7 @@ async fn hand_back_claims(
         if numbers.is_none() && conn.execute(sql::workers::RETIRE, &[&worker.0]).await? == 0 {
             return Ok(0);
         }
-        let rows = conn.query(sql::workers::CLAIMS, &[&worker.0, &numbers]).await?;
+        let rows = conn.query(sql::workers::TAKE_CLAIMS, &[&worker.0, &numbers]).await?;
         let mut jobs = Vec::new();
         for row in rows {
             let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));

@@ -40,7 +40,7 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
     }
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let until = now.plus(HELD);
-    let sql = sql::poll::TAKE;
+    let sql = sql::poll::TAKE_DUE;
     let rows = conn.query(sql, &[&now.micros(), &limit, &until.micros()]).await?;
     let taken: Vec<Key> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     polled.polled = taken.len();
@@ -110,7 +110,7 @@ async fn poll_branch(
         let held = until;
         until = held.plus(HELD);
         let params: [Param<'_>; 4] = [&branch.0, &branch.1, &held.micros(), &until.micros()];
-        if conn.execute(sql::poll::HOLD, &params).await? == 0 {
+        if conn.execute(sql::poll::EXTEND, &params).await? == 0 {
             return Ok(());
         }
     }
@@ -161,7 +161,7 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
     conn.begin().await?;
     let work = async {
         let params: [Param<'_>; 3] = [&branch.0, &branch.1, &until.micros()];
-        let mine = !conn.query(sql::poll::IS_OURS, &params).await?.is_empty();
+        let mine = !conn.query(sql::poll::LOCK_TAKEN, &params).await?.is_empty();
         if mine {
             branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
         }
@@ -177,12 +177,12 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
     let ends = |row: &Row| Tally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
-    let sums = conn.query(sql::poll::SUM, &[&job, &number]).await?;
+    let sums = conn.query(sql::poll::READ_SUM, &[&job, &number]).await?;
     let (counted, spawned) = sums.first().map_or((Tally::default(), 0), |row| (ends(row), row.get(3)));
     let mut rows = ChildCounts::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
-        let page = conn.query(sql::poll::COUNT, &[&job, &number, &from, &PAGE]).await?;
+        let page = conn.query(sql::poll::COUNT_CHILDREN, &[&job, &number, &from, &PAGE]).await?;
         if let Some(row) = page.first() {
             rows.ends.add(ends(row));
             rows.live += row.get::<_, i64>(3);
@@ -197,7 +197,7 @@ async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Re
     let mut lost: Vec<Uuid> = Vec::new();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take().filter(|_| lost.len() < REDELIVERED) {
-        let sql = sql::poll::LOST;
+        let sql = sql::poll::FIND_LOST;
         for row in conn.query(sql, &[&job, &number, &from, &PAGE, &SPAN]).await? {
             lost.extend(row.get::<_, Vec<Uuid>>(0));
             after = row.get(1);

@@ -9,7 +9,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
 
-use super::{Postgres, names::gone_back, span, submit::Batch};
+use super::{Postgres, names::gone_back, params::Param, span, submit::Batch};
 use crate::{Error, columns};
 
 /// A payload out of two columns.
@@ -177,6 +177,28 @@ impl<'a> Rows<'a> {
             tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
         }
     }
+
+    /// The parameters of all statements that insert jobs, after the time and the latest time there is.
+    pub(super) fn params(&self) -> [Param<'_>; 16] {
+        [
+            &self.id,
+            &self.lane,
+            &self.kind,
+            &self.priority,
+            &self.at,
+            &self.delay,
+            &self.deadline_at,
+            &self.digest,
+            &self.codec,
+            &self.input,
+            &self.tags,
+            &self.options,
+            &self.settings,
+            &self.stage,
+            &self.tag,
+            &self.tag_job,
+        ]
+    }
 }
 
 /// The places of jobs in branches, as columns; nulls for those that have none.
@@ -199,5 +221,9 @@ impl<'a> BranchColumns<'a> {
                 .collect(),
             items: jobs.iter().map(|job| Some(twig(job)?.items as i32).filter(|items| *items != 1)).collect(),
         }
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 4] {
+        [&self.branch, &self.spawn, &self.item, &self.items]
     }
 }

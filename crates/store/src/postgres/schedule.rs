@@ -45,7 +45,7 @@ fn kept(row: &Row) -> Result<Kept, Error> {
 pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
     let names = names(store, now).await?;
     transaction(store, now, async |conn, now| {
-        let rows = conn.query(sql::schedules::TAKE_DUE, &[&now.micros(), &BATCH]).await?;
+        let rows = conn.query(sql::schedules::LOCK_DUE, &[&now.micros(), &BATCH]).await?;
         // One that became due, or was changed, since the names were looked up has its turn at the next look.
         let due = rows.iter().filter_map(|row| kept(row).ok());
         let due: Vec<Kept> = due.filter(|kept| names.know(store, &kept.schedule.job(now))).collect();
@@ -71,13 +71,13 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
 async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
     let conn = store.conn().await?;
     let mut jobs = Vec::new();
-    for row in conn.query(sql::schedules::PEEK, &[&micros(now), &BATCH]).await? {
+    for row in conn.query(sql::schedules::READ_DUE, &[&micros(now), &BATCH]).await? {
         match kept(&row) {
             Ok(kept) => jobs.push(kept.schedule.job(Time(0))),
             Err(error) => {
                 let (id, why) = (row.get::<_, i32>(0), error.to_string());
                 tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
-                conn.execute(sql::schedules::PAUSE_UNREADABLE, &[&id, &micros(now), &why]).await?;
+                conn.execute(sql::schedules::PAUSE_UNREADABLE, &[&micros(now), &id, &why]).await?;
             }
         }
     }
@@ -282,6 +282,6 @@ pub(super) async fn trigger(
 }
 
 async fn gate(conn: &Guard<'_>) -> Result<(), Error> {
-    let sql = sql::gates::BUMP_QUEUES;
+    let sql = sql::gates::BUMP;
     conn.execute(sql, &[&vec![0i32], &conn.gate_writer]).await.map(std::mem::drop)
 }

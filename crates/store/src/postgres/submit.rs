@@ -11,6 +11,7 @@ use windlass_model::{JobId, NewJob, NewSignal, SubmitOutcome, Time, rank::rank};
 use super::{
     Postgres, SPAN, branch, micros,
     names::Names,
+    params::Param,
     pool::Guard,
     rows::{BranchColumns, Rows},
     serial, signal, sql, unique,
@@ -137,37 +138,11 @@ impl Batch<'_> {
         let rows = Rows::of(self, wave)?;
         let (worker, number) =
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
-        let written = self
-            .conn
-            .query(
-                sql::submit::INSERT,
-                &[
-                    &micros(self.now),
-                    &worker,
-                    &number,
-                    &rows.id,
-                    &rows.lane,
-                    &rows.kind,
-                    &rows.priority,
-                    &rows.at,
-                    &rows.delay,
-                    &rows.deadline_at,
-                    &rows.digest,
-                    &rows.codec,
-                    &rows.input,
-                    &rows.key,
-                    &rows.tags,
-                    &rows.options,
-                    &rows.settings,
-                    &SPAN,
-                    &rows.tag,
-                    &rows.tag_job,
-                    &self.conn.gate_writer,
-                    &Time::MAX.micros(),
-                    &rows.stage,
-                ],
-            )
-            .await?;
+        let (now, last) = (micros(self.now), Time::MAX.micros());
+        let mut params: Vec<Param<'_>> = vec![&now, &last];
+        params.extend(rows.params());
+        params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &self.conn.gate_writer, &worker, &number]);
+        let written = self.conn.query(sql::submit::INSERT, &params).await?;
         for row in written {
             wrote[rows.place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
         }
@@ -194,42 +169,12 @@ impl Batch<'_> {
             jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.keeps_slot)).collect();
         let round: Vec<Option<i32>> = jobs.iter().map(|job| job.parent_rev.map(|round| round.0)).collect();
         let twigs = BranchColumns::of(&jobs);
-        let written = self
-            .conn
-            .query(
-                sql::submit::INSERT_SPECIAL,
-                &[
-                    &micros(self.now),
-                    &rows.id,
-                    &rows.lane,
-                    &rows.kind,
-                    &rows.priority,
-                    &rows.at,
-                    &rows.delay,
-                    &rows.deadline_at,
-                    &rows.digest,
-                    &rows.codec,
-                    &rows.input,
-                    &rows.key,
-                    &rows.tags,
-                    &rows.options,
-                    &rows.settings,
-                    &rows.tag,
-                    &rows.tag_job,
-                    &Time::MAX.micros(),
-                    &parent,
-                    &serials,
-                    &weight,
-                    &keeps,
-                    &rows.stage,
-                    &round,
-                    &twigs.branch,
-                    &twigs.spawn,
-                    &twigs.item,
-                    &twigs.items,
-                ],
-            )
-            .await?;
+        let (now, last) = (micros(self.now), Time::MAX.micros());
+        let mut params: Vec<Param<'_>> = vec![&now, &last];
+        params.extend(rows.params());
+        params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &round]);
+        params.extend(twigs.params());
+        let written = self.conn.query(sql::submit::INSERT_SPECIAL, &params).await?;
         let written: HashMap<JobId, (bool, Time, bool)> = written
             .iter()
             .map(|row| (JobId(row.get(0)), (row.get(1), Time(row.get(2)), row.get(3))))
@@ -265,7 +210,7 @@ impl Batch<'_> {
             signal::put(self.conn, self.now, &signals, self.store.shared.options.limits.inbox).await?;
         }
         if timed {
-            let sql = sql::gates::BUMP_QUEUES;
+            let sql = sql::gates::BUMP;
             self.conn.execute(sql, &[&vec![0i32], &self.conn.gate_writer]).await?;
         }
         Ok(())
@@ -287,7 +232,7 @@ impl Batch<'_> {
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
         let (worker, number) =
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
-        let sql = sql::submit::EXISTING;
+        let sql = sql::submit::FIND_EXISTING;
         let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
         let mut found = Found::default();
         for row in rows {

@@ -91,7 +91,7 @@ pub(super) async fn signal_parent(
             &job.id.0,
             &job.key,
         ];
-        let rows = conn.query(sql::unique::PARENT, &params).await?;
+        let rows = conn.query(sql::unique::HELD_BY_PARENT, &params).await?;
         let Some(row) = rows.first() else { continue };
         let now = control::clock(conn, now).await?;
         let mine = columns::settings(row.get(1)).unique;
@@ -131,7 +131,7 @@ async fn ask(
     let rows = conn.query(sql::unique::LOCK, &[&kind, &unique.key]).await?;
     let holder = rows.first().map(|row| row.get::<_, uuid::Uuid>(0));
     if let Some(holder) = holder.filter(|holder| *holder != id.0) {
-        let rows = conn.query(sql::unique::HOLDER, &[&holder, &SPAN]).await?;
+        let rows = conn.query(sql::control::READ_STATE, &[&SPAN, &holder]).await?;
         for row in rows {
             let now_in = match columns::final_state(row.get(1)) {
                 Some(state) => state,

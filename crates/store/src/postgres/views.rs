@@ -28,9 +28,9 @@ impl Postgres {
     pub(super) async fn read_holds(&self, id: JobId) -> Result<Option<Holds>, Error> {
         let conn = self.conn().await?;
         let sql = sql::views::HOLDS;
-        let rows = conn.read(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
+        let rows = conn.read(sql, &[&None::<i64>, &SPAN, &id.0]).await?;
         let Some(row) = rows.first() else {
-            let rows = conn.read(sql::arrivals::WAITING, &[&vec![id.0]]).await?;
+            let rows = conn.read(sql::arrivals::ARE_WAITING, &[&vec![id.0]]).await?;
             return Ok((!rows.is_empty()).then(|| Holds { arriving: true, ..Holds::default() }));
         };
         let mut holds = Holds {

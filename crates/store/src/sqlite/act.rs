@@ -221,7 +221,7 @@ fn reprioritise(tx: &Tx<'_>, seen: JobRow, priority: i16) -> Result<ControlOutco
     if seen.placed {
         tx.unplace(&seen.spot)?;
     }
-    tx.run(sql::control::PRIORITY, params![seen.spot.id.as_bytes(), priority])?;
+    tx.run(sql::control::SET_PRIORITY, params![seen.spot.id.as_bytes(), priority])?;
     if seen.placed {
         tx.make_ready(&Placement { priority, ..seen.spot })?;
     }

@@ -81,7 +81,7 @@ fn set_limit(tx: &Tx<'_>, now: Time, limit: &Limit) -> Result<ControlOutcome, Er
 
 /// What waits for a limit may go on: the gates of its queues move.
 fn limit_moved(tx: &Tx<'_>, bucket: i32) -> Result<(), Error> {
-    let queues = tx.all(sql::rate::QUEUES_WAITING, [bucket], |row| row.get(0))?;
+    let queues = tx.all(sql::rate::WAITING_QUEUES, [bucket], |row| row.get(0))?;
     queues.into_iter().for_each(|queue| tx.move_gate(queue));
     Ok(())
 }

@@ -87,7 +87,7 @@ struct Arrival {
 pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Arrived, Error> {
     let limits = &tx.store.shared.options.limits;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = tx.all(sql::arrivals::OLDEST, [limit], |row| Arrival::read(row, limits))?;
+    let rows = tx.all(sql::arrivals::READ_OLDEST, [limit], |row| Arrival::read(row, limits))?;
     let mut arrived = Arrived::default();
     for Arrival { seq, job } in rows {
         match job {
@@ -151,7 +151,7 @@ fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, arrived: &mut Arrived
         arrived.admitted += 1;
         return Ok(());
     }
-    let there = tx.one(sql::submit::BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
+    let there = tx.one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
     if there != Some(job.digest) {
         dropped(job.id);
     }

@@ -59,7 +59,7 @@ struct Member {
 }
 
 fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Error> {
-    tx.one(sql::branches::MEMBER, [id.as_bytes()], |row| {
+    tx.one(sql::branches::READ_MEMBER, [id.as_bytes()], |row| {
         let parent = row.get::<_, Option<[u8; 16]>>(0)?.map(JobId::from_bytes);
         let (branch, items) = (row.get::<_, Option<i64>>(1)?.map(BranchNo), row.get(2)?);
         Ok(Member {
@@ -93,7 +93,7 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
     }
     let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
         let params = params![change.job.as_bytes(), number.0];
-        tx.one(sql::branches::IS_SEALED, params, |row| row.get(0))
+        tx.one(sql::branches::READ_SEALED, params, |row| row.get(0))
     };
     for BranchUpdate { number, opened_as: open, .. } in &step.branches {
         match (sealed(*number)?, open) {
@@ -121,7 +121,7 @@ impl Tx<'_> {
     pub(super) fn update(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
         let job = change.job.as_bytes();
         if step.branches.iter().any(|grow| grow.opened_as.is_some()) {
-            self.run(sql::branches::MARK_PARENT, [job])?;
+            self.run(sql::branches::MARK_HAS_BRANCHES, [job])?;
         }
         for grow in &step.branches {
             let BranchUpdate {
@@ -282,7 +282,7 @@ impl Tx<'_> {
         let key = (counted.parent, counted.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
-            let count = self.one(sql::branches::COUNT, params, |row| {
+            let count = self.one(sql::branches::READ_COUNTS, params, |row| {
                 Ok(Count { tally: self::tally(row, 0)?, watch: watch(row, 4)?, dirty: false })
             })?;
             // Its job may have been pruned.

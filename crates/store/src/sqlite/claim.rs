@@ -58,7 +58,7 @@ pub(super) fn claim(
     }
     for lane in lanes.iter().filter(|_| !paused) {
         haul.suspects =
-            haul.suspects || tx.one(sql::claim::SUSPECTS, [-lane.id], |row| row.get(0))?.unwrap_or(false);
+            haul.suspects || tx.one(sql::claim::HAS_SUSPECTS, [-lane.id], |row| row.get(0))?.unwrap_or(false);
     }
     let limit = if ask.solo { 1 } else { ask.limit };
     haul.more = limit > 0 && haul.jobs.len() >= limit;
@@ -87,7 +87,7 @@ pub(super) fn idle(tx: &Tx<'_>, now: Now, ask: &ClaimRequest) -> Result<Option<C
     let numbers = serde_json::to_string(&numbers.collect::<Vec<_>>()).expect("numbers are plain data");
     let queue = tx.store.shared.lanes.queue(&ask.queue);
     let params = params![ask.worker.0, ask.number.0, numbers, now.micros(), queue];
-    let found = tx.one(sql::claim::PEEK, params, |row| {
+    let found = tx.one(sql::claim::IS_IDLE, params, |row| {
         Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?, row.get::<_, i32>(3)?))
     })?;
     let Some((fit, paused, empty, newest)) = found else { return Ok(None) };
@@ -135,14 +135,14 @@ pub(super) fn read_claim(
     worker: WorkerId,
     number: ClaimNo,
 ) -> Result<Option<Vec<(JobId, Epoch)>>, Error> {
-    let bytes = tx.one(sql::claim::REPEAT, [worker.0, number.0], |row| row.get::<_, Vec<u8>>(0))?;
+    let bytes = tx.one(sql::claim::READ_CLAIM, [worker.0, number.0], |row| row.get::<_, Vec<u8>>(0))?;
     bytes.map(|bytes| unpack(&bytes)).transpose()
 }
 
 fn repeated(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<ClaimedJob>, Error> {
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
-        let found = tx.one(sql::claim::JOB, params![id.as_bytes(), epoch.0], |row| {
+        let found = tx.one(sql::claim::CLAIMED_AGAIN, params![id.as_bytes(), epoch.0], |row| {
             Ok((read(row)?, row.get::<_, i32>(11)?))
         })?;
         if let Some((raw, lane)) = found {
@@ -176,7 +176,7 @@ fn take(
     let limit = if ask.solo { 1 } else { ask.limit };
     let mut taken: Vec<(i64, ClaimedJob)> = Vec::with_capacity(limit.min(1024));
     for (lane, share) in lanes.iter().zip(&shares.each).filter(|(_, share)| **share > 0) {
-        let mut statement = tx.prepare(sql::claim::JOBS)?;
+        let mut statement = tx.prepare(sql::claim::READY_JOBS)?;
         let mut rows = statement.query([number(ask, lane)])?;
         let mut last = None;
         for _ in 0..*share {
@@ -187,7 +187,7 @@ fn take(
         }
         drop(rows);
         if let Some((rank, id)) = last {
-            tx.run(sql::claim::TAKE, params![number(ask, lane), rank, id])?;
+            tx.run(sql::claim::TAKE_READY, params![number(ask, lane), rank, id])?;
         }
     }
     if lanes.len() > 1 {

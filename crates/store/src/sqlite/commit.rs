@@ -146,7 +146,7 @@ impl Found {
 fn find(tx: &Tx<'_>, change: &Change) -> Result<Option<Found>, Error> {
     let (worker, claim) = (change.worker.0, change.claim.0);
     let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0, worker, claim];
-    tx.one(sql::commit::FIND_UNAPPLIED, params, |row| {
+    tx.one(sql::commit::EXPLAIN_UNAPPLIED, params, |row| {
         let (repeated, open, claimed) = (row.get::<_, Option<bool>>(0)?, row.get(1)?, row.get(2)?);
         Ok(Found {
             repeated: repeated == Some(true),
@@ -265,16 +265,16 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         change.epoch.0,
         change.rev.0,
         change.worker.0,
+        change.claim.0,
         change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
         is_unchanged(change),
         stage.name,
         stage.codec,
         stage.near,
         stage.far,
-        is_cleared,
-        undo,
-        unwind,
-        change.claim.0,
     ];
     let applied = tx.run(sql::commit::NEXT, params)? == 1;
     if applied {
@@ -293,20 +293,20 @@ fn wait(tx: &Tx<'_>, now: Time, change: &Change, what: &Wait, is_cleared: bool) 
         change.epoch.0,
         change.rev.0,
         change.worker.0,
+        change.claim.0,
         change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
         is_unchanged(change),
         stage.name,
         stage.codec,
         stage.near,
         stage.far,
-        is_cleared,
         parked.due_at.micros(),
         parked.wait,
         parked.until.map(Time::micros),
         parked.parked,
-        undo,
-        unwind,
-        change.claim.0,
     ];
     let row = tx.one(sql::waits::PARK, params, |row| {
         Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
@@ -337,16 +337,16 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         change.epoch.0,
         change.rev.0,
         change.worker.0,
+        change.claim.0,
         change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
         now.micros(),
         output.codec,
         if far { &[] } else { output.bytes.as_slice() },
         far,
-        is_cleared,
-        undo,
-        unwind,
-        change.branch_member.is_some(),
-        change.claim.0,
     ];
     let applied = tx.run(sql::commit::DONE, params)? == 1;
     if applied && far {
@@ -372,17 +372,17 @@ fn ended(
         change.epoch.0,
         change.rev.0,
         change.worker.0,
+        change.claim.0,
         change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
         now.micros(),
         state,
         reason,
         text,
         change.outcome.counts(),
-        is_cleared,
-        undo,
-        unwind,
-        change.branch_member.is_some(),
-        change.claim.0,
     ];
     let applied = tx.run(sql::commit::FAILED, params)? == 1;
     if applied {
@@ -406,13 +406,13 @@ fn retry(
         change.epoch.0,
         change.rev.0,
         change.worker.0,
+        change.claim.0,
         change.started_at.micros(),
+        undo,
+        unwind,
         due_at.micros(),
         columns::retry_counts_text(spent),
         text,
-        undo,
-        unwind,
-        change.claim.0,
     ];
     let row = tx.one(sql::commit::RETRY, params, |row| {
         Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))

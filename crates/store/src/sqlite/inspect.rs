@@ -205,7 +205,7 @@ fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
     {
         for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
             left -= 1;
-            let sql = sql::inspect::RUNNING;
+            let sql = sql::inspect::RUNNING_LANE;
             let lane = tx.one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
             counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
         }

@@ -21,7 +21,7 @@ pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
         tx.run(sql::journal::CLEAR, [job.as_bytes()])?;
     }
     for seq in &step.forget_entries {
-        tx.run(sql::journal::FORGET, params![job.as_bytes(), seq])?;
+        tx.run(sql::journal::FORGET_ENTRIES, params![job.as_bytes(), seq])?;
     }
     for entry in &step.entries {
         add(tx, job, entry)?;
@@ -97,7 +97,7 @@ struct Origin {
 pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<ControlOutcome, Error> {
     let Some(origin) = origin(tx, fork)? else { return Ok(ControlOutcome::Unknown) };
     let id = fork.id.as_bytes();
-    if tx.one(sql::submit::BY_ID, [id], |_| Ok(()))?.is_some() {
+    if tx.one(sql::submit::FIND_BY_ID, [id], |_| Ok(()))?.is_some() {
         return Ok(ControlOutcome::Created(fork.id));
     }
     if !origin.is_there && !fork.is_whole(origin.last) {
@@ -106,7 +106,7 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<Co
     let lane = tx.store.lane(tx, origin.lane)?;
     if let Some(key) = &fork.key {
         let params = params![lane.kind_id, key];
-        if let Some(other) = tx.one(sql::submit::BY_KEY, params, |row| id_of(row, 0))? {
+        if let Some(other) = tx.one(sql::submit::FIND_BY_KEY, params, |row| id_of(row, 0))? {
             return Ok(outcome::fork_key_taken(key, other));
         }
     }
@@ -127,7 +127,7 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<Co
 
 fn origin(tx: &Tx<'_>, fork: &Fork) -> Result<Option<Origin>, Error> {
     let params = params![fork.from.as_bytes(), fork.before];
-    tx.one(sql::fork::COPY, params, |row| {
+    tx.one(sql::fork::READ_JOB, params, |row| {
         let input = Payload { codec: row.get(3)?, bytes: row.get(4)? };
         // Its kind and queue are those of the lane.
         let mut job = NewJob::new(fork.from, "", "", input);

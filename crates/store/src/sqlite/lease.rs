@@ -13,7 +13,7 @@ use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
 pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let now = tx.now(now);
-    tx.run(sql::workers::FORGET_GONE, params![now.micros(), worker.id.0])?;
+    tx.run(sql::workers::DELETE_GONE, params![now.micros(), worker.id.0])?;
     let lease_until = now.plus(worker.lease).micros();
     let serves = serde_json::to_string(&worker.serves).expect("names and numbers are plain data");
     let params = params![worker.id.0, worker.name, worker.liveness_file, lease_until, serves];
@@ -39,7 +39,7 @@ pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Resu
     for number in numbers {
         let gone = tx.store.left().remove(&(worker, *number)).unwrap_or(0);
         let gone = i64::try_from(gone * PAIR).unwrap_or(0);
-        if tx.run(sql::claim::REMOVE_SMALL, [worker.0, number.0, gone])? == 1 {
+        if tx.run(sql::claim::REMOVE_SETTLED, [worker.0, number.0, gone])? == 1 {
             continue;
         }
         let mut left = false;
@@ -88,7 +88,7 @@ pub(super) fn retire(tx: &Tx<'_>, worker: WorkerId) -> Result<usize, Error> {
 
 /// Hands back what is in a worker's claims, those that are meant.
 pub(super) fn disown(tx: &Tx<'_>, worker: WorkerId, meant: impl Fn(ClaimNo) -> bool) -> Result<usize, Error> {
-    let mut statement = tx.prepare(sql::workers::CLAIMS)?;
+    let mut statement = tx.prepare(sql::workers::READ_CLAIMS)?;
     let claims = statement
         .query_map([worker.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?
         .collect::<Result<Vec<_>, _>>()?;

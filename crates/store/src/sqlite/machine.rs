@@ -94,7 +94,7 @@ pub(super) fn waiting(tx: &Tx<'_>, spot: &Placement) -> Result<Option<Waiting>, 
     })?;
     let Some((wait, until, pending)) = found else { return Ok(None) };
     let what = columns::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
-    let mut there: Vec<String> = tx.all(sql::signals::AWAITED_NAMES, [id], |row| row.get(0))?;
+    let mut there: Vec<String> = tx.all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
     there.sort_unstable();
     there.dedup();
     let (until, aside) = (until.map(Time), signal::aside(tx, id)?);

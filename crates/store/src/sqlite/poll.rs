@@ -99,7 +99,7 @@ impl Due {
 
 /// Looks at the branches that are due, and closer at those where nothing moves. Only reads.
 fn poll_branch(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sampler>, Error> {
-    let due = tx.all(sql::poll::DUE, params![now.micros(), most(limit)], read)?;
+    let due = tx.all(sql::poll::READ_DUE, params![now.micros(), most(limit)], read)?;
     let pairs = pairs(tx)?;
     let claimed = claimed(tx, &pairs)?;
     let mut looks = Vec::with_capacity(due.len());
@@ -133,7 +133,7 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
     let mut branches: HashMap<Key, Claimed> = HashMap::new();
     for (id, epoch) in pairs {
         let params = params![id.as_bytes(), epoch.0];
-        let found = tx.one(sql::poll::CLAIMED, params, |row| {
+        let found = tx.one(sql::poll::READ_CLAIMED, params, |row| {
             let key = (id_of(row, 0)?, BranchNo(row.get(1)?));
             Ok((key, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
         })?;
@@ -149,7 +149,7 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
 /// Compares the counts of a branch with its rows.
 fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
     let (job, number) = due.key;
-    let rows = tx.one(sql::poll::COUNT, params![job.as_bytes(), number.0], |row| {
+    let rows = tx.one(sql::poll::COUNT_CHILDREN, params![job.as_bytes(), number.0], |row| {
         let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
         Ok(ChildCounts { ends, live: row.get(3)? })
     })?;
@@ -158,7 +158,7 @@ fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
 
 /// Children of a branch that are in no place at all.
 fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<(JobId, Epoch)>, Error> {
-    let mut statement = tx.prepare(sql::poll::LOST)?;
+    let mut statement = tx.prepare(sql::poll::FIND_LOST)?;
     let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
     let mut lost = Vec::new();
     while lost.len() < REDELIVERED
@@ -176,7 +176,7 @@ fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<
 fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Result<(), Error> {
     let (job, number) = look.key;
     let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
-    let Some(mut due) = tx.one(sql::poll::BRANCH, params, read)? else { return Ok(()) };
+    let Some(mut due) = tx.one(sql::poll::READ_BRANCH, params, read)? else { return Ok(()) };
     polled.polled += 1;
     let difference = look.recount.map_or(Tally::default(), |recount| recount.difference);
     if difference != Tally::default() {
@@ -216,6 +216,6 @@ fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Re
     }
     let text = columns::poll_text(&poll);
     let params = params![job.as_bytes(), number.0, text, cut, poll_at.map(Time::micros)];
-    tx.run(sql::poll::SAMPLE, params)?;
+    tx.run(sql::poll::WRITE, params)?;
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapRep
         }
     }
     let claims = {
-        let mut statement = tx.prepare(sql::reap::CLAIMS)?;
+        let mut statement = tx.prepare(sql::reap::READ_CLAIMS)?;
         let claims = statement.query_map([sweep.limit as i64], |row| {
             Ok(Claim {
                 worker: WorkerId(row.get(0)?),
@@ -58,7 +58,7 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapRep
         tx.run(sql::claim::REMOVE, [claim.worker.0, claim.number])?;
     }
     tx.run(sql::reap::RETIRE_DEAD, [])?;
-    reaped.more = tx.one(sql::reap::MORE, [], |row| row.get(0))?.unwrap_or(false);
+    reaped.more = tx.one(sql::reap::HAS_DEAD, [], |row| row.get(0))?.unwrap_or(false);
     Ok(reaped)
 }
 
@@ -71,7 +71,7 @@ fn return_job(
     cap: u16,
     reaped: &mut ReapReport,
 ) -> Result<(), Error> {
-    let row = tx.one(sql::reap::LOCK_JOBS, params![id.as_bytes(), epoch.0], |row| {
+    let row = tx.one(sql::reap::READ_JOB, params![id.as_bytes(), epoch.0], |row| {
         let counters = (row.get::<_, u16>(12)?, row.get::<_, u16>(13)?);
         Ok((Placement::read(id, row, 0)?, counters, row.get::<_, bool>(14)?))
     })?;
@@ -83,7 +83,7 @@ fn return_job(
     tx.run(sql::commit::ADD_ATTEMPT, attempt)?;
     match after_death(deaths, crashes, claim.alone, cap) {
         AfterDeath::Suspect { deaths, crashes } => {
-            tx.run(sql::reap::RETURN_JOBS, params![id.as_bytes(), deaths, crashes, failure])?;
+            tx.run(sql::reap::RETURN_JOB, params![id.as_bytes(), deaths, crashes, failure])?;
             tx.enter(&Placement { suspect: true, ..spot })?;
             reaped.returned += 1;
         }

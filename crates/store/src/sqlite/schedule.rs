@@ -63,7 +63,7 @@ impl Raw {
 
 /// Fires schedules that are due; answers how many jobs were submitted, and whether lanes were made for them.
 pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
-    let due = tx.all(sql::schedules::TAKE_DUE, [now.micros(), BATCH], read)?;
+    let due = tx.all(sql::schedules::READ_DUE, [now.micros(), BATCH], read)?;
     let (mut fired, mut learned) = (0, false);
     for raw in due {
         let id = raw.id;

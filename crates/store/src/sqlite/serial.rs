@@ -138,7 +138,7 @@ impl Tx<'_> {
         self.unplace(spot)?;
         self.shed(spot)?;
         let params = params![spot.id.as_bytes(), columns::unwind_text(unwind), now.micros(), failure];
-        self.run(sql::control::UNWIND, params)?;
+        self.run(sql::control::START_UNWIND, params)?;
         self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*spot })
     }
 
@@ -170,7 +170,7 @@ impl Tx<'_> {
 
     /// Forgets that a job was told to end; answers who told it.
     pub(super) fn take_cancel_request(&self, id: JobId) -> Result<Option<Actor>, Error> {
-        let order = self.one(sql::control::FORGET_CANCEL_REQUEST, [id.as_bytes()], |row| {
+        let order = self.one(sql::control::TAKE_CANCEL_REQUEST, [id.as_bytes()], |row| {
             Ok((Time(row.get(0)?), Actor { author: row.get(1)?, note: row.get(2)? }))
         })?;
         let Some((at, by)) = order else { return Ok(None) };
@@ -182,8 +182,8 @@ impl Tx<'_> {
     pub(super) fn settle_all(&self) -> Result<usize, Error> {
         let mut entered = 0;
         for serial in self.unsettled.take() {
-            let first =
-                self.all(sql::serial::FIRST, [serial], |row| Placement::read(id_of(row, 0)?, row, 1))?;
+            let first = self
+                .all(sql::serial::FIRST_WAITING, [serial], |row| Placement::read(id_of(row, 0)?, row, 1))?;
             for spot in &first {
                 let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
                 self.run(sql::serial::STOP_WAITING, params)?;

@@ -61,7 +61,7 @@ pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     };
     let stage = Stage::of(name, data);
     let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.near, stage.far];
-    tx.run(sql::commit::KEEP_STAGE, params)?;
+    tx.run(sql::commit::SET_STAGE, params)?;
     keep_data(tx, change.job, data)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn spawn_children(
     let children: Vec<NewJob> = step.children.iter().map(child).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
-        tx.run(sql::commit::START_CHILDREN, params)?;
+        tx.run(sql::commit::RESET_PENDING_CHILDREN, params)?;
     }
     let put = put(tx, now, &children, buckets, None)?;
     tx.spawned(now, change, step, &put)

@@ -239,10 +239,10 @@ impl Row<'_> {
 
 /// Whether a job's id or key is there: then nobody's unique name is touched for it.
 fn is_there(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
-    let by_id = tx.one(sql::submit::BY_ID, [job.id.as_bytes()], |_| Ok(()))?;
+    let by_id = tx.one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |_| Ok(()))?;
     let by_key = match &job.key {
         Some(key) if by_id.is_none() => {
-            tx.one(sql::submit::BY_KEY, params![lane.kind_id, key], |_| Ok(()))?
+            tx.one(sql::submit::FIND_BY_KEY, params![lane.kind_id, key], |_| Ok(()))?
         }
         _ => None,
     };
@@ -268,13 +268,14 @@ fn find(
     let mut found = Found::default();
     for (job, _) in jobs.iter().zip(wrote).filter(|(_, wrote)| wrote.is_none()) {
         let digest = |row: &rusqlite::Row<'_>, column| row.get::<_, [u8; 16]>(column);
-        let by_id = tx.one(sql::submit::BY_ID, [job.id.as_bytes().as_slice()], |row| digest(row, 0))?;
+        let by_id = tx.one(sql::submit::FIND_BY_ID, [job.id.as_bytes().as_slice()], |row| digest(row, 0))?;
         if let Some(digest) = by_id {
             found.ids.insert(job.id, digest);
         } else if let Some(key) = &job.key {
             let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
             let params = params![lane.kind_id, key];
-            let by_key = tx.one(sql::submit::BY_KEY, params, |row| Ok((id_of(row, 0)?, digest(row, 1)?)))?;
+            let by_key =
+                tx.one(sql::submit::FIND_BY_KEY, params, |row| Ok((id_of(row, 0)?, digest(row, 1)?)))?;
             if let Some(found_by_key) = by_key {
                 found.keys.insert((job.kind.kind.clone(), key.clone()), found_by_key);
             }

@@ -89,7 +89,7 @@ fn next(tx: &Tx<'_>) -> Result<Next, Error> {
 
 fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
     let params = params![now.micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    let fired = tx.all(sql::timers::TAKE_DUE, params, |row| {
+    let fired = tx.all(sql::timers::READ_DUE, params, |row| {
         let (at, id): (_, JobId) = (Time(row.get(0)?), id_of(row, 1)?);
         let live = row.get::<_, i16>(3)? == LIVE;
         Ok(Fired { at, what: row.get(2)?, live, spot: Placement::read(id, row, 4)? })

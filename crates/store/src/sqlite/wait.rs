@@ -75,7 +75,7 @@ impl Tx<'_> {
     pub(super) fn is_met(&self, id: JobId, what: &Awaited, pending: i64) -> Result<bool, Error> {
         let names: Vec<String> = match what {
             Awaited::Signals { .. } => {
-                self.all(sql::signals::AWAITED_NAMES, [id.as_bytes()], |row| row.get(0))?
+                self.all(sql::signals::INBOX_NAMES, [id.as_bytes()], |row| row.get(0))?
             }
             _ => Vec::new(),
         };
@@ -102,7 +102,7 @@ impl Tx<'_> {
             Of::Child(id) => (None, Some(id.as_bytes())),
         };
         let params = params![parent.as_bytes(), more, round, child];
-        let found = self.one(sql::commit::COUNT_CHILD, params, |row| {
+        let found = self.one(sql::commit::ADD_PENDING_CHILDREN, params, |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?, Placement::read(parent, row, 2)?))
         })?;
         let Some((pending, wait, spot)) = found.filter(|(.., spot)| spot.parked) else { return Ok(()) };
