@@ -1,29 +1,16 @@
 //! Rules that hold for many jobs.
 
-use std::time::Duration;
-
-use tokio_postgres::Row;
-use windlass_model::{Limit, Time, rate::Level};
+use windlass_model::{Time, rate::Level};
 
 use super::{
     Postgres,
     control::{log, transaction},
     names::Names,
     pool::Guard,
+    rate::bucket,
     schedule, serial, sql,
 };
 use crate::{Actor, AdminAction, ControlOutcome, Error, Now, columns, control::check_actor};
-
-/// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
-    let limit = Limit {
-        name: row.get(1),
-        rate: row.get::<_, i64>(2) as u32,
-        per: Duration::from_micros(row.get::<_, i64>(3) as u64),
-        burst: row.get::<_, i64>(4) as u32,
-    };
-    (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
-}
 
 async fn change(
     store: &Postgres,

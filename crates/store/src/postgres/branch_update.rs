@@ -12,10 +12,10 @@ use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, Step, Time};
 use super::{
     Postgres, SPAN,
     branch::Key,
+    change_params::Param,
+    job_params::{BranchColumns, Rows},
     micros,
-    params::Param,
     pool::Guard,
-    rows::{BranchColumns, Rows},
     span, sql,
     submit::lower_floors,
 };

@@ -11,11 +11,11 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 
 use super::{
     Postgres, branch,
+    change_params::{Base, Param},
     conn::retry_deadlock,
     consequences::{Group, follows, parks, readies, step_by_step},
     journal::JournalWrites,
     names::Names,
-    params::{Base, Param},
     pool::Guard,
     serial, sql,
     step::{ChangeBatches, ChangeKind, Written},

@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokio_postgres::Row;
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, children::place, migrate, rows::payload, sql};
+use super::{Postgres, SPAN, children::place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
     Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
     SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
+
+/// A payload out of two columns.
+pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
+    Some(Payload { codec: codec? as u8, bytes: bytes? })
+}
 
 pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let asked: Vec<_> = ids.iter().map(|id| id.0).collect();

@@ -10,7 +10,7 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use super::{Postgres, params::Param, pool::Guard, sql};
+use super::{Postgres, change_params::Param, pool::Guard, sql};
 use crate::{Error, columns};
 
 /// The entries that steps add to journals, as arrays: one element for each entry.

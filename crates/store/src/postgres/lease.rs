@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, micros, params::Param, pool::Guard, serial, span, sql};
+use super::{Postgres, SPAN, change_params::Param, micros, pool::Guard, serial, span, sql};
 use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {

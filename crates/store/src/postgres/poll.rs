@@ -16,9 +16,9 @@ use windlass_model::{
 use super::{
     Postgres, SPAN,
     branch::{self, Key, sum},
+    change_params::Param,
     conn::retry_deadlock,
     micros,
-    params::Param,
     pool::Guard,
     serial, sql, wait,
 };

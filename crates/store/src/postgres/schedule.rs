@@ -10,13 +10,7 @@ use windlass_model::{
 };
 
 use super::{
-    Postgres,
-    control::{self, transaction},
-    micros,
-    names::Names,
-    pool::Guard,
-    sql,
-    submit::Batch,
+    Postgres, control::transaction, job_actions, micros, names::Names, pool::Guard, sql, submit::Batch,
 };
 use crate::{Actor, ControlOutcome, Error, Now, columns, control::outcome};
 
@@ -137,7 +131,7 @@ impl<'a> Firing<'a> {
                 // One that this call submits must be in before it can be cancelled.
                 self.write_jobs(store, conn, now).await?;
                 let by = outcome::next_tick(&schedule.name);
-                control::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
+                job_actions::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
             }
             last = Some(job.id);
             self.fired.push((kept.id, *tick));

@@ -10,9 +10,9 @@ use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 use super::{
     SPAN,
     branch::{self, Child},
+    change_params::{Again, Base, Ends, Param, Steps, Waits},
     journal::{Entries, lone_entry},
     micros,
-    params::{Again, Base, Ends, Param, Steps, Waits},
     pool::Guard,
     sql,
 };

@@ -9,11 +9,12 @@ use std::{
 use windlass_model::{JobId, NewJob, NewSignal, SubmitOutcome, Time, rank::rank};
 
 use super::{
-    Postgres, SPAN, branch, micros,
+    Postgres, SPAN, branch,
+    change_params::Param,
+    job_params::{BranchColumns, Rows},
+    micros,
     names::Names,
-    params::Param,
     pool::Guard,
-    rows::{BranchColumns, Rows},
     serial, signal, sql, unique,
     unique::NameOutcome,
     wait,

@@ -10,7 +10,7 @@ use super::{
     Postgres, arrivals,
     branch::{self, Child},
     conn::Conn,
-    control, micros,
+    job_actions, micros,
     pool::Guard,
     schedule, serial, sql, unwind,
     wait::children_ended,
@@ -284,7 +284,7 @@ async fn end(
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
         let by: Vec<&Actor> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
-        control::finish(conn, now, &ids, &by).await?;
+        job_actions::finish(conn, now, &ids, &by).await?;
     }
     let how = |timer: &&Fired| match timer.what {
         DEADLINE => unwind::failed(Reason::Expired, expired(timer.at)),

@@ -1,17 +1,17 @@
 //! Reads for people and for parents: branches, their children, and where a child stands.
 
 use rusqlite::{Row, params};
-use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Time};
+use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
 
 use super::{
     branch::tally,
     inspect::{SPAN, summary},
     sql,
-    tx::Tx,
+    tx::{Tx, id_of},
     views::most,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildPlace, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Error, JobEnd, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
@@ -134,4 +134,31 @@ pub(super) fn children(
     children.sort_by_key(|child| child.id);
     children.truncate(limit);
     Ok(children)
+}
+
+pub(super) fn joined(
+    tx: &Tx<'_>,
+    parent: JobId,
+    round: Rev,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<ChildEnd>, Error> {
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(sql::children::CHILD_ENDS)?;
+    let mut rows = statement.query(params![parent.as_bytes(), round.0, after, most(limit)])?;
+    let mut joined = Vec::new();
+    while let Some(row) = rows.next()? {
+        let output: Option<Vec<u8>> = row.get(7)?;
+        let output = output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(6)?, bytes })).transpose()?;
+        let failure = columns::failure(row.get::<_, Option<String>>(5)?.as_deref());
+        let reason = columns::reason(row.get(4)?);
+        let state = columns::final_state(row.get(3)?);
+        joined.push(ChildEnd {
+            id: id_of(row, 0)?,
+            kind: tx.store.lane(tx, row.get(1)?)?.kind.kind,
+            key: row.get(2)?,
+            ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
+        });
+    }
+    Ok(joined)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::errors::explain;
 use crate::Error;
 
 /// How many pages the log grows to before a commit copies it back into the file.
@@ -84,23 +85,6 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(|e| explain(path, e))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(conn)
-}
-
-fn explain(path: &Path, error: rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode::*;
-    let path = path.display();
-    match error.sqlite_error_code() {
-        Some(CannotOpen) => Error::Config(format!(
-            "{path} cannot be opened ({error}); check that its folder exists and this user may write there"
-        )),
-        Some(NotADatabase) => Error::Config(format!(
-            "{path} is not a SQLite database; name another file, or move this one away"
-        )),
-        Some(ReadOnly) => {
-            Error::Config(format!("{path} is read-only; allow this user to write to the file and its folder"))
-        }
-        _ => error.into(),
-    }
 }
 
 /// Refuses a file on a network file system, where the mount table tells.

@@ -2,7 +2,7 @@
 
 use windlass_model::JobId;
 
-use super::{SMALL, Sqlite, act, admin, journal, machine, prune};
+use super::{Sqlite, admin, fork, job_actions, pool::SMALL, prune, stage_update};
 use crate::{
     Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, Prune, Pruned, StageUpdate,
     columns, control::check_actor,
@@ -21,7 +21,7 @@ impl Control for Sqlite {
             columns::check_act(act)?;
             self.write(jobs.len() * 4, |tx| {
                 let now = tx.now(now);
-                jobs.iter().map(|id| act::act(tx, now, *id, act, by)).collect()
+                jobs.iter().map(|id| job_actions::act(tx, now, *id, act, by)).collect()
             })
             .await
         })
@@ -41,7 +41,7 @@ impl Control for Sqlite {
             forks.iter().try_for_each(Fork::check)?;
             self.write(SMALL + 1, |tx| {
                 let now = tx.now(now);
-                forks.iter().map(|fork| journal::fork(tx, now, fork, by)).collect()
+                forks.iter().map(|fork| fork::fork(tx, now, fork, by)).collect()
             })
             .await
         })
@@ -57,7 +57,7 @@ impl Control for Sqlite {
             check_actor(by)?;
             let limits = &self.shared.options.limits;
             jobs.iter().try_for_each(|restate| columns::check_stage_update(restate, limits))?;
-            machine::restate(self, now, jobs, by).await
+            stage_update::restate(self, now, jobs, by).await
         })
     }
 

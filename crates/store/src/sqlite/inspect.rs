@@ -6,7 +6,7 @@ use rusqlite::{Row, params};
 use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, WorkerId, rank::AGEING_SPAN};
 
 use super::{
-    Sqlite, arrivals, children, journal, machine, migrate, rows, schedule, sql,
+    Sqlite, arrivals, children, journal, migrate, schedule, source_rows, sql,
     tx::{Tx, id_of, unpack},
     views,
 };
@@ -297,7 +297,7 @@ impl Inspect for Sqlite {
         after: Option<JobId>,
         limit: usize,
     ) -> Fut<'_, Vec<ChildEnd>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::joined(tx, parent, round, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| children::joined(tx, parent, round, after, limit))))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
@@ -314,15 +314,15 @@ impl Inspect for Sqlite {
         after: Option<&'a str>,
         limit: usize,
     ) -> Fut<'a, Vec<SourceRow>> {
-        Box::pin(std::future::ready(self.walk(|tx| rows::rows(tx.conn, rows, after, limit))))
+        Box::pin(std::future::ready(self.walk(|tx| source_rows::rows(tx.conn, rows, after, limit))))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::inbox(tx, id, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::inbox(tx, id, limit))))
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::steps(tx, id, after, limit))))
     }
 
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
@@ -334,7 +334,7 @@ impl Inspect for Sqlite {
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::paths(tx, kind, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::paths(tx, kind, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

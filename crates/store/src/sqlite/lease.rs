@@ -37,7 +37,7 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &RenewRequest) -> Result<Renewa
 /// it does not know it: the outcomes of these jobs were lost.
 pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Result<(), Error> {
     for number in numbers {
-        let gone = tx.store.left().remove(&(worker, *number)).unwrap_or(0);
+        let gone = tx.store.shared.open_claims.settled(worker, *number);
         let gone = i64::try_from(gone * PAIR).unwrap_or(0);
         if tx.run(sql::claim::REMOVE_SETTLED, [worker.0, number.0, gone])? == 1 {
             continue;

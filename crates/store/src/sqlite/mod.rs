@@ -8,36 +8,43 @@
 //! Durable: WAL with `synchronous=FULL`; claims alone are on disk only with the next other write, since a loss of power that
 //! takes one takes the worker too. A network file system is refused, as its locks cannot be trusted.
 
-mod act;
 mod admin;
 mod arrivals;
 mod branch;
+mod branch_update;
 mod children;
 mod claim;
 mod commit;
 mod conn;
+mod consequences;
 mod control;
+mod errors;
+mod fork;
 mod inspect;
+mod job_actions;
 mod journal;
 mod lease;
-mod machine;
 mod migrate;
 mod names;
+mod open_claims;
 mod options;
 mod poll;
+mod pool;
 mod prune;
 mod rate;
 mod reap;
-mod rows;
 mod schedule;
 mod serial;
 mod signal;
+mod source_rows;
+mod stage_update;
 mod step;
 mod submit;
 mod timers;
 mod transact;
 mod tx;
 mod unique;
+mod unwind;
 mod views;
 mod wait;
 
@@ -50,13 +57,11 @@ pub use arrivals::submit_in;
 pub use options::Options;
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
@@ -64,7 +69,7 @@ use windlass_model::{
     Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId,
 };
 
-use self::tx::{BUSY, Tx};
+use self::{open_claims::OpenClaims, pool::SMALL};
 use crate::{
     CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
     NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store,
@@ -84,18 +89,11 @@ struct Shared {
     /// For reads that may take long; opened when the first of them comes.
     walker: Mutex<Option<Connection>>,
     lanes: Lanes,
-    /// How many jobs have left each claim by commits of this handle.
-    left: Mutex<HashMap<(WorkerId, ClaimNo), usize>>,
+    open_claims: OpenClaims,
     /// This handle's row in each gate.
     gate_writer: i64,
     statements: Arc<AtomicU64>,
 }
-
-/// For how many claims it is counted; beyond, and of others, it is looked up.
-const COUNTED: usize = 10_000;
-
-/// A batch with more writes than this is run with its thread marked as blocking: some 100 µs of work.
-const SMALL: usize = 16;
 
 impl Sqlite {
     /// Opens a file, making it and its schema if needed.
@@ -114,7 +112,7 @@ impl Sqlite {
                 reader: Mutex::new(reader),
                 walker: Mutex::default(),
                 lanes: Lanes::default(),
-                left: Mutex::default(),
+                open_claims: OpenClaims::default(),
                 // There is one writer at a time, so one row will do.
                 gate_writer: 0,
                 statements,
@@ -151,172 +149,6 @@ impl Sqlite {
     ) -> Result<crate::SchemaState, Error> {
         let mut writer = conn::open_writer(path)?;
         migrate::to(&mut writer, target, migrations)
-    }
-
-    fn reader(&self) -> MutexGuard<'_, Connection> {
-        self.shared.reader.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    fn count(&self, statements: u64) {
-        self.shared.statements.fetch_add(statements, Ordering::Relaxed);
-    }
-
-    /// Runs reads for people or waiters, beside the writer.
-    fn read<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        let reader = self.reader();
-        let tx = Tx::new(&reader, self);
-        let answer = read(&tx);
-        self.count(tx.statements.get());
-        answer
-    }
-
-    /// Runs reads that may take long, in one snapshot: neither the writer nor other reads wait for them.
-    fn walk<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        blocking(true, || {
-            let mut walker = self.shared.walker.lock().unwrap_or_else(|e| e.into_inner());
-            let walker = match &mut *walker {
-                Some(walker) => walker,
-                none => none.insert(conn::open_reader(&self.shared.options.path)?),
-            };
-            let snapshot = walker.unchecked_transaction()?;
-            let tx = Tx::new(&snapshot, self);
-            let answer = read(&tx);
-            self.count(tx.statements.get());
-            answer
-        })
-    }
-
-    /// Runs one verb in a write transaction of its own. `size` is how many rows it is about to write.
-    async fn write<T>(&self, size: usize, verb: impl FnMut(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        self.locked(size, true, verb).await
-    }
-
-    /// Runs one verb that is a single statement, which needs no brackets.
-    async fn write_one<T>(&self, verb: impl FnMut(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        self.locked(1, false, verb).await
-    }
-
-    /// The same as [`Sqlite::write`] for what need not outlive a loss of power: it is on disk with the next write that
-    /// must be. The death of a process loses nothing.
-    async fn write_soft<T>(
-        &self,
-        size: usize,
-        mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.hold(size, |writer| {
-            let writer = Unsynced::new(writer)?;
-            self.transaction(writer.0, true, &mut verb)
-        })
-        .await
-    }
-
-    async fn locked<T>(
-        &self,
-        size: usize,
-        brackets: bool,
-        mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.hold(size, |writer| self.transaction(writer, brackets, &mut verb)).await
-    }
-
-    /// Does something with the write connection; waits while another process writes.
-    async fn hold<T>(
-        &self,
-        size: usize,
-        mut work: impl FnMut(&mut Connection) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let started = Instant::now();
-        loop {
-            let outcome = {
-                let mut writer = self.shared.writer.lock().await;
-                blocking(size > SMALL, || work(&mut writer))
-            };
-            match outcome {
-                Err(Error::Unavailable(why))
-                    if why == BUSY && started.elapsed() < self.shared.options.patience =>
-                {
-                    // Short, and never in step with the writer that is in the way.
-                    tokio::time::sleep(Duration::from_micros(500 + fastrand::u64(..1_500))).await;
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn transaction<T>(
-        &self,
-        writer: &Connection,
-        brackets: bool,
-        verb: &mut impl FnMut(&Tx<'_>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let tx = Tx::new(writer, self);
-        let run = |tx: &Tx<'_>, verb: &mut dyn FnMut(&Tx<'_>) -> Result<T, Error>| {
-            if !brackets {
-                return verb(tx);
-            }
-            tx.run("begin immediate", [])?;
-            let _undone = Undone(tx);
-            let answer = verb(tx)?;
-            tx.finish()?;
-            tx.run("commit", [])?;
-            Ok(answer)
-        };
-        let answer = run(&tx, verb);
-        self.count(tx.statements.get());
-        let left = tx.left.take();
-        if answer.is_ok() && !left.is_empty() {
-            let mut counts = self.left();
-            if counts.len() > COUNTED {
-                counts.clear();
-            }
-            left.into_iter().for_each(|(claim, count)| *counts.entry(claim).or_default() += count);
-        }
-        answer
-    }
-
-    fn left(&self) -> MutexGuard<'_, HashMap<(WorkerId, ClaimNo), usize>> {
-        self.shared.left.lock().unwrap_or_else(|e| e.into_inner())
-    }
-}
-
-/// Undoes what is not committed when it is dropped: a verb has failed, or has panicked.
-struct Undone<'a, 'b>(&'a Tx<'b>);
-
-impl Drop for Undone<'_, '_> {
-    fn drop(&mut self) {
-        if !self.0.conn.is_autocommit() {
-            // What made the verb fail is the answer; a rollback can only fail if there is nothing to undo.
-            let _ = self.0.run("rollback", []);
-        }
-    }
-}
-
-/// The write connection while its commits return before they are on disk.
-struct Unsynced<'a>(&'a Connection);
-
-impl Unsynced<'_> {
-    fn new(writer: &Connection) -> Result<Unsynced<'_>, Error> {
-        let sql = "pragma synchronous = normal";
-        writer.execute_batch(sql).map_err(|error| Error::Fault(format!("{sql}: {error}")))?;
-        Ok(Unsynced(writer))
-    }
-}
-
-impl Drop for Unsynced<'_> {
-    fn drop(&mut self) {
-        // It fails only within a transaction, and none is open any more.
-        let _ = self.0.execute_batch("pragma synchronous = full");
-    }
-}
-
-/// Runs `work`, telling the async runtime to move its other tasks away first if it may take long.
-fn blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current() {
-        Ok(handle) if long && handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
-            tokio::task::block_in_place(work)
-        }
-        _ => work(),
     }
 }
 
@@ -441,36 +273,5 @@ impl Store for Sqlite {
 
     fn statements(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_verb_that_panics_leaves_no_transaction_open_and_its_connection_synced() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let options = Options::new(folder.path().join("jobs.db"));
-        let store = Sqlite::open(options.clone()).expect("opened");
-        let other = Sqlite::open(options).expect("opened");
-        for soft in [false, true] {
-            let mine = store.clone();
-            let broken = tokio::spawn(async move {
-                let verb = |_: &Tx<'_>| -> Result<(), Error> { panic!("a bug") };
-                if soft { mine.write_soft(1, verb).await } else { mine.write(1, verb).await }
-            });
-            assert!(broken.await.expect_err("it panics").is_panic());
-            for store in [&store, &other] {
-                store
-                    .write(1, |tx| tx.run("delete from windlass_delivered_signals", []))
-                    .await
-                    .expect("nobody is in its way");
-            }
-        }
-        let synced = store.write_one(|tx| {
-            Ok(tx.conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0))?)
-        });
-        assert_eq!(synced.await.expect("read"), 2, "full");
     }
 }

@@ -14,10 +14,12 @@ use windlass_model::{
 };
 
 use super::{
-    SMALL, Sqlite,
+    Sqlite,
     branch::{self, Key},
     inspect::SPAN,
-    lease, sql,
+    lease,
+    pool::SMALL,
+    sql,
     tx::{Tx, id_of, unpack},
     views::most,
 };

@@ -7,7 +7,7 @@ use windlass_model::{
 };
 
 use super::{
-    act,
+    job_actions,
     rate::{self, Bucket, Buckets},
     sql,
     submit::put,
@@ -103,9 +103,9 @@ fn is_busy(tx: &Tx<'_>, kept: &Kept) -> Result<bool, Error> {
 fn fire_one(tx: &Tx<'_>, kept: &mut Kept, tick: Time, now: Time) -> Result<bool, Error> {
     let job = kept.schedule.job(tick);
     if let (Overlap::CancelPrevious, Some(last)) = (kept.schedule.overlap, kept.last_job)
-        && let Some(seen) = act::read_job(tx, last)?
+        && let Some(seen) = job_actions::read_job(tx, last)?
     {
-        act::cancel(tx, now, &seen, columns::GRACE, &outcome::next_tick(&kept.schedule.name))?;
+        job_actions::cancel(tx, now, &seen, columns::GRACE, &outcome::next_tick(&kept.schedule.name))?;
     }
     // Its weight was checked when it was given; a burst that was lowered since is no reason to refuse it.
     let mut buckets = Buckets::new();

@@ -4,16 +4,16 @@
 //! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
 
 use rusqlite::{Row, params};
-use windlass_model::{JobId, Time, Unwind, rank::rank};
+use windlass_model::{JobId, Time, rank::rank};
 
 use super::{
-    Sqlite, signal, sql,
+    Sqlite, sql,
     tx::{Tx, id_of},
-    wait::{self, Of},
+    wait,
 };
 use crate::{
-    Actor, Error, Now,
-    columns::{self, CANCEL, DEADLINE, TO_HOLD, WAKE},
+    Error, Now,
+    columns::{TO_HOLD, WAKE},
 };
 
 /// A live job as far as its place goes.
@@ -114,70 +114,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
-    /// that.
-    pub(super) fn clear(&self, now: Time, spot: &Placement) -> Result<(), Error> {
-        self.shed(spot)?;
-        match spot.parent {
-            Some(parent) if spot.signals_parent => signal::signal_parent(self, now, parent, spot.id)?,
-            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id))?,
-            None => {}
-        }
-        if spot.in_branch { self.child_ended(now, spot.id) } else { Ok(()) }
-    }
-
-    /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last
-    /// error from now on, if it is a new one.
-    pub(super) fn unwind(
-        &self,
-        now: Time,
-        spot: &Placement,
-        unwind: &Unwind,
-        failure: Option<&str>,
-    ) -> Result<(), Error> {
-        self.unplace(spot)?;
-        self.shed(spot)?;
-        let params = params![spot.id.as_bytes(), columns::unwind_text(unwind), now.micros(), failure];
-        self.run(sql::control::START_UNWIND, params)?;
-        self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*spot })
-    }
-
-    /// Forgets the deadline, pause, order and slot of a job.
-    fn shed(&self, spot: &Placement) -> Result<(), Error> {
-        self.forget_holds(spot)?;
-        self.leave(spot)
-    }
-
-    /// The same of a job that goes on: nothing ends it or holds it back any more, and it keeps its slot.
-    pub(super) fn release_holds(&self, spot: &Placement) -> Result<(), Error> {
-        self.forget_holds(spot)?;
-        if spot.hold.is_some() {
-            self.run(sql::control::SET_HOLD, params![spot.id.as_bytes(), None::<i16>])?;
-        }
-        Ok(())
-    }
-
-    fn forget_holds(&self, spot: &Placement) -> Result<(), Error> {
-        if let Some(at) = spot.deadline_at {
-            self.unset_timer(at, spot.id, DEADLINE)?;
-        }
-        if spot.hold.is_some() {
-            self.run(sql::control::RESUME, [spot.id.as_bytes()])?;
-            self.take_cancel_request(spot.id)?;
-        }
-        Ok(())
-    }
-
-    /// Forgets that a job was told to end; answers who told it.
-    pub(super) fn take_cancel_request(&self, id: JobId) -> Result<Option<Actor>, Error> {
-        let order = self.one(sql::control::TAKE_CANCEL_REQUEST, [id.as_bytes()], |row| {
-            Ok((Time(row.get(0)?), Actor { author: row.get(1)?, note: row.get(2)? }))
-        })?;
-        let Some((at, by)) = order else { return Ok(None) };
-        self.unset_timer(at, id, CANCEL)?;
-        Ok(Some(by))
-    }
-
     /// Hands the free slots of all keys that were touched to the first in their lines; answers how many jobs that were.
     pub(super) fn settle_all(&self) -> Result<usize, Error> {
         let mut entered = 0;
@@ -225,7 +161,7 @@ async fn sweep_keys(store: &Sqlite) -> Result<usize, Error> {
         return Ok(0);
     }
     store
-        .write(super::SMALL + 1, |tx| {
+        .write(super::pool::SMALL + 1, |tx| {
             for (serial, job) in stale(tx)? {
                 tracing::warn!(%job, "a slot of a serial key was held by a job that has no use for it");
                 tx.run(sql::serial::FREE_SLOT, params![serial, job.as_bytes()])?;

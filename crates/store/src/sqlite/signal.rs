@@ -5,7 +5,7 @@ use windlass_model::{
     Awaited, BranchNo, JobId, NewSignal, Payload, Signal, State, Time, branch::BRANCH, wait::CHILD,
 };
 
-use super::{Sqlite, act::JobRow, serial::Placement, sql, tx::Tx};
+use super::{Sqlite, job_actions::JobRow, serial::Placement, sql, tx::Tx};
 use crate::{
     AsideSignal, ControlOutcome, Error, Now, SignalOutcome,
     columns::{self, LIVE},

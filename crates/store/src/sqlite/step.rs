@@ -1,53 +1,251 @@
 //! What the step of a machine writes beside its outcome.
 
 use rusqlite::params;
-use windlass_model::{Change, JobId, NewJob, Payload, Rev, Time};
+use windlass_model::{Change, Failure, Outcome, Payload, Time, Wait};
 
 use super::{
     journal,
-    rate::Buckets,
+    serial::Placement,
     sql,
-    submit::{DATA, NEAR, put},
+    stage_update::{Stage, keep_data},
+    submit::{NEAR, OUTPUT},
     tx::Tx,
+    wait::Parked,
 };
-use crate::{Error, columns};
+use crate::{
+    Error,
+    columns::{self, CANCELLED, DEADLINE, FAILED, WAKE},
+};
 
-/// The stage that a change leaves its job in, as it is kept: data in the row, or apart if it is large.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Stage<'a> {
-    pub(super) name: Option<&'a str>,
-    pub(super) codec: Option<u8>,
-    pub(super) near: Option<&'a [u8]>,
-    pub(super) far: bool,
-}
-
-impl<'a> Stage<'a> {
-    pub(super) fn of(name: &'a str, data: &'a Payload) -> Stage<'a> {
-        let far = data.bytes.len() > NEAR;
-        let near = if far { &[] } else { data.bytes.as_slice() };
-        Stage { name: Some(name), codec: Some(data.codec), near: Some(near), far }
-    }
-
-    /// That of a change; nothing if it leaves the stage as it is.
-    pub(super) fn after(change: &'a Change) -> Stage<'a> {
-        let stage = change.step.as_ref().and_then(|step| step.stage.as_ref());
-        stage.map(|(name, data)| Stage::of(name, data)).unwrap_or_default()
+/// Writes a change if epoch and rev are its own. It is written only if nothing hangs on the job that must be seen to,
+/// unless the caller sees to it (`is_cleared`).
+pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    match &change.outcome {
+        Outcome::Done(output) => done(tx, now, change, output, is_cleared),
+        Outcome::Failed { reason, failure } => {
+            let reason = Some(columns::reason_number(*reason));
+            ended(tx, now, change, FAILED, reason, failure, is_cleared)
+        }
+        Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
+        Outcome::Retry { after, spent, failure } => {
+            retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
+        }
+        Outcome::Next => next(tx, now, change, is_cleared),
+        Outcome::Wait(what) => wait(tx, now, change, what, is_cleared),
     }
 }
 
-/// Keeps large data apart, and forgets what was kept apart before.
-pub(super) fn keep_data(tx: &Tx<'_>, id: JobId, data: &Payload) -> Result<(), Error> {
-    if data.bytes.len() > NEAR {
-        let params = params![id.as_bytes(), DATA, data.bytes];
+/// The hot path of machines: one update, and one insert for the record.
+fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    let (stage, (undo, unwind)) = (Stage::after(change), undoing(change));
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.near,
+        stage.far,
+    ];
+    let applied = tx.run(sql::commit::NEXT, params)? == 1;
+    if applied {
+        keep_progress(tx, change, is_cleared)?;
+        record(tx, now, change)?;
+    }
+    Ok(applied)
+}
+
+/// Parks a job, or lets others pass.
+pub(super) fn wait(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    what: &Wait,
+    is_cleared: bool,
+) -> Result<bool, Error> {
+    let (stage, parked) = (Stage::after(change), Parked::of(what, now));
+    let (undo, unwind) = undoing(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.near,
+        stage.far,
+        parked.due_at.micros(),
+        parked.wait,
+        parked.until.map(Time::micros),
+        parked.parked,
+    ];
+    let row = tx.one(sql::waits::PARK, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
+    })?;
+    let Some((spot, keeps, pending)) = row else { return Ok(false) };
+    keep_progress(tx, change, is_cleared)?;
+    record(tx, now, change)?;
+    match parked.parked {
+        None => tx.enter(&spot)?,
+        Some(_) => tx.park(now, &spot, what, keeps == Some(true), pending)?,
+    }
+    Ok(true)
+}
+
+/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+fn is_unchanged(change: &Change) -> Option<bool> {
+    match change.step.as_ref() {
+        Some(step) if step.partial => None,
+        step => Some(step.is_some_and(|step| step.unchanged)),
+    }
+}
+
+fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
+    let far = output.bytes.len() > NEAR;
+    let (undo, unwind) = undoing(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
+        now.micros(),
+        output.codec,
+        if far { &[] } else { output.bytes.as_slice() },
+        far,
+    ];
+    let applied = tx.run(sql::commit::DONE, params)? == 1;
+    if applied && far {
+        let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
         tx.run(sql::submit::ADD_PAYLOAD, params)?;
-    } else {
-        tx.run(sql::commit::DROP_EXTERNAL_DATA, [id.as_bytes()])?;
     }
+    close(tx, now, change, applied)
+}
+
+fn ended(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    state: i16,
+    reason: Option<i16>,
+    failure: &Failure,
+    is_cleared: bool,
+) -> Result<bool, Error> {
+    let text = columns::failure_text(failure);
+    let (undo, unwind) = undoing(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
+        now.micros(),
+        state,
+        reason,
+        text,
+        change.outcome.counts(),
+    ];
+    let applied = tx.run(sql::commit::FAILED, params)? == 1;
+    if applied {
+        note(tx, now, change, &text)?;
+    }
+    close(tx, now, change, applied)
+}
+
+fn retry(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    due_at: Time,
+    spent: &[u32],
+    failure: Option<&Failure>,
+) -> Result<bool, Error> {
+    let text = failure.map(columns::failure_text);
+    let (undo, unwind) = undoing(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        undo,
+        unwind,
+        due_at.micros(),
+        columns::retry_counts_text(spent),
+        text,
+    ];
+    let row = tx.one(sql::commit::RETRY, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
+    })?;
+    let Some((spot, keeps)) = row else { return Ok(false) };
+    if let Some(text) = text {
+        note(tx, now, change, &text)?;
+    }
+    save(tx, change)?;
+    record(tx, now, change)?;
+    if due_at <= now {
+        tx.enter(&spot)?;
+        return Ok(true);
+    }
+    tx.set_timer(due_at, change.job, WAKE)?;
+    if keeps != Some(true) {
+        tx.leave(&spot)?;
+    }
+    Ok(true)
+}
+
+fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Error> {
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.worker.0,
+        change.started_at.micros(),
+        now.micros(),
+        failure
+    ];
+    tx.run(sql::commit::ADD_ATTEMPT, params)?;
     Ok(())
 }
 
+/// Takes a deadline's timer back when the job has ended, and writes what its last step wants written.
+fn close(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
+    if !applied {
+        return Ok(false);
+    }
+    if let Some(at) = change.deadline_at {
+        tx.unset_timer(at, change.job, DEADLINE)?;
+    }
+    save(tx, change)?;
+    record(tx, now, change)?;
+    Ok(true)
+}
+
 /// The same of a step that was written: there is something to forget only if that is known.
-pub(super) fn keep_progress(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
+fn keep_progress(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
     match change.step.as_ref().and_then(|step| step.stage.as_ref()) {
         Some((_, data)) if is_known || data.bytes.len() > NEAR => keep_data(tx, change.job, data),
         _ => Ok(()),
@@ -55,7 +253,7 @@ pub(super) fn keep_progress(tx: &Tx<'_>, change: &Change, is_known: bool) -> Res
 }
 
 /// Writes the stage with an outcome that is no progress.
-pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
+fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     let Some((name, data)) = change.step.as_ref().and_then(|step| step.stage.as_ref()) else {
         return Ok(());
     };
@@ -67,7 +265,7 @@ pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
 
 /// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
 /// nothing of what it leaves as it is.
-pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
+fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
     let step = change.step.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
     (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
@@ -75,7 +273,7 @@ pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
 
 /// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
 /// to the journal.
-pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
+fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
     if let Some(ran) = &step.stage_ran {
@@ -91,27 +289,4 @@ pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Erro
         tx.run(sql::signals::MARK_UNREADABLE, params![id, aside.number, aside.why])?;
     }
     journal::write(tx, change.job, step)
-}
-
-/// Puts the children of a step in, as by a submit, and counts those of branches.
-pub(super) fn spawn_children(
-    tx: &Tx<'_>,
-    now: Time,
-    change: &Change,
-    buckets: &Buckets,
-) -> Result<(), Error> {
-    let Some(step) = &change.step else { return Ok(()) };
-    let round = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-    let parent = Some(change.job);
-    let child = |child: &NewJob| {
-        let round = Some(round).filter(|_| child.branch_position.is_none());
-        NewJob { parent, parent_rev: round, ..child.clone() }
-    };
-    let children: Vec<NewJob> = step.children.iter().map(child).collect();
-    if change.outcome.progresses() && step.stage.is_some() {
-        let params = params![change.job.as_bytes(), change.rev.0 + 1];
-        tx.run(sql::commit::RESET_PENDING_CHILDREN, params)?;
-    }
-    let put = put(tx, now, &children, buckets, None)?;
-    tx.spawned(now, change, step, &put)
 }

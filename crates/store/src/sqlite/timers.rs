@@ -4,9 +4,9 @@ use rusqlite::params;
 use windlass_model::{JobId, Reason, Time, Unwind};
 
 use super::{
-    Sqlite,
-    act::{self, JobRow},
-    arrivals, schedule,
+    Sqlite, arrivals,
+    job_actions::{self, JobRow},
+    schedule,
     serial::Placement,
     sql,
     tx::{ORDERS, TIMERS, Tx, id_of},
@@ -115,7 +115,7 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
             }
             _ => {
                 let by = tx.take_cancel_request(spot.id)?.unwrap_or_else(|| Actor::new("someone"));
-                act::end_cancelled(tx, now, &as_it_is(tx, spot)?, &by)?;
+                job_actions::end_cancelled(tx, now, &as_it_is(tx, spot)?, &by)?;
                 due.cancelled += 1;
             }
         }
@@ -137,7 +137,7 @@ fn expire(tx: &Tx<'_>, now: Time, seen: &JobRow, at: Time) -> Result<(), Error> 
 
 /// A job whose timer is due, as it is now: the end of a child earlier in this batch may have woken it.
 fn as_it_is(tx: &Tx<'_>, spot: &Placement) -> Result<JobRow, Error> {
-    act::read_job(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
+    job_actions::read_job(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
 }
 
 /// Reads all gates at once: they are few.

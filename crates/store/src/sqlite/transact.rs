@@ -16,10 +16,7 @@ use std::{
 use rusqlite::{Connection, config::DbConfig};
 use windlass_model::{Change, Verdict};
 
-use super::{
-    SMALL, Sqlite, commit, conn,
-    tx::{BUSY, Tx},
-};
+use super::{Sqlite, commit, conn, errors::BUSY, pool::SMALL, tx::Tx};
 use crate::{Error, Now, SqliteWork, Work};
 
 /// After how many of its instructions SQLite asks whether a statement may go on: some 50 µs.

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use rusqlite::{CachedStatement, Connection, ErrorCode, params};
+use rusqlite::{CachedStatement, Connection, params};
 use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
 use super::{Sqlite, branch::Counts, sql};
@@ -15,9 +15,6 @@ use crate::{Error, Now};
 /// The gate of the timers, and that of what workers are told.
 pub(super) const TIMERS: i32 = 0;
 pub(super) const ORDERS: i32 = -1;
-
-/// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
-pub(super) const BUSY: &str = "another process is writing to the file";
 
 /// One transaction: counts statements, and collects the gates to move, the serial keys to settle and what to count for
 /// branches at its end.
@@ -161,23 +158,4 @@ pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<(JobId, Epoch)>, Error> {
         Ok((job_id(&chunk[..16])?, Epoch(epoch)))
     };
     bytes.chunks_exact(PAIR).map(pair).collect()
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Unavailable(BUSY.into()),
-            Some(ErrorCode::DiskFull) => Error::Unavailable("the disk is full; free some space".into()),
-            Some(ErrorCode::ReadOnly) => Error::Unavailable(
-                "the file or its folder is read-only; allow this user to write there".into(),
-            ),
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory) => {
-                Error::Unavailable(error.to_string())
-            }
-            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
-                Error::Refused(error.to_string())
-            }
-            _ => Error::Fault(error.to_string()),
-        }
-    }
 }

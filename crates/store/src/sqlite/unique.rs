@@ -4,7 +4,7 @@ use rusqlite::params;
 use windlass_model::{Conflict, JobId, NewJob, State, SubmitOutcome, Time};
 
 use super::{
-    act::{JobRow, cancel, read_job},
+    job_actions::{JobRow, cancel, read_job},
     sql,
     tx::{Tx, id_of},
 };

@@ -1,18 +1,19 @@
 //! Reads for people: what keeps jobs, and what was done about it.
 
 use rusqlite::params;
-use windlass_model::{JobId, Time};
+use windlass_model::{Awaited, JobId, Rev, Signal, Time, WorkerId};
 
 use super::{
-    act::{self, JobRow},
-    arrivals, machine,
+    arrivals,
+    job_actions::{self, JobRow},
     rate::Bucket,
-    sql,
+    serial::Placement,
+    signal, sql,
     tx::{Tx, id_of},
 };
 use crate::{
     AuditEntry, AuditFilter, CancelHold, Error, Holds, LimitView, Pause, QueueView, RateHold, SerialHold,
-    SerialView,
+    SerialView, Transition, TransitionCount, Waiting, columns,
 };
 
 /// A number of rows as SQLite takes it.
@@ -28,7 +29,7 @@ pub(super) fn pause(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Op
 }
 
 pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
-    let Some(seen) = act::read_job(tx, id)? else {
+    let Some(seen) = job_actions::read_job(tx, id)? else {
         let arriving = arrivals::is_arriving(tx, id)?;
         return Ok(arriving.then(|| Holds { arriving, ..Holds::default() }));
     };
@@ -53,7 +54,7 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
         false => None,
     };
     Ok(Some(Holds {
-        waiting: machine::waiting(tx, spot)?,
+        waiting: waiting(tx, spot)?,
         arriving: false,
         paused,
         queue_paused,
@@ -120,6 +121,62 @@ pub(super) fn audit(tx: &Tx<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>
             action: row.get(3)?,
             subject: row.get(4)?,
             note: row.get(5)?,
+        })
+    })
+}
+
+/// What a parked job waits for, and what of it is there.
+pub(super) fn waiting(tx: &Tx<'_>, spot: &Placement) -> Result<Option<Waiting>, Error> {
+    if !spot.parked {
+        return Ok(None);
+    }
+    let id = spot.id.as_bytes();
+    let found = tx.one(sql::inspect::WAIT, [id], |row| {
+        let wait = row.get::<_, Option<String>>(0)?;
+        Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
+    })?;
+    let Some((wait, until, pending)) = found else { return Ok(None) };
+    let what = columns::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
+    let mut there: Vec<String> = tx.all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
+    there.sort_unstable();
+    there.dedup();
+    let (until, aside) = (until.map(Time), signal::aside(tx, id)?);
+    Ok(Some(Waiting { what, until, arrived: there, pending, aside }))
+}
+
+pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
+    tx.all(sql::inspect::INBOX, params![id.as_bytes(), most(limit)], |row| {
+        Ok(Signal { unreadable: row.get(5)?, ..signal::read(row)? })
+    })
+}
+
+pub(super) fn steps(
+    tx: &Tx<'_>,
+    id: JobId,
+    after: Option<Rev>,
+    limit: usize,
+) -> Result<Vec<Transition>, Error> {
+    let after = after.map_or(-1, |rev| rev.0);
+    tx.all(sql::inspect::TRANSITIONS, params![id.as_bytes(), after, most(limit)], |row| {
+        Ok(Transition {
+            rev: Rev(row.get(0)?),
+            stage: row.get(1)?,
+            next: row.get(2)?,
+            how: row.get(3)?,
+            at: Time(row.get(4)?),
+            worker: WorkerId(row.get(5)?),
+        })
+    })
+}
+
+pub(super) fn paths(tx: &Tx<'_>, kind: &str, limit: usize) -> Result<Vec<TransitionCount>, Error> {
+    tx.all(sql::inspect::TRANSITION_COUNTS, params![kind, most(limit)], |row| {
+        Ok(TransitionCount {
+            version: row.get(0)?,
+            stage: row.get(1)?,
+            next: row.get(2)?,
+            how: row.get(3)?,
+            times: row.get::<_, i64>(4)? as u64,
         })
     })
 }

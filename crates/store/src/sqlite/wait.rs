@@ -144,7 +144,7 @@ pub(super) async fn sweep(store: &Sqlite, now: crate::Now) -> Result<usize, Erro
         return Ok(0);
     }
     store
-        .write(super::SMALL + 1, |tx| {
+        .write(super::pool::SMALL + 1, |tx| {
             let now = tx.now(now);
             let spots = forgotten(tx)?;
             for spot in &spots {
