@@ -10,15 +10,15 @@ use windlass_model::{BranchMember, BranchNo, Change, JobId, Reason, Rev, State, 
 
 use super::{
     signal, sql,
-    tx::{TIMERS, Tx},
+    tx::{TIMER_GATE_ID, Tx},
 };
 use crate::{Error, columns};
 
 /// A branch: its job, and its number there.
-pub(super) type Key = (JobId, BranchNo);
+pub(super) type BranchKey = (JobId, BranchNo);
 
 /// What a transaction knows of the branches it counts for.
-pub(super) type Counts = BTreeMap<Key, Count>;
+pub(super) type Counts = BTreeMap<BranchKey, Count>;
 
 /// How the children of a branch have ended, with what this transaction has counted.
 pub(super) struct Count {
@@ -45,34 +45,34 @@ pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>>
 
 /// A job as far as branches go.
 pub(super) struct Member {
-    pub(super) counted: Option<BranchMember>,
+    pub(super) branch_member: Option<BranchMember>,
     rev: Rev,
     state: i16,
     reason: Option<Reason>,
-    branched: bool,
+    has_branches: bool,
 }
 
 pub(super) fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Error> {
-    tx.one(sql::branches::READ_MEMBER, [id.as_bytes()], |row| {
+    tx.query_one(sql::branches::READ_MEMBER, [id.as_bytes()], |row| {
         let parent = row.get::<_, Option<[u8; 16]>>(0)?.map(JobId::from_bytes);
         let (branch, items) = (row.get::<_, Option<i64>>(1)?.map(BranchNo), row.get(2)?);
         Ok(Member {
-            counted: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
+            branch_member: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
             rev: Rev(row.get(3)?),
             state: row.get(4)?,
             reason: columns::reason(row.get(5)?),
-            branched: row.get(6)?,
+            has_branches: row.get(6)?,
         })
     })
 }
 
 impl Tx<'_> {
     /// A change was written of a job with nothing hanging on it but its branch.
-    pub(super) fn member_wrote(
+    pub(super) fn count_member_change(
         &self,
         now: Time,
         change: &Change,
-        counted: BranchMember,
+        branch_member: BranchMember,
     ) -> Result<(), Error> {
         let first = change.rev == Rev(0);
         let end = change.outcome.end();
@@ -80,56 +80,58 @@ impl Tx<'_> {
             return Ok(());
         }
         // Whoever claims a job knows what its first change accounts for; later ones have others before them.
-        let counted = match first {
-            true => Some(counted),
-            false => read_member(self, change.job)?.and_then(|twig| twig.counted),
+        let branch_member = match first {
+            true => Some(branch_member),
+            false => read_member(self, change.job)?.and_then(|member| member.branch_member),
         };
-        let Some(counted) = counted else { return Ok(()) };
-        let items = i64::from(counted.items);
+        let Some(branch_member) = branch_member else { return Ok(()) };
+        let items = i64::from(branch_member.items);
         let mut tally = end.map_or(Tally::default(), |state| Tally::of(state, items));
         tally.started = if first { items } else { 0 };
-        self.count(now, counted, tally)
+        self.count(now, branch_member, tally)
     }
 
     /// A job that is in a branch or has some has ended: it is counted in the one, and nobody waits for the others. If it was
     /// made to end, so are they.
-    pub(super) fn child_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
-        let Some(twig) = read_member(self, id)? else { return Ok(()) };
-        let Some(state) = columns::final_state(twig.state) else { return Ok(()) };
-        if let Some(counted) = twig.counted {
-            let mut tally = Tally::of(state, i64::from(counted.items));
+    pub(super) fn branch_job_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
+        let Some(member) = read_member(self, id)? else { return Ok(()) };
+        let Some(state) = columns::final_state(member.state) else { return Ok(()) };
+        if let Some(branch_member) = member.branch_member {
+            let mut tally = Tally::of(state, i64::from(branch_member.items));
             // It never wrote anything, and will not.
-            tally.started = if twig.rev == Rev(0) { i64::from(counted.items) } else { 0 };
-            self.count(now, counted, tally)?;
+            tally.started = if member.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
+            self.count(now, branch_member, tally)?;
         }
-        if !twig.branched {
+        if !member.has_branches {
             return Ok(());
         }
-        let mine: Vec<Key> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
+        let mine: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
         mine.into_iter().try_for_each(|key| self.settle_count(key))?;
-        self.run(sql::branches::END_WATCHES, [id.as_bytes()])?;
-        let made_to = state == State::Cancelled || twig.reason == Some(Reason::Expired);
-        if made_to && self.run(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0 {
-            self.move_gate(TIMERS);
+        self.execute(sql::branches::END_WATCHES, [id.as_bytes()])?;
+        let was_ended = state == State::Cancelled || member.reason == Some(Reason::Expired);
+        if was_ended && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0 {
+            self.bump_gate(TIMER_GATE_ID);
         }
         Ok(())
     }
 
     /// A job of a branch that had ended in this state is live again.
-    pub(super) fn child_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
-        let Some(Member { counted: Some(counted), rev, .. }) = read_member(self, id)? else { return Ok(()) };
-        let items = -i64::from(counted.items);
+    pub(super) fn branch_child_revived(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
+        let Some(Member { branch_member: Some(branch_member), rev, .. }) = read_member(self, id)? else {
+            return Ok(());
+        };
+        let items = -i64::from(branch_member.items);
         let mut tally = Tally::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
-        self.count(now, counted, tally)
+        self.count(now, branch_member, tally)
     }
 
     /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
-    pub(super) fn count(&self, now: Time, counted: BranchMember, tally: Tally) -> Result<(), Error> {
-        let key = (counted.parent, counted.branch);
+    pub(super) fn count(&self, now: Time, branch_member: BranchMember, tally: Tally) -> Result<(), Error> {
+        let key = (branch_member.parent, branch_member.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
-            let count = self.one(sql::branches::READ_COUNTS, params, |row| {
+            let count = self.query_one(sql::branches::READ_COUNTS, params, |row| {
                 Ok(Count { tally: self::tally(row, 0)?, watch: watch(row, 4)?, dirty: false })
             })?;
             // Its job may have been pruned.
@@ -150,13 +152,13 @@ impl Tx<'_> {
     }
 
     /// A job's watch is met: it is over, and the job is told.
-    pub(super) fn notify(&self, now: Time, (job, number): Key) -> Result<(), Error> {
-        self.run(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
+    pub(super) fn notify(&self, now: Time, (job, number): BranchKey) -> Result<(), Error> {
+        self.execute(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
         signal::signal_branch(self, now, job, number)
     }
 
     /// Writes what was counted for one branch, and forgets what is known of it.
-    pub(super) fn settle_count(&self, key: Key) -> Result<(), Error> {
+    pub(super) fn settle_count(&self, key: BranchKey) -> Result<(), Error> {
         let count = self.counts.borrow_mut().remove(&key);
         match count {
             Some(Count { tally, dirty: true, .. }) => self.write_count(key, tally),
@@ -174,10 +176,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): Key, tally: Tally) -> Result<(), Error> {
+    pub(super) fn write_count(&self, (job, number): BranchKey, tally: Tally) -> Result<(), Error> {
         let Tally { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
-        self.run(sql::branches::WRITE_COUNTS, params)?;
+        self.execute(sql::branches::WRITE_COUNTS, params)?;
         Ok(())
     }
 }

@@ -12,13 +12,13 @@ use super::{
     consequences,
     rate::Buckets,
     sql,
-    submit::{put, put_unplaced},
-    tx::{TIMERS, Tx},
+    submit::{insert_jobs, insert_unplaced},
+    tx::{TIMER_GATE_ID, Tx},
 };
 use crate::{Error, columns};
 
 /// Whether a change does anything to branches, or accounts for items of a block.
-pub(super) fn concerns(step: &Step) -> bool {
+pub(super) fn updates_branches(step: &Step) -> bool {
     !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
 }
 
@@ -30,59 +30,63 @@ fn items_of(jobs: &[NewJob]) -> u32 {
 pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
     let accounted = step.items + items_of(&step.promoted);
     if accounted > 0 {
-        let counted = read_member(tx, change.job)?.and_then(|twig| twig.counted);
-        let left = counted.map_or(0, |counted| counted.items);
+        let branch_member = read_member(tx, change.job)?.and_then(|position| position.branch_member);
+        let left = branch_member.map_or(0, |branch_member| branch_member.items);
         if accounted > left {
             return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
         }
     }
     let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
         let params = params![change.job.as_bytes(), number.0];
-        tx.one(sql::branches::READ_SEALED, params, |row| row.get(0))
+        tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))
     };
-    for BranchUpdate { number, opened_as: open, .. } in &step.branches {
-        match (sealed(*number)?, open) {
+    for BranchUpdate { number, opened_as, .. } in &step.branches {
+        match (sealed(*number)?, opened_as) {
             (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
             (None, None) => return Ok(Some(format!("there is no branch {number}"))),
             _ => {}
         }
     }
-    let mut open: Vec<BranchNo> =
-        step.branches.iter().filter(|grow| grow.opened_as.is_some()).map(|grow| grow.number).collect();
-    for twig in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
-        if open.contains(&twig.branch) {
+    let mut opened_as: Vec<BranchNo> = step
+        .branches
+        .iter()
+        .filter(|update| update.opened_as.is_some())
+        .map(|update| update.number)
+        .collect();
+    for position in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
+        if opened_as.contains(&position.branch) {
             continue;
         }
-        if sealed(twig.branch)? != Some(false) {
-            return Ok(Some(format!("there is no open branch {}", twig.branch)));
+        if sealed(position.branch)? != Some(false) {
+            return Ok(Some(format!("there is no open branch {}", position.branch)));
         }
-        open.push(twig.branch);
+        opened_as.push(position.branch);
     }
     Ok(None)
 }
 
 impl Tx<'_> {
     /// What a step does to branches, beside the children it puts in.
-    pub(super) fn update(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
+    pub(super) fn update_branches(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
         let job = change.job.as_bytes();
-        if step.branches.iter().any(|grow| grow.opened_as.is_some()) {
-            self.run(sql::branches::MARK_HAS_BRANCHES, [job])?;
+        if step.branches.iter().any(|update| update.opened_as.is_some()) {
+            self.execute(sql::branches::MARK_HAS_BRANCHES, [job])?;
         }
-        for grow in &step.branches {
+        for update in &step.branches {
             let BranchUpdate {
                 number,
-                opened_as: open,
+                opened_as,
                 spawns,
                 cursor,
                 seal,
                 watch,
-                merge_record: goal,
-                merged: merge,
-                cancel_children: cut,
-            } = grow;
-            if let Some(name) = open {
+                merge_record,
+                merged,
+                cancel_children,
+            } = update;
+            if let Some(name) = opened_as {
                 let params = params![job, number.0, name, now.micros()];
-                self.run(sql::branches::OPEN, params)?;
+                self.execute(sql::branches::OPEN, params)?;
             }
             self.settle_count((change.job, *number))?;
             let params = params![
@@ -91,77 +95,78 @@ impl Tx<'_> {
                 spawns.as_ref().map(|names| serde_json::to_string(names).expect("text is plain data")),
                 cursor.as_ref().map(|cursor| cursor.codec),
                 cursor.as_ref().map(|cursor| cursor.bytes.as_slice()),
-                goal,
+                merge_record,
                 seal,
                 watch.as_ref().map(columns::watch_text),
                 watch.as_ref().map(|watch| now.plus(watch.poll_interval.min).micros()),
-                merge,
-                cut,
+                merged,
+                cancel_children,
                 now.micros(),
             ];
-            self.run(sql::branches::UPDATE, params)?;
-            if watch.is_some() || *cut {
-                self.move_gate(TIMERS);
+            self.execute(sql::branches::UPDATE, params)?;
+            if watch.is_some() || *cancel_children {
+                self.bump_gate(TIMER_GATE_ID);
             }
         }
         Ok(())
     }
 
     /// Children of a step are in: they are counted, and what was there before the job watched for it is told.
-    pub(super) fn spawned(
+    pub(super) fn count_spawned(
         &self,
         now: Time,
         change: &Change,
         step: &Step,
-        put: &[SubmitOutcome],
+        submitted: &[SubmitOutcome],
     ) -> Result<(), Error> {
-        let is_in = |answer: &SubmitOutcome| {
+        let was_inserted = |answer: &SubmitOutcome| {
             matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
         };
         let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
-        for (child, _) in step.children.iter().zip(put).filter(|(_, answer)| is_in(answer)) {
-            if let Some(twig) = &child.branch_position {
-                *spawned.entry(twig.branch).or_default() += i64::from(twig.items);
+        for (child, _) in step.children.iter().zip(submitted).filter(|(_, answer)| was_inserted(answer)) {
+            if let Some(position) = &child.branch_position {
+                *spawned.entry(position.branch).or_default() += i64::from(position.items);
             }
         }
         for (number, items) in spawned {
             let params = params![change.job.as_bytes(), number.0, items];
-            self.run(sql::branches::ADD_SPAWNED, params)?;
+            self.execute(sql::branches::ADD_SPAWNED, params)?;
         }
-        let watched = step.branches.iter().filter(|grow| grow.watch.is_some());
-        let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
+        let watched = step.branches.iter().filter(|update| update.watch.is_some());
+        let watched: BTreeSet<BranchNo> = watched.map(|update| update.number).collect();
         watched.into_iter().try_for_each(|number| {
-            let counted = BranchMember { parent: change.job, branch: number, items: 0 };
-            self.count(now, counted, Tally::default())
+            let branch_member = BranchMember { parent: change.job, branch: number, items: 0 };
+            self.count(now, branch_member, Tally::default())
         })
     }
 
     /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
     /// and jobs of their own take the place of others.
-    pub(super) fn member_writes(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
-        let Some(counted) = read_member(self, change.job)?.and_then(|twig| twig.counted) else {
+    pub(super) fn write_member_items(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
+        let Some(branch_member) = read_member(self, change.job)?.and_then(|position| position.branch_member)
+        else {
             return Ok(());
         };
         let step = change.step.as_deref();
-        let (done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
-        let replaced = items_of(promoted);
-        if done + replaced > 0 {
-            let params = params![change.job.as_bytes(), done, replaced];
-            self.run(sql::branches::COUNT_ITEMS, params)?;
+        let (items_done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
+        let promoted_items = items_of(promoted);
+        if items_done + promoted_items > 0 {
+            let params = params![change.job.as_bytes(), items_done, promoted_items];
+            self.execute(sql::branches::COUNT_ITEMS, params)?;
         }
         if !promoted.is_empty() {
-            let parent = Some(counted.parent);
+            let parent = Some(branch_member.parent);
             let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
             let attempted = step.map_or(HashSet::new(), |step| step.attempted());
-            let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
+            let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) =
                 promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
-            put(self, now, &fresh, buckets, None)?;
-            put_unplaced(self, now, &tried, buckets)?;
+            insert_jobs(self, now, &new_jobs, buckets, None)?;
+            insert_unplaced(self, now, &attempted_jobs, buckets)?;
         }
-        let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
+        let first = if change.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
         // What was promoted begins anew.
-        let started = first - i64::from(replaced);
-        self.count(now, counted, Tally { started, done: i64::from(done), ..Tally::default() })?;
-        change.first_attempts().try_for_each(|attempt| consequences::first(self, now, &attempt))
+        let started = first - i64::from(promoted_items);
+        self.count(now, branch_member, Tally { started, done: i64::from(items_done), ..Tally::default() })?;
+        change.first_attempts().try_for_each(|attempt| consequences::write_first_attempt(self, now, &attempt))
     }
 }

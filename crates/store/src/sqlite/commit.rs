@@ -4,7 +4,7 @@ use windlass_model::{Change, NewJob, Time, Verdict};
 
 use super::{
     Sqlite,
-    consequences::{apply, find},
+    consequences::{apply, explain_unapplied},
     names::Name,
     rate::{self, Buckets},
     tx::Tx,
@@ -18,17 +18,17 @@ pub(super) type Checked = Result<Buckets, String>;
 /// Commits a batch in one transaction. Within it each change stands in a savepoint only if the batch failed
 /// once without: a refusal is rare, and brackets around every change would cost more than the change.
 pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs(change))));
+    let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs_of(change))));
     let checked = checked.collect::<Result<Vec<_>, _>>()?;
     let batch: Vec<_> = changes.iter().zip(&checked).collect();
     store.intern(lanes(&batch).into_iter()).await?;
-    let size = changes.iter().map(|change| 1 + jobs(change).count()).sum();
-    let whole = store
+    let size = changes.iter().map(|change| 1 + jobs_of(change).count()).sum();
+    let together = store
         .write(size, |tx| {
             batch.iter().map(|(change, checked)| apply(tx, tx.now(now), change, checked)).collect()
         })
         .await;
-    match whole {
+    match together {
         Err(Error::Refused(_)) => store.write(size, |tx| one_by_one(tx, now, &batch)).await,
         answer => answer,
     }
@@ -40,7 +40,7 @@ fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
     for (change, checked) in batch {
         if let Ok(buckets) = checked {
             lanes.extend(
-                jobs(change).map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))),
+                jobs_of(change).map(|job| (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets))),
             );
         }
     }
@@ -48,7 +48,7 @@ fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
 }
 
 /// The jobs that a change puts in.
-fn jobs(change: &Change) -> impl Iterator<Item = &NewJob> + Clone {
+fn jobs_of(change: &Change) -> impl Iterator<Item = &NewJob> + Clone {
     change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
 }
 
@@ -58,17 +58,17 @@ pub(super) fn commit_in(
     tx: &Tx<'_>,
     now: Time,
     change: &Change,
-    learned: &mut bool,
+    added_lanes: &mut bool,
 ) -> Result<Verdict, Error> {
-    let checked = check(tx.store, change, || rate::check_in(tx, jobs(change)))?;
+    let checked = check(tx.store, change, || rate::check_in(tx, jobs_of(change)))?;
     let known = &tx.store.shared.lanes;
     for name in lanes(&[(change, &checked)]) {
         if known.get_in(name.0, name.1, name.2).is_none() {
             tx.intern(name)?;
-            *learned = true;
+            *added_lanes = true;
         }
     }
-    if checked.is_ok() && !find(tx, change)?.is_some_and(|found| found.open) {
+    if checked.is_ok() && !explain_unapplied(tx, change)?.is_some_and(|unapplied| unapplied.is_open) {
         return Ok(Verdict::Fenced);
     }
     apply(tx, now, change, &checked)
@@ -93,10 +93,10 @@ fn check(
 fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<Verdict>, Error> {
     let mut verdicts = Vec::with_capacity(batch.len());
     for (change, checked) in batch {
-        tx.run("savepoint change", [])?;
+        tx.execute("savepoint change", [])?;
         let verdict = match apply(tx, tx.now(now), change, checked) {
             Err(Error::Refused(why)) => {
-                tx.run("rollback to change", [])?;
+                tx.execute("rollback to change", [])?;
                 tx.counts.take();
                 Verdict::Refused(why)
             }
@@ -104,7 +104,7 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
         };
         // What is counted for branches is part of the change.
         tx.settle_counts()?;
-        tx.run("release change", [])?;
+        tx.execute("release change", [])?;
         verdicts.push(verdict);
     }
     Ok(verdicts)

@@ -10,27 +10,27 @@ use super::{
     serial::Placement,
     sql,
     step::{wait, write},
-    submit::put,
+    submit::insert_jobs,
     tx::Tx,
 };
 use crate::Error;
 
 /// A job whose change was not written at once.
-pub(super) struct Found {
+pub(super) struct Unapplied {
     /// Whether it was written before.
-    repeated: bool,
+    is_repeated: bool,
     /// Whether epoch and rev are those of the change.
-    pub(super) open: bool,
+    pub(super) is_open: bool,
     /// Whether it is claimed under the epoch of the change.
-    claimed: bool,
-    spot: Placement,
+    is_claimed: bool,
+    placement: Placement,
 }
 
-impl Found {
+impl Unapplied {
     /// What is to be said of a change that was written before its answer was lost; `None` if it was not.
-    fn repeated(&self, change: &Change) -> Option<Verdict> {
+    fn repeated_verdict(&self, change: &Change) -> Option<Verdict> {
         let next = change.outcome == Outcome::Next;
-        match (self.repeated, next, self.claimed) {
+        match (self.is_repeated, next, self.is_claimed) {
             (false, ..) => None,
             (true, true, false) => Some(Verdict::Halted),
             // What its claim wrote was another change: this one would have ended the claim.
@@ -40,16 +40,16 @@ impl Found {
     }
 }
 
-pub(super) fn find(tx: &Tx<'_>, change: &Change) -> Result<Option<Found>, Error> {
+pub(super) fn explain_unapplied(tx: &Tx<'_>, change: &Change) -> Result<Option<Unapplied>, Error> {
     let (worker, claim) = (change.worker.0, change.claim.0);
     let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0, worker, claim];
-    tx.one(sql::commit::EXPLAIN_UNAPPLIED, params, |row| {
-        let (repeated, open, claimed) = (row.get::<_, Option<bool>>(0)?, row.get(1)?, row.get(2)?);
-        Ok(Found {
-            repeated: repeated == Some(true),
-            open,
-            claimed,
-            spot: Placement::read(change.job, row, 3)?,
+    tx.query_one(sql::commit::EXPLAIN_UNAPPLIED, params, |row| {
+        let (is_repeated, is_open, is_claimed) = (row.get::<_, Option<bool>>(0)?, row.get(1)?, row.get(2)?);
+        Ok(Unapplied {
+            is_repeated: is_repeated == Some(true),
+            is_open,
+            is_claimed,
+            placement: Placement::read(change.job, row, 3)?,
         })
     })
 }
@@ -61,95 +61,96 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
         Ok(buckets) => buckets,
         Err(why) => return Ok(Verdict::Refused(why.clone())),
     };
-    if !tx.knows(change.worker, change.claim)? {
-        let found = find(tx, change)?;
-        return Ok(found.and_then(|found| found.repeated(change)).unwrap_or(Verdict::Fenced));
+    if !tx.is_recorded(change.worker, change.claim)? {
+        let unapplied = explain_unapplied(tx, change)?;
+        return Ok(unapplied.and_then(|unapplied| unapplied.repeated_verdict(change)).unwrap_or(Verdict::Fenced));
     }
-    let ties = change.outcome.ends() && (change.is_serial || change.parent.is_some());
+    let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
     let step = change.step.as_deref();
-    let bears = step.is_some_and(|step| !step.children.is_empty() || branch_update::concerns(step));
-    let unwinds = step.is_some_and(|step| step.unwind.is_some());
-    if let Some(step) = step.filter(|_| bears || unwinds)
-        && let Some(found) = find(tx, change)?.filter(|found| found.open)
+    let submits_jobs =
+        step.is_some_and(|step| !step.children.is_empty() || branch_update::updates_branches(step));
+    let starts_unwind = step.is_some_and(|step| step.unwind.is_some());
+    if let Some(step) = step.filter(|_| submits_jobs || starts_unwind)
+        && let Some(unapplied) = explain_unapplied(tx, change)?.filter(|unapplied| unapplied.is_open)
     {
         if let Some(why) = branch_update::refusal(tx, change, step)? {
             return Ok(Verdict::Refused(why));
         }
-        if unwinds {
-            tx.release_holds(&found.spot)?;
+        if starts_unwind {
+            tx.release_holds(&unapplied.placement)?;
         }
     }
-    if !ties && !bears && write(tx, now, change, false)? {
-        change.branch_member.map_or(Ok(()), |counted| tx.member_wrote(now, change, counted))?;
+    if !has_dependents && !submits_jobs && write(tx, now, change, false)? {
+        change.branch_member.map_or(Ok(()), |branch_member| tx.count_member_change(now, change, branch_member))?;
         if change.outcome != Outcome::Next {
-            tx.leaves((change.worker, change.claim));
+            tx.note_left_claim((change.worker, change.claim));
         }
         return Ok(Verdict::Committed);
     }
-    let Some(found) = find(tx, change)? else { return Ok(Verdict::Fenced) };
-    if let Some(verdict) = found.repeated(change) {
+    let Some(unapplied) = explain_unapplied(tx, change)? else { return Ok(Verdict::Fenced) };
+    if let Some(verdict) = unapplied.repeated_verdict(change) {
         return Ok(verdict);
     }
-    if !found.open {
+    if !unapplied.is_open {
         return Ok(Verdict::Fenced);
     }
-    let halts = change.outcome == Outcome::Next && found.spot.hold.is_some();
-    let mut spot = found.spot;
+    let is_halted = change.outcome == Outcome::Next && unapplied.placement.hold.is_some();
+    let mut placement = unapplied.placement;
     let ends = change.outcome.ends();
     if let Some(step) = step {
-        tx.update(now, change, step)?;
+        tx.update_branches(now, change, step)?;
     }
-    if spot.in_branch {
-        tx.member_writes(now, change, buckets)?;
+    if placement.in_branch {
+        tx.write_member_items(now, change, buckets)?;
     }
-    if bears && !ends {
+    if submits_jobs && !ends {
         spawn_children(tx, now, change, buckets)?;
     }
-    if bears {
+    if submits_jobs {
         // A child that takes the place of another job may have told this very one to end, and it may have branches now.
-        spot = find(tx, change)?.map_or(spot, |found| found.spot);
+        placement = explain_unapplied(tx, change)?.map_or(placement, |unapplied| unapplied.placement);
     }
-    if halts {
+    if is_halted {
         wait(tx, now, change, &Wait::YIELD, true)?;
     } else {
         write(tx, now, change, true)?;
     }
     if ends {
-        tx.clear(now, &spot)?;
+        tx.after_end(now, &placement)?;
         // The names of a job that ends are free for its children.
-        if bears {
+        if submits_jobs {
             spawn_children(tx, now, change, buckets)?;
         }
     }
-    if halts || change.outcome != Outcome::Next {
-        tx.leaves((change.worker, change.claim));
+    if is_halted || change.outcome != Outcome::Next {
+        tx.note_left_claim((change.worker, change.claim));
     }
-    Ok(if halts { Verdict::Halted } else { Verdict::Committed })
+    Ok(if is_halted { Verdict::Halted } else { Verdict::Committed })
 }
 
 /// Puts the children of a step in, as by a submit, and counts those of branches.
 fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
-    let round = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
+    let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
     let parent = Some(change.job);
     let child = |child: &NewJob| {
-        let round = Some(round).filter(|_| child.branch_position.is_none());
-        NewJob { parent, parent_rev: round, ..child.clone() }
+        let parent_rev = Some(parent_rev).filter(|_| child.branch_position.is_none());
+        NewJob { parent, parent_rev, ..child.clone() }
     };
     let children: Vec<NewJob> = step.children.iter().map(child).collect();
     if change.outcome.progresses() && step.stage.is_some() {
         let params = params![change.job.as_bytes(), change.rev.0 + 1];
-        tx.run(sql::commit::RESET_PENDING_CHILDREN, params)?;
+        tx.execute(sql::commit::RESET_PENDING_CHILDREN, params)?;
     }
-    let put = put(tx, now, &children, buckets, None)?;
-    tx.spawned(now, change, step, &put)
+    let outcomes = insert_jobs(tx, now, &children, buckets, None)?;
+    tx.count_spawned(now, change, step, &outcomes)
 }
 
 /// Writes how the first attempt at an item of a block ended, which has just become a job: it has nothing hanging on it but its
 /// branch.
-pub(super) fn first(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
+pub(super) fn write_first_attempt(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     if !write(tx, now, change, false)? {
-        return Err(Error::Refused(format!("the job {} was there before its first attempt", change.job)));
+        return Err(Error::Refused(format!("job {} exists already, before its first attempt was written", change.job)));
     }
-    change.branch_member.map_or(Ok(()), |counted| tx.member_wrote(now, change, counted))
+    change.branch_member.map_or(Ok(()), |branch_member| tx.count_member_change(now, change, branch_member))
 }

@@ -1,4 +1,4 @@
-//! Errors of SQLite, sorted by what is to be done next.
+//! Errors of SQLite, classified by what the caller does next.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use rusqlite::ErrorCode;
 
 use crate::Error;
 
-/// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
+/// The one error that a verb waits for by itself; the caller decides how long to wait for other causes of
+/// unavailability.
 pub(super) const BUSY: &str = "another process is writing to the file";
 
 impl From<rusqlite::Error> for Error {
@@ -28,7 +29,7 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// The same for a file that cannot be opened.
+/// Explains why a file cannot be opened, and what to do.
 pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode::*;
     let path = path.display();
@@ -37,7 +38,7 @@ pub(super) fn explain(path: &Path, error: rusqlite::Error) -> Error {
             "{path} cannot be opened ({error}); check that its folder exists and this user may write there"
         )),
         Some(NotADatabase) => Error::Config(format!(
-            "{path} is not a SQLite database; name another file, or move this one away"
+            "{path} is not a SQLite database; choose another file, or move this one away"
         )),
         Some(ReadOnly) => {
             Error::Config(format!("{path} is read-only; allow this user to write to the file and its folder"))

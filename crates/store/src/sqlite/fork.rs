@@ -7,8 +7,8 @@ use super::{
     admin, journal,
     rate::Buckets,
     sql,
-    submit::put,
-    tx::{Tx, id_of},
+    submit::insert_jobs,
+    tx::{Tx, read_id},
 };
 use crate::{Actor, ControlOutcome, Error, Fork, columns, control::outcome};
 
@@ -22,10 +22,10 @@ struct Origin {
 }
 
 /// Makes a job that goes on from somewhere in the journal of another.
-pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<ControlOutcome, Error> {
+pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, actor: &Actor) -> Result<ControlOutcome, Error> {
     let Some(origin) = origin(tx, fork)? else { return Ok(ControlOutcome::Unknown) };
     let id = fork.id.as_bytes();
-    if tx.one(sql::submit::FIND_BY_ID, [id], |_| Ok(()))?.is_some() {
+    if tx.query_one(sql::submit::FIND_BY_ID, [id], |_| Ok(()))?.is_some() {
         return Ok(ControlOutcome::Created(fork.id));
     }
     if !origin.is_there && !fork.is_whole(origin.last) {
@@ -34,7 +34,7 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<Co
     let lane = tx.store.lane(tx, origin.lane)?;
     if let Some(key) = &fork.key {
         let params = params![lane.kind_id, key];
-        if let Some(other) = tx.one(sql::submit::FIND_BY_KEY, params, |row| id_of(row, 0))? {
+        if let Some(other) = tx.query_one(sql::submit::FIND_BY_KEY, params, |row| read_id(row, 0))? {
             return Ok(outcome::fork_key_taken(key, other));
         }
     }
@@ -43,19 +43,19 @@ pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, by: &Actor) -> Result<Co
     let limit = new.settings.rate.as_ref().map(|charge| (charge.limit.clone(), lane.bucket));
     let buckets: Buckets = limit.into_iter().collect();
     (new.kind, new.queue) = (lane.kind, lane.queue);
-    put(tx, now, &[new], &buckets, None)?;
+    insert_jobs(tx, now, &[new], &buckets, None)?;
     let from = fork.from.as_bytes();
-    tx.run(sql::fork::COPY_STAGE, params![id, from])?;
-    tx.run(sql::fork::COPY_DATA, params![id, from])?;
-    tx.run(sql::fork::COPY_JOURNAL, params![id, from, fork.before])?;
+    tx.execute(sql::fork::COPY_STAGE, params![id, from])?;
+    tx.execute(sql::fork::COPY_DATA, params![id, from])?;
+    tx.execute(sql::fork::COPY_JOURNAL, params![id, from, fork.before])?;
     journal::add(tx, fork.id, &fork.entry(now))?;
-    admin::log(tx, now, &columns::fork_action(fork), &fork.from.to_string(), by)?;
+    admin::log(tx, now, &columns::fork_action(fork), &fork.from.to_string(), actor)?;
     Ok(ControlOutcome::Created(fork.id))
 }
 
 fn origin(tx: &Tx<'_>, fork: &Fork) -> Result<Option<Origin>, Error> {
     let params = params![fork.from.as_bytes(), fork.before];
-    tx.one(sql::fork::READ_JOB, params, |row| {
+    tx.query_one(sql::fork::READ_JOB, params, |row| {
         let input = Payload { codec: row.get(3)?, bytes: row.get(4)? };
         // Its kind and queue are those of the lane.
         let mut job = NewJob::new(fork.from, "", "", input);

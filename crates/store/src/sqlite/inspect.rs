@@ -7,7 +7,7 @@ use windlass_model::{Entry, Epoch, JobId, Payload, Rev, Signal, State, Time, Wor
 
 use super::{
     Sqlite, arrivals, children, journal, migrate, schedule, source_rows, sql,
-    tx::{Tx, id_of, unpack},
+    tx::{Tx, read_id, unpack},
     views,
 };
 use crate::{
@@ -19,9 +19,9 @@ use crate::{
 
 pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
-pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
-    let look = |id: &JobId| {
-        tx.one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
+pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
+    let read = |id: &JobId| {
+        tx.query_one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
             let output = row.get::<_, Option<Vec<u8>>>(4)?;
             let output = output.map(|bytes| row.get(3).map(|codec| Payload { codec, bytes })).transpose();
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
@@ -29,14 +29,14 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, E
     };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        let mut row = look(id)?;
+        let mut row = read(id)?;
         if row.is_none() {
             if arrivals::is_arriving(tx, *id)? {
                 answers.push(None);
                 continue;
             }
             // It may have been put in between the two reads.
-            row = look(id)?;
+            row = read(id)?;
         }
         answers.push(match row {
             None => Some(JobEnd::Gone),
@@ -64,7 +64,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     };
     Ok(Summary {
         stage: row.get(13)?,
-        id: id_of(row, 0)?,
+        id: read_id(row, 0)?,
         kind: lane.kind.kind,
         version: lane.kind.version,
         queue: lane.queue,
@@ -180,7 +180,7 @@ fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
     Ok(attempts)
 }
 
-fn census(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
+fn state_counts(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
     let mut statement = tx.prepare(sql::inspect::STATE_COUNTS)?;
     let mut rows = statement.query([i64::MAX])?;
     let mut counts: BTreeMap<(i32, String), u64> = BTreeMap::new();
@@ -206,7 +206,7 @@ fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
         for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
             left -= 1;
             let sql = sql::inspect::RUNNING_LANE;
-            let lane = tx.one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
+            let lane = tx.query_one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
             counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
         }
     }
@@ -243,7 +243,7 @@ impl Inspect for Sqlite {
     }
 
     fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(std::future::ready(self.read(|tx| census(tx, cap))))
+        Box::pin(std::future::ready(self.read(|tx| state_counts(tx, cap))))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
@@ -297,7 +297,7 @@ impl Inspect for Sqlite {
         after: Option<JobId>,
         limit: usize,
     ) -> Fut<'_, Vec<ChildEnd>> {
-        Box::pin(std::future::ready(self.read(|tx| children::joined(tx, parent, round, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| children::child_ends(tx, parent, round, after, limit))))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
@@ -305,7 +305,7 @@ impl Inspect for Sqlite {
     }
 
     fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
-        Box::pin(std::future::ready(self.walk(|tx| children::leaves(tx, of))))
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_children(tx, of))))
     }
 
     fn source_rows<'a>(
@@ -314,7 +314,7 @@ impl Inspect for Sqlite {
         after: Option<&'a str>,
         limit: usize,
     ) -> Fut<'a, Vec<SourceRow>> {
-        Box::pin(std::future::ready(self.walk(|tx| source_rows::rows(tx.conn, rows, after, limit))))
+        Box::pin(std::future::ready(self.read_snapshot(|tx| source_rows::rows(tx.conn, rows, after, limit))))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
@@ -322,7 +322,7 @@ impl Inspect for Sqlite {
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
-        Box::pin(std::future::ready(self.read(|tx| views::steps(tx, id, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::transitions(tx, id, after, limit))))
     }
 
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<Entry>> {
@@ -334,7 +334,7 @@ impl Inspect for Sqlite {
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
-        Box::pin(std::future::ready(self.read(|tx| views::paths(tx, kind, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::transition_counts(tx, kind, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
@@ -343,7 +343,7 @@ impl Inspect for Sqlite {
 
     fn bytes(&self) -> Fut<'_, u64> {
         let bytes = self.read(|tx| {
-            let size = tx.one(sql::inspect::BYTES, [], |row| row.get::<_, i64>(0))?;
+            let size = tx.query_one(sql::inspect::BYTES, [], |row| row.get::<_, i64>(0))?;
             Ok(size.unwrap_or(0) as u64)
         });
         Box::pin(std::future::ready(bytes))

@@ -9,9 +9,9 @@ use super::{
     inspect::holders,
     serial::Placement,
     signal, sql,
-    tx::{ORDERS, Tx},
+    tx::{CANCEL_GATE_ID, Tx},
     unique,
-    wait::Of,
+    wait::ChildrenOf,
 };
 use crate::{
     Actor, ControlOutcome, Error, JobAction,
@@ -21,10 +21,10 @@ use crate::{
 
 /// A job as it is now, with all that decides what may be done to it.
 pub(super) struct JobRow {
-    pub(super) spot: Placement,
+    pub(super) placement: Placement,
     pub(super) state: State,
     /// Whether it is in the ready set itself, not in line nor aside.
-    pub(super) placed: bool,
+    pub(super) in_ready: bool,
     pub(super) epoch: Epoch,
     pub(super) rev: Rev,
     pub(super) kind: i32,
@@ -32,33 +32,33 @@ pub(super) struct JobRow {
     pub(super) digest: [u8; 16],
     pub(super) settings: Settings,
     /// Whether it is unwound first when someone ends it from outside.
-    pub(super) unwinds: bool,
+    pub(super) must_unwind: bool,
 }
 
 /// Looks a job up.
 pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> {
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
-    tx.one(sql::control::READ_JOB, params, |row| {
-        let spot = Placement::read(id, row, 0)?;
-        let (placed, in_line, waits) = (row.get(17)?, row.get(18)?, row.get(19)?);
+    tx.query_one(sql::control::READ_JOB, params, |row| {
+        let placement = Placement::read(id, row, 0)?;
+        let (in_ready, in_serial_waiting, in_timers) = (row.get(17)?, row.get(18)?, row.get(19)?);
         let state = match columns::final_state(row.get(12)?) {
             Some(state) => state,
-            None if spot.parked => State::Waiting,
-            None if placed || in_line || spot.hold == Some(ASIDE) => State::Ready,
-            None if waits => State::Scheduled,
+            None if placement.parked => State::Waiting,
+            None if in_ready || in_serial_waiting || placement.hold == Some(ASIDE) => State::Ready,
+            None if in_timers => State::Scheduled,
             None => State::Running,
         };
         Ok(JobRow {
-            spot,
+            placement,
             state,
-            placed,
+            in_ready,
             epoch: Epoch(row.get(13)?),
             rev: Rev(row.get(21)?),
             kind: row.get(14)?,
             submitted_at: Time(row.get(15)?),
             digest: row.get(16)?,
             settings: columns::settings(row.get::<_, Option<String>>(20)?.as_deref()),
-            unwinds: row.get(22)?,
+            must_unwind: row.get(22)?,
         })
     })
 }
@@ -68,80 +68,86 @@ pub(super) fn act(
     now: Time,
     id: JobId,
     act: JobAction,
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<ControlOutcome, Error> {
-    let Some(seen) = read_job(tx, id)? else { return Ok(ControlOutcome::Unknown) };
-    let did = match act {
-        JobAction::Cancel { grace } => cancel(tx, now, &seen, grace, by)?,
-        JobAction::Pause => pause(tx, now, seen, by)?,
-        JobAction::Resume => resume(tx, seen)?,
-        JobAction::Retry => revive(tx, now, seen)?,
-        JobAction::Priority(priority) => reprioritise(tx, seen, priority)?,
-        JobAction::DropSignal(number) => signal::drop_from(tx, &seen, number)?,
+    let Some(job) = read_job(tx, id)? else { return Ok(ControlOutcome::Unknown) };
+    let result = match act {
+        JobAction::Cancel { grace } => cancel(tx, now, &job, grace, actor)?,
+        JobAction::Pause => pause(tx, now, job, actor)?,
+        JobAction::Resume => resume(tx, job)?,
+        JobAction::Retry => revive(tx, now, job)?,
+        JobAction::Priority(priority) => set_priority(tx, job, priority)?,
+        JobAction::DropSignal(number) => signal::drop_from(tx, &job, number)?,
         JobAction::RestoreSignal(number) => signal::restore(tx, now, id, number)?,
     };
-    if matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested) {
-        super::admin::log(tx, now, &columns::action(act), &id.to_string(), by)?;
+    if matches!(result, ControlOutcome::Done | ControlOutcome::CancelRequested) {
+        super::admin::log(tx, now, &columns::action(act), &id.to_string(), actor)?;
     }
-    Ok(did)
+    Ok(result)
 }
 
 /// Ends a job that waits, and tells one that runs.
 pub(super) fn cancel(
     tx: &Tx<'_>,
     now: Time,
-    seen: &JobRow,
+    job: &JobRow,
     grace: Duration,
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<ControlOutcome, Error> {
-    let spot = &seen.spot;
-    match seen.state {
+    let placement = &job.placement;
+    match job.state {
         state if state.is_final() => return Ok(outcome::ended(state)),
         State::Running => {}
         _ => {
-            return Ok(if end_cancelled(tx, now, seen, by)? {
+            return Ok(if end_cancelled(tx, now, job, actor)? {
                 ControlOutcome::Done
             } else {
                 ControlOutcome::CancelRequested
             });
         }
     }
-    let pair = (spot.id, seen.epoch);
-    let worker = holders(tx)?.get(&pair).map_or(WorkerId(0), |(worker, _)| *worker);
+    let claimed = (placement.id, job.epoch);
+    let worker = holders(tx)?.get(&claimed).map_or(WorkerId(0), |(worker, _)| *worker);
     let deadline_at = now.plus(grace);
-    let params =
-        params![spot.id.as_bytes(), worker.0, seen.epoch.0, deadline_at.micros(), by.author, by.note];
-    if tx.run(sql::control::REQUEST_CANCEL, params)? == 0 {
+    let params = params![
+        placement.id.as_bytes(),
+        worker.0,
+        job.epoch.0,
+        deadline_at.micros(),
+        actor.author,
+        actor.note
+    ];
+    if tx.execute(sql::control::REQUEST_CANCEL, params)? == 0 {
         return Ok(outcome::cancel_requested_before());
     }
-    tx.run(sql::control::SET_HOLD, params![spot.id.as_bytes(), TO_HOLD])?;
-    tx.set_timer(deadline_at, spot.id, CANCEL)?;
-    tx.move_gate(ORDERS);
+    tx.execute(sql::control::SET_HOLD, params![placement.id.as_bytes(), TO_HOLD])?;
+    tx.set_timer(deadline_at, placement.id, CANCEL)?;
+    tx.bump_gate(CANCEL_GATE_ID);
     Ok(ControlOutcome::CancelRequested)
 }
 
 /// Ends a job by request, or has it unwound first; whoever runs it is fenced. Answers whether it has ended.
-pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, seen: &JobRow, by: &Actor) -> Result<bool, Error> {
-    let (spot, failure) = (&seen.spot, by.failure());
-    if seen.unwinds {
-        tx.unwind(now, spot, &Unwind { reason: None, failure }, None)?;
+pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, job: &JobRow, actor: &Actor) -> Result<bool, Error> {
+    let (placement, failure) = (&job.placement, actor.failure());
+    if job.must_unwind {
+        tx.unwind(now, placement, &Unwind { reason: None, failure }, None)?;
         return Ok(false);
     }
-    let params = params![spot.id.as_bytes(), columns::failure_text(&failure), now.micros()];
-    tx.run(sql::control::CANCEL, params)?;
-    tx.unplace(spot)?;
-    tx.clear(now, spot)?;
+    let params = params![placement.id.as_bytes(), columns::failure_text(&failure), now.micros()];
+    tx.execute(sql::control::CANCEL, params)?;
+    tx.remove_placement(placement)?;
+    tx.after_end(now, placement)?;
     Ok(true)
 }
 
-fn pause(tx: &Tx<'_>, now: Time, seen: JobRow, by: &Actor) -> Result<ControlOutcome, Error> {
-    let spot = &seen.spot;
-    let id = spot.id.as_bytes();
-    if seen.state.is_final() {
-        return Ok(outcome::cannot("pause", seen.state));
+fn pause(tx: &Tx<'_>, now: Time, job: JobRow, actor: &Actor) -> Result<ControlOutcome, Error> {
+    let placement = &job.placement;
+    let id = placement.id.as_bytes();
+    if job.state.is_final() {
+        return Ok(outcome::cannot("pause", job.state));
     }
-    if spot.hold.is_some() {
-        let why = tx.one(sql::control::HOLD_REASONS, [id], |row| {
+    if placement.hold.is_some() {
+        let why = tx.query_one(sql::control::HOLD_REASONS, [id], |row| {
             Ok((row.get::<_, bool>(0)?, row.get::<_, Option<String>>(1)?))
         })?;
         match why {
@@ -152,78 +158,85 @@ fn pause(tx: &Tx<'_>, now: Time, seen: JobRow, by: &Actor) -> Result<ControlOutc
             _ => {}
         }
     }
-    tx.run(sql::control::PAUSE, params![id, now.micros(), by.author, by.note])?;
-    let hold = if seen.state == State::Ready {
-        tx.unplace(spot)?;
-        tx.leave(spot)?;
+    tx.execute(sql::control::PAUSE, params![id, now.micros(), actor.author, actor.note])?;
+    let hold = if job.state == State::Ready {
+        tx.remove_placement(placement)?;
+        tx.leave_serial_key(placement)?;
         ASIDE
     } else {
         TO_HOLD
     };
-    tx.run(sql::control::SET_HOLD, params![id, hold])?;
+    tx.execute(sql::control::SET_HOLD, params![id, hold])?;
     Ok(ControlOutcome::Done)
 }
 
-fn resume(tx: &Tx<'_>, seen: JobRow) -> Result<ControlOutcome, Error> {
-    let mut spot = seen.spot;
-    let id = spot.id.as_bytes();
-    if spot.hold.is_none() || tx.run(sql::control::RESUME, [id])? == 0 {
+fn resume(tx: &Tx<'_>, job: JobRow) -> Result<ControlOutcome, Error> {
+    let mut placement = job.placement;
+    let id = placement.id.as_bytes();
+    if placement.hold.is_none() || tx.execute(sql::control::RESUME, [id])? == 0 {
         return Ok(ControlOutcome::Already("it is not paused".into()));
     }
-    let told = tx.one(sql::control::HOLD_REASONS, [id], |row| row.get::<_, bool>(0))?;
-    if told.unwrap_or(false) {
+    let cancel_requested = tx.query_one(sql::control::HOLD_REASONS, [id], |row| row.get::<_, bool>(0))?;
+    if cancel_requested.unwrap_or(false) {
         return Ok(ControlOutcome::Done);
     }
-    tx.run(sql::control::SET_HOLD, params![id, None::<i16>])?;
-    if spot.hold.take() == Some(ASIDE) {
-        tx.enter(&spot)?;
+    tx.execute(sql::control::SET_HOLD, params![id, None::<i16>])?;
+    if placement.hold.take() == Some(ASIDE) {
+        tx.enter(&placement)?;
     }
     Ok(ControlOutcome::Done)
 }
 
-fn revive(tx: &Tx<'_>, now: Time, seen: JobRow) -> Result<ControlOutcome, Error> {
-    match seen.state {
+fn revive(tx: &Tx<'_>, now: Time, job: JobRow) -> Result<ControlOutcome, Error> {
+    match job.state {
         State::Done => return Ok(outcome::retry_done()),
         state if !state.is_final() => return Ok(outcome::retry_live(state)),
         _ => {}
     }
-    let spot = &seen.spot;
-    if let Some(unique) = &seen.settings.unique {
-        if let Some(other) = unique::namesake(tx, now, seen.kind, &unique.key, spot.id)? {
-            return Ok(outcome::name_taken(other.spot.id));
+    let placement = &job.placement;
+    if let Some(unique) = &job.settings.unique {
+        if let Some(other) = unique::holder_of(tx, now, job.kind, &unique.key, placement.id)? {
+            return Ok(outcome::name_taken(other.placement.id));
         }
-        unique::take(tx, seen.kind, &unique.key, spot.id)?;
+        unique::take(tx, job.kind, &unique.key, placement.id)?;
     }
-    let deadline_at = spot.deadline_at.map(|at| now.plus(at.since(seen.submitted_at)));
-    let params = params![spot.id.as_bytes(), now.micros(), deadline_at.map(Time::micros)];
-    tx.run(sql::control::REVIVE, params)?;
+    let deadline_at = placement.deadline_at.map(|at| now.plus(at.since(job.submitted_at)));
+    let params = params![placement.id.as_bytes(), now.micros(), deadline_at.map(Time::micros)];
+    tx.execute(sql::control::REVIVE, params)?;
     if let Some(at) = deadline_at {
-        tx.set_timer(at, spot.id, DEADLINE)?;
+        tx.set_timer(at, placement.id, DEADLINE)?;
     }
-    if let Some(parent) = spot.parent.filter(|_| !spot.signals_parent) {
-        tx.count_children(now, parent, 1, Of::Child(spot.id))?;
+    if let Some(parent) = placement.parent.filter(|_| !placement.signals_parent) {
+        tx.add_pending_children(now, parent, 1, ChildrenOf::Child(placement.id))?;
     }
-    if spot.in_branch {
-        tx.child_lives(now, spot.id, seen.state)?;
+    if placement.in_branch {
+        tx.branch_child_revived(now, placement.id, job.state)?;
     }
-    let spot = Placement { due_at: now, place: now, suspect: false, hold: None, deadline_at, ..seen.spot };
-    tx.enter(&spot)?;
+    let placement = Placement {
+        due_at: now,
+        serial_position: now,
+        suspect: false,
+        hold: None,
+        deadline_at,
+        ..job.placement
+    };
+    tx.enter(&placement)?;
     Ok(ControlOutcome::Done)
 }
 
-fn reprioritise(tx: &Tx<'_>, seen: JobRow, priority: i16) -> Result<ControlOutcome, Error> {
-    if seen.state.is_final() {
-        return Ok(outcome::cannot("reorder", seen.state));
+fn set_priority(tx: &Tx<'_>, job: JobRow, priority: i16) -> Result<ControlOutcome, Error> {
+    if job.state.is_final() {
+        return Ok(outcome::cannot("reorder", job.state));
     }
-    if seen.spot.priority == priority {
+    if job.placement.priority == priority {
         return Ok(ControlOutcome::Already(format!("its priority is {priority}")));
     }
-    if seen.placed {
-        tx.unplace(&seen.spot)?;
+    if job.in_ready {
+        tx.remove_placement(&job.placement)?;
     }
-    tx.run(sql::control::SET_PRIORITY, params![seen.spot.id.as_bytes(), priority])?;
-    if seen.placed {
-        tx.make_ready(&Placement { priority, ..seen.spot })?;
+    tx.execute(sql::control::SET_PRIORITY, params![job.placement.id.as_bytes(), priority])?;
+    if job.in_ready {
+        tx.make_ready(&Placement { priority, ..job.placement })?;
     }
     Ok(ControlOutcome::Done)
 }

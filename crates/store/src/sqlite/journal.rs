@@ -12,17 +12,17 @@ use crate::Error;
 /// Writes what a step says of the journal and the context. A step of a workflow is one insert here.
 pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
     if step.continue_as_new {
-        tx.run(sql::journal::CLEAR, [job.as_bytes()])?;
+        tx.execute(sql::journal::CLEAR, [job.as_bytes()])?;
     }
     for seq in &step.forget_entries {
-        tx.run(sql::journal::FORGET_ENTRIES, params![job.as_bytes(), seq])?;
+        tx.execute(sql::journal::FORGET_ENTRIES, params![job.as_bytes(), seq])?;
     }
     for entry in &step.entries {
         add(tx, job, entry)?;
     }
     for (name, value) in &step.context {
         let params = params![job.as_bytes(), name, value.codec, value.bytes];
-        tx.run(sql::journal::SET_CONTEXT, params)?;
+        tx.execute(sql::journal::SET_CONTEXT, params)?;
     }
     Ok(())
 }
@@ -40,7 +40,7 @@ pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
         entry.payload.codec,
         entry.payload.bytes,
     ];
-    tx.run(sql::journal::APPEND, params)?;
+    tx.execute(sql::journal::APPEND, params)?;
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Error> {
 }
 
 pub(super) fn context(tx: &Tx<'_>, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
-    tx.all(sql::inspect::CONTEXT, [id.as_bytes()], |row| {
+    tx.query_all(sql::inspect::CONTEXT, [id.as_bytes()], |row| {
         Ok((row.get(0)?, Payload { codec: row.get(1)?, bytes: row.get(2)? }))
     })
 }

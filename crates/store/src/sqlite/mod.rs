@@ -1,12 +1,13 @@
 //! The store in a SQLite file.
 //!
-//! One connection writes, behind a fair lock; others read. Whoever calls a verb runs it: there is no writer
-//! thread to wake, which is what makes a lone commit as fast as the disk. Batches large enough to hold up an
-//! async thread are run with the thread marked as blocking. Several processes may share the file: a write
-//! transaction begins `immediate`, and a locked database is waited for without blocking the thread.
+//! One connection writes, behind a fair lock; others read. A verb runs on the thread that calls it: there is no
+//! writer thread to wake, which makes a single commit as fast as the disk. Batches large enough to hold up an async
+//! thread run with the thread marked as blocking. Several processes may share the file: a write transaction begins
+//! `immediate`, and a locked database is waited for without blocking the thread.
 //!
-//! Durable: WAL with `synchronous=FULL`; claims alone are on disk only with the next other write, since a loss of power that
-//! takes one takes the worker too. A network file system is refused, as its locks cannot be trusted.
+//! Durable: WAL with `synchronous=FULL`. Only claims reach the disk with the next other write, since a loss of power
+//! that loses a claim also ends its worker. Files on a network file system are refused, because their locks cannot be
+//! trusted.
 
 mod admin;
 mod arrivals;
@@ -86,23 +87,23 @@ struct Shared {
     options: Options,
     writer: tokio::sync::Mutex<Connection>,
     reader: Mutex<Connection>,
-    /// For reads that may take long; opened when the first of them comes.
-    walker: Mutex<Option<Connection>>,
+    /// For reads that may take long; opened by the first of them.
+    snapshot_reader: Mutex<Option<Connection>>,
     lanes: Lanes,
     open_claims: OpenClaims,
-    /// This handle's row in each gate.
+    /// This handle's row in each gate. One row is enough: there is one writer at a time.
     gate_writer: i64,
     statements: Arc<AtomicU64>,
 }
 
 impl Sqlite {
-    /// Opens a file, making it and its schema if needed.
+    /// Opens a file, and creates it and its schema if needed.
     pub fn open(options: Options) -> Result<Sqlite, Error> {
-        Sqlite::open_counting(options, Arc::default())
+        Sqlite::open_with_counter(options, Arc::default())
     }
 
     /// The same, counting its statements together with another handle's.
-    fn open_counting(options: Options, statements: Arc<AtomicU64>) -> Result<Sqlite, Error> {
+    fn open_with_counter(options: Options, statements: Arc<AtomicU64>) -> Result<Sqlite, Error> {
         let mut writer = conn::open_writer(&options.path)?;
         migrate::prepare(&mut writer, options.migrate)?;
         let reader = conn::open_reader(&options.path)?;
@@ -110,10 +111,9 @@ impl Sqlite {
             shared: Arc::new(Shared {
                 writer: tokio::sync::Mutex::new(writer),
                 reader: Mutex::new(reader),
-                walker: Mutex::default(),
+                snapshot_reader: Mutex::default(),
                 lanes: Lanes::default(),
                 open_claims: OpenClaims::default(),
-                // There is one writer at a time, so one row will do.
                 gate_writer: 0,
                 statements,
                 options,
@@ -123,13 +123,13 @@ impl Sqlite {
         Ok(store)
     }
 
-    /// Where the schema of the file at `path` stands, which must be there. Only looks.
+    /// Reads the schema version of the file at `path`, which must exist. Writes nothing.
     pub fn schema_of(path: &Path) -> Result<crate::SchemaState, Error> {
         let conn = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         migrate::state(&conn, migrate::MIGRATIONS)
     }
 
-    /// Takes the schema of the file at `path` to `target` (`None` is the newest), making the file if needed.
+    /// Migrates the schema of the file at `path` to `target` (`None` is the newest), and creates the file if needed.
     pub fn migrate(path: &Path, target: Option<i32>) -> Result<crate::SchemaState, Error> {
         Sqlite::migrate_with(path, target, Sqlite::MIGRATIONS)
     }
@@ -154,30 +154,32 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        Box::pin(self.write(1, move |tx| lease::enlist(tx, now, worker)))
+        Box::pin(self.write(1, move |tx| lease::register(tx, now, worker)))
     }
 
     fn submit<'a>(
         &'a self,
         now: Now,
         jobs: &'a [NewJob],
-        born: Option<ClaimOnSubmit>,
+        claim_on_submit: Option<ClaimOnSubmit>,
     ) -> Fut<'a, Vec<SubmitOutcome>> {
-        Box::pin(submit::submit(self, now, jobs, born))
+        Box::pin(submit::submit(self, now, jobs, claim_on_submit))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
+    fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
-            self.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
-            if let Some(nothing) = self.read(|tx| claim::idle(tx, now, ask))? {
+            self.intern(request.kinds.iter().map(|kind| (request.queue.as_str(), kind, 0))).await?;
+            if let Some(nothing) = self.read(|tx| claim::find_idle(tx, now, request))? {
                 return Ok(nothing);
             }
-            // What a claim takes need not outlive a loss of power, which takes the worker too; what it charges must.
-            if let Some(haul) = self.write_soft(ask.limit, |tx| claim::claim(tx, now, ask, false)).await? {
-                return Ok(haul);
+            // What a claim takes need not survive a loss of power, which ends the worker too; what it charges must.
+            if let Some(batch) =
+                self.write_unsynced(request.limit, |tx| claim::claim(tx, now, request, false)).await?
+            {
+                return Ok(batch);
             }
-            let haul = self.write(ask.limit, |tx| claim::claim(tx, now, ask, true)).await?;
-            haul.ok_or_else(|| Error::Fault("a claim that waits for the disk may charge".into()))
+            let batch = self.write(request.limit, |tx| claim::claim(tx, now, request, true)).await?;
+            batch.ok_or_else(|| Error::Fault("a claim that waits for the disk may charge".into()))
         })
     }
 
@@ -193,18 +195,18 @@ impl Store for Sqlite {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
-            if beat.settled.is_empty() && beat.to_confirm.is_empty() {
-                self.write_one(|tx| lease::renew(tx, now, beat)).await
+            if request.settled.is_empty() && request.to_confirm.is_empty() {
+                self.write_one(|tx| lease::renew(tx, now, request)).await
             } else {
-                self.write(beat.settled.len(), |tx| lease::renew(tx, now, beat)).await
+                self.write(request.settled.len(), |tx| lease::renew(tx, now, request)).await
             }
         })
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        Box::pin(self.write(sweep.limit, move |tx| reap::reap(tx, now, sweep)))
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        Box::pin(self.write(request.limit, move |tx| reap::reap(tx, now, request)))
     }
 
     fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
@@ -212,11 +214,9 @@ impl Store for Sqlite {
     }
 
     fn release_claims<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        Box::pin(
-            self.write(numbers.len(), move |tx| {
-                lease::disown(tx, worker, |number| numbers.contains(&number))
-            }),
-        )
+        Box::pin(self.write(numbers.len(), move |tx| {
+            lease::release_claims(tx, worker, |number| numbers.contains(&number))
+        }))
     }
 
     fn retire_worker<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
@@ -224,23 +224,23 @@ impl Store for Sqlite {
     }
 
     fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        Box::pin(timers::due(self, now, limit))
+        Box::pin(timers::fire_timers(self, now, limit))
     }
 
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        Box::pin(std::future::ready(self.read(|tx| lease::orders(tx, worker))))
+        Box::pin(std::future::ready(self.read(|tx| lease::cancel_requests(tx, worker))))
     }
 
     fn repair(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(serial::sweep(self, now))
+        Box::pin(serial::repair(self, now))
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        Box::pin(std::future::ready(timers::gate(self, queues)))
+        Box::pin(std::future::ready(timers::gates(self, queues)))
     }
 
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        Box::pin(std::future::ready(self.read(|tx| inspect::ended(tx, ids))))
+        Box::pin(std::future::ready(self.read(|tx| inspect::job_ends(tx, ids))))
     }
 
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
@@ -248,10 +248,11 @@ impl Store for Sqlite {
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        // A connection of its own: this handle's lock may be promised to a task whose thread somebody blocks.
+        // Connections of its own: this handle's lock may be held by a task whose thread is blocked.
         let options = self.shared.options.clone().migrate(false);
         let statements = Arc::clone(&self.shared.statements);
-        let other = Sqlite::open_counting(options, statements).map(|store| Arc::new(store) as Arc<dyn Store>);
+        let other =
+            Sqlite::open_with_counter(options, statements).map(|store| Arc::new(store) as Arc<dyn Store>);
         Box::pin(std::future::ready(other))
     }
 
@@ -268,7 +269,7 @@ impl Store for Sqlite {
     }
 
     fn liveness_dir(&self) -> Option<PathBuf> {
-        Some(conn::beacon_dir(&self.shared.options.path))
+        Some(conn::liveness_dir(&self.shared.options.path))
     }
 
     fn statements(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! The connections of a file: one that writes, behind a fair lock, and others that read.
+//! The connections of a file: one that writes, behind a fair lock, and two that read.
 
 use std::{
     sync::{MutexGuard, atomic::Ordering},
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::{Sqlite, conn, errors::BUSY, tx::Tx};
 use crate::Error;
 
-/// A batch with more writes than this is run with its thread marked as blocking: some 100 µs of work.
+/// A batch with more writes than this runs with its thread marked as blocking: about 100 µs of work.
 pub(super) const SMALL: usize = 16;
 
 impl Sqlite {
@@ -18,11 +18,12 @@ impl Sqlite {
         self.shared.reader.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Adds to the number of statements that were sent.
     pub(super) fn count(&self, statements: u64) {
         self.shared.statements.fetch_add(statements, Ordering::Relaxed);
     }
 
-    /// Runs reads for people or waiters, beside the writer.
+    /// Runs short reads, at the same time as the writer.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let reader = self.reader();
         let tx = Tx::new(&reader, self);
@@ -32,14 +33,17 @@ impl Sqlite {
     }
 
     /// Runs reads that may take long, in one snapshot: neither the writer nor other reads wait for them.
-    pub(super) fn walk<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        blocking(true, || {
-            let mut walker = self.shared.walker.lock().unwrap_or_else(|e| e.into_inner());
-            let walker = match &mut *walker {
-                Some(walker) => walker,
+    pub(super) fn read_snapshot<T>(
+        &self,
+        read: impl FnOnce(&Tx<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        run_blocking(true, || {
+            let mut snapshot_reader = self.shared.snapshot_reader.lock().unwrap_or_else(|e| e.into_inner());
+            let snapshot_reader = match &mut *snapshot_reader {
+                Some(snapshot_reader) => snapshot_reader,
                 none => none.insert(conn::open_reader(&self.shared.options.path)?),
             };
-            let snapshot = walker.unchecked_transaction()?;
+            let snapshot = snapshot_reader.unchecked_transaction()?;
             let tx = Tx::new(&snapshot, self);
             let answer = read(&tx);
             self.count(tx.statements.get());
@@ -47,48 +51,48 @@ impl Sqlite {
         })
     }
 
-    /// Runs one verb in a write transaction of its own. `size` is how many rows it is about to write.
+    /// Runs one verb in a write transaction. `size` is how many rows it writes, roughly.
     pub(super) async fn write<T>(
         &self,
         size: usize,
         verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.locked(size, true, verb).await
+        self.with_writer(size, true, verb).await
     }
 
-    /// Runs one verb that is a single statement, which needs no brackets.
+    /// Runs one verb that is a single statement, without a transaction around it.
     pub(super) async fn write_one<T>(
         &self,
         verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.locked(1, false, verb).await
+        self.with_writer(1, false, verb).await
     }
 
-    /// The same as [`Sqlite::write`] for what need not outlive a loss of power: it is on disk with the next write that
-    /// must be. The death of a process loses nothing.
-    pub(super) async fn write_soft<T>(
+    /// [`Sqlite::write`] for what need not survive a loss of power: it reaches the disk with the next synced write.
+    /// The death of a process loses nothing.
+    pub(super) async fn write_unsynced<T>(
         &self,
         size: usize,
         mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.hold(size, |writer| {
+        self.retry_busy(size, |writer| {
             let writer = Unsynced::new(writer)?;
             self.transaction(writer.0, true, &mut verb)
         })
         .await
     }
 
-    async fn locked<T>(
+    async fn with_writer<T>(
         &self,
         size: usize,
-        brackets: bool,
+        in_transaction: bool,
         mut verb: impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.hold(size, |writer| self.transaction(writer, brackets, &mut verb)).await
+        self.retry_busy(size, |writer| self.transaction(writer, in_transaction, &mut verb)).await
     }
 
-    /// Does something with the write connection; waits while another process writes.
-    pub(super) async fn hold<T>(
+    /// Does something with the write connection, and repeats it while another process writes.
+    pub(super) async fn retry_busy<T>(
         &self,
         size: usize,
         mut work: impl FnMut(&mut Connection) -> Result<T, Error>,
@@ -97,13 +101,13 @@ impl Sqlite {
         loop {
             let outcome = {
                 let mut writer = self.shared.writer.lock().await;
-                blocking(size > SMALL, || work(&mut writer))
+                run_blocking(size > SMALL, || work(&mut writer))
             };
             match outcome {
                 Err(Error::Unavailable(why))
                     if why == BUSY && started.elapsed() < self.shared.options.patience =>
                 {
-                    // Short, and never in step with the writer that is in the way.
+                    // Short, and never in step with the writer that blocks this one.
                     tokio::time::sleep(Duration::from_micros(500 + fastrand::u64(..1_500))).await;
                 }
                 outcome => return outcome,
@@ -114,39 +118,39 @@ impl Sqlite {
     fn transaction<T>(
         &self,
         writer: &Connection,
-        brackets: bool,
+        in_transaction: bool,
         verb: &mut impl FnMut(&Tx<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let tx = Tx::new(writer, self);
         let run = |tx: &Tx<'_>, verb: &mut dyn FnMut(&Tx<'_>) -> Result<T, Error>| {
-            if !brackets {
+            if !in_transaction {
                 return verb(tx);
             }
-            tx.run("begin immediate", [])?;
-            let _undone = Undone(tx);
+            tx.execute("begin immediate", [])?;
+            let _rollback = RollbackOnDrop(tx);
             let answer = verb(tx)?;
             tx.finish()?;
-            tx.run("commit", [])?;
+            tx.execute("commit", [])?;
             Ok(answer)
         };
         let answer = run(&tx, verb);
         self.count(tx.statements.get());
         let left = tx.left.take();
         if answer.is_ok() {
-            self.shared.open_claims.left(left);
+            self.shared.open_claims.add_left(left);
         }
         answer
     }
 }
 
-/// Undoes what is not committed when it is dropped: a verb has failed, or has panicked.
-struct Undone<'a, 'b>(&'a Tx<'b>);
+/// Rolls back what is not committed when it is dropped: a verb has failed or panicked.
+struct RollbackOnDrop<'a, 'b>(&'a Tx<'b>);
 
-impl Drop for Undone<'_, '_> {
+impl Drop for RollbackOnDrop<'_, '_> {
     fn drop(&mut self) {
         if !self.0.conn.is_autocommit() {
-            // What made the verb fail is the answer; a rollback can only fail if there is nothing to undo.
-            let _ = self.0.run("rollback", []);
+            // The error of the verb is returned; a rollback can only fail if there is nothing to undo.
+            let _ = self.0.execute("rollback", []);
         }
     }
 }
@@ -164,13 +168,13 @@ impl Unsynced<'_> {
 
 impl Drop for Unsynced<'_> {
     fn drop(&mut self) {
-        // It fails only within a transaction, and none is open any more.
+        // It fails only within a transaction, and none is open here.
         let _ = self.0.execute_batch("pragma synchronous = full");
     }
 }
 
-/// Runs `work`, telling the async runtime to move its other tasks away first if it may take long.
-fn blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
+/// Runs `work`; if it may take long, the async runtime moves its other tasks to another thread first.
+fn run_blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current() {
         Ok(handle) if long && handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
@@ -190,18 +194,18 @@ mod tests {
         let options = Options::new(folder.path().join("jobs.db"));
         let store = Sqlite::open(options.clone()).expect("opened");
         let other = Sqlite::open(options).expect("opened");
-        for soft in [false, true] {
-            let mine = store.clone();
+        for unsynced in [false, true] {
+            let store = store.clone();
             let broken = tokio::spawn(async move {
                 let verb = |_: &Tx<'_>| -> Result<(), Error> { panic!("a bug") };
-                if soft { mine.write_soft(1, verb).await } else { mine.write(1, verb).await }
+                if unsynced { store.write_unsynced(1, verb).await } else { store.write(1, verb).await }
             });
             assert!(broken.await.expect_err("it panics").is_panic());
             for store in [&store, &other] {
                 store
-                    .write(1, |tx| tx.run("delete from windlass_delivered_signals", []))
+                    .write(1, |tx| tx.execute("delete from windlass_delivered_signals", []))
                     .await
-                    .expect("nobody is in its way");
+                    .expect("no lock is left");
             }
         }
         let synced = store.write_one(|tx| {

@@ -8,54 +8,62 @@ use super::{
     job_actions::{self, JobRow},
     serial::Placement,
     sql,
-    submit::{DATA, NEAR},
+    submit::{DATA, INLINE_LIMIT},
     tx::Tx,
 };
 use crate::{Actor, ControlOutcome, Error, Now, StageUpdate, columns, control::outcome};
 
-pub(super) async fn restate(
+pub(super) async fn update_stages(
     store: &Sqlite,
     now: Now,
     jobs: &[StageUpdate],
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<Vec<ControlOutcome>, Error> {
-    let did = store
+    let outcomes = store
         .write(jobs.len() * 4, |tx| {
             let now = tx.now(now);
-            jobs.iter().map(|restate| restate_one(tx, now, restate, by)).collect()
+            jobs.iter().map(|update_stages| update_stage(tx, now, update_stages, actor)).collect()
         })
         .await?;
     // Lanes may have been made, and may be known once they are committed.
     store.read_lanes()?;
-    Ok(did)
+    Ok(outcomes)
 }
 
-fn restate_one(tx: &Tx<'_>, now: Time, restate: &StageUpdate, by: &Actor) -> Result<ControlOutcome, Error> {
-    let Some(JobRow { spot, state, placed, epoch, rev, .. }) = job_actions::read_job(tx, restate.job)? else {
+fn update_stage(
+    tx: &Tx<'_>,
+    now: Time,
+    update_stages: &StageUpdate,
+    actor: &Actor,
+) -> Result<ControlOutcome, Error> {
+    let Some(JobRow { placement, state, in_ready, epoch, rev, .. }) =
+        job_actions::read_job(tx, update_stages.job)?
+    else {
         return Ok(ControlOutcome::Unknown);
     };
     match state {
         State::Done => return Ok(outcome::restate_done()),
         State::Running => return Ok(outcome::restate_running()),
-        _ if (epoch, rev) != (restate.epoch, restate.rev) => return Ok(outcome::restate_moved()),
+        _ if (epoch, rev) != (update_stages.epoch, update_stages.rev) => return Ok(outcome::restate_moved()),
         _ => {}
     }
-    let old = tx.store.lane(tx, spot.lane)?;
-    let kind = KindVersion { kind: old.kind.kind, version: restate.version };
+    let old = tx.store.lane(tx, placement.lane)?;
+    let kind = KindVersion { kind: old.kind.kind, version: update_stages.version };
     let name = (old.queue.as_str(), &kind, old.bucket);
     tx.intern(name)?;
     let lane = tx.lane_for(name)?.id;
-    if placed {
-        tx.unplace(&spot)?;
+    if in_ready {
+        tx.remove_placement(&placement)?;
     }
-    let stage = Stage::of(&restate.stage, &restate.data);
-    let params = params![spot.id.as_bytes(), lane, stage.name, stage.codec, stage.near, stage.far];
-    tx.run(sql::control::UPDATE_STAGE, params)?;
-    keep_data(tx, spot.id, &restate.data)?;
-    if placed {
-        tx.make_ready(&Placement { lane, ..spot })?;
+    let stage = Stage::of(&update_stages.stage, &update_stages.data);
+    let params =
+        params![placement.id.as_bytes(), lane, stage.name, stage.codec, stage.inline, stage.is_external];
+    tx.execute(sql::control::UPDATE_STAGE, params)?;
+    write_data(tx, placement.id, &update_stages.data)?;
+    if in_ready {
+        tx.make_ready(&Placement { lane, ..placement })?;
     }
-    admin::log(tx, now, &columns::stage_update_action(restate), &restate.job.to_string(), by)?;
+    admin::log(tx, now, &columns::stage_update_action(update_stages), &update_stages.job.to_string(), actor)?;
     Ok(ControlOutcome::Done)
 }
 
@@ -64,15 +72,15 @@ fn restate_one(tx: &Tx<'_>, now: Time, restate: &StageUpdate, by: &Actor) -> Res
 pub(super) struct Stage<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) codec: Option<u8>,
-    pub(super) near: Option<&'a [u8]>,
-    pub(super) far: bool,
+    pub(super) inline: Option<&'a [u8]>,
+    pub(super) is_external: bool,
 }
 
 impl<'a> Stage<'a> {
     pub(super) fn of(name: &'a str, data: &'a Payload) -> Stage<'a> {
-        let far = data.bytes.len() > NEAR;
-        let near = if far { &[] } else { data.bytes.as_slice() };
-        Stage { name: Some(name), codec: Some(data.codec), near: Some(near), far }
+        let is_external = data.bytes.len() > INLINE_LIMIT;
+        let inline = if is_external { &[] } else { data.bytes.as_slice() };
+        Stage { name: Some(name), codec: Some(data.codec), inline: Some(inline), is_external }
     }
 
     /// That of a change; nothing if it leaves the stage as it is.
@@ -83,12 +91,12 @@ impl<'a> Stage<'a> {
 }
 
 /// Keeps large data apart, and forgets what was kept apart before.
-pub(super) fn keep_data(tx: &Tx<'_>, id: JobId, data: &Payload) -> Result<(), Error> {
-    if data.bytes.len() > NEAR {
+pub(super) fn write_data(tx: &Tx<'_>, id: JobId, data: &Payload) -> Result<(), Error> {
+    if data.bytes.len() > INLINE_LIMIT {
         let params = params![id.as_bytes(), DATA, data.bytes];
-        tx.run(sql::submit::ADD_PAYLOAD, params)?;
+        tx.execute(sql::submit::ADD_PAYLOAD, params)?;
     } else {
-        tx.run(sql::commit::DROP_EXTERNAL_DATA, [id.as_bytes()])?;
+        tx.execute(sql::commit::DROP_EXTERNAL_DATA, [id.as_bytes()])?;
     }
     Ok(())
 }

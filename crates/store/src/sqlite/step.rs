@@ -7,8 +7,8 @@ use super::{
     journal,
     serial::Placement,
     sql,
-    stage_update::{Stage, keep_data},
-    submit::{NEAR, OUTPUT},
+    stage_update::{Stage, write_data},
+    submit::{INLINE_LIMIT, OUTPUT},
     tx::Tx,
     wait::Parked,
 };
@@ -24,9 +24,9 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
         Outcome::Done(output) => done(tx, now, change, output, is_cleared),
         Outcome::Failed { reason, failure } => {
             let reason = Some(columns::reason_number(*reason));
-            ended(tx, now, change, FAILED, reason, failure, is_cleared)
+            failed(tx, now, change, FAILED, reason, failure, is_cleared)
         }
-        Outcome::Cancelled(failure) => ended(tx, now, change, CANCELLED, None, failure, is_cleared),
+        Outcome::Cancelled(failure) => failed(tx, now, change, CANCELLED, None, failure, is_cleared),
         Outcome::Retry { after, spent, failure } => {
             retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
         }
@@ -37,7 +37,7 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
 
 /// The hot path of machines: one update, and one insert for the record.
 fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
-    let (stage, (undo, unwind)) = (Stage::after(change), undoing(change));
+    let (stage, (has_undo, unwind)) = (Stage::after(change), undo_columns(change));
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -45,19 +45,19 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
         change.worker.0,
         change.claim.0,
         change.started_at.micros(),
-        undo,
+        has_undo,
         unwind,
         is_cleared,
         is_unchanged(change),
         stage.name,
         stage.codec,
-        stage.near,
-        stage.far,
+        stage.inline,
+        stage.is_external,
     ];
-    let applied = tx.run(sql::commit::NEXT, params)? == 1;
+    let applied = tx.execute(sql::commit::NEXT, params)? == 1;
     if applied {
-        keep_progress(tx, change, is_cleared)?;
-        record(tx, now, change)?;
+        write_stage_data(tx, change, is_cleared)?;
+        write_step(tx, now, change)?;
     }
     Ok(applied)
 }
@@ -71,7 +71,7 @@ pub(super) fn wait(
     is_cleared: bool,
 ) -> Result<bool, Error> {
     let (stage, parked) = (Stage::after(change), Parked::of(what, now));
-    let (undo, unwind) = undoing(change);
+    let (has_undo, unwind) = undo_columns(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -79,28 +79,28 @@ pub(super) fn wait(
         change.worker.0,
         change.claim.0,
         change.started_at.micros(),
-        undo,
+        has_undo,
         unwind,
         is_cleared,
         is_unchanged(change),
         stage.name,
         stage.codec,
-        stage.near,
-        stage.far,
+        stage.inline,
+        stage.is_external,
         parked.due_at.micros(),
         parked.wait,
-        parked.until.map(Time::micros),
+        parked.wait_until.map(Time::micros),
         parked.parked,
     ];
-    let row = tx.one(sql::waits::PARK, params, |row| {
+    let row = tx.query_one(sql::waits::PARK, params, |row| {
         Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
     })?;
-    let Some((spot, keeps, pending)) = row else { return Ok(false) };
-    keep_progress(tx, change, is_cleared)?;
-    record(tx, now, change)?;
+    let Some((placement, keeps_slot, pending_children)) = row else { return Ok(false) };
+    write_stage_data(tx, change, is_cleared)?;
+    write_step(tx, now, change)?;
     match parked.parked {
-        None => tx.enter(&spot)?,
-        Some(_) => tx.park(now, &spot, what, keeps == Some(true), pending)?,
+        None => tx.enter(&placement)?,
+        Some(_) => tx.park(now, &placement, what, keeps_slot == Some(true), pending_children)?,
     }
     Ok(true)
 }
@@ -114,8 +114,8 @@ fn is_unchanged(change: &Change) -> Option<bool> {
 }
 
 fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
-    let far = output.bytes.len() > NEAR;
-    let (undo, unwind) = undoing(change);
+    let is_external = output.bytes.len() > INLINE_LIMIT;
+    let (has_undo, unwind) = undo_columns(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -123,24 +123,24 @@ fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: b
         change.worker.0,
         change.claim.0,
         change.started_at.micros(),
-        undo,
+        has_undo,
         unwind,
         is_cleared,
         change.branch_member.is_some(),
         now.micros(),
         output.codec,
-        if far { &[] } else { output.bytes.as_slice() },
-        far,
+        if is_external { &[] } else { output.bytes.as_slice() },
+        is_external,
     ];
-    let applied = tx.run(sql::commit::DONE, params)? == 1;
-    if applied && far {
+    let applied = tx.execute(sql::commit::DONE, params)? == 1;
+    if applied && is_external {
         let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
-        tx.run(sql::submit::ADD_PAYLOAD, params)?;
+        tx.execute(sql::submit::ADD_PAYLOAD, params)?;
     }
-    close(tx, now, change, applied)
+    finish_end(tx, now, change, applied)
 }
 
-fn ended(
+fn failed(
     tx: &Tx<'_>,
     now: Time,
     change: &Change,
@@ -150,7 +150,7 @@ fn ended(
     is_cleared: bool,
 ) -> Result<bool, Error> {
     let text = columns::failure_text(failure);
-    let (undo, unwind) = undoing(change);
+    let (has_undo, unwind) = undo_columns(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -158,7 +158,7 @@ fn ended(
         change.worker.0,
         change.claim.0,
         change.started_at.micros(),
-        undo,
+        has_undo,
         unwind,
         is_cleared,
         change.branch_member.is_some(),
@@ -168,11 +168,11 @@ fn ended(
         text,
         change.outcome.counts(),
     ];
-    let applied = tx.run(sql::commit::FAILED, params)? == 1;
+    let applied = tx.execute(sql::commit::FAILED, params)? == 1;
     if applied {
-        note(tx, now, change, &text)?;
+        add_attempt(tx, now, change, &text)?;
     }
-    close(tx, now, change, applied)
+    finish_end(tx, now, change, applied)
 }
 
 fn retry(
@@ -180,11 +180,11 @@ fn retry(
     now: Time,
     change: &Change,
     due_at: Time,
-    spent: &[u32],
+    retry_counts: &[u32],
     failure: Option<&Failure>,
 ) -> Result<bool, Error> {
     let text = failure.map(columns::failure_text);
-    let (undo, unwind) = undoing(change);
+    let (has_undo, unwind) = undo_columns(change);
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -192,33 +192,33 @@ fn retry(
         change.worker.0,
         change.claim.0,
         change.started_at.micros(),
-        undo,
+        has_undo,
         unwind,
         due_at.micros(),
-        columns::retry_counts_text(spent),
+        columns::retry_counts_text(retry_counts),
         text,
     ];
-    let row = tx.one(sql::commit::RETRY, params, |row| {
+    let row = tx.query_one(sql::commit::RETRY, params, |row| {
         Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
     })?;
-    let Some((spot, keeps)) = row else { return Ok(false) };
+    let Some((placement, keeps_slot)) = row else { return Ok(false) };
     if let Some(text) = text {
-        note(tx, now, change, &text)?;
+        add_attempt(tx, now, change, &text)?;
     }
-    save(tx, change)?;
-    record(tx, now, change)?;
+    set_stage(tx, change)?;
+    write_step(tx, now, change)?;
     if due_at <= now {
-        tx.enter(&spot)?;
+        tx.enter(&placement)?;
         return Ok(true);
     }
     tx.set_timer(due_at, change.job, WAKE)?;
-    if keeps != Some(true) {
-        tx.leave(&spot)?;
+    if keeps_slot != Some(true) {
+        tx.leave_serial_key(&placement)?;
     }
     Ok(true)
 }
 
-fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Error> {
+fn add_attempt(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Error> {
     let params = params![
         change.job.as_bytes(),
         change.epoch.0,
@@ -227,45 +227,45 @@ fn note(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Er
         now.micros(),
         failure
     ];
-    tx.run(sql::commit::ADD_ATTEMPT, params)?;
+    tx.execute(sql::commit::ADD_ATTEMPT, params)?;
     Ok(())
 }
 
 /// Takes a deadline's timer back when the job has ended, and writes what its last step wants written.
-fn close(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
+fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
     if !applied {
         return Ok(false);
     }
     if let Some(at) = change.deadline_at {
-        tx.unset_timer(at, change.job, DEADLINE)?;
+        tx.delete_timer(at, change.job, DEADLINE)?;
     }
-    save(tx, change)?;
-    record(tx, now, change)?;
+    set_stage(tx, change)?;
+    write_step(tx, now, change)?;
     Ok(true)
 }
 
 /// The same of a step that was written: there is something to forget only if that is known.
-fn keep_progress(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
+fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
     match change.step.as_ref().and_then(|step| step.stage.as_ref()) {
-        Some((_, data)) if is_known || data.bytes.len() > NEAR => keep_data(tx, change.job, data),
+        Some((_, data)) if is_known || data.bytes.len() > INLINE_LIMIT => write_data(tx, change.job, data),
         _ => Ok(()),
     }
 }
 
 /// Writes the stage with an outcome that is no progress.
-fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
+fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     let Some((name, data)) = change.step.as_ref().and_then(|step| step.stage.as_ref()) else {
         return Ok(());
     };
     let stage = Stage::of(name, data);
-    let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.near, stage.far];
-    tx.run(sql::commit::SET_STAGE, params)?;
-    keep_data(tx, change.job, data)
+    let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.inline, stage.is_external];
+    tx.execute(sql::commit::SET_STAGE, params)?;
+    write_data(tx, change.job, data)
 }
 
 /// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
 /// nothing of what it leaves as it is.
-fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
+fn undo_columns(change: &Change) -> (Option<bool>, Option<String>) {
     let step = change.step.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
     (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
@@ -273,20 +273,21 @@ fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
 
 /// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
 /// to the journal.
-fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
+fn write_step(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
-    if let Some(ran) = &step.stage_ran {
+    if let Some(stage_ran) = &step.stage_ran {
         let next = step.stage.as_ref().map(|(stage, _)| stage);
-        let (ends, how) = (change.outcome.ends(), change.outcome.name());
-        let params = params![id, change.rev.0 + 1, ran, ends, next, how, now.micros(), change.worker.0];
-        tx.run(sql::commit::ADD_TRANSITION, params)?;
+        let (ends, outcome) = (change.outcome.ends(), change.outcome.name());
+        let params =
+            params![id, change.rev.0 + 1, stage_ran, ends, next, outcome, now.micros(), change.worker.0];
+        tx.execute(sql::commit::ADD_TRANSITION, params)?;
     }
     for number in &step.consumed {
-        tx.run(sql::signals::CONSUME, params![id, number])?;
+        tx.execute(sql::signals::CONSUME, params![id, number])?;
     }
-    for aside in &step.unreadable {
-        tx.run(sql::signals::MARK_UNREADABLE, params![id, aside.number, aside.why])?;
+    for signal in &step.unreadable {
+        tx.execute(sql::signals::MARK_UNREADABLE, params![id, signal.number, signal.why])?;
     }
     journal::write(tx, change.job, step)
 }

@@ -30,16 +30,16 @@ pub(super) async fn transact(store: &Sqlite, now: Now, work: Work<'_>) -> Result
         ));
     };
     let mut work = Some(work);
-    let mut learned = false;
+    let mut added_lanes = false;
     let answer = store
-        .hold(SMALL + 1, |writer| {
+        .retry_busy(SMALL + 1, |writer| {
             begin(store, writer)?;
             let work = work.take().expect("nothing is tried again once it has run");
-            let answer = run(store, now, writer, work, &mut learned);
+            let answer = run(store, now, writer, work, &mut added_lanes);
             answer.map_err(final_error)
         })
         .await;
-    if learned && let Err(error) = store.read_lanes() {
+    if added_lanes && let Err(error) = store.read_lanes() {
         // The answer stands: lanes that are not known are looked up where they are needed.
         tracing::warn!(%error, "the lanes of new jobs could not be read");
     }
@@ -49,7 +49,7 @@ pub(super) async fn transact(store: &Sqlite, now: Now, work: Work<'_>) -> Result
 /// While another process writes, this fails before the work has run: it is tried again.
 fn begin(store: &Sqlite, writer: &Connection) -> Result<(), Error> {
     let tx = Tx::new(writer, store);
-    let begun = tx.run("begin immediate", []);
+    let begun = tx.execute("begin immediate", []);
     store.count(tx.statements.get());
     begun.map(|_| ())
 }
@@ -70,23 +70,24 @@ fn run(
     now: Now,
     writer: &mut Connection,
     work: SqliteWork<'_>,
-    learned: &mut bool,
+    added_lanes: &mut bool,
 ) -> Result<Option<Verdict>, Error> {
-    let keys = writer.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)?;
-    let ran = catch_unwind(AssertUnwindSafe(|| watched(writer, store.shared.options.transaction, work)));
+    let foreign_keys = writer.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)?;
+    let ran =
+        catch_unwind(AssertUnwindSafe(|| run_with_hooks(writer, store.shared.options.transaction, work)));
     let tx = Tx::new(writer, store);
     let (answer, panic) = match ran {
-        Ok(Ok(Some(change))) => (finish(&tx, now, &change, learned), None),
+        Ok(Ok(Some(change))) => (finish(&tx, now, &change, added_lanes), None),
         Ok(Ok(None)) => (Ok(None), None),
         Ok(Err(error)) => (Err(error), None),
         Err(panic) => (Ok(None), Some(panic)),
     };
     if !writer.is_autocommit() {
         // What was found before is the answer; a rollback can only fail if there is nothing to undo.
-        let _ = tx.run("rollback", []);
+        let _ = tx.execute("rollback", []);
     }
     store.count(tx.statements.get());
-    if let Err(error) = put_right(writer, keys) {
+    if let Err(error) = restore_settings(writer, foreign_keys) {
         // The answer stands, whatever the next one finds.
         tracing::warn!(%error, "the connection could not be set as it was before a transaction");
     }
@@ -97,20 +98,20 @@ fn run(
 }
 
 /// Sets what the work may have set as it was.
-fn put_right(writer: &mut Connection, keys: bool) -> Result<(), Error> {
-    writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, keys)?;
-    conn::set_up(writer)
+fn restore_settings(writer: &mut Connection, foreign_keys: bool) -> Result<(), Error> {
+    writer.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, foreign_keys)?;
+    conn::configure(writer)
 }
 
 /// Applies the change and commits, if that is what becomes of it.
-fn finish(tx: &Tx<'_>, now: Now, change: &Change, learned: &mut bool) -> Result<Option<Verdict>, Error> {
-    let verdict = match commit::commit_in(tx, tx.now(now), change, learned) {
+fn finish(tx: &Tx<'_>, now: Now, change: &Change, added_lanes: &mut bool) -> Result<Option<Verdict>, Error> {
+    let verdict = match commit::commit_in(tx, tx.now(now), change, added_lanes) {
         Err(Error::Refused(why)) => Verdict::Refused(why),
         verdict => verdict?,
     };
     if matches!(verdict, Verdict::Committed | Verdict::Halted) {
         tx.finish()?;
-        tx.run("commit", [])?;
+        tx.execute("commit", [])?;
     }
     Ok(Some(verdict))
 }
@@ -124,9 +125,9 @@ struct Seen {
 }
 
 /// The hooks on a connection while the work runs; they are gone with it, however it ends.
-struct Watch<'c>(&'c mut Connection);
+struct Hooks<'c>(&'c mut Connection);
 
-impl Drop for Watch<'_> {
+impl Drop for Hooks<'_> {
     fn drop(&mut self) {
         // Taking hooks away fails only on a connection that is not this thread's.
         let _ = self.0.commit_hook(None::<fn() -> bool>);
@@ -135,27 +136,31 @@ impl Drop for Watch<'_> {
     }
 }
 
-fn watched(writer: &mut Connection, limit: Duration, work: SqliteWork<'_>) -> Result<Option<Change>, Error> {
+fn run_with_hooks(
+    writer: &mut Connection,
+    limit: Duration,
+    work: SqliteWork<'_>,
+) -> Result<Option<Change>, Error> {
     let seen = Arc::new(Seen::default());
     let started = Instant::now();
-    let watch = Watch(writer);
-    let looks = Arc::clone(&seen);
-    watch.0.progress_handler(
+    let hooks = Hooks(writer);
+    let progress = Arc::clone(&seen);
+    hooks.0.progress_handler(
         CHECK_INTERVAL,
         Some(move || {
             let late = started.elapsed() > limit;
-            looks.took_too_long.fetch_or(late, Ordering::Relaxed);
+            progress.took_too_long.fetch_or(late, Ordering::Relaxed);
             late
         }),
     )?;
-    let commits = Arc::clone(&seen);
-    watch.0.commit_hook(Some(move || {
-        commits.committed.store(true, Ordering::Relaxed);
+    let committing = Arc::clone(&seen);
+    hooks.0.commit_hook(Some(move || {
+        committing.committed.store(true, Ordering::Relaxed);
         true
     }))?;
-    let rolls = Arc::clone(&seen);
-    watch.0.rollback_hook(Some(move || rolls.rolled_back.store(true, Ordering::Relaxed)))?;
-    let change = work(watch.0);
+    let rolling_back = Arc::clone(&seen);
+    hooks.0.rollback_hook(Some(move || rolling_back.rolled_back.store(true, Ordering::Relaxed)))?;
+    let change = work(hooks.0);
     if seen.took_too_long.load(Ordering::Relaxed) {
         return Err(Error::Fault(format!(
             "a statement of the transaction was still running after {limit:?}, in which nobody else can write, and was \
@@ -163,15 +168,15 @@ fn watched(writer: &mut Connection, limit: Duration, work: SqliteWork<'_>) -> Re
         )));
     }
     if seen.committed.load(Ordering::Relaxed) {
-        return Err(left("committed by itself, which was undone"));
+        return Err(ended_by_work("committed by itself, which was undone"));
     }
-    if change.is_some() && (watch.0.is_autocommit() || seen.rolled_back.load(Ordering::Relaxed)) {
-        return Err(left("was rolled back, by its own SQL or an error in it"));
+    if change.is_some() && (hooks.0.is_autocommit() || seen.rolled_back.load(Ordering::Relaxed)) {
+        return Err(ended_by_work("was rolled back, by its own SQL or an error in it"));
     }
     Ok(change)
 }
 
-fn left(how: &str) -> Error {
+fn ended_by_work(how: &str) -> Error {
     Error::Fault(format!(
         "the transaction {how}; nothing was written; leave commit and rollback to the store, which does them when the \
          work answers"
