@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Actor, ControlOutcome, Error, JobAction, Now,
-    columns::{self, ASIDE, TO_HOLD},
+    columns::{self, HELD, TO_HOLD},
     control::{check_actor, outcome},
 };
 
@@ -134,7 +134,7 @@ pub(super) async fn hold(
         due_at: Time(row.get(4)),
         suspect: row.get(5),
         serial: row.get::<_, Option<i64>>(6).is_some(),
-        aside: row.get::<_, Option<i16>>(7) == Some(ASIDE),
+        aside: row.get::<_, Option<i16>>(7) == Some(HELD),
         epoch: Epoch(row.get(8)),
         settings: columns::settings(row.get(9)),
         kind: row.get(10),
@@ -275,7 +275,7 @@ async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &Actor) -> Result<
             ControlOutcome::Already(format!("it was paused by {author} before"))
         } else {
             paused.push(*id);
-            holds.push(if state == State::Ready { ASIDE } else { TO_HOLD });
+            holds.push(if state == State::Ready { HELD } else { TO_HOLD });
             ControlOutcome::Done
         };
         if did != ControlOutcome::Done && job.was_ready {

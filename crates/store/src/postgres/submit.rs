@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     ClaimOnSubmit, Error, Now,
-    columns::{self, Found, Wrote},
+    columns::{self, ExistingJobs, Inserted},
     intern::Lane,
 };
 
@@ -95,7 +95,7 @@ impl Batch<'_> {
     async fn put_in(
         &self,
         waves: &[Vec<usize>],
-        wrote: &mut [Option<Wrote>],
+        wrote: &mut [Option<Inserted>],
     ) -> Result<HashMap<usize, SubmitOutcome>, Error> {
         let mut told = HashMap::new();
         let mut entering = Vec::new();
@@ -122,20 +122,20 @@ impl Batch<'_> {
 
     async fn answers(
         &self,
-        wrote: &[Option<Wrote>],
+        wrote: &[Option<Inserted>],
         mut told: HashMap<usize, SubmitOutcome>,
     ) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         let found = match wrote.iter().enumerate().all(|(n, wrote)| wrote.is_some() || told.contains_key(&n))
         {
-            true => Found::default(),
+            true => ExistingJobs::default(),
             false => self.find(wrote).await?,
         };
-        let answers = columns::answers(self.jobs, wrote, &found);
+        let answers = columns::submit_outcomes(self.jobs, wrote, &found);
         Ok(answers.into_iter().enumerate().map(|(n, answer)| told.remove(&n).or(answer)).collect())
     }
 
     /// Sends plain jobs, and notes which were written.
-    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Wrote>]) -> Result<(), Error> {
+    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Inserted>]) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
         let (worker, number) =
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
@@ -145,7 +145,7 @@ impl Batch<'_> {
         params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &self.conn.gate_writer, &worker, &number]);
         let written = self.conn.query(sql::submit::INSERT, &params).await?;
         for row in written {
-            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
+            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Batch<'_> {
     async fn insert_special(
         &self,
         wave: &[usize],
-        wrote: &mut [Option<Wrote>],
+        wrote: &mut [Option<Inserted>],
         told: &mut HashMap<usize, SubmitOutcome>,
         entering: &mut Vec<uuid::Uuid>,
     ) -> Result<(), Error> {
@@ -193,7 +193,7 @@ impl Batch<'_> {
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
             match unique::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
                 NameOutcome::It(replaced) => {
-                    wrote[place] = Some(Wrote { claimed: false });
+                    wrote[place] = Some(Inserted { claimed: false });
                     told.extend(replaced.map(|id| (place, SubmitOutcome::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
                     timed |= timer;
@@ -218,7 +218,7 @@ impl Batch<'_> {
     }
 
     /// Looks up what stood in the way of those that were not inserted.
-    async fn find(&self, wrote: &[Option<Wrote>]) -> Result<Found, Error> {
+    async fn find(&self, wrote: &[Option<Inserted>]) -> Result<ExistingJobs, Error> {
         let (mine, missing): (Vec<_>, Vec<_>) =
             self.jobs.iter().zip(wrote).partition(|(_, wrote)| wrote.is_some());
         let mine: HashSet<JobId> = mine.into_iter().map(|(job, _)| job.id).collect();
@@ -235,7 +235,7 @@ impl Batch<'_> {
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
         let sql = sql::submit::FIND_EXISTING;
         let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
-        let mut found = Found::default();
+        let mut found = ExistingJobs::default();
         for row in rows {
             let id = JobId(row.get(0));
             let digest: [u8; 16] = row.get::<_, &[u8]>(1).try_into().unwrap_or_default();

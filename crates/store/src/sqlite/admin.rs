@@ -1,4 +1,4 @@
-//! Rules that hold for many jobs, and the audit log.
+//! Changes to rules that many jobs share: queues, rate limits, serial keys, schedules. And the audit log.
 
 use rusqlite::params;
 use windlass_model::{Limit, Time, rate::Level};
@@ -13,13 +13,14 @@ pub(super) fn log(tx: &Tx<'_>, now: Time, action: &str, subject: &str, actor: &A
     Ok(())
 }
 
+/// Changes one rule, and records that in the audit log.
 pub(super) fn rule(
     tx: &Tx<'_>,
     now: Time,
     rule: &AdminAction,
     actor: &Actor,
 ) -> Result<ControlOutcome, Error> {
-    let did = match rule {
+    let result = match rule {
         AdminAction::PauseQueue(queue) => pause(tx, now, queue, actor)?,
         AdminAction::ResumeQueue(queue) => {
             let id = tx.query_one(sql::admin::RESUME_QUEUE, [queue], |row| row.get(0))?;
@@ -45,17 +46,17 @@ pub(super) fn rule(
             tx.serial_key(key, Some(*slots))?;
             ControlOutcome::Done
         }
-        AdminAction::Schedule(what) => schedule::set(tx, now, what)?,
+        AdminAction::Schedule(wanted) => schedule::set(tx, now, wanted)?,
         AdminAction::DropSchedule(name) => schedule::drop(tx, name)?,
         AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(actor))?,
         AdminAction::ResumeSchedule(name) => schedule::pause(tx, now, name, None)?,
         AdminAction::Trigger(name) => schedule::trigger(tx, now, name)?,
     };
-    if matches!(did, ControlOutcome::Done | ControlOutcome::Created(_)) {
+    if matches!(result, ControlOutcome::Done | ControlOutcome::Created(_)) {
         let (action, subject) = columns::admin_action(rule);
         log(tx, now, &action, &subject, actor)?;
     }
-    Ok(did)
+    Ok(result)
 }
 
 fn pause(tx: &Tx<'_>, now: Time, queue: &str, actor: &Actor) -> Result<ControlOutcome, Error> {
@@ -84,7 +85,7 @@ fn set_limit(tx: &Tx<'_>, now: Time, limit: &Limit) -> Result<ControlOutcome, Er
     Ok(ControlOutcome::Done)
 }
 
-/// What waits for a limit may go on: the gates of its queues move.
+/// Moves the gates of the queues in which jobs wait for a rate limit: some of them may start now.
 fn limit_moved(tx: &Tx<'_>, bucket: i32) -> Result<(), Error> {
     let queues = tx.query_all(sql::rate::WAITING_QUEUES, [bucket], |row| row.get(0))?;
     queues.into_iter().for_each(|queue| tx.bump_gate(queue));

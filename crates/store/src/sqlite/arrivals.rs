@@ -1,7 +1,7 @@
-//! Jobs that were submitted in transactions of others: rows of `arrivals`, put in by the next worker that looks.
+//! Jobs that were submitted in transactions of others: rows of `arrivals`, which the next worker admits.
 //!
-//! A row leaves the table in the transaction that puts its job in. One that cannot be put in becomes a job all the
-//! same, one that has ended and says why, so that whoever wrote it finds it; and it never holds up the others.
+//! A row leaves the table in the transaction that inserts its job. One that cannot be admitted becomes a job as well,
+//! which has ended and says why, so that its submitter finds it; and it never holds up the others.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ use crate::{
 
 /// The class of the error of a job whose key or unique name another job has.
 const DUPLICATE: &str = "duplicate";
-/// What a kind or queue is called whose name cannot be used.
+/// The kind or queue of a job whose own name cannot be used.
 const UNNAMED: &str = "unnamed";
 
-/// Submits a job in a transaction of the caller's own: it is there if that transaction commits, and runs soon after.
+/// Submits a job in a transaction of the caller's own: it exists if that transaction commits, and runs soon after.
 /// `tx` must be a connection to the store's file.
 ///
-/// The answer says only that the job itself is sound. Whether its key or its unique name is taken, and whether its rate
-/// limit exists, is seen when it is put in; if not so, it is there as a cancelled or failed job that says why.
+/// `Ok` says only that the job itself is valid. Whether its key or its unique name is taken, and whether its rate
+/// limit exists, is checked when it is admitted; if that fails, it exists as a cancelled or failed job that says why.
 pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), Error> {
     arrival::check(job, limits)?;
     let (at, delay) = match job.when {
@@ -67,23 +67,23 @@ pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), E
     Ok(())
 }
 
-/// What became of a batch of arrivals.
+/// The result of admitting a batch of arrivals.
 #[derive(Default)]
 pub(super) struct Admitted {
-    /// Those that are jobs now.
+    /// How many are jobs now.
     pub(super) admitted: usize,
-    /// Whether lanes were made that are to be read after the commit.
+    /// Whether lanes were added that must be read after the commit.
     pub(super) added_lanes: bool,
 }
 
 /// A row of the table.
 struct Arrival {
     seq: i64,
-    /// What can be made of it, and what is wrong with it; `None` if not even its id can be read.
+    /// The job, as far as it can be read, and what is wrong with it; `None` if not even its id can be read.
     job: Option<(NewJob, Result<(), String>)>,
 }
 
-/// Puts in the oldest arrivals, up to `limit`.
+/// Admits the oldest arrivals, up to `limit`.
 pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Admitted, Error> {
     let limits = &tx.store.shared.options.limits;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -107,7 +107,7 @@ pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Admitted, Er
             None => tracing::warn!(seq, "an arrival has no id of a job and was dropped"),
         }
         tx.execute(sql::arrivals::REMOVE, [seq])?;
-        // Numbers of arrivals come back, so the gate must not.
+        // Numbers of arrivals are used again, so the version of the gate must not repeat.
         tx.bump_gate(TIMER_GATE_ID);
     }
     Ok(report)
@@ -128,7 +128,7 @@ fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, report: &mut Admitted) -> Res
                 (None, _) => "unique name",
                 _ => "key or unique name",
             };
-            let message = format!("job {id} has its {what} already, so it was not put in");
+            let message = format!("job {id} has its {what} already, so it was not admitted");
             let without_key = NewJob { key: None, ..job.clone() };
             let failure = Failure::cancel(message).class(DUPLICATE);
             end(tx, now, &without_key, &buckets, (CANCELLED, None), &failure)?;
@@ -140,7 +140,7 @@ fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, report: &mut Admitted) -> Res
     Ok(())
 }
 
-/// Keeps what can be kept of an arrival as a failed job.
+/// Inserts what can be read of an arrival as a failed job.
 fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, report: &mut Admitted) -> Result<(), Error> {
     let mut refused = NewJob::new(job.id, &job.kind.kind, &job.queue, job.input.clone());
     (refused.kind.version, refused.digest) = (job.kind.version, job.digest);
@@ -151,8 +151,8 @@ fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, report: &mut Admitted
         report.admitted += 1;
         return Ok(());
     }
-    let digest_there = tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
-    if digest_there != Some(job.digest) {
+    let existing = tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
+    if existing != Some(job.digest) {
         warn_id_taken(job.id);
     }
     Ok(())
@@ -162,7 +162,7 @@ fn warn_id_taken(id: JobId) {
     tracing::warn!(job = %id, "an arrival has the id of another job and was dropped; make a new id for every job");
 }
 
-/// Puts a job in that has ended; answers whether its id was free.
+/// Inserts a job that has ended. Returns whether its id was free.
 fn end(
     tx: &Tx<'_>,
     now: Time,
@@ -187,7 +187,7 @@ fn end(
     Ok(true)
 }
 
-/// Makes a number for a job's lane if there is none.
+/// Gives a number to a job's lane if it has none.
 fn intern_lane(tx: &Tx<'_>, job: &NewJob, buckets: &Buckets, report: &mut Admitted) -> Result<(), Error> {
     let name = (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets));
     if tx.store.shared.lanes.get_in(name.0, name.1, name.2).is_none() {
@@ -225,7 +225,7 @@ impl Arrival {
     }
 }
 
-/// The job that a row describes, or what is wrong with it.
+/// The job that a row describes, or what is wrong with the row.
 fn read_job(id: JobId, row: &Row<'_>, limits: &Limits) -> Result<NewJob, String> {
     let kind: String = field(row, 2, "kind")?;
     let mut job = NewJob::new(id, &kind, &field::<String>(row, 4, "queue")?, input(row)?);
@@ -276,7 +276,7 @@ fn digest(row: &Row<'_>) -> Result<Option<[u8; 16]>, String> {
     field::<Option<[u8; 16]>>(row, 16, "digest").map_err(|_| "the digest is not 16 bytes long".into())
 }
 
-/// Whether a job waits to be put in. There is no index: there are few, and not for long.
+/// Whether a job waits to be admitted. There is no index: arrivals are few, and do not stay long.
 pub(super) fn is_arriving(tx: &Tx<'_>, id: JobId) -> Result<bool, Error> {
     let params = params![id.as_bytes(), id.to_string()];
     Ok(tx.query_one(sql::arrivals::IS_WAITING, params, |row| row.get(0))?.unwrap_or(false))

@@ -1,7 +1,7 @@
-//! Branches: what is spawned in them, how it ends, and who is told.
+//! Branches: counting how their children end, and notifying their parents.
 //!
-//! Ends are counted in memory while a transaction lasts and written at its end, once for each branch, however many children
-//! it ends. A parent is told as soon as the count is there.
+//! Ends are counted in memory while a transaction runs and written at its end, once per branch, however many children
+//! it ends. A parent is notified as soon as its watch is met.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::{Error, columns};
 /// A branch: its job, and its number there.
 pub(super) type BranchKey = (JobId, BranchNo);
 
-/// What a transaction knows of the branches it counts for.
+/// The counts of branches that a transaction has read or changed.
 pub(super) type Counts = BTreeMap<BranchKey, Count>;
 
-/// How the children of a branch have ended, with what this transaction has counted.
+/// How the children of a branch have ended, including what this transaction has counted.
 pub(super) struct Count {
     tally: Tally,
     watch: Option<Watch>,
-    /// Whether it is not written yet.
+    /// Whether it must be written.
     dirty: bool,
 }
 
@@ -38,12 +38,12 @@ pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
     })
 }
 
-/// Reads what a job wants to be told of.
+/// Reads what a job watches a branch for.
 pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>> {
     Ok(columns::watch(row.get::<_, Option<String>>(at)?.as_deref()))
 }
 
-/// A job as far as branches go.
+/// What a job's row says about branches.
 pub(super) struct Member {
     pub(super) branch_member: Option<BranchMember>,
     rev: Rev,
@@ -67,7 +67,7 @@ pub(super) fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Erro
 }
 
 impl Tx<'_> {
-    /// A change was written of a job with nothing hanging on it but its branch.
+    /// Counts a change of a child that was written, on which nothing but its branch depends.
     pub(super) fn count_member_change(
         &self,
         now: Time,
@@ -79,7 +79,7 @@ impl Tx<'_> {
         if !first && end.is_none() {
             return Ok(());
         }
-        // Whoever claims a job knows what its first change accounts for; later ones have others before them.
+        // A claim says what a job represents at its first change; later changes have others before them.
         let branch_member = match first {
             true => Some(branch_member),
             false => read_member(self, change.job)?.and_then(|member| member.branch_member),
@@ -91,31 +91,33 @@ impl Tx<'_> {
         self.count(now, branch_member, tally)
     }
 
-    /// A job that is in a branch or has some has ended: it is counted in the one, and nobody waits for the others. If it was
-    /// made to end, so are they.
+    /// Counts the end of a job that is in a branch, and ends the watches of its own branches. If it was cancelled or
+    /// has expired, their children are cancelled too.
     pub(super) fn branch_job_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
         let Some(member) = read_member(self, id)? else { return Ok(()) };
         let Some(state) = columns::final_state(member.state) else { return Ok(()) };
         if let Some(branch_member) = member.branch_member {
             let mut tally = Tally::of(state, i64::from(branch_member.items));
-            // It never wrote anything, and will not.
+            // It never committed anything, and will not.
             tally.started = if member.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
             self.count(now, branch_member, tally)?;
         }
         if !member.has_branches {
             return Ok(());
         }
-        let mine: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
-        mine.into_iter().try_for_each(|key| self.settle_count(key))?;
+        let keys: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
+        keys.into_iter().try_for_each(|key| self.settle_count(key))?;
         self.execute(sql::branches::END_WATCHES, [id.as_bytes()])?;
         let was_ended = state == State::Cancelled || member.reason == Some(Reason::Expired);
-        if was_ended && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0 {
+        if was_ended
+            && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0
+        {
             self.bump_gate(TIMER_GATE_ID);
         }
         Ok(())
     }
 
-    /// A job of a branch that had ended in this state is live again.
+    /// Counts that a child which had ended in state `was` is live again.
     pub(super) fn branch_child_revived(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
         let Some(Member { branch_member: Some(branch_member), rev, .. }) = read_member(self, id)? else {
             return Ok(());
@@ -126,7 +128,7 @@ impl Tx<'_> {
         self.count(now, branch_member, tally)
     }
 
-    /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
+    /// Adds to the counts of a branch, and notifies its job if that meets its watch: the one routine for all verbs.
     pub(super) fn count(&self, now: Time, branch_member: BranchMember, tally: Tally) -> Result<(), Error> {
         let key = (branch_member.parent, branch_member.branch);
         if !self.counts.borrow().contains_key(&key) {
@@ -140,7 +142,7 @@ impl Tx<'_> {
         }
         let met = {
             let mut counts = self.counts.borrow_mut();
-            let count = counts.get_mut(&key).expect("put there above");
+            let count = counts.get_mut(&key).expect("inserted above");
             count.tally.add(tally);
             count.dirty |= tally != Tally::default();
             count.watch.take_if(|watch| watch.is_met(&count.tally))
@@ -151,13 +153,13 @@ impl Tx<'_> {
         }
     }
 
-    /// A job's watch is met: it is over, and the job is told.
+    /// Ends a watch that is met, and sends the job a signal.
     pub(super) fn notify(&self, now: Time, (job, number): BranchKey) -> Result<(), Error> {
         self.execute(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
         signal::signal_branch(self, now, job, number)
     }
 
-    /// Writes what was counted for one branch, and forgets what is known of it.
+    /// Writes the counts of one branch, and drops them from memory.
     pub(super) fn settle_count(&self, key: BranchKey) -> Result<(), Error> {
         let count = self.counts.borrow_mut().remove(&key);
         match count {
@@ -166,7 +168,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The same for all branches.
+    /// Writes the counts of all branches.
     pub(super) fn settle_counts(&self) -> Result<(), Error> {
         for (key, Count { tally, dirty, .. }) in self.counts.take() {
             if dirty {

@@ -1,4 +1,4 @@
-//! What steps do to branches of their jobs: they are opened, filled, sealed, watched and merged.
+//! What steps do to the branches of their jobs: open, spawn, seal, watch and merge.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Error, columns};
 
-/// Whether a change does anything to branches, or accounts for items of a block.
+/// Whether a step writes to branches, or accounts for items of a block.
 pub(super) fn updates_branches(step: &Step) -> bool {
     !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
 }
@@ -26,7 +26,7 @@ fn items_of(jobs: &[NewJob]) -> u32 {
     jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
 }
 
-/// What is wrong with what a step does to branches, if anything is. The change must be one that will be written.
+/// Why what a step does to branches is refused, if it is. The change must be one that will be written.
 pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
     let accounted = step.items + items_of(&step.promoted);
     if accounted > 0 {
@@ -66,7 +66,7 @@ pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Optio
 }
 
 impl Tx<'_> {
-    /// What a step does to branches, beside the children it puts in.
+    /// Writes what a step does to branches, apart from the children it spawns.
     pub(super) fn update_branches(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
         let job = change.job.as_bytes();
         if step.branches.iter().any(|update| update.opened_as.is_some()) {
@@ -111,7 +111,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Children of a step are in: they are counted, and what was there before the job watched for it is told.
+    /// Counts the children of a step that were inserted, and notifies the job of branches whose watch was met before
+    /// it was set.
     pub(super) fn count_spawned(
         &self,
         now: Time,
@@ -119,11 +120,11 @@ impl Tx<'_> {
         step: &Step,
         submitted: &[SubmitOutcome],
     ) -> Result<(), Error> {
-        let was_inserted = |answer: &SubmitOutcome| {
-            matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+        let was_inserted = |outcome: &SubmitOutcome| {
+            matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
         };
         let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
-        for (child, _) in step.children.iter().zip(submitted).filter(|(_, answer)| was_inserted(answer)) {
+        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| was_inserted(outcome)) {
             if let Some(position) = &child.branch_position {
                 *spawned.entry(position.branch).or_default() += i64::from(position.items);
             }
@@ -140,9 +141,14 @@ impl Tx<'_> {
         })
     }
 
-    /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
-    /// and jobs of their own take the place of others.
-    pub(super) fn write_member_items(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
+    /// Writes what a change of a child accounts for: items of a block that are done, and promoted items, which become
+    /// jobs of their own.
+    pub(super) fn write_member_items(
+        &self,
+        now: Time,
+        change: &Change,
+        buckets: &Buckets,
+    ) -> Result<(), Error> {
         let Some(branch_member) = read_member(self, change.job)?.and_then(|position| position.branch_member)
         else {
             return Ok(());
@@ -164,7 +170,7 @@ impl Tx<'_> {
             insert_unplaced(self, now, &attempted_jobs, buckets)?;
         }
         let first = if change.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
-        // What was promoted begins anew.
+        // Promoted items have not started.
         let started = first - i64::from(promoted_items);
         self.count(now, branch_member, Tally { started, done: i64::from(items_done), ..Tally::default() })?;
         change.first_attempts().try_for_each(|attempt| consequences::write_first_attempt(self, now, &attempt))

@@ -1,4 +1,4 @@
-//! Reads for people and for parents: branches, their children, and where a child stands.
+//! Reads for people and for parents: branches, their children, and the position of a child.
 
 use rusqlite::{Row, params};
 use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
@@ -39,7 +39,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
     })
 }
 
-/// Where a job stands in a branch of its parent.
+/// The position of a job in a branch of its parent.
 pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error> {
     tx.query_one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
         let spawns = columns::tags(row.get::<_, Option<String>>(2)?.as_deref());
@@ -64,11 +64,11 @@ pub(super) fn branch_children(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result
     page(tx, sql::children::BRANCH_CHILDREN, filter, live.map(i16::from))
 }
 
-/// Children that failed or were cancelled: an index holds these by state.
+/// Children that failed or were cancelled, from an index that holds these by state.
 fn unsuccessful(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
     let mut unsuccessful = page(tx, sql::children::UNSUCCESSFUL_CHILDREN, filter, Some(FAILED))?;
     unsuccessful.extend(page(tx, sql::children::UNSUCCESSFUL_CHILDREN, filter, Some(CANCELLED))?);
-    unsuccessful.sort_by_key(|branch_child| branch_child.summary.id);
+    unsuccessful.sort_by_key(|child| child.summary.id);
     unsuccessful.truncate(filter.limit);
     Ok(unsuccessful)
 }
@@ -114,14 +114,15 @@ fn branch_child(tx: &Tx<'_>, row: &Row<'_>) -> Result<BranchChild, Error> {
     })
 }
 
-/// Jobs that one job submitted, oldest first, whichever branches they are in.
+/// Children of a job, oldest first, those in branches included.
 pub(super) fn children(
     tx: &Tx<'_>,
     parent: JobId,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Vec<Summary>, Error> {
-    let numbers = tx.query_all(sql::children::BRANCH_NUMBERS, [parent.as_bytes()], |row| row.get::<_, i64>(0))?;
+    let numbers =
+        tx.query_all(sql::children::BRANCH_NUMBERS, [parent.as_bytes()], |row| row.get::<_, i64>(0))?;
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     let mut children = Vec::new();
     for number in std::iter::once(None).chain(numbers.into_iter().map(Some)) {
@@ -136,16 +137,17 @@ pub(super) fn children(
     Ok(children)
 }
 
+/// The children that one change of a job submitted, and how they ended.
 pub(super) fn child_ends(
     tx: &Tx<'_>,
     parent: JobId,
-    round: Rev,
+    parent_rev: Rev,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Vec<ChildEnd>, Error> {
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     let mut statement = tx.prepare(sql::children::CHILD_ENDS)?;
-    let mut rows = statement.query(params![parent.as_bytes(), round.0, after, row_limit(limit)])?;
+    let mut rows = statement.query(params![parent.as_bytes(), parent_rev.0, after, row_limit(limit)])?;
     let mut child_ends = Vec::new();
     while let Some(row) = rows.next()? {
         let output: Option<Vec<u8>> = row.get(7)?;

@@ -142,11 +142,7 @@ pub(super) fn read_claim(
 }
 
 /// The jobs of a repeated claim that are still claimed under it.
-fn repeated_jobs(
-    tx: &Tx<'_>,
-    number: ClaimNo,
-    pairs: &[(JobId, Epoch)],
-) -> Result<Vec<ClaimedJob>, Error> {
+fn repeated_jobs(tx: &Tx<'_>, number: ClaimNo, pairs: &[(JobId, Epoch)]) -> Result<Vec<ClaimedJob>, Error> {
     let mut jobs = Vec::new();
     for (id, epoch) in pairs {
         let found = tx.query_one(sql::claim::CLAIMED_AGAIN, params![id.as_bytes(), epoch.0], |row| {

@@ -1,4 +1,7 @@
-//! Writing what attempts ask for.
+//! Commits: writing the changes of attempts.
+//!
+//! The step of a job's journey in which its attempt's outcome becomes durable. Each change is applied or refused by
+//! itself; see [`super::consequences`].
 
 use windlass_model::{Change, NewJob, Time, Verdict};
 
@@ -11,12 +14,11 @@ use super::{
 };
 use crate::{Error, Now};
 
-/// What a change brings with it that was looked at before the transaction: the rate limits of its children, or why it is
-/// refused.
+/// What was checked of a change before the transaction: the rate limits of the jobs it submits, or why it is refused.
 pub(super) type Checked = Result<Buckets, String>;
 
-/// Commits a batch in one transaction. Within it each change stands in a savepoint only if the batch failed
-/// once without: a refusal is rare, and brackets around every change would cost more than the change.
+/// Commits a batch in one transaction. Each change gets a savepoint only if the batch failed without: refusals are
+/// rare, and a savepoint around every change would cost more than the change.
 pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
     let checked = changes.iter().map(|change| check(store, change, || rate::check(store, jobs_of(change))));
     let checked = checked.collect::<Result<Vec<_>, _>>()?;
@@ -30,11 +32,11 @@ pub(super) async fn commit(store: &Sqlite, now: Now, changes: &[Change]) -> Resu
         .await;
     match together {
         Err(Error::Refused(_)) => store.write(size, |tx| one_by_one(tx, now, &batch)).await,
-        answer => answer,
+        result => result,
     }
 }
 
-/// The lanes of the children of a batch.
+/// The lanes of the jobs that a batch submits.
 fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
     let mut lanes = Vec::new();
     for (change, checked) in batch {
@@ -47,13 +49,13 @@ fn lanes<'a>(batch: &[(&'a Change, &'a Checked)]) -> Vec<Name<'a>> {
     lanes
 }
 
-/// The jobs that a change puts in.
+/// The jobs that a change submits.
 fn jobs_of(change: &Change) -> impl Iterator<Item = &NewJob> + Clone {
     change.step.iter().flat_map(|step| step.children.iter().chain(&step.promoted))
 }
 
-/// Commits one change within a transaction that is open, unless it was committed before. `learned` says whether lanes were
-/// made that are to be read after the commit.
+/// Commits one change within an open transaction, unless it was committed before. Sets `added_lanes` if lanes were
+/// added that must be read after the commit.
 pub(super) fn commit_in(
     tx: &Tx<'_>,
     now: Time,
@@ -74,7 +76,7 @@ pub(super) fn commit_in(
     apply(tx, now, change, &checked)
 }
 
-/// Checks what a change wants written; `rates` looks at the rate limits of the jobs it puts in.
+/// Checks a change; `rates` checks the rate limits of the jobs it submits.
 fn check(
     store: &Sqlite,
     change: &Change,
@@ -89,7 +91,7 @@ fn check(
     }
 }
 
-/// The same with a savepoint around each change: what the database refuses for its data fails alone.
+/// Applies the changes with a savepoint around each: what the database refuses for its data fails alone.
 fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Vec<Verdict>, Error> {
     let mut verdicts = Vec::with_capacity(batch.len());
     for (change, checked) in batch {
@@ -100,9 +102,9 @@ fn one_by_one(tx: &Tx<'_>, now: Now, batch: &[(&Change, &Checked)]) -> Result<Ve
                 tx.counts.take();
                 Verdict::Refused(why)
             }
-            answer => answer?,
+            result => result?,
         };
-        // What is counted for branches is part of the change.
+        // Counts of branches are part of the change.
         tx.settle_counts()?;
         tx.execute("release change", [])?;
         verdicts.push(verdict);

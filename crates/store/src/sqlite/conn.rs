@@ -67,7 +67,7 @@ fn switch_to_wal(conn: &Connection) -> rusqlite::Result<String> {
             {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            answer => return answer,
+            result => return result,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Applying one change, with all that follows from it.
+//! Applying one change, with all that depends on it: children, branches, serial slots, waiting parents.
 
 use rusqlite::params;
 use windlass_model::{Change, NewJob, Outcome, Rev, Time, Verdict, Wait};
@@ -15,31 +15,32 @@ use super::{
 };
 use crate::Error;
 
-/// A job whose change was not written at once.
+/// Why the update of a change changed no row.
 pub(super) struct Unapplied {
-    /// Whether it was written before.
+    /// Whether the change was written before.
     is_repeated: bool,
-    /// Whether epoch and rev are those of the change.
+    /// Whether epoch and revision are those of the change.
     pub(super) is_open: bool,
-    /// Whether it is claimed under the epoch of the change.
+    /// Whether the job is claimed under the epoch of the change.
     is_claimed: bool,
     placement: Placement,
 }
 
 impl Unapplied {
-    /// What is to be said of a change that was written before its answer was lost; `None` if it was not.
+    /// The verdict on a change that was written before its answer was lost; `None` if it was not.
     fn repeated_verdict(&self, change: &Change) -> Option<Verdict> {
         let next = change.outcome == Outcome::Next;
         match (self.is_repeated, next, self.is_claimed) {
             (false, ..) => None,
             (true, true, false) => Some(Verdict::Halted),
-            // What its claim wrote was another change: this one would have ended the claim.
+            // The claim wrote another change: this one would have ended the claim.
             (true, false, true) => None,
             _ => Some(Verdict::Committed),
         }
     }
 }
 
+/// Reads why a change was not, or will not be, written; `None` if the job does not exist.
 pub(super) fn explain_unapplied(tx: &Tx<'_>, change: &Change) -> Result<Option<Unapplied>, Error> {
     let (worker, claim) = (change.worker.0, change.claim.0);
     let params = params![change.job.as_bytes(), change.epoch.0, change.rev.0, worker, claim];
@@ -54,8 +55,8 @@ pub(super) fn explain_unapplied(tx: &Tx<'_>, change: &Change) -> Result<Option<U
     })
 }
 
-/// Applies one change. Most jobs have nothing hanging on them: the statements pass over those that are held, have a
-/// serial key or a parent that waits, or large data to be forgotten, and only when nothing was written is it looked why.
+/// Applies one change. On most jobs nothing depends: the updates skip jobs that are held, have a serial key, a
+/// waiting parent or external data to delete, and only if nothing was written is the reason looked up.
 pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) -> Result<Verdict, Error> {
     let buckets = match checked {
         Ok(buckets) => buckets,
@@ -63,7 +64,9 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
     };
     if !tx.is_recorded(change.worker, change.claim)? {
         let unapplied = explain_unapplied(tx, change)?;
-        return Ok(unapplied.and_then(|unapplied| unapplied.repeated_verdict(change)).unwrap_or(Verdict::Fenced));
+        return Ok(unapplied
+            .and_then(|unapplied| unapplied.repeated_verdict(change))
+            .unwrap_or(Verdict::Fenced));
     }
     let has_dependents = change.outcome.ends() && (change.is_serial || change.parent.is_some());
     let step = change.step.as_deref();
@@ -81,7 +84,9 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
         }
     }
     if !has_dependents && !submits_jobs && write(tx, now, change, false)? {
-        change.branch_member.map_or(Ok(()), |branch_member| tx.count_member_change(now, change, branch_member))?;
+        change
+            .branch_member
+            .map_or(Ok(()), |branch_member| tx.count_member_change(now, change, branch_member))?;
         if change.outcome != Outcome::Next {
             tx.note_left_claim((change.worker, change.claim));
         }
@@ -107,7 +112,8 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
         spawn_children(tx, now, change, buckets)?;
     }
     if submits_jobs {
-        // A child that takes the place of another job may have told this very one to end, and it may have branches now.
+        // A child that replaces the holder of its unique name may have requested this very job to end; and the job
+        // may have branches now.
         placement = explain_unapplied(tx, change)?.map_or(placement, |unapplied| unapplied.placement);
     }
     if is_halted {
@@ -117,7 +123,7 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
     }
     if ends {
         tx.after_end(now, &placement)?;
-        // The names of a job that ends are free for its children.
+        // The unique names of a job that ends are free for its children.
         if submits_jobs {
             spawn_children(tx, now, change, buckets)?;
         }
@@ -128,7 +134,7 @@ pub(super) fn apply(tx: &Tx<'_>, now: Time, change: &Change, checked: &Checked) 
     Ok(if is_halted { Verdict::Halted } else { Verdict::Committed })
 }
 
-/// Puts the children of a step in, as by a submit, and counts those of branches.
+/// Submits the children of a step, and counts those of branches.
 fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
@@ -146,11 +152,14 @@ fn spawn_children(tx: &Tx<'_>, now: Time, change: &Change, buckets: &Buckets) ->
     tx.count_spawned(now, change, step, &outcomes)
 }
 
-/// Writes how the first attempt at an item of a block ended, which has just become a job: it has nothing hanging on it but its
-/// branch.
+/// Writes how the first attempt at a promoted item ended. The item has just become a job, on which nothing but its
+/// branch depends.
 pub(super) fn write_first_attempt(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     if !write(tx, now, change, false)? {
-        return Err(Error::Refused(format!("job {} exists already, before its first attempt was written", change.job)));
+        return Err(Error::Refused(format!(
+            "job {} exists already, before its first attempt was written",
+            change.job
+        )));
     }
     change.branch_member.map_or(Ok(()), |branch_member| tx.count_member_change(now, change, branch_member))
 }

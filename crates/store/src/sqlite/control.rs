@@ -1,4 +1,4 @@
-//! The third door.
+//! What people do to jobs and rules; each call is one transaction.
 
 use windlass_model::JobId;
 
@@ -61,7 +61,7 @@ impl Control for Sqlite {
         Box::pin(async move {
             check_actor(actor)?;
             let limits = &self.shared.options.limits;
-            jobs.iter().try_for_each(|update_stages| columns::check_stage_update(update_stages, limits))?;
+            jobs.iter().try_for_each(|update| columns::check_stage_update(update, limits))?;
             stage_update::update_stages(self, now, jobs, actor).await
         })
     }

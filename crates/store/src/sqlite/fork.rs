@@ -1,4 +1,4 @@
-//! Jobs that go on from somewhere in the journals of others.
+//! Forks: new jobs from part of another's journal.
 
 use rusqlite::params;
 use windlass_model::{NewJob, Payload, Time};
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::{Actor, ControlOutcome, Error, Fork, columns, control::outcome};
 
-/// A job as far as a fork has it from it, and what of its journal decides where it may be forked.
+/// What a fork takes over from its origin, and what decides whether the position is valid.
 struct Origin {
     lane: i32,
     job: NewJob,
-    /// Whether there is an entry where the fork begins.
+    /// Whether the entry exists before which the fork begins.
     is_there: bool,
     last: Option<i32>,
 }
 
-/// Makes a job that goes on from somewhere in the journal of another.
+/// Creates a fork.
 pub(super) fn fork(tx: &Tx<'_>, now: Time, fork: &Fork, actor: &Actor) -> Result<ControlOutcome, Error> {
     let Some(origin) = origin(tx, fork)? else { return Ok(ControlOutcome::Unknown) };
     let id = fork.id.as_bytes();

@@ -1,4 +1,5 @@
-//! Reads for people.
+//! Reads for people: jobs and their history. See [`super::views`] for what limits them, and [`super::children`] for
+//! children.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,8 +18,10 @@ use crate::{
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
+/// By how much a priority moves a job's rank, in microseconds.
 pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
+/// How jobs ended, if they did.
 pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let read = |id: &JobId| {
         tx.query_one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
@@ -27,18 +30,18 @@ pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
         })
     };
-    let mut answers = Vec::with_capacity(ids.len());
+    let mut ends = Vec::with_capacity(ids.len());
     for id in ids {
         let mut row = read(id)?;
         if row.is_none() {
             if arrivals::is_arriving(tx, *id)? {
-                answers.push(None);
+                ends.push(None);
                 continue;
             }
-            // It may have been put in between the two reads.
+            // It may have been admitted between the two reads.
             row = read(id)?;
         }
-        answers.push(match row {
+        ends.push(match row {
             None => Some(JobEnd::Gone),
             Some((state, reason, failure, output)) => columns::final_state(state).and_then(|state| {
                 JobEnd::from_parts(
@@ -50,9 +53,10 @@ pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>
             }),
         });
     }
-    Ok(answers)
+    Ok(ends)
 }
 
+/// Reads the columns of the SQL fragment `common.summary`.
 pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
     let state = match columns::final_state(row.get(3)?) {
@@ -82,6 +86,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
 /// Which worker has each running job, and since when.
 pub(super) type Holders = HashMap<(JobId, Epoch), (WorkerId, Time)>;
 
+/// Reads all claims.
 pub(super) fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
     let mut statement = tx.prepare(sql::inspect::CLAIMS)?;
     let mut rows = statement.query([])?;
@@ -134,7 +139,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
 }
 
 fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
-    let (state, is_ready, is_scheduled, is_parked) = columns::places(filter.state);
+    let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
     let sql = match state {
         Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
         _ => sql::inspect::JOBS,
@@ -293,11 +298,13 @@ impl Inspect for Sqlite {
     fn child_ends(
         &self,
         parent: JobId,
-        round: Rev,
+        parent_rev: Rev,
         after: Option<JobId>,
         limit: usize,
     ) -> Fut<'_, Vec<ChildEnd>> {
-        Box::pin(std::future::ready(self.read(|tx| children::child_ends(tx, parent, round, after, limit))))
+        Box::pin(std::future::ready(
+            self.read(|tx| children::child_ends(tx, parent, parent_rev, after, limit)),
+        ))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {

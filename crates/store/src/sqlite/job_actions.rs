@@ -1,4 +1,4 @@
-//! What people do to single jobs.
+//! What people do to single jobs: cancel, pause, resume, retry, reorder, drop and restore signals.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::{
 };
 use crate::{
     Actor, ControlOutcome, Error, JobAction,
-    columns::{self, ASIDE, CANCEL, DEADLINE, TO_HOLD},
+    columns::{self, CANCEL, DEADLINE, HELD, TO_HOLD},
     control::outcome,
 };
 
-/// A job as it is now, with all that decides what may be done to it.
+/// A job with all that decides what may be done to it.
 pub(super) struct JobRow {
     pub(super) placement: Placement,
     pub(super) state: State,
-    /// Whether it is in the ready set itself, not in line nor aside.
+    /// Whether it is in the ready set: neither held nor waiting for its serial key.
     pub(super) in_ready: bool,
     pub(super) epoch: Epoch,
     pub(super) rev: Rev,
@@ -31,11 +31,11 @@ pub(super) struct JobRow {
     pub(super) submitted_at: Time,
     pub(super) digest: [u8; 16],
     pub(super) settings: Settings,
-    /// Whether it is unwound first when someone ends it from outside.
+    /// Whether it is unwound first when it is ended from outside.
     pub(super) must_unwind: bool,
 }
 
-/// Looks a job up.
+/// Reads a job.
 pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> {
     let params = params![id.as_bytes(), AGEING_SPAN.as_micros() as i64];
     tx.query_one(sql::control::READ_JOB, params, |row| {
@@ -44,7 +44,7 @@ pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> 
         let state = match columns::final_state(row.get(12)?) {
             Some(state) => state,
             None if placement.parked => State::Waiting,
-            None if in_ready || in_serial_waiting || placement.hold == Some(ASIDE) => State::Ready,
+            None if in_ready || in_serial_waiting || placement.hold == Some(HELD) => State::Ready,
             None if in_timers => State::Scheduled,
             None => State::Running,
         };
@@ -63,6 +63,7 @@ pub(super) fn read_job(tx: &Tx<'_>, id: JobId) -> Result<Option<JobRow>, Error> 
     })
 }
 
+/// Does one thing to a job, and records it in the audit log.
 pub(super) fn act(
     tx: &Tx<'_>,
     now: Time,
@@ -86,7 +87,7 @@ pub(super) fn act(
     Ok(result)
 }
 
-/// Ends a job that waits, and tells one that runs.
+/// Ends a job that does not run, and requests the attempt of a running one to end.
 pub(super) fn cancel(
     tx: &Tx<'_>,
     now: Time,
@@ -126,7 +127,7 @@ pub(super) fn cancel(
     Ok(ControlOutcome::CancelRequested)
 }
 
-/// Ends a job by request, or has it unwound first; whoever runs it is fenced. Answers whether it has ended.
+/// Ends a job as cancelled, or starts to unwind it; a running attempt is fenced. Returns whether the job has ended.
 pub(super) fn end_cancelled(tx: &Tx<'_>, now: Time, job: &JobRow, actor: &Actor) -> Result<bool, Error> {
     let (placement, failure) = (&job.placement, actor.failure());
     if job.must_unwind {
@@ -162,7 +163,7 @@ fn pause(tx: &Tx<'_>, now: Time, job: JobRow, actor: &Actor) -> Result<ControlOu
     let hold = if job.state == State::Ready {
         tx.remove_placement(placement)?;
         tx.leave_serial_key(placement)?;
-        ASIDE
+        HELD
     } else {
         TO_HOLD
     };
@@ -181,7 +182,7 @@ fn resume(tx: &Tx<'_>, job: JobRow) -> Result<ControlOutcome, Error> {
         return Ok(ControlOutcome::Done);
     }
     tx.execute(sql::control::SET_HOLD, params![id, None::<i16>])?;
-    if placement.hold.take() == Some(ASIDE) {
+    if placement.hold.take() == Some(HELD) {
         tx.enter(&placement)?;
     }
     Ok(ControlOutcome::Done)

@@ -1,4 +1,4 @@
-//! Journals and contexts of workflows: written with a change, read for a replay, and handed on to forks.
+//! Journals and contexts of workflows: written with a change, read for a replay.
 
 use rusqlite::{Row, params};
 use windlass_model::{
@@ -9,7 +9,7 @@ use windlass_model::{
 use super::{sql, tx::Tx};
 use crate::Error;
 
-/// Writes what a step says of the journal and the context. A step of a workflow is one insert here.
+/// Writes what a step adds to the journal and the context. Most steps of a workflow are one insert here.
 pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
     if step.continue_as_new {
         tx.execute(sql::journal::CLEAR, [job.as_bytes()])?;
@@ -27,6 +27,7 @@ pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
     Ok(())
 }
 
+/// Adds one entry.
 pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
     let params = params![
         job.as_bytes(),
@@ -72,6 +73,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Error> {
     })
 }
 
+/// Reads a context.
 pub(super) fn context(tx: &Tx<'_>, id: JobId) -> Result<Vec<(String, Payload)>, Error> {
     tx.query_all(sql::inspect::CONTEXT, [id.as_bytes()], |row| {
         Ok((row.get(0)?, Payload { codec: row.get(1)?, bytes: row.get(2)? }))

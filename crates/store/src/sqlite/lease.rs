@@ -27,7 +27,8 @@ pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Ren
         tx.execute(sql::workers::END_SOLO, [request.worker.0, number.0])?;
     }
     let params = params![request.worker.0, now.plus(request.lease).micros(), now.micros()];
-    let held = tx.query_one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    let held =
+        tx.query_one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
     let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };
     let claims = serde_json::from_str(&claims).map_err(|e| Error::Fault(e.to_string()))?;
     Ok(Renewal::Held { lapsed, claims })
@@ -112,7 +113,7 @@ pub(super) fn cancel_requests(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<Cance
             job: read_id(row, 0)?,
             epoch: Epoch(row.get(1)?),
             deadline_at: Time(row.get(2)?),
-            actor: actor,
+            actor,
         })
     })
 }

@@ -77,8 +77,8 @@ impl Tx<'_> {
         let known = &self.store.shared.lanes;
         lanes.into_iter().for_each(|lane| known.add(lane));
         known.known_to(newest);
-        let queues =
-            self.query_all(sql::names::QUEUES, [], |row| Ok((row.get::<_, i32>(0)?, row.get::<_, String>(1)?)))?;
+        let queues = self
+            .query_all(sql::names::QUEUES, [], |row| Ok((row.get::<_, i32>(0)?, row.get::<_, String>(1)?)))?;
         queues.into_iter().for_each(|(id, name)| known.add_queue(&name, id));
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Looking at branches from time to time.
+//! Polling branches; see [`crate::Store::poll_branches`].
 //!
-//! All that takes long (counting a branch anew, looking for children that are in no place) is read in one snapshot, beside
-//! the writer. What follows from it is then written in one short transaction, if nobody else has looked meanwhile: counts are
-//! put right by what they were wrong by in the snapshot, since every commit keeps rows and counts in step.
+//! What takes long (counting the children of a branch, finding lost ones) is read in one snapshot, beside the writer.
+//! The result is written in one short transaction, if nobody else has polled the branch meanwhile. Counts are
+//! corrected by the difference that the snapshot showed, because every commit keeps rows and counts in step.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{CANCEL_AGAIN, Error, Now, PollReport, columns};
 
-/// A branch that is due to be looked at.
+/// A branch that is due to be polled.
 struct DueBranch {
     key: BranchKey,
     poll_at: Time,
@@ -36,24 +36,25 @@ struct DueBranch {
     poll: BranchPoll,
 }
 
-/// What workers have of a branch: how many children, and how many of these have written nothing.
+/// How many children of a branch are claimed, and how many of these have committed nothing.
 #[derive(Clone, Copy, Default)]
 struct Claimed {
     items: i64,
     begun: i64,
 }
 
-/// What was found out about a branch in a snapshot.
+/// What the snapshot shows of a branch.
 struct Sample {
     key: BranchKey,
     poll_at: Time,
     claimed: Claimed,
-    /// What came of counting its children anew, if that was done.
+    /// The result of counting its children, if that was done.
     recount: Option<Recount>,
-    /// Its children that are in no place, if they were searched.
+    /// Its children that are nowhere, if they were searched for.
     lost: Option<Vec<(JobId, Epoch)>>,
 }
 
+/// Polls up to `limit` branches that are due.
 pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<PollReport, Error> {
     let (now, next_at) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
     if limit == 0 || next_at.is_none_or(|at| at > now) {
@@ -70,7 +71,7 @@ pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<PollR
         .await
 }
 
-/// When the next branch is to be looked at.
+/// When the next branch is due to be polled.
 fn next(tx: &Tx<'_>) -> Result<Option<Time>, Error> {
     let next = tx.query_one(sql::poll::NEXT, [], |row| row.get::<_, Option<i64>>(0))?;
     Ok(next.flatten().map(Time))
@@ -90,7 +91,7 @@ fn read_branch(row: &Row<'_>) -> rusqlite::Result<DueBranch> {
 }
 
 impl DueBranch {
-    /// What is seen of it now.
+    /// The next poll, given what is seen now.
     fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
         let Claimed { items, begun } = claimed;
         let sample = PollSample { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
@@ -99,7 +100,7 @@ impl DueBranch {
     }
 }
 
-/// Looks at the branches that are due, and closer at those where nothing moves. Only reads.
+/// Reads the branches that are due, and more of those that make no progress. Writes nothing.
 fn sample_branches(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sample>, Error> {
     let due = tx.query_all(sql::poll::READ_DUE, params![now.micros(), row_limit(limit)], read_branch)?;
     let jobs = claimed_jobs(tx)?;
@@ -120,7 +121,7 @@ fn sample_branches(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sample>, 
     Ok(samples)
 }
 
-/// All that workers have claimed.
+/// All claimed jobs.
 fn claimed_jobs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
     let claims = tx.query_all(sql::inspect::CLAIMS, [], |row| row.get::<_, Vec<u8>>(2))?;
     let mut claimed = HashSet::new();
@@ -130,11 +131,8 @@ fn claimed_jobs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
     Ok(claimed)
 }
 
-/// What workers have of each branch.
-fn count_claimed(
-    tx: &Tx<'_>,
-    jobs: &HashSet<(JobId, Epoch)>,
-) -> Result<HashMap<BranchKey, Claimed>, Error> {
+/// How many children of each branch are claimed.
+fn count_claimed(tx: &Tx<'_>, jobs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<BranchKey, Claimed>, Error> {
     let mut branches: HashMap<BranchKey, Claimed> = HashMap::new();
     for (id, epoch) in jobs {
         let params = params![id.as_bytes(), epoch.0];
@@ -161,7 +159,7 @@ fn recount(tx: &Tx<'_>, branch: &DueBranch) -> Result<Recount, Error> {
     Ok(rows.unwrap_or_default().recount(branch.spawned, &branch.tally))
 }
 
-/// Children of a branch that are in no place at all.
+/// Children of a branch that are nowhere.
 fn find_lost(
     tx: &Tx<'_>,
     key: BranchKey,
@@ -181,7 +179,7 @@ fn find_lost(
     Ok(lost)
 }
 
-/// Writes what follows from a look, unless someone else has looked meanwhile.
+/// Writes the result of a poll, unless someone else has polled the branch meanwhile.
 fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Result<(), Error> {
     let (job, number) = sample.key;
     let params = params![job.as_bytes(), number.0, sample.poll_at.micros()];
@@ -207,7 +205,7 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
             poll.found(lost);
         }
         Some(_) => {}
-        // What was not searched is searched next time.
+        // Lost children are searched for next time.
         None => poll.searched_at = branch.poll.searched_at,
     }
     if branch.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&branch.tally)).is_some() {

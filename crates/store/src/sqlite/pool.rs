@@ -27,9 +27,9 @@ impl Sqlite {
     pub(super) fn read<T>(&self, read: impl FnOnce(&Tx<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let reader = self.reader();
         let tx = Tx::new(&reader, self);
-        let answer = read(&tx);
+        let result = read(&tx);
         self.count(tx.statements.get());
-        answer
+        result
     }
 
     /// Runs reads that may take long, in one snapshot: neither the writer nor other reads wait for them.
@@ -45,9 +45,9 @@ impl Sqlite {
             };
             let snapshot = snapshot_reader.unchecked_transaction()?;
             let tx = Tx::new(&snapshot, self);
-            let answer = read(&tx);
+            let result = read(&tx);
             self.count(tx.statements.get());
-            answer
+            result
         })
     }
 
@@ -128,18 +128,18 @@ impl Sqlite {
             }
             tx.execute("begin immediate", [])?;
             let _rollback = RollbackOnDrop(tx);
-            let answer = verb(tx)?;
+            let result = verb(tx)?;
             tx.finish()?;
             tx.execute("commit", [])?;
-            Ok(answer)
+            Ok(result)
         };
-        let answer = run(&tx, verb);
+        let result = run(&tx, verb);
         self.count(tx.statements.get());
         let left = tx.left.take();
-        if answer.is_ok() {
+        if result.is_ok() {
             self.shared.open_claims.add_left(left);
         }
-        answer
+        result
     }
 }
 
@@ -195,10 +195,14 @@ mod tests {
         let store = Sqlite::open(options.clone()).expect("opened");
         let other = Sqlite::open(options).expect("opened");
         for unsynced in [false, true] {
-            let store = store.clone();
+            let panicking = store.clone();
             let broken = tokio::spawn(async move {
                 let verb = |_: &Tx<'_>| -> Result<(), Error> { panic!("a bug") };
-                if unsynced { store.write_unsynced(1, verb).await } else { store.write(1, verb).await }
+                if unsynced {
+                    panicking.write_unsynced(1, verb).await
+                } else {
+                    panicking.write(1, verb).await
+                }
             });
             assert!(broken.await.expect_err("it panics").is_panic());
             for store in [&store, &other] {

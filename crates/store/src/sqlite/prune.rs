@@ -1,4 +1,4 @@
-//! Deleting ended jobs, with all that is kept of them.
+//! Deleting ended jobs with all their rows.
 
 use rusqlite::params;
 use windlass_model::{JobId, State, Time, Unique};
@@ -13,14 +13,14 @@ use crate::{
     columns::{self, CANCELLED, DONE, FAILED},
 };
 
-/// An ended job that was looked at.
+/// An ended job that may be pruned.
 struct Candidate {
     id: JobId,
     state: i16,
     finished_at: Time,
     kind: i32,
     submitted_at: Time,
-    /// Whether its parent is there and not done, and so may read it, now or when it is retried.
+    /// Whether its parent exists and is not done, and so may read it, now or when it is retried.
     is_needed: bool,
     unique: Option<Box<Unique>>,
     tags: Vec<String>,
@@ -28,10 +28,11 @@ struct Candidate {
     has_branches: bool,
 }
 
+/// Deletes a bounded batch.
 pub(super) async fn prune(store: &Sqlite, now: Now, prune: &Prune) -> Result<Pruned, Error> {
-    let row_limit = prune.limit.max(1);
+    let limit = prune.limit.max(1);
     store
-        .write(row_limit, |tx| {
+        .write(limit, |tx| {
             let kind = match &prune.kind {
                 None => None,
                 Some(name) => {
@@ -40,7 +41,7 @@ pub(super) async fn prune(store: &Sqlite, now: Now, prune: &Prune) -> Result<Pru
                     Some(kind?.unwrap_or(0))
                 }
             };
-            prune_batch(tx, tx.now(now), prune, kind, row_limit)
+            prune_batch(tx, tx.now(now), prune, kind, limit)
         })
         .await
 }
@@ -50,16 +51,16 @@ fn prune_batch(
     now: Time,
     prune: &Prune,
     kind: Option<i32>,
-    row_limit: usize,
+    limit: usize,
 ) -> Result<Pruned, Error> {
     let state = match prune.state {
         State::Failed => FAILED,
         State::Cancelled => CANCELLED,
         _ => DONE,
     };
-    let candidates = read_candidates(tx, state, prune.after, row_limit)?;
+    let candidates = read_candidates(tx, state, prune.after, limit)?;
     let mut pruned = Pruned::default();
-    if candidates.len() == row_limit {
+    if candidates.len() == limit {
         pruned.after = candidates.last().map(|candidate| candidate.id);
     }
     let is_prunable = |candidate: &Candidate| {
@@ -81,19 +82,19 @@ fn prune_batch(
     Ok(pruned)
 }
 
-/// The next jobs in the order of ids: all of them, or where an index holds them, those in the state that is meant.
+/// The next jobs by id: all of them, or those in the given state where an index holds them.
 fn read_candidates(
     tx: &Tx<'_>,
     state: i16,
     after: Option<JobId>,
-    row_limit: usize,
+    limit: usize,
 ) -> Result<Vec<Candidate>, Error> {
     let sql = match state {
         DONE => sql::prune::CANDIDATES,
         _ => sql::prune::UNSUCCESSFUL_CANDIDATES,
     };
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
-    tx.query_all(sql, params![state, after, i64::try_from(row_limit).unwrap_or(i64::MAX)], |row| {
+    tx.query_all(sql, params![state, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
         Ok(Candidate {
             id: read_id(row, 0)?,
             state: row.get(1)?,
@@ -109,7 +110,7 @@ fn read_candidates(
     })
 }
 
-/// Whether a job has its unique name still.
+/// Whether a job still holds its unique name.
 fn holds_name(tx: &Tx<'_>, now: Time, state: State, candidate: &Candidate) -> Result<bool, Error> {
     match &candidate.unique {
         Some(unique) if unique.holds(state, candidate.submitted_at, now) => {

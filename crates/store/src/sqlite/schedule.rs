@@ -1,4 +1,4 @@
-//! Schedules: what is submitted by the calendar.
+//! Schedules: jobs that a calendar submits.
 
 use rusqlite::{Row, params};
 use windlass_model::{
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{Actor, ControlOutcome, Error, Firing, Miss, ScheduleView, columns, control::outcome};
 
-/// How many schedules fire in one transaction.
+/// How many schedules fire in one transaction: few enough to hold the file for some milliseconds.
 const BATCH: i64 = 1_000;
 
-/// A schedule as it is in the file.
+/// A schedule as it is stored.
 struct Stored {
     id: i64,
     schedule: Schedule,
@@ -28,7 +28,7 @@ struct Stored {
     paused_by: Option<String>,
 }
 
-/// The columns of a schedule, before its text is read.
+/// The columns of a schedule, not decoded yet.
 struct ScheduleRow {
     id: i64,
     spec: String,
@@ -61,7 +61,7 @@ impl ScheduleRow {
     }
 }
 
-/// Fires schedules that are due; answers how many jobs were submitted, and whether lanes were made for them.
+/// Fires schedules that are due. Returns how many jobs were submitted, and whether lanes were added for them.
 pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
     let due = tx.query_all(sql::schedules::READ_DUE, [now.micros(), BATCH], read)?;
     let (mut fired, mut added_lanes) = (0, false);
@@ -93,13 +93,14 @@ pub(super) fn fire(tx: &Tx<'_>, now: Time) -> Result<(usize, bool), Error> {
     Ok((fired, added_lanes))
 }
 
+/// Whether the last job of a schedule is live.
 fn is_busy(tx: &Tx<'_>, stored: &Stored) -> Result<bool, Error> {
     let Some(last) = &stored.last_job else { return Ok(false) };
     let live = tx.query_one(sql::schedules::LIVE_JOBS, [last.as_bytes()], |_| Ok(()))?;
     Ok(live.is_some())
 }
 
-/// Submits the job of one tick; answers whether a lane was made for it.
+/// Submits the job of one tick. Returns whether a lane was added for it.
 fn fire_tick(tx: &Tx<'_>, stored: &mut Stored, tick: Time, now: Time) -> Result<bool, Error> {
     let job = stored.schedule.job(tick);
     if let (Overlap::CancelPrevious, Some(last)) = (stored.schedule.overlap, stored.last_job)
@@ -107,7 +108,7 @@ fn fire_tick(tx: &Tx<'_>, stored: &mut Stored, tick: Time, now: Time) -> Result<
     {
         job_actions::cancel(tx, now, &previous, columns::GRACE, &outcome::next_tick(&stored.schedule.name))?;
     }
-    // Its weight was checked when it was given; a burst that was lowered since is no reason to refuse it.
+    // Its weight was checked when the schedule was set; a burst that was lowered since is no reason to refuse it.
     let mut buckets = Buckets::new();
     if let Some(charge) = &job.settings.rate {
         let bucket = Bucket::named(tx, &charge.limit)?.ok_or_else(|| columns::no_limit(&charge.limit))?;
@@ -139,7 +140,7 @@ fn find(tx: &Tx<'_>, name: &str) -> Result<Option<Stored>, Error> {
     tx.query_one(sql::schedules::READ, [name], read)?.map(ScheduleRow::stored).transpose()
 }
 
-/// Makes or changes a schedule.
+/// Adds or changes a schedule.
 pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
     rate::check_in(tx, std::iter::once(&schedule.job(now)))?;
     tx.bump_gate(TIMER_GATE_ID);
@@ -158,7 +159,7 @@ pub(super) fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<Control
     Ok(ControlOutcome::Done)
 }
 
-/// Lets a schedule rest, or takes that back.
+/// Pauses a schedule, or resumes it (`actor` is `None`).
 pub(super) fn pause(
     tx: &Tx<'_>,
     now: Time,
@@ -185,7 +186,7 @@ pub(super) fn pause(
     Ok(ControlOutcome::Done)
 }
 
-/// Forgets a schedule, with what it fired and missed.
+/// Deletes a schedule with its firings and misses.
 pub(super) fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, Error> {
     let Some(stored) = find(tx, name)? else { return Ok(ControlOutcome::Unknown) };
     for sql in [sql::schedules::DROP_FIRINGS, sql::schedules::DROP_MISSES, sql::schedules::DROP] {
@@ -208,7 +209,7 @@ pub(super) fn trigger(tx: &Tx<'_>, now: Time, name: &str) -> Result<ControlOutco
     Ok(stored.last_job.map_or(ControlOutcome::Unknown, ControlOutcome::Created))
 }
 
-/// Forgets what schedules fired and missed before a moment.
+/// Deletes what schedules fired and missed before a time.
 pub(super) fn prune(tx: &Tx<'_>, before: Time) -> Result<(), Error> {
     tx.execute(sql::prune::FIRINGS, [before.micros()])?;
     tx.execute(sql::prune::MISSES, [before.micros()])?;

@@ -1,7 +1,7 @@
-//! Where live jobs wait: in the ready set, in the line of a serial key, or set aside. One routine for all doors.
+//! Making jobs ready: into the ready set, to the jobs that wait for a serial key, or held. One routine for all verbs.
 //!
-//! Slots of serial keys are handed over at the end of each transaction, to the first in line, once all that the verb
-//! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
+//! Free slots of serial keys are filled at the end of each transaction, when all of the verb's jobs are where it
+//! leaves them. Jobs without a key and without a hold cost nothing here but their row in the ready set.
 
 use rusqlite::{Row, params};
 use windlass_model::{JobId, Time, rank::rank};
@@ -16,7 +16,7 @@ use crate::{
     columns::{TO_HOLD, WAKE},
 };
 
-/// A live job as far as its place goes.
+/// What decides where a live job is, and who waits for its end.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) id: JobId,
@@ -25,23 +25,22 @@ pub(super) struct Placement {
     pub(super) due_at: Time,
     pub(super) suspect: bool,
     pub(super) deadline_at: Option<Time>,
-    /// Set while it is paused or told to end.
+    /// Set while it is paused or being cancelled.
     pub(super) hold: Option<i16>,
     pub(super) serial_key: Option<i64>,
-    /// Its place in the line of its key.
+    /// Its position among the jobs that wait for its serial key.
     pub(super) serial_position: Time,
     pub(super) parked: bool,
-    /// The job whose wait for its children its end counts for, or that is told of it.
+    /// The parent that waits for its end.
     pub(super) parent: Option<JobId>,
-    /// Whether it is told.
+    /// Whether its end is a signal to the parent, instead of being counted.
     pub(super) signals_parent: bool,
-    /// Whether it is in a branch or has branches: then its end counts there.
+    /// Whether it is in a branch or has branches: then its end is counted there.
     pub(super) in_branch: bool,
 }
 
 impl Placement {
-    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told, and
-    /// whether it is kin, from this column on: twelve of them.
+    /// Reads the twelve columns of the SQL fragment `common.placement`, from this column on.
     pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Placement> {
         Ok(Placement {
             id,
@@ -60,7 +59,7 @@ impl Placement {
         })
     }
 
-    /// The number of its lane in the ready set.
+    /// Its lane in the ready set: suspects are in the negative one.
     pub(super) fn ready_lane(&self) -> i32 {
         if self.suspect { -self.lane } else { self.lane }
     }
@@ -71,7 +70,7 @@ impl Placement {
 }
 
 impl Tx<'_> {
-    /// A job that is due enters the ready set, the line of its key, or is set aside.
+    /// Makes a job that is due ready, has it wait for its serial key, or holds it.
     pub(super) fn enter(&self, placement: &Placement) -> Result<(), Error> {
         if placement.hold == Some(TO_HOLD) {
             self.execute(sql::control::SET_HELD, [placement.id.as_bytes()])?;
@@ -88,7 +87,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts a job into the ready set; its queue's gate moves.
+    /// Adds a job to the ready set, and moves its queue's gate.
     pub(super) fn make_ready(&self, placement: &Placement) -> Result<(), Error> {
         let params = params![placement.ready_lane(), placement.rank(), placement.id.as_bytes()];
         self.execute(sql::submit::MAKE_READY, params)?;
@@ -96,7 +95,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A job gives up its slot or its place in line.
+    /// Gives up a job's slot, or its position among those that wait.
     pub(super) fn leave_serial_key(&self, placement: &Placement) -> Result<(), Error> {
         let Some(serial_key) = placement.serial_key else { return Ok(()) };
         let params = params![serial_key, placement.serial_position.micros(), placement.id.as_bytes()];
@@ -106,7 +105,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes a job out of the ready set and its wake out of the timers, whichever it is in.
+    /// Removes a job from the ready set and from the timers, wherever it is.
     pub(super) fn remove_placement(&self, placement: &Placement) -> Result<(), Error> {
         let params = params![placement.ready_lane(), placement.rank(), placement.id.as_bytes()];
         self.execute(sql::timers::REMOVE_READY, params)?;
@@ -114,7 +113,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Hands the free slots of all keys that were touched to the first in their lines; answers how many jobs that were.
+    /// Gives free slots of all changed keys to the first jobs that wait for them. Returns how many jobs became ready.
     pub(super) fn fill_serial_slots(&self) -> Result<usize, Error> {
         let mut entered = 0;
         for serial_key in self.unsettled.take() {
@@ -132,7 +131,7 @@ impl Tx<'_> {
         Ok(entered)
     }
 
-    /// The number of a serial key, made if it is new, with so many slots from now on if that is said.
+    /// The number of a serial key, added if it is new. Sets its slots if they are given.
     pub(super) fn serial_key(&self, key: &str, slots: Option<u32>) -> Result<i64, Error> {
         if slots.is_none()
             && let Some(serial_key) = self.query_one(sql::serial::READ, [key], |row| row.get(0))?
@@ -140,7 +139,7 @@ impl Tx<'_> {
             return Ok(serial_key);
         }
         let serial_key = self.query_one(sql::serial::ADD, params![key, slots], |row| row.get(0))?;
-        let serial_key = serial_key.ok_or_else(|| Error::Fault("a serial key was not made".into()))?;
+        let serial_key = serial_key.ok_or_else(|| Error::Fault("a serial key was not added".into()))?;
         if slots.is_some() {
             self.unsettled.borrow_mut().insert(serial_key);
         }
@@ -148,7 +147,8 @@ impl Tx<'_> {
     }
 }
 
-/// Hands over slots that nobody handed over, and wakes what nobody woke. Looks without the write lock first: there should be none.
+/// Fills slots that were left free, and wakes parked jobs that were not woken. Checks without the write lock first:
+/// there should be none.
 pub(super) async fn repair(store: &Sqlite, now: Now) -> Result<usize, Error> {
     Ok(repair_serial_keys(store).await? + wait::repair(store, now).await?)
 }
@@ -164,7 +164,7 @@ async fn repair_serial_keys(store: &Sqlite) -> Result<usize, Error> {
     store
         .write(super::pool::SMALL + 1, |tx| {
             for (serial_key, job) in stale(tx)? {
-                tracing::warn!(%job, "a slot of a serial key was held by a job that has no use for it");
+                tracing::warn!(%job, "a job held a slot of a serial key that it should have given up");
                 tx.execute(sql::serial::FREE_SLOT, params![serial_key, job.as_bytes()])?;
             }
             tx.unsettled.borrow_mut().extend(free(tx)?);

@@ -1,4 +1,4 @@
-//! Rows of tables of the user's own, in the order of a key.
+//! Rows of the user's own tables, in the order of a key.
 
 use rusqlite::{
     Statement,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{Error, SourceRow, TableSource};
 
-/// A page of rows. The connection does not write, whatever the text of the query says.
+/// Reads a page of rows. The connection cannot write, whatever the query says.
 pub(super) fn rows(
     conn: &rusqlite::Connection,
     rows: &TableSource,
@@ -17,9 +17,9 @@ pub(super) fn rows(
 ) -> Result<Vec<SourceRow>, Error> {
     let after = after.map(|text| key_of(rows, text)).transpose()?;
     let sql = query(rows, after.is_some());
-    let sql_error = |error: rusqlite::Error| unreadable(rows, &format!("SQLite answers: {error}"));
+    let sql_error = |error: rusqlite::Error| unreadable(rows, &format!("SQLite reports: {error}"));
     let mut statement = conn.prepare(&sql).map_err(sql_error)?;
-    // One more than asked for shows whether the last key of the page stands twice.
+    // One more than requested shows whether the last key of the page occurs twice.
     let row_limit = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut params = vec![Value::Integer(row_limit)];
     params.extend(after);
@@ -32,7 +32,7 @@ pub(super) fn rows(
         FetchError::Key(error) => error,
     })?;
     if let Some(duplicate) = read_rows.windows(2).find(|pair| pair[0].after == pair[1].after) {
-        let why = format!("the key {} stands twice, and keys must be unique", duplicate[0].key);
+        let why = format!("the key {} occurs twice, and keys must be unique", duplicate[0].key);
         return Err(unreadable(rows, &why));
     }
     read_rows.truncate(limit);
@@ -99,7 +99,7 @@ fn keys(value: ValueRef<'_>) -> Option<(String, String)> {
     })
 }
 
-/// A key read back.
+/// Decodes a key that was returned before.
 fn key_of(rows: &TableSource, text: &str) -> Result<Value, Error> {
     let value = match text.split_at_checked(1) {
         Some(("i", number)) => number.parse().ok().map(Value::Integer),
@@ -108,10 +108,10 @@ fn key_of(rows: &TableSource, text: &str) -> Result<Value, Error> {
         Some(("b", digits)) => unhex(digits).map(Value::Blob),
         _ => None,
     };
-    value.ok_or_else(|| unreadable(rows, &format!("{text:?} is no key that was answered before")))
+    value.ok_or_else(|| unreadable(rows, &format!("{text:?} is no key that was returned before")))
 }
 
-/// A value as JSON has it; bytes are written as PostgreSQL writes them.
+/// A value as JSON; bytes as PostgreSQL writes them.
 fn json(value: ValueRef<'_>) -> Json {
     match value {
         ValueRef::Null => Json::Null,

@@ -1,4 +1,4 @@
-//! What the step of a machine writes beside its outcome.
+//! The statements that write a change: a guarded update of the job, then what its step adds.
 
 use rusqlite::params;
 use windlass_model::{Change, Failure, Outcome, Payload, Time, Wait};
@@ -17,8 +17,8 @@ use crate::{
     columns::{self, CANCELLED, DEADLINE, FAILED, WAKE},
 };
 
-/// Writes a change if epoch and rev are its own. It is written only if nothing hangs on the job that must be seen to,
-/// unless the caller sees to it (`is_cleared`).
+/// Writes a change if epoch and revision match. Writes nothing if something depends on the job, unless the caller
+/// takes care of that (`is_cleared`). Returns whether it wrote.
 pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
     match &change.outcome {
         Outcome::Done(output) => done(tx, now, change, output, is_cleared),
@@ -31,11 +31,11 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
             retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
         }
         Outcome::Next => next(tx, now, change, is_cleared),
-        Outcome::Wait(what) => wait(tx, now, change, what, is_cleared),
+        Outcome::Wait(awaited) => wait(tx, now, change, awaited, is_cleared),
     }
 }
 
-/// The hot path of machines: one update, and one insert for the record.
+/// The hot path of machines: one update, and one insert for the transition.
 fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
     let (stage, (has_undo, unwind)) = (Stage::after(change), undo_columns(change));
     let params = params![
@@ -62,15 +62,15 @@ fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<boo
     Ok(applied)
 }
 
-/// Parks a job, or lets others pass.
+/// Parks a job, or yields.
 pub(super) fn wait(
     tx: &Tx<'_>,
     now: Time,
     change: &Change,
-    what: &Wait,
+    awaited: &Wait,
     is_cleared: bool,
 ) -> Result<bool, Error> {
-    let (stage, parked) = (Stage::after(change), Parked::of(what, now));
+    let (stage, parked) = (Stage::after(change), Parked::of(awaited, now));
     let (has_undo, unwind) = undo_columns(change);
     let params = params![
         change.job.as_bytes(),
@@ -100,12 +100,12 @@ pub(super) fn wait(
     write_step(tx, now, change)?;
     match parked.parked {
         None => tx.enter(&placement)?,
-        Some(_) => tx.park(now, &placement, what, keeps_slot == Some(true), pending_children)?,
+        Some(_) => tx.park(now, &placement, awaited, keeps_slot == Some(true), pending_children)?,
     }
     Ok(true)
 }
 
-/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+/// Whether a step leads to the stage it came from; `None` if it is only part of an attempt.
 fn is_unchanged(change: &Change) -> Option<bool> {
     match change.step.as_ref() {
         Some(step) if step.partial => None,
@@ -231,7 +231,7 @@ fn add_attempt(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result
     Ok(())
 }
 
-/// Takes a deadline's timer back when the job has ended, and writes what its last step wants written.
+/// Deletes the deadline of a job that has ended, and writes what its last step adds.
 fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
     if !applied {
         return Ok(false);
@@ -244,7 +244,7 @@ fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<
     Ok(true)
 }
 
-/// The same of a step that was written: there is something to forget only if that is known.
+/// Writes the data of a step that was written. External data of an earlier stage is deleted only if `is_known`.
 fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
     match change.step.as_ref().and_then(|step| step.stage.as_ref()) {
         Some((_, data)) if is_known || data.bytes.len() > INLINE_LIMIT => write_data(tx, change.job, data),
@@ -252,7 +252,7 @@ fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), 
     }
 }
 
-/// Writes the stage with an outcome that is no progress.
+/// Writes the stage with an outcome that makes no progress.
 fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     let Some((name, data)) = change.step.as_ref().and_then(|step| step.stage.as_ref()) else {
         return Ok(());
@@ -264,15 +264,14 @@ fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
 }
 
 /// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
-/// nothing of what it leaves as it is.
+/// `None` leaves the column as it is.
 fn undo_columns(change: &Change) -> (Option<bool>, Option<String>) {
     let step = change.step.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
     (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
 }
 
-/// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
-/// to the journal.
+/// Records the transition, deletes consumed signals, marks unreadable ones, and writes to the journal.
 fn write_step(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();

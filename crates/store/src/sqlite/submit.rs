@@ -1,4 +1,4 @@
-//! Putting jobs in.
+//! Submitting jobs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,17 +16,18 @@ use super::{
 };
 use crate::{
     ClaimOnSubmit, Error, Now,
-    columns::{self, ALIVE, DEADLINE, Found, WAKE, Wrote},
+    columns::{self, ALIVE, DEADLINE, ExistingJobs, Inserted, WAKE},
     intern::Lane,
 };
 
-/// Payloads up to this size stay in the job's row, which is written at every step: some eight pages.
+/// Payloads up to this size stay in the job's row, which every step writes: about eight pages.
 pub(super) const INLINE_LIMIT: usize = 32 << 10;
-/// Bits of the `far` column, and what the payloads are called in their own table.
+/// Bits of the column `external_payloads`, and numbers of the payloads in their own table.
 pub(super) const INPUT: i16 = 1;
 pub(super) const OUTPUT: i16 = 2;
 pub(super) const DATA: i16 = 4;
 
+/// Submits jobs, in one transaction.
 pub(super) async fn submit(
     store: &Sqlite,
     now: Now,
@@ -40,7 +41,7 @@ pub(super) async fn submit(
     store.write(jobs.len(), |tx| insert_jobs(tx, tx.now(now), jobs, &buckets, claim_on_submit)).await
 }
 
-/// Puts jobs in whose lanes have numbers, and says of each what became of it.
+/// Submits jobs whose lanes have numbers, within a transaction. Returns an outcome for each.
 pub(super) fn insert_jobs(
     tx: &Tx<'_>,
     now: Time,
@@ -74,8 +75,8 @@ pub(super) fn insert_jobs(
                 match unique::take_for(tx, now, lane.kind_id, job)? {
                     Ok(None) => {}
                     Ok(Some(id)) => _ = decided.insert(index, SubmitOutcome::Replaced { id }),
-                    Err(answer) => {
-                        decided.insert(index, answer);
+                    Err(outcome) => {
+                        decided.insert(index, outcome);
                         inserted.push(None);
                         continue;
                     }
@@ -94,7 +95,7 @@ pub(super) fn insert_jobs(
                 && !special
                 && row.due_at <= now
                 && !paused_queues.contains(&lane.queue_id);
-            inserted.push(Some(Wrote { claimed }));
+            inserted.push(Some(Inserted { claimed }));
             if let Some(at) = job.deadline_at {
                 tx.set_timer(at, job.id, DEADLINE)?;
             }
@@ -123,18 +124,18 @@ pub(super) fn insert_jobs(
     let claim_on_submit =
         jobs.iter().zip(&inserted).filter(|(_, inserted)| inserted.is_some()).map(|(job, _)| job);
     tx.count_new_children(now, claim_on_submit)?;
-    let found = match inserted.iter().all(Option::is_some) {
-        true => Found::default(),
+    let existing = match inserted.iter().all(Option::is_some) {
+        true => ExistingJobs::default(),
         false => find_existing(tx, jobs, buckets, &inserted, requested_claim)?,
     };
-    let answers = columns::answers(jobs, &inserted, &found).into_iter().enumerate();
-    answers
-        .map(|(index, answer)| decided.remove(&index).or(answer))
-        .map(|answer| answer.ok_or_else(|| Error::Fault("a job was neither inserted nor found".into())))
+    let outcomes = columns::submit_outcomes(jobs, &inserted, &existing).into_iter().enumerate();
+    outcomes
+        .map(|(index, outcome)| decided.remove(&index).or(outcome))
+        .map(|outcome| outcome.ok_or_else(|| Error::Fault("a job was neither inserted nor found".into())))
         .collect()
 }
 
-/// Puts jobs in that go into no place yet, and need no more than their rows: what becomes of them is written next.
+/// Inserts jobs that need no more than their rows and are nowhere: their first attempts are written next.
 pub(super) fn insert_unplaced(
     tx: &Tx<'_>,
     now: Time,
@@ -158,7 +159,7 @@ pub(super) fn due_at(job: &NewJob, now: Time) -> Time {
     }
 }
 
-/// The numbers of the jobs' serial keys, made with the slots they name, whatever becomes of the jobs.
+/// The numbers of the jobs' serial keys, added with the slots they name, whatever becomes of the jobs.
 pub(super) fn intern_serial_keys(tx: &Tx<'_>, jobs: &[NewJob]) -> Result<HashMap<String, i64>, Error> {
     let mut serial_keys = HashMap::new();
     for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
@@ -169,11 +170,12 @@ pub(super) fn intern_serial_keys(tx: &Tx<'_>, jobs: &[NewJob]) -> Result<HashMap
     Ok(serial_keys)
 }
 
+/// The number of a job's serial key.
 pub(super) fn serial_key_of(job: &NewJob, serial_keys: &HashMap<String, i64>) -> Option<i64> {
     job.settings.serial.as_ref().and_then(|serial| serial_keys.get(&serial.key)).copied()
 }
 
-/// A job's row as far as it does not stand in the job itself.
+/// The columns of a new job that are not in the job itself.
 pub(super) struct NewRow<'a> {
     pub(super) lane: &'a Lane,
     pub(super) due_at: Time,
@@ -181,7 +183,7 @@ pub(super) struct NewRow<'a> {
 }
 
 impl NewRow<'_> {
-    /// Writes the job, its tags, its signals and its input; answers whether neither its id nor its key was there.
+    /// Inserts the job, its tags, its signals and its input. Returns whether neither its id nor its key existed.
     pub(super) fn insert(
         &self,
         tx: &Tx<'_>,
@@ -215,7 +217,7 @@ impl NewRow<'_> {
             settings.serial.as_ref().is_some_and(|serial| serial.keeps_slot).then_some(true),
             is_external.then_some(INPUT),
             job.stage,
-            job.parent_rev.map(|round| round.0),
+            job.parent_rev.map(|parent_rev| parent_rev.0),
             position.map(|position| position.branch.0),
             position.map(|position| position.spawn),
             position.map(|position| position.item.as_str()),
@@ -256,7 +258,7 @@ impl NewRow<'_> {
     }
 }
 
-/// Whether a job's id or key is there: then nobody's unique name is touched for it.
+/// Whether a job's id or key exists: then no unique name is touched for it.
 fn exists(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
     let by_id = tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |_| Ok(()))?;
     let by_key = match &job.key {
@@ -268,39 +270,41 @@ fn exists(tx: &Tx<'_>, lane: &Lane, job: &NewJob) -> Result<bool, Error> {
     Ok(by_id.or(by_key).is_some())
 }
 
-/// Whether the worker may have jobs born claimed.
+/// Whether the worker may claim the jobs it submits.
 fn has_lease(tx: &Tx<'_>, claim_on_submit: ClaimOnSubmit, now: Time) -> Result<bool, Error> {
-    let worker = tx.query_one(sql::claim::READ_WORKER, params![claim_on_submit.worker.0, None::<i32>], |row| {
-        Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
-    })?;
+    let worker =
+        tx.query_one(sql::claim::READ_WORKER, params![claim_on_submit.worker.0, None::<i32>], |row| {
+            Ok((row.get::<_, i16>(0)?, row.get::<_, i64>(1)?))
+        })?;
     Ok(worker.is_some_and(|(status, lease_until)| status == ALIVE && lease_until > now.micros()))
 }
 
-/// Looks up what stood in the way of those that were not inserted.
+/// Reads the jobs that have the ids or keys of those that were not inserted.
 fn find_existing(
     tx: &Tx<'_>,
     jobs: &[NewJob],
     buckets: &Buckets,
-    inserted: &[Option<Wrote>],
+    inserted: &[Option<Inserted>],
     claim_on_submit: Option<ClaimOnSubmit>,
-) -> Result<Found, Error> {
-    let mut found = Found::default();
+) -> Result<ExistingJobs, Error> {
+    let mut existing = ExistingJobs::default();
     for (job, _) in jobs.iter().zip(inserted).filter(|(_, inserted)| inserted.is_none()) {
         let digest = |row: &rusqlite::Row<'_>, column| row.get::<_, [u8; 16]>(column);
-        let by_id = tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes().as_slice()], |row| digest(row, 0))?;
+        let by_id =
+            tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes().as_slice()], |row| digest(row, 0))?;
         if let Some(digest) = by_id {
-            found.ids.insert(job.id, digest);
+            existing.ids.insert(job.id, digest);
         } else if let Some(key) = &job.key {
             let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
             let params = params![lane.kind_id, key];
-            let by_key =
-                tx.query_one(sql::submit::FIND_BY_KEY, params, |row| Ok((read_id(row, 0)?, digest(row, 1)?)))?;
+            let by_key = tx
+                .query_one(sql::submit::FIND_BY_KEY, params, |row| Ok((read_id(row, 0)?, digest(row, 1)?)))?;
             if let Some(found_by_key) = by_key {
-                found.keys.insert((job.kind.kind.clone(), key.clone()), found_by_key);
+                existing.keys.insert((job.kind.kind.clone(), key.clone()), found_by_key);
             }
         }
     }
-    // Told whatever the lease: a claim that the worker does not know of would wait for its death.
+    // Reported whatever the lease: a claim that the worker does not know of would last until its death.
     if let Some(claim_on_submit) = claim_on_submit {
         let pairs = read_claim(tx, claim_on_submit.worker, claim_on_submit.number)?.unwrap_or_default();
         let inserted_now: HashSet<JobId> = jobs
@@ -309,8 +313,8 @@ fn find_existing(
             .filter(|(_, inserted)| inserted.is_some())
             .map(|(job, _)| job.id)
             .collect();
-        found.claimed_before =
+        existing.claimed_before =
             pairs.into_iter().map(|(id, _)| id).filter(|id| !inserted_now.contains(id)).collect();
     }
-    Ok(found)
+    Ok(existing)
 }

@@ -1,4 +1,4 @@
-//! Due timers, and the gates.
+//! Firing due timers, and reading gates.
 
 use rusqlite::params;
 use windlass_model::{JobId, Reason, Time, Unwind};
@@ -17,7 +17,7 @@ use crate::{
     memory::expired,
 };
 
-/// A timer that is due, with its job.
+/// A due timer, with its job.
 struct DueTimer {
     at: Time,
     purpose: i16,
@@ -25,55 +25,56 @@ struct DueTimer {
     placement: Placement,
 }
 
-/// Fires what is due and puts in what has arrived. Looks without the write lock first: most calls find nothing to do.
+/// Fires due timers, admits arrivals and fires schedules. Checks without the write lock first: most calls find
+/// nothing to do.
 pub(super) async fn fire_timers(store: &Sqlite, now: Now, limit: usize) -> Result<TimerReport, Error> {
-    // Looked at once: an arrival is due at this very moment, not a microsecond later.
+    // One time for all: an arrival is due at this very moment, not a microsecond later.
     let (now, next) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
     let has_come = |at: Option<Time>| at.is_some_and(|at| at <= now);
     if !has_come(next.at(now)) {
         return Ok(TimerReport { now, next_at: next.at(now), ..TimerReport::default() });
     }
-    let mut fire_timers = TimerReport { now, ..TimerReport::default() };
-    // Three transactions: what is wrong with one must not hold up the others.
+    let mut report = TimerReport { now, ..TimerReport::default() };
+    // Three transactions: a failure of one must not hold up the others.
     let (mut failed, mut added_lanes) = (None, false);
     if has_come(next.timer) {
         match store.write(limit, |tx| fire(tx, now, limit)).await {
-            Ok(fired) => fire_timers = fired,
+            Ok(fired) => report = fired,
             Err(error) => failed = Some(error),
         }
     }
     if next.arrivals {
         match store.write(limit, |tx| arrivals::admit(tx, now, limit)).await {
-            Ok(arrived) => (fire_timers.admitted, added_lanes) = (arrived.admitted, arrived.added_lanes),
+            Ok(arrived) => (report.admitted, added_lanes) = (arrived.admitted, arrived.added_lanes),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
     if has_come(next.tick) {
         match store.write(limit, |tx| schedule::fire(tx, now)).await {
-            Ok((fired, made)) => (fire_timers.fired, added_lanes) = (fired, added_lanes || made),
+            Ok((fired, made)) => (report.fired, added_lanes) = (fired, added_lanes || made),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    if let Some(error) = failed.filter(|_| fire_timers == TimerReport { now, ..TimerReport::default() }) {
+    if let Some(error) = failed.filter(|_| report == TimerReport { now, ..TimerReport::default() }) {
         return Err(error);
     }
     if added_lanes {
         store.read_lanes()?;
     }
-    fire_timers.next_at = store.read(self::next)?.at(now);
-    Ok(fire_timers)
+    report.next_at = store.read(self::next)?.at(now);
+    Ok(report)
 }
 
 /// When there is something to do.
 struct Next {
     timer: Option<Time>,
     tick: Option<Time>,
-    /// Whether jobs wait to be put in.
+    /// Whether jobs wait to be admitted.
     arrivals: bool,
 }
 
 impl Next {
-    /// When there is something to do next: now, if jobs wait to be put in.
+    /// When there is something to do next: now, if jobs wait to be admitted.
     fn at(&self, now: Time) -> Option<Time> {
         self.arrivals.then_some(now).into_iter().chain(self.timer).chain(self.tick).min()
     }
@@ -84,7 +85,7 @@ fn next(tx: &Tx<'_>) -> Result<Next, Error> {
         let (timer, tick) = (row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?);
         Ok(Next { timer: timer.map(Time), tick: tick.map(Time), arrivals: row.get(2)? })
     })?;
-    next.ok_or_else(|| Error::Fault("the timers answered nothing".into()))
+    next.ok_or_else(|| Error::Fault("the query for the next timer returned no row".into()))
 }
 
 fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
@@ -94,9 +95,9 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
         let live = row.get::<_, i16>(3)? == LIVE;
         Ok(DueTimer { at, purpose: row.get(2)?, live, placement: Placement::read(id, row, 4)? })
     })?;
-    let mut fire_timers = TimerReport { now, ..TimerReport::default() };
+    let mut report = TimerReport { now, ..TimerReport::default() };
     for DueTimer { at, purpose, live, placement } in &fired {
-        // An end earlier in this batch may have taken the job's other timers with it.
+        // An end earlier in this batch may have deleted the job's other timers.
         if !tx.delete_timer(*at, placement.id, *purpose)? || !live {
             continue;
         }
@@ -107,20 +108,20 @@ fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
                 } else {
                     tx.enter(placement)?
                 }
-                fire_timers.woken += 1;
+                report.woken += 1;
             }
             DEADLINE => {
                 expire(tx, now, &read_current(tx, placement)?, *at)?;
-                fire_timers.expired += 1;
+                report.expired += 1;
             }
             _ => {
                 let actor = tx.take_cancel_request(placement.id)?.unwrap_or_else(|| Actor::new("someone"));
                 job_actions::end_cancelled(tx, now, &read_current(tx, placement)?, &actor)?;
-                fire_timers.cancelled += 1;
+                report.cancelled += 1;
             }
         }
     }
-    Ok(fire_timers)
+    Ok(report)
 }
 
 fn expire(tx: &Tx<'_>, now: Time, job: &JobRow, at: Time) -> Result<(), Error> {

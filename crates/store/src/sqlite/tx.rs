@@ -102,15 +102,15 @@ impl<'a> Tx<'a> {
     }
 
     /// Sets a timer, and moves the gate of timers.
-    pub(super) fn set_timer(&self, at: Time, job: JobId, what: i16) -> Result<(), Error> {
-        self.execute(sql::timers::ADD, params![at.micros(), job.as_bytes(), what])?;
+    pub(super) fn set_timer(&self, at: Time, job: JobId, purpose: i16) -> Result<(), Error> {
+        self.execute(sql::timers::ADD, params![at.micros(), job.as_bytes(), purpose])?;
         self.bump_gate(TIMER_GATE_ID);
         Ok(())
     }
 
     /// Deletes a timer. Returns whether it existed.
-    pub(super) fn delete_timer(&self, at: Time, job: JobId, what: i16) -> Result<bool, Error> {
-        let params = params![at.micros(), job.as_bytes(), what];
+    pub(super) fn delete_timer(&self, at: Time, job: JobId, purpose: i16) -> Result<bool, Error> {
+        let params = params![at.micros(), job.as_bytes(), purpose];
         Ok(self.execute(sql::timers::REMOVE, params)? == 1)
     }
 

@@ -1,4 +1,4 @@
-//! Unique names. Nothing is written when a job moves: whoever asks for a name looks at the job that last took it.
+//! Unique names. Nothing is written when a job changes state: who asks for a name checks the job that last took it.
 
 use rusqlite::params;
 use windlass_model::{Conflict, JobId, NewJob, State, SubmitOutcome, Time};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Error, columns::GRACE, control::outcome};
 
-/// The job that has a unique name now, if one other than `mine` has.
+/// The job that holds a name now, if it is another than `asking`.
 pub(super) fn holder_of(
     tx: &Tx<'_>,
     now: Time,
@@ -38,8 +38,8 @@ pub(super) fn take(tx: &Tx<'_>, kind: i32, name: &str, job: JobId) -> Result<(),
     Ok(())
 }
 
-/// Gives a job that is submitted its unique name, or says what is to be answered instead. `Ok(Some)` is the job whose
-/// place it takes.
+/// Gives a job that is submitted its unique name, or returns the outcome of its submit instead. `Ok(Some)` is the job
+/// that it replaces.
 pub(super) fn take_for(
     tx: &Tx<'_>,
     now: Time,

@@ -1,4 +1,5 @@
-//! What ends a job, or has it unwound first: its holds, its slot and its timers go, and those who wait for its end are served.
+//! Ending a job, or starting to unwind it first: its holds, serial slot and timers are deleted, and those who wait
+//! for its end are notified.
 
 use rusqlite::params;
 use windlass_model::{JobId, Time, Unwind};
@@ -10,8 +11,7 @@ use crate::{
 };
 
 impl Tx<'_> {
-    /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
-    /// that.
+    /// Deletes the holds and the serial slot of a job that has ended, and notifies its parent and its branches.
     pub(super) fn after_end(&self, now: Time, placement: &Placement) -> Result<(), Error> {
         self.clear_holds_and_slot(placement)?;
         match placement.parent {
@@ -24,8 +24,8 @@ impl Tx<'_> {
         if placement.in_branch { self.branch_job_ended(now, placement.id) } else { Ok(()) }
     }
 
-    /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last
-    /// error from now on, if it is a new one.
+    /// Starts to unwind a job instead of ending it: it is ready, and nothing holds it or ends it. `failure` replaces
+    /// its last error, if given.
     pub(super) fn unwind(
         &self,
         now: Time,
@@ -40,13 +40,14 @@ impl Tx<'_> {
         self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*placement })
     }
 
-    /// Forgets the deadline, pause, order and slot of a job.
+    /// Deletes the deadline, pause, cancel request and serial slot of a job.
     fn clear_holds_and_slot(&self, placement: &Placement) -> Result<(), Error> {
         self.delete_holds(placement)?;
         self.leave_serial_key(placement)
     }
 
-    /// The same of a job that goes on: nothing ends it or holds it back any more, and it keeps its slot.
+    /// Deletes the deadline, pause and cancel request of a job that continues: nothing ends or holds it any more, and
+    /// it keeps its slot.
     pub(super) fn release_holds(&self, placement: &Placement) -> Result<(), Error> {
         self.delete_holds(placement)?;
         if placement.hold.is_some() {
@@ -55,6 +56,7 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Deletes the deadline, pause and cancel request of a job.
     fn delete_holds(&self, placement: &Placement) -> Result<(), Error> {
         if let Some(at) = placement.deadline_at {
             self.delete_timer(at, placement.id, DEADLINE)?;
@@ -66,7 +68,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets that a job was told to end; answers who told it.
+    /// Deletes the cancel request of a job. Returns who made it.
     pub(super) fn take_cancel_request(&self, id: JobId) -> Result<Option<Actor>, Error> {
         let request = self.query_one(sql::control::TAKE_CANCEL_REQUEST, [id.as_bytes()], |row| {
             Ok((Time(row.get(0)?), Actor { author: row.get(1)?, note: row.get(2)? }))

@@ -1,4 +1,4 @@
-//! Reads for people: what keeps jobs, and what was done about it.
+//! Reads for people: what keeps jobs from running, the rules behind that, and the audit log; inboxes and transitions.
 
 use rusqlite::params;
 use windlass_model::{Awaited, JobId, Rev, Signal, Time, WorkerId};
@@ -21,13 +21,14 @@ pub(super) fn row_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A pause from three columns: when, by whom, and why.
+/// Reads a pause from three columns: when, by whom, and why.
 pub(super) fn pause(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<Option<Pause>> {
     let Some(at) = row.get::<_, Option<i64>>(from)? else { return Ok(None) };
     let author = row.get::<_, Option<String>>(from + 1)?.unwrap_or_default();
     Ok(Some(Pause { at: Time(at), author, note: row.get(from + 2)? }))
 }
 
+/// What keeps a live job from running.
 pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
     let Some(job) = job_actions::read_job(tx, id)? else {
         let arriving = arrivals::is_arriving(tx, id)?;
@@ -58,7 +59,7 @@ pub(super) fn holds(tx: &Tx<'_>, id: JobId) -> Result<Option<Holds>, Error> {
         arriving: false,
         paused,
         queue_paused,
-        cancel_requested: cancel_requested,
+        cancel_requested,
         serial: serial_hold(tx, &job)?,
         rate: rate_hold(tx, &job)?,
         suspect: placement.suspect,
@@ -125,7 +126,7 @@ pub(super) fn audit(tx: &Tx<'_>, filter: &AuditFilter) -> Result<Vec<AuditEntry>
     })
 }
 
-/// What a parked job waits for, and what of it is there.
+/// What a parked job waits for, and what of it has arrived.
 pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiting>, Error> {
     if !placement.parked {
         return Ok(None);
@@ -141,7 +142,7 @@ pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiti
     arrived.sort_unstable();
     arrived.dedup();
     let (until, aside) = (until.map(Time), signal::unreadable_signals(tx, id)?);
-    Ok(Some(Waiting { what, until, arrived: arrived, pending, aside }))
+    Ok(Some(Waiting { what, until, arrived, pending, aside }))
 }
 
 pub(super) fn inbox(tx: &Tx<'_>, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {

@@ -1,7 +1,7 @@
-//! Parked jobs: parking, waking, and children whose end is waited for. One routine for all doors.
+//! Parked jobs: parking, waking, and counting the children that are waited for. One routine for all verbs.
 //!
-//! A parked job is in no place but, with a timeout, among the timers. Whoever brings what it waits for (a signal, the end
-//! of its last child, its timer) wakes it in the same transaction.
+//! A parked job is nowhere but, with a timeout, in the timers. A signal, the end of its last child, or its timer
+//! wakes it in the same transaction.
 
 use rusqlite::params;
 use windlass_model::{Awaited, JobId, NewJob, Rev, Time, Wait};
@@ -17,25 +17,25 @@ use crate::{
     columns::{self, WAKE},
 };
 
-/// Numbers in the `parked` column: for what a job is parked.
+/// Numbers in the column `parked`: what a job is parked for.
 const PARKED_FOR_SIGNALS: i16 = 1;
 const PARKED_FOR_CHILDREN: i16 = 2;
 
-/// How many jobs one sweep wakes at most.
+/// How many jobs one repair wakes at most.
 const BATCH: i64 = 1_000;
 
-/// Which children are counted: those of a round, or of the round that a child is of.
+/// Which children are counted: those of a revision, or of the revision that submitted a child.
 pub(super) enum ChildrenOf {
     Revision(Rev),
     Child(JobId),
 }
 
-/// What is written of a wait.
+/// The columns of a wait.
 pub(super) struct Parked {
     pub(super) wait: Option<String>,
     pub(super) wait_until: Option<Time>,
     pub(super) due_at: Time,
-    /// `None` if the job only lets others pass.
+    /// `None` if the job only yields.
     pub(super) parked: Option<i16>,
 }
 
@@ -53,7 +53,7 @@ impl Parked {
 }
 
 impl Tx<'_> {
-    /// A job that was just parked waits, unless what it waits for is there: then it has not let go of its key.
+    /// Parks a job whose row says so, or wakes it if its wait is met already: then it keeps its serial slot.
     pub(super) fn park(
         &self,
         now: Time,
@@ -71,7 +71,7 @@ impl Tx<'_> {
         if keeps_slot { Ok(()) } else { self.leave_serial_key(placement) }
     }
 
-    /// Whether what a job waits for has come.
+    /// Whether a job has what it waits for.
     pub(super) fn is_met(&self, id: JobId, awaited: &Awaited, pending_children: i64) -> Result<bool, Error> {
         let names: Vec<String> = match awaited {
             Awaited::Signals { .. } => {
@@ -82,20 +82,20 @@ impl Tx<'_> {
         Ok(awaited.is_met(names.iter().map(String::as_str), u32::try_from(pending_children).unwrap_or(0)))
     }
 
-    /// A parked job is due now.
+    /// Wakes a parked job, which is due now, and deletes its timer.
     pub(super) fn wake(&self, now: Time, placement: &Placement) -> Result<(), Error> {
         self.delete_timer(placement.due_at, placement.id, WAKE)?;
         self.end_wait(&Placement { due_at: now, ..*placement })
     }
 
-    /// A parked job whose timer has gone off is due when that was to be.
+    /// Ends the wait of a parked job, which is due at the time in its placement, and makes it ready.
     pub(super) fn end_wait(&self, placement: &Placement) -> Result<(), Error> {
         let params = params![placement.id.as_bytes(), placement.due_at.micros()];
         self.execute(sql::waits::WAKE, params)?;
         self.enter(&Placement { parked: false, ..*placement })
     }
 
-    /// So many more (or fewer) children of a job have not ended; the last one that ends wakes it.
+    /// Adds to the number of children that a job waits for; the end of the last one wakes it.
     pub(super) fn add_pending_children(
         &self,
         now: Time,
@@ -121,7 +121,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Jobs that were put in count for the waits of their parents, if a commit submitted them that is not told of their ends.
+    /// Counts new jobs for the waits of their parents, unless their ends are signals.
     pub(super) fn count_new_children<'j>(
         &self,
         now: Time,
@@ -147,7 +147,7 @@ pub(super) fn find_met_waits(tx: &Tx<'_>) -> Result<Vec<Placement>, Error> {
     tx.query_all(sql::repair::MET_WAITS, [BATCH], |row| Placement::read(read_id(row, 0)?, row, 1))
 }
 
-/// Wakes parked jobs that nobody woke. Looks without the write lock first.
+/// Wakes parked jobs that were not woken. Checks without the write lock first.
 pub(super) async fn repair(store: &Sqlite, now: crate::Now) -> Result<usize, Error> {
     if store.read(|tx| Ok(find_met_waits(tx)?.is_empty()))? {
         return Ok(0);
@@ -157,7 +157,7 @@ pub(super) async fn repair(store: &Sqlite, now: crate::Now) -> Result<usize, Err
             let now = tx.now(now);
             let placements = find_met_waits(tx)?;
             for placement in &placements {
-                tracing::warn!(job = %placement.id, "a parked job had what it waits for");
+                tracing::warn!(job = %placement.id, "a parked job had what it waits for, and was not woken; it is woken now");
                 tx.wake(now, placement)?;
             }
             Ok(placements.len())
