@@ -1,17 +1,33 @@
 //! Turns `src/<backend>/sql/<verb>.sql` into constants: the statement `done` of `commit.sql` is `sql::commit::DONE`.
 //!
-//! A file is a list of sections. `-- name: done` begins a statement, `-- fragment: guard` a piece of SQL that statements
-//! include as `{{guard}}` (or `{{commit.guard}}` from another file). Comments are for readers of the file: the constant has the
-//! statement alone, after a comment with its name by which it is recognised in `pg_stat_statements`.
+//! A file is a comment on the whole and a list of sections, each with a comment of its own. `-- name: done` begins a statement.
+//! `-- fragment: guard` begins a piece of SQL that statements and other fragments include as `{{guard}}`, or as
+//! `{{commit.guard}}` from another file. A fragment may take parameters: `-- fragment: in_ready(span)` uses `{{span}}`, and is
+//! included as `{{in_ready($1)}}`. Arguments are separated by commas; the last one may contain commas itself, and all may
+//! include fragments.
+//!
+//! Comments are for readers of the file: the constant has the statement alone, after a comment with its name by which it is
+//! recognised in `pg_stat_statements`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// The sections of one file by name, and whether each is a statement.
-type Sections = BTreeMap<String, (bool, String)>;
+/// A statement, or a fragment with its parameters.
+enum Kind {
+    Statement,
+    Fragment(Vec<String>),
+}
+
+struct Section {
+    kind: Kind,
+    sql: String,
+}
+
+/// Sections by file and name.
+type Files = BTreeMap<String, BTreeMap<String, Section>>;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
@@ -21,14 +37,13 @@ fn main() {
         }
         let folder = Path::new("src").join(backend).join("sql");
         println!("cargo::rerun-if-changed={}", folder.display());
-        let files = read(&folder);
-        let code = generate(&files);
+        let code = generate(&read(&folder));
         fs::write(out.join(format!("{backend}_sql.rs")), code).expect("the output folder is writable");
     }
 }
 
-fn read(folder: &Path) -> BTreeMap<String, Sections> {
-    let mut files = BTreeMap::new();
+fn read(folder: &Path) -> Files {
+    let mut files = Files::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|end| end == "sql") {
@@ -40,76 +55,129 @@ fn read(folder: &Path) -> BTreeMap<String, Sections> {
     files
 }
 
-fn sections(path: &Path, text: &str) -> Sections {
-    let mut sections = Sections::new();
-    let mut current: Option<(String, bool, Vec<&str>)> = None;
-    let mut keep = |section: Option<(String, bool, Vec<&str>)>| {
-        let Some((name, is_statement, lines)) = section else { return };
-        let code = lines.join("\n").trim().to_owned();
-        assert!(!code.is_empty(), "{}: {name} is empty", path.display());
-        let known = sections.insert(name.clone(), (is_statement, code));
-        assert!(known.is_none(), "{}: {name} is there twice", path.display());
-    };
+fn sections(path: &Path, text: &str) -> BTreeMap<String, Section> {
+    let path = path.display();
+    let mut sections: Vec<(String, Section)> = Vec::new();
+    let mut has_head = false;
     for line in text.lines() {
-        let begins = |mark: &str| line.strip_prefix(mark).map(|name| name.trim().to_owned());
-        if let Some(name) = begins("-- name:") {
-            keep(current.replace((name, true, Vec::new())));
-        } else if let Some(name) = begins("-- fragment:") {
-            keep(current.replace((name, false, Vec::new())));
-        } else if let Some((_, _, lines)) = &mut current {
-            let code = line.split("--").next().unwrap_or_default().trim_end();
-            if !code.is_empty() {
-                lines.push(code);
+        if let Some(section) = heading(line) {
+            assert!(has_head, "{path}: the file must begin with a comment on the whole");
+            sections.push(section);
+        } else if let Some((_, section)) = sections.last_mut() {
+            let sql = line.split("--").next().unwrap_or_default().trim_end();
+            if !sql.is_empty() {
+                section.sql += if section.sql.is_empty() { "" } else { "\n" };
+                section.sql += sql;
             }
         } else {
-            assert!(
-                line.is_empty() || line.starts_with("--"),
-                "{}: SQL before the first name",
-                path.display()
-            );
+            assert!(line.is_empty() || line.starts_with("--"), "{path}: SQL before the first name");
+            has_head = true;
         }
     }
-    keep(current);
-    sections
+    let mut by_name = BTreeMap::new();
+    for (name, section) in sections {
+        assert!(!section.sql.is_empty(), "{path}: {name} is empty");
+        let before = by_name.insert(name.clone(), section);
+        assert!(before.is_none(), "{path}: two sections are named {name}");
+    }
+    by_name
 }
 
-fn generate(files: &BTreeMap<String, Sections>) -> String {
+/// The name and kind of the section that a line begins, if it begins one.
+fn heading(line: &str) -> Option<(String, Section)> {
+    let section = |kind| Section { kind, sql: String::new() };
+    if let Some(name) = line.strip_prefix("-- name:") {
+        return Some((name.trim().to_owned(), section(Kind::Statement)));
+    }
+    let (name, parameters) = call(line.strip_prefix("-- fragment:")?.trim());
+    let parameters = parameters.into_iter().flat_map(|names| names.split(','));
+    let parameters = parameters.map(|name| name.trim().to_owned()).collect();
+    Some((name.to_owned(), section(Kind::Fragment(parameters))))
+}
+
+/// Splits `name(arguments)`.
+fn call(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('(') {
+        None => (text, None),
+        Some((name, rest)) => {
+            let arguments = rest.strip_suffix(')').unwrap_or_else(|| panic!("{text}: the last ) is missing"));
+            (name, Some(arguments))
+        }
+    }
+}
+
+fn generate(files: &Files) -> String {
     let mut code = String::new();
+    let mut all = String::new();
+    let mut included = BTreeSet::new();
     for (file, sections) in files {
         code += &format!("pub(super) mod {file} {{\n");
-        for (name, (is_statement, text)) in sections {
-            if *is_statement {
-                let text = format!("/* {file}.{name} */ {}", include(files, file, text, 0));
-                code +=
-                    &format!("    pub(in super::super) const {}: &str = {text:?};\n", name.to_uppercase());
-            }
+        for (name, section) in sections.iter().filter(|(_, section)| matches!(section.kind, Kind::Statement))
+        {
+            let constant = name.to_uppercase();
+            let sql = include(files, file, &section.sql, &mut included, 0);
+            let sql = format!("/* {file}.{name} */ {sql}");
+            code += &format!("    pub(in super::super) const {constant}: &str = {sql:?};\n");
+            all += &format!("    ({file:?}, {name:?}, {file}::{constant}),\n");
         }
         code += "}\n";
     }
-    code += "/// All statements, by file and name.\n#[cfg(feature = \"conformance\")]\n";
-    code += "pub(super) const ALL: &[(&str, &str, &str)] = &[\n";
     for (file, sections) in files {
-        for name in sections.iter().filter(|(_, (is_statement, _))| *is_statement).map(|(name, _)| name) {
-            code += &format!("    ({file:?}, {name:?}, {file}::{}),\n", name.to_uppercase());
+        for (name, section) in sections {
+            let is_used = matches!(section.kind, Kind::Statement) || included.contains(&(file, name));
+            assert!(is_used, "{file}.sql: the fragment {name} is included nowhere");
         }
     }
-    code + "];\n"
+    code += "/// All statements, by file and name.\n#[cfg(feature = \"conformance\")]\n";
+    code += "pub(super) const ALL: &[(&str, &str, &str)] = &[\n";
+    code + &all + "];\n"
 }
 
-/// Replaces `{{name}}` by fragments.
-fn include(files: &BTreeMap<String, Sections>, file: &str, text: &str, depth: u32) -> String {
+/// Splits the text after `{{` at the `}}` that belongs to it.
+fn close(text: &str) -> Option<(&str, &str)> {
+    let mut open = 1;
+    let mut at = 0;
+    while open > 0 {
+        let next = at + text[at..].find(['{', '}'])?;
+        open += match text.get(next..next + 2)? {
+            "{{" => 1,
+            "}}" => -1,
+            other => panic!("{other} in SQL"),
+        };
+        at = next + 2;
+    }
+    Some((&text[..at - 2], &text[at..]))
+}
+
+/// Replaces `{{name}}` and `{{name(arguments)}}` by fragments, and notes which.
+fn include<'a>(
+    files: &'a Files,
+    file: &str,
+    sql: &str,
+    included: &mut BTreeSet<(&'a String, &'a String)>,
+    depth: usize,
+) -> String {
     assert!(depth < 8, "{file}.sql: fragments include each other");
     let mut done = String::new();
-    let mut rest = text;
+    let mut rest = sql;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").unwrap_or_else(|| panic!("{file}.sql: {{{{ without }}}}"));
-        let (from, name) = name.split_once('.').unwrap_or((file, name));
-        let fragment = files.get(from).and_then(|sections| sections.get(name));
-        let Some((false, fragment)) = fragment else {
-            panic!("{file}.sql: there is no fragment {from}.{name}")
+        let (inside, after) = close(after).unwrap_or_else(|| panic!("{file}.sql: {{{{ without }}}}"));
+        let (path, arguments) = call(inside);
+        let (from, name) = path.split_once('.').unwrap_or((file, path));
+        let found = files.get_key_value(from);
+        let found = found.and_then(|(from, sections)| Some((from, sections.get_key_value(name)?)));
+        let Some((from, (name, Section { kind: Kind::Fragment(parameters), sql }))) = found else {
+            panic!("{file}.sql: there is no fragment {path}")
         };
+        included.insert((from, name));
+        let arguments: Vec<&str> =
+            arguments.map_or(Vec::new(), |text| text.splitn(parameters.len(), ',').collect());
+        assert_eq!(arguments.len(), parameters.len(), "{file}.sql: the arguments of {inside}");
+        let sql = parameters.iter().zip(arguments).fold(sql.clone(), |sql, (parameter, argument)| {
+            sql.replace(&format!("{{{{{parameter}}}}}"), argument.trim())
+        });
         done += before;
-        done += &include(files, from, fragment, depth + 1);
+        done += &include(files, from, &sql, included, depth + 1);
         rest = after;
     }
     done + rest

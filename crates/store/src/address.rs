@@ -1,4 +1,4 @@
-//! What the address of a store says beside where it is: limits, as parameters.
+//! Limits in the address of a store, as parameters of the URL.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use windlass_model::Limits;
 
 use crate::Error;
 
-/// What the names of limits begin with in an address.
+/// The prefix of the names of limits in an address.
 const PREFIX: &str = "limit_";
 
-/// An address without its limits, and these.
+/// Splits an address into the address without limits, and the limits.
 pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
     let mut limits = Limits::default();
     let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), limits)) };
@@ -24,7 +24,7 @@ pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
         if !limits.set(name, value) {
             let known: Vec<String> = Limits::NAMES.iter().map(|name| Limits::url_parameter(name)).collect();
             return Err(Error::Config(format!(
-                "`{PREFIX}{name}` in the store's URL is no limit; there are {}",
+                "`{PREFIX}{name}` in the store's URL is not a limit; use one of {}",
                 known.join(", ")
             )));
         }
@@ -33,7 +33,7 @@ pub(crate) fn take_limits(url: &str) -> Result<(String, Limits), Error> {
     Ok((url, limits))
 }
 
-/// An address with these limits, by name. What it says itself stands.
+/// Adds limits to an address, by name. Limits that the address has already are kept.
 pub fn with_limits<'a>(url: &str, limits: impl IntoIterator<Item = (&'a str, usize)>) -> String {
     let mut url = url.to_owned();
     for (name, value) in limits {
@@ -48,7 +48,7 @@ pub fn with_limits<'a>(url: &str, limits: impl IntoIterator<Item = (&'a str, usi
     url
 }
 
-/// The file behind the address of a SQLite store; `None` for other stores.
+/// The file of a SQLite address; `None` for other stores.
 pub fn sqlite_path(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("sqlite:")?;
     let path = path.split_once('?').map_or(path, |(path, _)| path);
@@ -77,17 +77,20 @@ mod tests {
                 let url = with_limits(base, [(*name, 77)]);
                 let (rest, limits) = take_limits(&url).expect("valid");
                 assert_eq!((rest.as_str(), limits.get(name)), (base, Some(77)), "{url}");
-                assert_eq!(with_limits(&url, [(*name, 88)]), url, "what it says itself stands");
+                assert_eq!(with_limits(&url, [(*name, 88)]), url, "its own limit is kept");
             }
         }
         let error = take_limits("sqlite://a.db?limit_patience=3").expect_err("no such limit").to_string();
-        assert!(error.contains("there are limit_payload, limit_inbox, limit_context, limit_step"), "{error}");
+        assert!(
+            error.contains("use one of limit_payload, limit_inbox, limit_context, limit_step"),
+            "{error}"
+        );
         let error = take_limits("memory:?limit_inbox=lots").expect_err("no number").to_string();
         assert!(error.contains("64KiB"), "{error}");
     }
 
     #[test]
-    fn the_file_is_what_stands_before_the_limits() {
+    fn the_path_of_a_sqlite_address_has_no_limits() {
         for url in ["sqlite://a/b.db", "sqlite:a/b.db", "sqlite://a/b.db?limit_inbox=3"] {
             assert_eq!(sqlite_path(url), Some("a/b.db".into()), "{url}");
         }

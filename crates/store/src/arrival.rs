@@ -1,5 +1,5 @@
-//! Jobs submitted in transactions of others, as they are read from their table: checked here, since anyone may have
-//! written them.
+//! Jobs submitted in transactions of others, as rows of `arrivals`. They are checked here when they are read, since
+//! anyone may have written them.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Arrival {
         }
     }
 
-    /// The job it stands for, if it is a valid one.
+    /// The job that the row describes, if it is valid.
     pub(crate) fn job(&self, limits: &Limits) -> Result<NewJob, Invalid> {
         let codec = u8::try_from(self.codec).map_err(|_| bad("codec", "is not a number from 0 to 255"))?;
         let input = Payload { codec, bytes: self.input.clone() };
@@ -106,7 +106,7 @@ impl Arrival {
     }
 }
 
-/// Checks a job that is about to be written to the table, which has no place for signals.
+/// Checks a job that is about to be added to the table, which has no columns for signals.
 pub(crate) fn check(job: &NewJob, limits: &Limits) -> Result<(), Invalid> {
     limits.check(job)?;
     if job.signals.is_empty() {
@@ -114,22 +114,23 @@ pub(crate) fn check(job: &NewJob, limits: &Limits) -> Result<(), Invalid> {
     }
     Err(Invalid {
         what: "the signals with the job".into(),
-        why: "cannot be delivered before it is put in".into(),
+        why: "cannot be delivered before the job is admitted".into(),
         hint: "send them after the transaction has committed".into(),
     })
 }
 
+/// The error for an invalid column.
 fn bad(what: &str, why: &str) -> Invalid {
     let hint = "see the page on submitting in your own transaction for what each column holds";
     Invalid { what: format!("the {what}"), why: why.into(), hint: hint.into() }
 }
 
-/// What is kept of a job that could not be put in.
+/// The failure of a job that could not be admitted.
 pub(crate) fn refused(invalid: &Invalid) -> Failure {
     Failure::stop(invalid).class(class::REFUSED)
 }
 
-/// What is kept of a job whose key or unique name another one has.
+/// The failure of a job whose key or unique name another one has.
 pub(crate) fn duplicate(of: JobId) -> Failure {
     Failure::cancel(format!("job {of} has its key or unique name")).class("duplicate")
 }

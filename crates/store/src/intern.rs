@@ -1,7 +1,7 @@
-//! Names kept as numbers: a lane stands for a queue, a kind, a version and, if there is one, a rate limit.
+//! Names as numbers: a lane stands for a queue, a kind, a version and, if there is one, a rate limit.
 //!
-//! Lanes are never renumbered or removed, so what was read once holds for as long as the store does not go back to an earlier
-//! state. They are cached only after they are committed.
+//! Lanes are never renumbered or removed, so what was read once stays true until the database is restored to an
+//! earlier state. They are cached only after they are committed.
 
 use std::{collections::HashMap, sync::RwLock};
 
@@ -19,6 +19,7 @@ pub(crate) struct Lane {
     pub(crate) kind: KindVersion,
 }
 
+/// The cache of lanes and queues.
 #[derive(Default)]
 pub(crate) struct Lanes {
     maps: RwLock<Maps>,
@@ -27,16 +28,16 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Maps {
     by_id: HashMap<i32, Lane>,
-    /// queue → kind → version → lane, of those without a limit: looked up without building a key.
+    /// queue → kind → version → lane, of lanes without a limit: a lookup builds no key.
     by_name: HashMap<String, HashMap<String, HashMap<i32, Lane>>>,
     /// queue → its lanes with a limit.
     throttled: HashMap<String, Vec<Lane>>,
     queues: HashMap<String, i32>,
-    /// Lanes up to this number are known.
+    /// All lanes up to this number are cached.
     newest: i32,
 }
 
-/// What was known at one moment.
+/// What was cached at one moment.
 pub(crate) struct Known {
     lanes: Vec<Lane>,
     queues: HashMap<String, i32>,
@@ -49,7 +50,7 @@ impl Lanes {
         maps.by_name.get(queue)?.get(&kind.kind)?.get(&kind.version).cloned()
     }
 
-    /// The lane of jobs under a rate limit; bucket 0 is none.
+    /// The lane of jobs with a rate limit; bucket 0 is none.
     pub(crate) fn get_in(&self, queue: &str, kind: &KindVersion, bucket: i32) -> Option<Lane> {
         if bucket == 0 {
             return self.get(queue, kind);
@@ -65,7 +66,7 @@ impl Lanes {
         lanes.iter().filter(|lane| kinds.contains(&lane.kind)).cloned().collect()
     }
 
-    /// All lanes of these kinds, with a rate limit or without.
+    /// All lanes of these kinds, with and without a rate limit.
     pub(crate) fn all(&self, queue: &str, kinds: &[KindVersion]) -> Vec<Lane> {
         let plain = kinds.iter().filter_map(|kind| self.get(queue, kind));
         plain.chain(self.throttled(queue, kinds)).collect()
@@ -84,13 +85,13 @@ impl Lanes {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.get(&id).map(|lane| lane.queue_id)
     }
 
-    /// How many lanes are known: if there are more, another process has made one. (Their numbers say nothing: they may
-    /// be committed in another order than they are drawn.)
+    /// How many lanes are cached: if there are more in the database, another process has added one. Their numbers do
+    /// not tell, because they may be committed in another order than they are drawn.
     pub(crate) fn count(&self) -> i32 {
         i32::try_from(self.maps.read().unwrap_or_else(|e| e.into_inner()).by_id.len()).unwrap_or(i32::MAX)
     }
 
-    /// Up to which number all lanes are known: a higher one was made by another process.
+    /// The number up to which all lanes are cached: a higher one was added by another process.
     pub(crate) fn newest(&self) -> i32 {
         self.maps.read().unwrap_or_else(|e| e.into_inner()).newest
     }
@@ -107,27 +108,27 @@ impl Lanes {
         }
     }
 
-    /// Says that all lanes up to this number were added.
+    /// Notes that all lanes up to this number are cached.
     pub(crate) fn known_to(&self, newest: i32) {
         let mut maps = self.maps.write().unwrap_or_else(|e| e.into_inner());
         maps.newest = maps.newest.max(newest);
     }
 
-    /// What is known by now.
+    /// What is cached now.
     pub(crate) fn snapshot(&self) -> Known {
         let maps = self.maps.read().unwrap_or_else(|e| e.into_inner());
         Known { lanes: maps.by_id.values().cloned().collect(), queues: maps.queues.clone() }
     }
 
-    /// Forgets everything unless all that was known before these were read is among them. Answers whether it is.
+    /// Empties the cache unless all that was cached before a read is among what was read. Returns whether it is.
     pub(crate) fn keep_if_among(
         &self,
         before: &Known,
         lanes: &[Lane],
         queues: &HashMap<String, i32>,
     ) -> bool {
-        let there: HashMap<i32, &Lane> = lanes.iter().map(|lane| (lane.id, lane)).collect();
-        let among = before.lanes.iter().all(|lane| there.get(&lane.id) == Some(&lane))
+        let read: HashMap<i32, &Lane> = lanes.iter().map(|lane| (lane.id, lane)).collect();
+        let among = before.lanes.iter().all(|lane| read.get(&lane.id) == Some(&lane))
             && before.queues.iter().all(|(name, id)| queues.get(name) == Some(id));
         if !among {
             *self.maps.write().unwrap_or_else(|e| e.into_inner()) = Maps::default();
@@ -150,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_known_before_a_read_must_be_among_what_was_read() {
+    fn lanes_added_during_a_read_do_not_empty_the_cache() {
         let (known, queues) = (Lanes::default(), HashMap::from([("default".to_owned(), 1)]));
         known.add(lane(1));
         let before = known.snapshot();
-        // Another connection makes a lane after the read of this one.
+        // Another connection adds a lane after the read of this one.
         known.add(lane(2));
         assert!(known.keep_if_among(&before, &[lane(1)], &queues));
         assert_eq!(known.count(), 2);
-        // A database that was set back has something else under a number, or nothing.
+        // A database that was restored has something else under a number, or nothing.
         let before = known.snapshot();
         assert!(!known.keep_if_among(&before, &[lane(1)], &queues));
         assert_eq!(known.count(), 0);

@@ -122,7 +122,7 @@ pub async fn a_new_state_is_in_the_audit_log(store: Handle) {
     assert_eq!((audit.len(), audit[0].at, audit[0].author.as_str()), (1, t(7), "someone"));
     assert_eq!(
         (audit[0].action.as_str(), &audit[0].subject),
-        ("restate to Other of version 2", &id(1).to_string())
+        ("update stage to Other of version 2", &id(1).to_string())
     );
 }
 

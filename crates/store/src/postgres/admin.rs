@@ -1,29 +1,16 @@
 //! Rules that hold for many jobs.
 
-use std::time::Duration;
-
-use tokio_postgres::Row;
-use windlass_model::{RateLimit, Time, rate::BucketLevel};
+use windlass_model::{Time, rate::Level};
 
 use super::{
     Postgres,
     control::{log, transaction},
     names::Names,
     pool::Guard,
+    rate::bucket,
     schedule, serial, sql,
 };
 use crate::{Actor, AdminAction, ControlOutcome, Error, Now, columns, control::check_actor};
-
-/// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
-    let limit = RateLimit {
-        name: row.get(1),
-        rate: row.get::<_, i64>(2) as u32,
-        per: Duration::from_micros(row.get::<_, i64>(3) as u64),
-        burst: row.get::<_, i64>(4) as u32,
-    };
-    (limit, BucketLevel { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
-}
 
 async fn change(
     store: &Postgres,
@@ -42,7 +29,7 @@ async fn change(
         AdminAction::PauseQueue(queue) => {
             conn.execute(sql::names::ADD_QUEUE, &[&vec![queue]]).await?;
             let at = Some(now.micros());
-            let sql = sql::admin::PAUSE_QUEUE;
+            let sql = sql::admin::PAUSE_OR_RESUME_QUEUE;
             let rows = conn.query(sql, &[queue, &at, &Some(&by.author), &by.note]).await?;
             if rows.is_empty() {
                 let rows = conn.query(sql::admin::QUEUE_PAUSED_BY, &[queue]).await?;
@@ -53,13 +40,13 @@ async fn change(
         }
         AdminAction::ResumeQueue(queue) => {
             let none: Option<String> = None;
-            let sql = sql::admin::PAUSE_QUEUE;
+            let sql = sql::admin::PAUSE_OR_RESUME_QUEUE;
             let rows = conn.query(sql, &[queue, &None::<i64>, &none, &none]).await?;
             let Some(row) = rows.first() else {
                 return Ok(ControlOutcome::Already("it is not paused".into()));
             };
             let gates: Vec<i32> = vec![row.get(0)];
-            conn.execute(sql::gates::BUMP_QUEUES, &[&gates, &conn.gate_writer]).await?;
+            conn.execute(sql::gates::BUMP, &[&gates, &conn.gate_writer]).await?;
             Ok(ControlOutcome::Done)
         }
         AdminAction::Limit(limit) => {
@@ -68,8 +55,8 @@ async fn change(
                 Some((old, _, false)) if old == *limit => {
                     return Ok(ControlOutcome::Already("it is so already".into()));
                 }
-                Some((old, level, _)) => level.converted(&old, limit, now),
-                None => BucketLevel::full(limit, now),
+                Some((old, level, _)) => level.under(&old, limit, now),
+                None => Level::full(limit, now),
             };
             let (rate, per, burst) =
                 (i64::from(limit.rate), limit.per.as_micros() as i64, i64::from(limit.burst));

@@ -46,7 +46,7 @@ struct Waiting {
 /// transaction. What is invalid becomes a failed job, and what is there already a cancelled one.
 pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<usize, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = store.conn().await?.query(sql::arrivals::PEEK, &[&limit]).await?;
+    let rows = store.conn().await?.query(sql::arrivals::READ_OLDEST, &[&limit]).await?;
     let mut names = Names::default();
     let mut waiting = Vec::with_capacity(rows.len());
     for row in &rows {

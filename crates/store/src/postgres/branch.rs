@@ -26,9 +26,9 @@ use crate::{Error, Now, columns};
 pub(super) type Key = (Uuid, i64);
 
 /// The statement that reads watches and sums, for those who prepare it.
-pub(super) const WATCHED_SUMS: &str = sql::branches::WATCHED_SUMS;
+pub(super) const WATCHED_SUMS: &str = sql::branches::READ_COUNTS;
 
-const TALLY: &str = sql::branches::COUNT;
+const TALLY: &str = sql::branches::ADD_COUNTS;
 const WATCHED: &str = sql::branches::LOCK;
 
 /// What a transaction counts, and which branches are to be looked at once it is committed.
@@ -319,6 +319,6 @@ pub(super) async fn orphan(conn: &Guard<'_>, now: Now, jobs: &[Uuid]) -> Result<
         return Ok(());
     }
     let expired = columns::reason_number(Reason::Expired);
-    let sql = sql::branches::ORPHAN;
-    conn.execute(sql, &[&jobs, &expired, &micros(now), &conn.gate_writer]).await.map(drop)
+    let sql = sql::branches::END_WATCHES;
+    conn.execute(sql, &[&micros(now), &conn.gate_writer, &jobs, &expired]).await.map(drop)
 }

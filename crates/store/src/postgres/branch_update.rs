@@ -12,16 +12,16 @@ use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, Step, Time};
 use super::{
     Postgres, SPAN,
     branch::Key,
+    change_params::Param,
+    job_params::{BranchColumns, Rows},
     micros,
-    params::Param,
     pool::Guard,
-    rows::{BranchColumns, Rows},
     span, sql,
     submit::lower_floors,
 };
 use crate::{Error, Now, columns};
 
-const READ: &str = sql::branches::READ_EXISTING;
+const READ: &str = sql::branches::READ_SEALED;
 const OPEN: &str = sql::branches::OPEN;
 const GROW: &str = sql::branches::UPDATE;
 const ITEMS: &str = sql::branches::COUNT_ITEMS;
@@ -320,36 +320,12 @@ async fn insert(
     lower_floors(store, now, &jobs);
     let rows = Rows::plain(store, &jobs)?;
     let twigs = BranchColumns::of(&jobs);
-    let (now, end) = (micros(now), Time::MAX.micros());
+    let (now, last) = (micros(now), Time::MAX.micros());
     let (spawned, placed) = (how == Put::Spawned, how != Put::Attempted);
-    let params: [Param<'_>; 27] = [
-        &now,
-        &rows.id,
-        &rows.lane,
-        &rows.kind,
-        &rows.priority,
-        &rows.at,
-        &rows.delay,
-        &rows.deadline_at,
-        &rows.digest,
-        &rows.codec,
-        &rows.input,
-        &rows.tags,
-        &rows.options,
-        &rows.settings,
-        &rows.stage,
-        &parents,
-        &twigs.branch,
-        &twigs.spawn,
-        &twigs.item,
-        &twigs.items,
-        &spawned,
-        &rows.tag,
-        &rows.tag_job,
-        &SPAN,
-        &conn.gate_writer,
-        &end,
-        &placed,
-    ];
+    let mut params: Vec<Param<'_>> = vec![&now, &last];
+    params.extend(rows.params());
+    params.push(&parents);
+    params.extend(twigs.params());
+    params.extend::<[Param<'_>; 4]>([&spawned, &SPAN, &conn.gate_writer, &placed]);
     conn.execute(TWIGS, &params).await.map(drop)
 }

@@ -1,22 +1,23 @@
 //! Taking ready jobs.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Instant};
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::{
+    Row,
+    types::{FromSql, ToSql, Type},
+};
 use uuid::Uuid;
 use windlass_model::{
-    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, RateLimit, Rev, Time, WaitCondition,
-    rate::BucketLevel,
+    Awaited, BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, Rev, Signal, Time,
 };
 
 use super::{
-    Postgres, micros,
+    Postgres,
+    inspect::payload,
+    micros,
     pool::Guard,
-    rows::{Inbox, payload, signal},
-    sql,
+    rate::{Dry, charged, dry},
+    signal, sql,
 };
 use crate::{ClaimBatch, ClaimRequest, Error, Now, columns, memory::lease_ran_out};
 
@@ -54,7 +55,7 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
     // While there is nothing to do, a claim is sent often, and costs the least without settings; one of several lanes needs them
     // for its plan.
     let mut rows = if limited {
-        params.extend::<[&(dyn ToSql + Sync); 2]>([&buckets, &is_same_server]);
+        params.extend::<[&(dyn ToSql + Sync); 2]>([&is_same_server, &buckets]);
         charged(&conn, &buckets, sql, &params).await?
     } else {
         params.push(&is_same_server);
@@ -109,68 +110,11 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
     Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
 }
 
-/// A claim that charges buckets: they are locked first, so that it sees what the one before it took.
-async fn charged(
-    conn: &Guard<'_>,
-    buckets: &[i32],
-    sql: &'static str,
-    params: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>, Error> {
-    let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
-    let lock = sql::rate::LOCK;
-    // One that is still being prepared would be overtaken by the next.
-    conn.prepare(lock).await?;
-    conn.prepare(sql).await?;
-    // Sent together, in this order: the buckets are locked no longer than the server needs, which is what all processes
-    // under a limit share. After one that fails, the others do nothing, and the last one rolls back.
-    let (begun, locked, rows, committed) = futures_util::future::join4(
-        conn.begin(),
-        conn.query(lock, &[&buckets]),
-        conn.query(sql, params),
-        conn.commit(),
-    )
-    .await;
-    begun?;
-    locked?;
-    let rows = rows?;
-    committed?;
-    Ok(rows)
-}
-
-/// The first job that a bucket could not pay for.
-struct Dry {
-    rank: i64,
-    job: Uuid,
-    weight: u32,
-    limit: RateLimit,
-    level: BucketLevel,
-}
-
-impl Dry {
-    fn worth_asking_at(&self) -> Time {
-        self.level.next_claim_at(&self.limit, self.weight)
-    }
-}
-
-fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
-    type Columns = (i64, Uuid, u32, u32, u64, u32, i64, i64);
-    let read = |(rank, job, weight, rate, per, burst, units, at): Columns| Dry {
-        rank,
-        job,
-        weight,
-        limit: RateLimit { name: String::new(), rate, per: Duration::from_micros(per), burst },
-        level: BucketLevel { units, at: Time(at) },
-    };
-    let Some(text) = text else { return Ok(Vec::new()) };
-    let columns: Vec<Columns> = serde_json::from_str(text).map_err(|e| Error::Fault(e.to_string()))?;
-    Ok(columns.into_iter().map(read).collect())
-}
-
 /// Hands those of some claimed jobs that waited for signals what came of them: those that did not wait for one of each name, and
 /// all of a claim that is repeated. The others have it already.
 async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
     let waited = |job: &&mut ClaimedJob| match &job.wait {
-        Some(WaitCondition::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
+        Some(Awaited::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
         _ => false,
     };
     let mut waited: HashMap<Uuid, &mut ClaimedJob> =
@@ -180,7 +124,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -
     }
     let mut wanted: Vec<(Uuid, (&str, bool))> = Vec::new();
     for (id, job) in &waited {
-        if let Some(WaitCondition::Signals { names, .. }) = &job.wait {
+        if let Some(Awaited::Signals { names, .. }) = &job.wait {
             wanted.extend(names.iter().map(|name| (*id, (name.name.as_str(), name.every))));
         }
     }
@@ -189,7 +133,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -
     waited.values_mut().for_each(|job| job.inbox.clear());
     for row in rows {
         let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("asked for");
-        job.inbox.push(signal(&row, 1));
+        job.inbox.push(signal::read(&row, 1));
     }
     Ok(())
 }
@@ -205,7 +149,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         epoch: Epoch(row.get(6)),
         rev: Rev(row.get(7)),
         attempts: row.get::<_, i32>(8) as u32,
-        worker_deaths: row.get::<_, i16>(9) as u16,
+        deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),
@@ -224,4 +168,53 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         inbox: row.get::<_, Option<Inbox>>(34).map_or_else(Vec::new, |inbox| inbox.0),
         unwind: columns::unwind(row.get(31)),
     })
+}
+
+/// An inbox out of an array of records: of each signal the same five columns.
+struct Inbox(Vec<Signal>);
+
+impl<'a> FromSql<'a> for Inbox {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Inbox, Box<dyn std::error::Error + Sync + Send>> {
+        // How many dimensions, whether some are null, their type; unless it is empty, its length and its first index.
+        let (mut array, mut inbox) = (Fields(raw), Vec::new());
+        array.take(if raw.len() > 12 { 20 } else { 12 })?;
+        while !array.0.is_empty() {
+            let mut record = Fields(array.value()?);
+            record.take(4)?;
+            inbox.push(Signal {
+                number: i64::from_sql(&Type::INT8, record.field()?)?,
+                name: String::from_sql(&Type::TEXT, record.field()?)?,
+                at: Time(i64::from_sql(&Type::INT8, record.field()?)?),
+                payload: Payload {
+                    codec: i16::from_sql(&Type::INT2, record.field()?)? as u8,
+                    bytes: record.field()?.to_vec(),
+                },
+                unreadable: None,
+            });
+        }
+        Ok(Inbox(inbox))
+    }
+
+    tokio_postgres::types::accepts!(RECORD_ARRAY);
+}
+
+/// What is left of values that the server sent one behind the other, none of them null.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], &'static str> {
+        self.0.split_off(..length).ok_or("a record ends too early")
+    }
+
+    /// One behind its length.
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        let length = self.take(4)?;
+        self.take(u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize)
+    }
+
+    /// One behind its type and its length.
+    fn field(&mut self) -> Result<&'a [u8], &'static str> {
+        self.take(4)?;
+        self.value()
+    }
 }

@@ -11,11 +11,11 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 
 use super::{
     Postgres, branch,
+    change_params::{Base, Param},
     conn::retry_deadlock,
     consequences::{Group, follows, parks, readies, step_by_step},
     journal::JournalWrites,
     names::Names,
-    params::{Base, Param},
     pool::Guard,
     serial, sql,
     step::{ChangeBatches, ChangeKind, Written},
@@ -260,7 +260,7 @@ async fn seen(
         .collect();
     let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
     let params: [Param<'_>; 5] = [&base.id, &base.epoch, &base.rev, &base.worker, &base.claim];
-    let rows = conn.query(sql::commit::FIND_UNAPPLIED, &params).await?;
+    let rows = conn.query(sql::commit::EXPLAIN_UNAPPLIED, &params).await?;
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         match (missing[&id].outcome == Outcome::Next, claimed) {

@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tokio_postgres::Row;
 use windlass_model::{Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, children::place, migrate, rows::payload, sql};
+use super::{Postgres, SPAN, children::place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
     Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
     SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
+
+/// A payload out of two columns.
+pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
+    Some(Payload { codec: codec? as u8, bytes: bytes? })
+}
 
 pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
@@ -22,7 +27,7 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
     let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
-        let waiting = conn.query(sql::arrivals::WAITING, &[&missing]).await?;
+        let waiting = conn.query(sql::arrivals::ARE_WAITING, &[&missing]).await?;
         arriving.extend(waiting.iter().map(|row| JobId(row.get(0))));
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }
@@ -99,7 +104,7 @@ impl Postgres {
     }
 
     async fn list(&self, filter: &Filter) -> Result<Vec<Summary>, Error> {
-        let (state, is_ready, is_scheduled, is_parked) = columns::places(filter.state);
+        let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
         let sql = match state {
             Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
             _ => sql::inspect::JOBS,

@@ -10,7 +10,7 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use super::{Postgres, params::Param, pool::Guard, sql};
+use super::{Postgres, change_params::Param, pool::Guard, sql};
 use crate::{Error, columns};
 
 /// The entries that steps add to journals, as arrays: one element for each entry.
@@ -76,9 +76,9 @@ pub(super) fn lone_entry(change: &Change) -> Option<&JournalEntry> {
 }
 
 const ANEW: &str = sql::journal::CLEAR;
-const FORGET: &str = sql::journal::FORGET;
+const FORGET: &str = sql::journal::FORGET_ENTRIES;
 const CONTEXT: &str = sql::journal::SET_CONTEXT;
-const UNWIND: &str = sql::commit::UNWIND;
+const UNWIND: &str = sql::commit::START_UNWIND;
 const SET_ASIDE: &str = sql::signals::MARK_UNREADABLE;
 
 /// The changes that one of these statements is about.

@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, micros, params::Param, pool::Guard, serial, span, sql};
+use super::{Postgres, SPAN, change_params::Param, micros, pool::Guard, serial, span, sql};
 use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
 pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
@@ -100,7 +100,7 @@ async fn hand_back_claims(
         if numbers.is_none() && conn.execute(sql::workers::RETIRE, &[&worker.0]).await? == 0 {
             return Ok(0);
         }
-        let rows = conn.query(sql::workers::CLAIMS, &[&worker.0, &numbers]).await?;
+        let rows = conn.query(sql::workers::TAKE_CLAIMS, &[&worker.0, &numbers]).await?;
         let mut jobs = Vec::new();
         for row in rows {
             let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(0), row.get(1));

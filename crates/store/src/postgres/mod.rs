@@ -12,6 +12,7 @@ mod arrivals;
 mod autocommit;
 mod branch;
 mod branch_update;
+mod change_params;
 mod children;
 mod claim;
 mod commit;
@@ -22,21 +23,24 @@ mod errors;
 mod floor;
 mod fork;
 mod inspect;
+mod job_actions;
+mod job_params;
 mod journal;
 mod lease;
 mod migrate;
 mod names;
 mod open_claims;
-mod params;
+mod options;
 mod poll;
 mod pool;
 mod prune;
+mod rate;
 mod reap;
-mod rows;
 mod schedule;
 mod serial;
 mod settings;
 mod signal;
+mod source_rows;
 mod stage_update;
 mod step;
 mod submit;
@@ -53,7 +57,6 @@ mod sql {
 }
 
 use std::{
-    collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc,
@@ -63,118 +66,19 @@ use std::{
 };
 
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, KindVersion, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict,
-    WorkerId,
+    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
 };
 
 use crate::{
     CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
     NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SchemaState, SignalOutcome,
-    Store, TimerReport, Work,
-    address::take_limits,
-    intern::{Lane, Lanes},
+    Store, TimerReport, Work, intern::Lanes,
 };
 pub use arrivals::submit_in;
 use floor::Floors;
 use open_claims::OpenClaims;
+pub use options::Options;
 use pool::{Guard, Pool, Role};
-
-/// How to reach a database.
-#[derive(Clone, Debug)]
-pub struct Options {
-    config: tokio_postgres::Config,
-    schema: String,
-    migrate: bool,
-    limits: Limits,
-    connections: usize,
-    patience: Duration,
-    connection_life: Duration,
-}
-
-impl Options {
-    /// The database at `url`, e.g. `postgres://user@host/database?schema=windlass`. The schema's name is taken
-    /// from the `schema` parameter, and is `windlass` without it; limits from parameters like `limit_payload`.
-    pub fn parse(url: &str) -> Result<Options, Error> {
-        let (url, limits) = take_limits(url)?;
-        let (url, schema) = take_schema(&url);
-        let config = url.parse::<tokio_postgres::Config>().map_err(|e| {
-            Error::Config(format!(
-                "the PostgreSQL address is not valid ({e}); use postgres://USER@HOST/DATABASE"
-            ))
-        })?;
-        let options = Options {
-            config,
-            schema: "windlass".to_owned(),
-            migrate: true,
-            limits,
-            connections: 8,
-            // Longer than any batch takes, shorter than a lease.
-            patience: Duration::from_secs(10),
-            // Long enough that connecting costs nothing, short enough for someone who waits for a change to take effect.
-            connection_life: Duration::from_secs(30 * 60),
-        };
-        schema.map_or(Ok(options.clone()), |schema| options.schema(&schema))
-    }
-
-    /// The PostgreSQL schema that holds the tables.
-    pub fn schema(mut self, schema: &str) -> Result<Options, Error> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if schema.is_empty() || schema.len() > 60 || !schema.chars().all(plain) || schema.starts_with("pg_") {
-            return Err(Error::Config(format!(
-                "{schema:?} cannot be the schema's name; use up to 60 lower-case letters, digits and underscores, \
-                 not beginning with pg_"
-            )));
-        }
-        self.schema = schema.to_owned();
-        Ok(self)
-    }
-
-    /// The name of the PostgreSQL schema that holds the tables.
-    pub fn schema_name(&self) -> &str {
-        &self.schema
-    }
-
-    /// Whether to bring the schema up to date.
-    pub fn migrate(mut self, migrate: bool) -> Options {
-        self.migrate = migrate;
-        self
-    }
-
-    /// What may be submitted.
-    pub fn limits(mut self, limits: Limits) -> Options {
-        self.limits = limits;
-        self
-    }
-
-    /// How many connections this handle may open.
-    pub fn connections(mut self, connections: usize) -> Options {
-        self.connections = connections.max(1);
-        self
-    }
-
-    /// How long a connection is used before a new one takes its place, give or take a tenth: 30 minutes, unless you say
-    /// otherwise. So an address that has come to mean another server, and settings that were changed, are known everywhere
-    /// after that time.
-    pub fn connection_life(mut self, life: Duration) -> Options {
-        self.connection_life = life;
-        self
-    }
-
-    /// How long to wait for an answer before giving up with [`Error::Unavailable`].
-    pub fn patience(mut self, patience: Duration) -> Options {
-        self.patience = patience;
-        self
-    }
-}
-
-/// Takes the `schema` parameter out of an address.
-fn take_schema(url: &str) -> (String, Option<String>) {
-    let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
-    let (mine, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|p| p.starts_with("schema="));
-    let schema = mine.first().map(|p| p["schema=".len()..].to_owned());
-    let rest = rest.join("&");
-    (if rest.is_empty() { base.to_owned() } else { format!("{base}?{rest}") }, schema)
-}
 
 /// The store in PostgreSQL; cloning shares its connections.
 #[derive(Clone)]
@@ -251,62 +155,6 @@ impl Postgres {
             return Err(names::gone_back());
         }
         Ok(conn)
-    }
-
-    /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
-    async fn intern<'a>(
-        &self,
-        names: impl Iterator<Item = (&'a str, &'a KindVersion, i32)>,
-    ) -> Result<(), Error> {
-        let unknown: BTreeSet<_> =
-            names.filter(|(q, k, b)| self.shared.lanes.get_in(q, k, *b).is_none()).collect();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let queues: Vec<&str> = unknown.iter().map(|(queue, ..)| *queue).collect();
-        let kinds: Vec<&str> = unknown.iter().map(|(_, kind, _)| kind.kind.as_str()).collect();
-        let versions: Vec<i32> = unknown.iter().map(|(_, kind, _)| kind.version).collect();
-        let buckets: Vec<i32> = unknown.iter().map(|(.., bucket)| *bucket).collect();
-        let conn = self.conn().await?;
-        conn.execute(sql::names::ADD_QUEUE, &[&queues]).await?;
-        conn.execute(sql::names::ADD_KIND, &[&kinds]).await?;
-        conn.execute(sql::names::ADD_LANE, &[&queues, &kinds, &versions, &buckets]).await?;
-        self.read_lanes(&conn).await.map(drop)
-    }
-
-    /// Reads all lanes and queues. What is known of others is forgotten: the store was set back to an earlier state, or a standby
-    /// that lacked them took over. Answers whether nothing was.
-    async fn read_lanes(&self, conn: &Guard<'_>) -> Result<bool, Error> {
-        let lane = |row: &tokio_postgres::Row| {
-            let kind = KindVersion { kind: row.get(4), version: row.get(5) };
-            let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
-            Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind }
-        };
-        // What others make while this is read may be missing in it.
-        let before = self.shared.lanes.snapshot();
-        let lanes = conn.read(sql::names::LANES, &[]).await?;
-        let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
-        let queues = conn.read(sql::names::QUEUES, &[]).await?;
-        let queues: HashMap<String, i32> = queues.iter().map(|row| (row.get(1), row.get(0))).collect();
-        let known = &self.shared.lanes;
-        let kept = known.keep_if_among(&before, &lanes, &queues);
-        lanes.into_iter().for_each(|lane| known.add(lane));
-        queues.iter().for_each(|(name, id)| known.add_queue(name, *id));
-        conn.set_known();
-        Ok(kept)
-    }
-
-    /// What lanes' numbers stand for is known afterwards, though another process may have made them.
-    async fn know_lanes(&self, conn: &Guard<'_>, mut ids: impl Iterator<Item = i32>) -> Result<(), Error> {
-        if ids.any(|id| self.shared.lanes.by_id(id).is_none()) {
-            self.read_lanes(conn).await?;
-        }
-        Ok(())
-    }
-
-    fn lane(&self, id: i32) -> Result<Lane, Error> {
-        let lane = self.shared.lanes.by_id(id);
-        lane.ok_or_else(|| Error::Fault(format!("a job is in lane {id}, which is not in the lanes table")))
     }
 }
 
@@ -427,23 +275,5 @@ impl Store for Postgres {
 
     fn statements(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schema_is_read_from_the_address_and_checked() {
-        let options = Options::parse("postgres://u@h/db?schema=jobs&connect_timeout=3").expect("valid");
-        assert_eq!(options.schema, "jobs");
-        assert_eq!(options.config.get_connect_timeout(), Some(&Duration::from_secs(3)));
-        assert!(
-            Options::parse("postgres://u@h/db?schema=Jobs").unwrap_err().to_string().contains("lower-case")
-        );
-        assert!(
-            Options::parse("postgres://u@h:x/db").unwrap_err().to_string().contains("postgres://USER@HOST")
-        );
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use windlass_model::NewJob;
+use windlass_model::{KindVersion, NewJob};
 
-use super::{Postgres, admin::bucket, serial, sql};
+use super::{Postgres, pool::Guard, rate::bucket, serial, sql};
 use crate::{Error, columns, intern::Lane};
 
 /// What is said to whoever has numbers of names that may stand for something else by now.
@@ -19,6 +19,68 @@ pub(super) struct Names {
     pub(super) serials: HashMap<String, i64>,
     /// Buckets by the names of their limits.
     buckets: HashMap<String, i32>,
+}
+
+impl Postgres {
+    /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
+    pub(super) async fn intern<'a>(
+        &self,
+        names: impl Iterator<Item = (&'a str, &'a KindVersion, i32)>,
+    ) -> Result<(), Error> {
+        let unknown: BTreeSet<_> =
+            names.filter(|(q, k, b)| self.shared.lanes.get_in(q, k, *b).is_none()).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let queues: Vec<&str> = unknown.iter().map(|(queue, ..)| *queue).collect();
+        let kinds: Vec<&str> = unknown.iter().map(|(_, kind, _)| kind.kind.as_str()).collect();
+        let versions: Vec<i32> = unknown.iter().map(|(_, kind, _)| kind.version).collect();
+        let buckets: Vec<i32> = unknown.iter().map(|(.., bucket)| *bucket).collect();
+        let conn = self.conn().await?;
+        conn.execute(sql::names::ADD_QUEUE, &[&queues]).await?;
+        conn.execute(sql::names::ADD_KIND, &[&kinds]).await?;
+        conn.execute(sql::names::ADD_LANE, &[&queues, &kinds, &versions, &buckets]).await?;
+        self.read_lanes(&conn).await.map(drop)
+    }
+
+    /// Reads all lanes and queues. What is known of others is forgotten: the store was set back to an earlier state, or a standby
+    /// that lacked them took over. Answers whether nothing was.
+    pub(super) async fn read_lanes(&self, conn: &Guard<'_>) -> Result<bool, Error> {
+        let lane = |row: &tokio_postgres::Row| {
+            let kind = KindVersion { kind: row.get(4), version: row.get(5) };
+            let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
+            Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind }
+        };
+        // What others make while this is read may be missing in it.
+        let before = self.shared.lanes.snapshot();
+        let lanes = conn.read(sql::names::LANES, &[]).await?;
+        let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
+        let queues = conn.read(sql::names::QUEUES, &[]).await?;
+        let queues: HashMap<String, i32> = queues.iter().map(|row| (row.get(1), row.get(0))).collect();
+        let known = &self.shared.lanes;
+        let kept = known.keep_if_among(&before, &lanes, &queues);
+        lanes.into_iter().for_each(|lane| known.add(lane));
+        queues.iter().for_each(|(name, id)| known.add_queue(name, *id));
+        conn.set_known();
+        Ok(kept)
+    }
+
+    /// What lanes' numbers stand for is known afterwards, though another process may have made them.
+    pub(super) async fn know_lanes(
+        &self,
+        conn: &Guard<'_>,
+        mut ids: impl Iterator<Item = i32>,
+    ) -> Result<(), Error> {
+        if ids.any(|id| self.shared.lanes.by_id(id).is_none()) {
+            self.read_lanes(conn).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lane(&self, id: i32) -> Result<Lane, Error> {
+        let lane = self.shared.lanes.by_id(id);
+        lane.ok_or_else(|| Error::Fault(format!("a job is in lane {id}, which is not in the lanes table")))
+    }
 }
 
 impl Names {

@@ -1,4 +1,4 @@
-//! Looking at branches from time to time; see [`crate::Store::poll_branches`].
+//! Looking at branches from time to time; see [`crate::Store::poll`].
 //!
 //! Whoever takes a branch has it to itself for [`HELD`]: what takes long is done without a lock, so that nobody who ends a
 //! child or commits for the parent waits for it.
@@ -8,17 +8,17 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{
-    BranchCounts, BranchPoll, BranchWatch, Time,
+    BranchPoll, Tally, Time, Watch,
     branch::PollInterval,
-    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
+    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
 };
 
 use super::{
     Postgres, SPAN,
     branch::{self, Key, sum},
+    change_params::Param,
     conn::retry_deadlock,
     micros,
-    params::Param,
     pool::Guard,
     serial, sql, wait,
 };
@@ -40,7 +40,7 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
     }
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let until = now.plus(HELD);
-    let sql = sql::poll::TAKE;
+    let sql = sql::poll::TAKE_DUE;
     let rows = conn.query(sql, &[&now.micros(), &limit, &until.micros()]).await?;
     let taken: Vec<Key> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     polled.polled = taken.len();
@@ -61,9 +61,9 @@ async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error>
 struct View {
     branch: Key,
     spawned: i64,
-    watch: Option<BranchWatch>,
+    watch: Option<Watch>,
     before: BranchPoll,
-    tally: BranchCounts,
+    tally: Tally,
     claimed: i64,
     begun: i64,
 }
@@ -71,7 +71,7 @@ struct View {
 impl View {
     fn seen(&self, now: Time) -> PollSample {
         let View { spawned, tally, claimed, begun, .. } = *self;
-        PollSample { now, spawned, counts: tally, claimed, claimed_unstarted: begun }
+        PollSample { now, spawned, tally, claimed, begun }
     }
 }
 
@@ -105,18 +105,18 @@ async fn poll_branch(
     let (branch, before) = (view.branch, &view.before);
     let mut poll = before.next(&view.seen(now), pace);
     let mut tally = view.tally;
-    if before.recount_due(&poll) || before.search_due(&poll) {
+    if before.is_still(&poll) || before.is_stuck(&poll) {
         // All children are walked over now, and others may have been before.
         let held = until;
         until = held.plus(HELD);
         let params: [Param<'_>; 4] = [&branch.0, &branch.1, &held.micros(), &until.micros()];
-        if conn.execute(sql::poll::HOLD, &params).await? == 0 {
+        if conn.execute(sql::poll::EXTEND, &params).await? == 0 {
             return Ok(());
         }
     }
-    if before.recount_due(&poll) {
+    if before.is_still(&poll) {
         let Some(recount) = recount(conn, branch, until).await? else { return Ok(()) };
-        if recount.difference != BranchCounts::default() {
+        if recount.difference != Tally::default() {
             polled.corrected += 1;
             if let Some(view) = views(conn, &[branch]).await?.first() {
                 tally = view.tally;
@@ -126,10 +126,10 @@ async fn poll_branch(
         poll.missing = recount.missing;
         poll.counted_at = Some(now);
     }
-    if before.search_due(&poll) {
+    if before.is_stuck(&poll) {
         let lost = redeliver(store, conn, branch).await?;
         polled.redelivered += lost;
-        poll.add_redelivered(lost);
+        poll.found(lost);
     }
     let next_at = poll.next_at.map(Time::micros);
     let text = columns::poll_text(&poll);
@@ -139,7 +139,7 @@ async fn poll_branch(
     if rows.first().is_some_and(|row| row.get(0)) {
         polled.to_cancel.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
     }
-    if poll.found_missing() {
+    if poll.lacks_children() {
         polled.notified += branch::notify_unmet(store, conn, Some(now), &[branch]).await?;
     } else if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
         polled.notified += branch::notify(store, conn, Some(now), &[branch]).await?;
@@ -155,13 +155,13 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
     let recount = compared(conn, branch).await;
     conn.rollback().await;
     let recount = recount?;
-    if recount.difference == BranchCounts::default() {
+    if recount.difference == Tally::default() {
         return Ok(Some(recount));
     }
     conn.begin().await?;
     let work = async {
         let params: [Param<'_>; 3] = [&branch.0, &branch.1, &until.micros()];
-        let mine = !conn.query(sql::poll::IS_OURS, &params).await?.is_empty();
+        let mine = !conn.query(sql::poll::LOCK_TAKEN, &params).await?.is_empty();
         if mine {
             branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
         }
@@ -176,14 +176,13 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
 }
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
-    let ends =
-        |row: &Row| BranchCounts { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
-    let sums = conn.query(sql::poll::SUM, &[&job, &number]).await?;
-    let (counted, spawned) = sums.first().map_or((BranchCounts::default(), 0), |row| (ends(row), row.get(3)));
-    let mut rows = ChildRows::default();
+    let ends = |row: &Row| Tally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
+    let sums = conn.query(sql::poll::READ_SUM, &[&job, &number]).await?;
+    let (counted, spawned) = sums.first().map_or((Tally::default(), 0), |row| (ends(row), row.get(3)));
+    let mut rows = ChildCounts::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
-        let page = conn.query(sql::poll::COUNT, &[&job, &number, &from, &PAGE]).await?;
+        let page = conn.query(sql::poll::COUNT_CHILDREN, &[&job, &number, &from, &PAGE]).await?;
         if let Some(row) = page.first() {
             rows.ends.add(ends(row));
             rows.live += row.get::<_, i64>(3);
@@ -197,14 +196,14 @@ async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error
 async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Result<usize, Error> {
     let mut lost: Vec<Uuid> = Vec::new();
     let mut after = Some(Uuid::nil());
-    while let Some(from) = after.take().filter(|_| lost.len() < MAX_REDELIVERED) {
-        let sql = sql::poll::LOST;
+    while let Some(from) = after.take().filter(|_| lost.len() < REDELIVERED) {
+        let sql = sql::poll::FIND_LOST;
         for row in conn.query(sql, &[&job, &number, &from, &PAGE, &SPAN]).await? {
             lost.extend(row.get::<_, Vec<Uuid>>(0));
             after = row.get(1);
         }
     }
-    lost.truncate(MAX_REDELIVERED);
+    lost.truncate(REDELIVERED);
     if lost.is_empty() {
         return Ok(0);
     }

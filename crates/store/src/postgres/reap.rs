@@ -52,7 +52,7 @@ async fn walk(conn: &Guard<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapRep
 
     let limit = i64::try_from(sweep.limit).unwrap_or(i64::MAX);
     let mut claims: HashMap<(JobId, Epoch), Claim> = HashMap::new();
-    for row in conn.query(sql::reap::CLAIMS, &[&limit]).await? {
+    for row in conn.query(sql::reap::TAKE_CLAIMS, &[&limit]).await? {
         let claim = Claim { worker: WorkerId(row.get(0)), alone: row.get(2), claimed_at: Time(row.get(3)) };
         let (ids, epochs): (Vec<uuid::Uuid>, Vec<i32>) = (row.get(4), row.get(5));
         for pair in ids.into_iter().map(JobId).zip(epochs.into_iter().map(Epoch)) {
@@ -115,7 +115,7 @@ async fn have_unwound(
     let now = clock(conn, now).await?;
     let params: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
         [&now.micros(), &fates.id, &fates.epoch, &fates.worker, &fates.claimed_at, &fates.failure];
-    conn.execute(sql::reap::KEEP_LOST_ATTEMPTS, &params).await?;
+    conn.execute(sql::reap::ADD_LOST_ATTEMPTS, &params).await?;
     let how = |failure: &String| {
         unwind::failed(Reason::Poison, columns::failure(Some(failure)).expect("there is text"))
     };

@@ -10,13 +10,7 @@ use windlass_model::{
 };
 
 use super::{
-    Postgres,
-    control::{self, transaction},
-    micros,
-    names::Names,
-    pool::Guard,
-    sql,
-    submit::Batch,
+    Postgres, control::transaction, job_actions, micros, names::Names, pool::Guard, sql, submit::Batch,
 };
 use crate::{Actor, ControlOutcome, Error, Now, columns, control::outcome};
 
@@ -45,7 +39,7 @@ fn kept(row: &Row) -> Result<Kept, Error> {
 pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
     let names = names(store, now).await?;
     transaction(store, now, async |conn, now| {
-        let rows = conn.query(sql::schedules::TAKE_DUE, &[&now.micros(), &BATCH]).await?;
+        let rows = conn.query(sql::schedules::LOCK_DUE, &[&now.micros(), &BATCH]).await?;
         // One that became due, or was changed, since the names were looked up has its turn at the next look.
         let due = rows.iter().filter_map(|row| kept(row).ok());
         let due: Vec<Kept> = due.filter(|kept| names.know(store, &kept.schedule.job(now))).collect();
@@ -71,13 +65,13 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
 async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
     let conn = store.conn().await?;
     let mut jobs = Vec::new();
-    for row in conn.query(sql::schedules::PEEK, &[&micros(now), &BATCH]).await? {
+    for row in conn.query(sql::schedules::READ_DUE, &[&micros(now), &BATCH]).await? {
         match kept(&row) {
             Ok(kept) => jobs.push(kept.schedule.job(Time(0))),
             Err(error) => {
                 let (id, why) = (row.get::<_, i32>(0), error.to_string());
                 tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
-                conn.execute(sql::schedules::PAUSE_UNREADABLE, &[&id, &micros(now), &why]).await?;
+                conn.execute(sql::schedules::PAUSE_UNREADABLE, &[&micros(now), &id, &why]).await?;
             }
         }
     }
@@ -137,7 +131,7 @@ impl<'a> Firing<'a> {
                 // One that this call submits must be in before it can be cancelled.
                 self.write_jobs(store, conn, now).await?;
                 let by = outcome::next_tick(&schedule.name);
-                control::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
+                job_actions::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
             }
             last = Some(job.id);
             self.fired.push((kept.id, *tick));
@@ -282,6 +276,6 @@ pub(super) async fn trigger(
 }
 
 async fn gate(conn: &Guard<'_>) -> Result<(), Error> {
-    let sql = sql::gates::BUMP_QUEUES;
+    let sql = sql::gates::BUMP;
     conn.execute(sql, &[&vec![0i32], &conn.gate_writer]).await.map(std::mem::drop)
 }

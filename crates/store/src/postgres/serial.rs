@@ -42,7 +42,7 @@ pub(super) async fn hand_over(conn: &Guard<'_>) -> Result<usize, Error> {
     if ids.is_empty() {
         return Ok(0);
     }
-    let promote = sql::serial::PROMOTE;
+    let promote = sql::serial::FILL_SLOTS;
     let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
     Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
 }

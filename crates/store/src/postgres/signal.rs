@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use futures_util::future::join5;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{JobId, NewSignal, State, Time};
+use windlass_model::{JobId, NewSignal, Payload, Signal, State, Time};
 
 use super::{
     Postgres,
     conn::retry_deadlock,
-    control::{hold, live_state},
+    job_actions::{hold, live_state},
     micros,
     pool::Guard,
     serial, sql,
@@ -215,4 +215,15 @@ pub(super) async fn restore(
 async fn find(conn: &Guard<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
     let rows = conn.query(sql::signals::READ, &[&id, &number]).await?;
     Ok(rows.first().map(|row| row.get(1)))
+}
+
+/// A signal in an inbox, out of five columns, or six with why it was set aside.
+pub(super) fn read(row: &Row, first: usize) -> Signal {
+    Signal {
+        number: row.get(first),
+        name: row.get(first + 1),
+        at: Time(row.get(first + 2)),
+        payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
+        unreadable: if row.len() > first + 5 { row.get(first + 5) } else { None },
+    }
 }

@@ -8,7 +8,8 @@ use windlass_model::{JobId, KindVersion, State};
 use super::{
     Postgres,
     conn::retry_deadlock,
-    control::{Held, hold, live_state, log, transaction},
+    control::{log, transaction},
+    job_actions::{Held, hold, live_state},
     pool::Guard,
     serial, sql,
 };

@@ -1,18 +1,18 @@
 //! The statements that write changes, one for each sort of them.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
+use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
 
 use super::{
     SPAN,
     branch::{self, Child},
+    change_params::{Again, Base, Ends, Param, Steps, Waits},
     journal::{Entries, lone_entry},
     micros,
-    params::{Again, Base, Ends, Param, Steps, Waits},
     pool::Guard,
     sql,
 };
@@ -72,7 +72,7 @@ enum Size {
 impl Size {
     fn of(step: &Step) -> Size {
         let more =
-            step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
+            step.stage_ran.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
             (true, _) => Size::More,
             (false, false) => Size::Entries,
@@ -116,13 +116,13 @@ impl ChangeKind {
             ChangeKind::Closed if tallies => sql::commit::DONE_JOURNAL_COUNTED,
             ChangeKind::Next => match Lone::of(changes) {
                 Some(Lone::Step(_)) => sql::commit::NEXT_SINGLE,
-                Some(Lone::Entry(..)) => sql::commit::NEXT_SINGLE_ENTRY,
+                Some(Lone::Entry(..)) => sql::commit::NEXT_ENTRY,
                 None => sql::commit::NEXT,
             },
             ChangeKind::Done => sql::commit::DONE,
             ChangeKind::Closed => sql::commit::DONE_JOURNAL,
             ChangeKind::Ended => sql::commit::FAILED,
-            ChangeKind::Finished => sql::commit::END_MACHINE,
+            ChangeKind::Finished => sql::commit::END_WITH_STEP,
             ChangeKind::Again => sql::commit::RETRY,
             ChangeKind::Waits => sql::waits::PARK,
         }
@@ -147,66 +147,50 @@ impl ChangeKind {
         }
         let (now, base, lane) = (micros(now), Base::new(changes), conn.lane());
         let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
-        let mut params: Vec<Param<'_>> =
-            vec![&now, &base.id, &base.epoch, &base.rev, &base.worker, &base.started_at];
+        let mut params: Vec<Param<'_>> = vec![&now];
+        params.extend(base.params());
         let (steps, ends, again, waits, entries);
+        if !matches!(self, ChangeKind::Done | ChangeKind::Ended) {
+            entries = Entries::new(changes);
+            params.extend(entries.params());
+        }
+        if matches!(self, ChangeKind::Finished | ChangeKind::Again | ChangeKind::Next | ChangeKind::Waits) {
+            steps = Steps::new(changes);
+            params.extend(steps.params());
+        } else {
+            steps = Steps::default();
+        }
         match self {
-            ChangeKind::Done => {
+            ChangeKind::Done | ChangeKind::Closed => {
                 ends = Ends::new(changes);
                 params.extend(ends.output());
-            }
-            ChangeKind::Closed => {
-                (ends, entries) = (Ends::new(changes), Entries::new(changes));
-                params.extend(ends.output());
-                params.extend(entries.params());
             }
             ChangeKind::Ended => {
                 ends = Ends::new(changes);
                 params.extend(ends.params());
             }
             ChangeKind::Finished => {
-                (steps, ends, entries) = (Steps::new(changes), Ends::new(changes), Entries::new(changes));
-                params.extend(steps.params());
+                ends = Ends::new(changes);
                 params.push(&steps.how);
                 params.extend(ends.params());
                 params.extend(ends.output());
-                params.extend(steps.consumed());
-                params.push(&steps.undo);
-                params.extend(entries.params());
             }
             ChangeKind::Again => {
-                (steps, again, entries) = (Steps::new(changes), Again::new(changes), Entries::new(changes));
+                again = Again::new(changes);
                 params.extend(again.params());
                 params.extend(placing);
-                params.extend(steps.params());
-                params.extend(steps.consumed());
-                params.push(&steps.undo);
-                params.extend(entries.params());
             }
-            ChangeKind::Next => {
-                (steps, entries) = (Steps::new(changes), Entries::new(changes));
-                params.extend(steps.params());
-                params.push(&steps.unchanged);
-                params.extend(steps.consumed());
-                params.push(&steps.undo);
-                params.extend(entries.params());
-            }
+            ChangeKind::Next => params.push(&steps.unchanged),
             ChangeKind::Waits => {
-                (steps, waits, entries) = (Steps::new(changes), Waits::new(changes), Entries::new(changes));
-                params.extend(steps.params());
-                params.push(&steps.unchanged);
-                params.push(&steps.how);
+                waits = Waits::new(changes);
+                params.extend::<[Param<'_>; 2]>([&steps.unchanged, &steps.how]);
                 params.extend(waits.params());
-                params.extend(steps.consumed());
                 params.extend(placing);
-                params.push(&steps.undo);
-                params.extend(entries.params());
             }
         }
         if tallies {
             params.push(&lane);
         }
-        params.extend(base.claims());
         conn.query(sql, &params).await
     }
 }
@@ -216,7 +200,7 @@ enum Lone<'a> {
     /// A step that consumes nothing and adds nothing to a journal.
     Step(&'a Change),
     /// A step that adds an entry and writes nothing else.
-    Entry(&'a Change, &'a JournalEntry),
+    Entry(&'a Change, &'a Entry),
 }
 
 impl<'a> Lone<'a> {
@@ -231,14 +215,11 @@ impl<'a> Lone<'a> {
         change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
     }
 
-    /// The statement for a step after one of the same claim. That one found the claim recorded, and a claim is not forgotten
-    /// without its jobs' epochs being raised: what the row says of its last writer is enough, and is there already.
+    /// The statement for a step after one of the same claim, which this connection has written.
     fn further(&self) -> &'static str {
-        static STEP: LazyLock<String> = LazyLock::new(|| further(sql::commit::NEXT_SINGLE, "$12"));
-        static ENTRY: LazyLock<String> = LazyLock::new(|| further(sql::commit::NEXT_SINGLE_ENTRY, "$18"));
         match self {
-            Lone::Step(_) => &STEP,
-            Lone::Entry(..) => &ENTRY,
+            Lone::Step(_) => sql::commit::NEXT_SINGLE_FURTHER,
+            Lone::Entry(..) => sql::commit::NEXT_ENTRY_FURTHER,
         }
     }
 
@@ -264,12 +245,12 @@ impl<'a> Lone<'a> {
             &change.rev.0,
             &change.worker.0,
             &change.started_at.micros(),
-            &step.and_then(|step| step.from_stage.as_deref()),
+            &change.claim.0,
+            &step.is_some_and(|step| step.unchanged),
+            &step.and_then(|step| step.stage_ran.as_deref()),
             &stage.map(|(name, _)| name.as_str()),
             &stage.map(|(_, data)| i16::from(data.codec)),
             &stage.map(|(_, data)| data.bytes.as_slice()),
-            &step.is_some_and(|step| step.unchanged),
-            &change.claim.0,
         ];
         conn.query_autocommit(sql, &params).await
     }
@@ -279,7 +260,7 @@ impl<'a> Lone<'a> {
         now: Now,
         sql: &'static str,
         change: &Change,
-        entry: &JournalEntry,
+        entry: &Entry,
     ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
         let params: [Param<'_>; 18] = [
@@ -289,6 +270,7 @@ impl<'a> Lone<'a> {
             &change.rev.0,
             &change.worker.0,
             &change.started_at.micros(),
+            &change.claim.0,
             &step.is_some_and(|step| step.unchanged),
             &step.is_some_and(|step| step.has_undo),
             &entry.seq,
@@ -300,17 +282,9 @@ impl<'a> Lone<'a> {
             &entry.at.micros(),
             &i16::from(entry.payload.codec),
             &entry.payload.bytes,
-            &change.claim.0,
         ];
         conn.query_autocommit(sql, &params).await
     }
-}
-
-/// A statement that asks for the claim, as one that asks for the last writer.
-fn further(sql: &str, claim: &str) -> String {
-    let recorded = format!("exists (select from claims k where k.worker = $5 and k.number = {claim})");
-    let last = format!("j.rev_claim = {claim} and j.worker = $5 and j.rev_epoch = j.epoch");
-    sql.replacen(&recorded, &last, 1)
 }
 
 /// The latest moment that anything is due at.
@@ -379,19 +353,5 @@ impl<'a> ChangeBatches<'a> {
             wrote.extend(rows?.iter().map(Written::new));
         }
         Ok(wrote)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn further_steps_ask_for_the_last_writer_alone() {
-        for (sql, claim) in [(sql::commit::NEXT_SINGLE, "$12"), (sql::commit::NEXT_SINGLE_ENTRY, "$18")] {
-            let further = further(sql, claim);
-            assert!(sql.contains("from claims") && !further.contains("from claims"), "{further}");
-            assert_eq!(further.matches("j.rev_claim = ").count(), 1, "{further}");
-        }
     }
 }

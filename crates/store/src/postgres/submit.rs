@@ -9,17 +9,19 @@ use std::{
 use windlass_model::{JobId, NewJob, NewSignal, SubmitOutcome, Time, rank::rank};
 
 use super::{
-    Postgres, SPAN, branch, micros,
+    Postgres, SPAN, branch,
+    change_params::Param,
+    job_params::{BranchColumns, Rows},
+    micros,
     names::Names,
     pool::Guard,
-    rows::{BranchColumns, Rows},
     serial, signal, sql, unique,
     unique::NameOutcome,
     wait,
 };
 use crate::{
     ClaimOnSubmit, Error, Now,
-    columns::{self, Found, Wrote},
+    columns::{self, ExistingJobs, Inserted},
     intern::Lane,
 };
 
@@ -93,7 +95,7 @@ impl Batch<'_> {
     async fn put_in(
         &self,
         waves: &[Vec<usize>],
-        wrote: &mut [Option<Wrote>],
+        wrote: &mut [Option<Inserted>],
     ) -> Result<HashMap<usize, SubmitOutcome>, Error> {
         let mut told = HashMap::new();
         let mut entering = Vec::new();
@@ -120,56 +122,30 @@ impl Batch<'_> {
 
     async fn answers(
         &self,
-        wrote: &[Option<Wrote>],
+        wrote: &[Option<Inserted>],
         mut told: HashMap<usize, SubmitOutcome>,
     ) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         let found = match wrote.iter().enumerate().all(|(n, wrote)| wrote.is_some() || told.contains_key(&n))
         {
-            true => Found::default(),
+            true => ExistingJobs::default(),
             false => self.find(wrote).await?,
         };
-        let answers = columns::answers(self.jobs, wrote, &found);
+        let answers = columns::submit_outcomes(self.jobs, wrote, &found);
         Ok(answers.into_iter().enumerate().map(|(n, answer)| told.remove(&n).or(answer)).collect())
     }
 
     /// Sends plain jobs, and notes which were written.
-    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Wrote>]) -> Result<(), Error> {
+    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Inserted>]) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
         let (worker, number) =
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
-        let written = self
-            .conn
-            .query(
-                sql::submit::INSERT,
-                &[
-                    &micros(self.now),
-                    &worker,
-                    &number,
-                    &rows.id,
-                    &rows.lane,
-                    &rows.kind,
-                    &rows.priority,
-                    &rows.at,
-                    &rows.delay,
-                    &rows.deadline_at,
-                    &rows.digest,
-                    &rows.codec,
-                    &rows.input,
-                    &rows.key,
-                    &rows.tags,
-                    &rows.options,
-                    &rows.settings,
-                    &SPAN,
-                    &rows.tag,
-                    &rows.tag_job,
-                    &self.conn.gate_writer,
-                    &Time::MAX.micros(),
-                    &rows.stage,
-                ],
-            )
-            .await?;
+        let (now, last) = (micros(self.now), Time::MAX.micros());
+        let mut params: Vec<Param<'_>> = vec![&now, &last];
+        params.extend(rows.params());
+        params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &self.conn.gate_writer, &worker, &number]);
+        let written = self.conn.query(sql::submit::INSERT, &params).await?;
         for row in written {
-            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Wrote { claimed: row.get(1) });
+            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
         }
         Ok(())
     }
@@ -179,7 +155,7 @@ impl Batch<'_> {
     async fn insert_special(
         &self,
         wave: &[usize],
-        wrote: &mut [Option<Wrote>],
+        wrote: &mut [Option<Inserted>],
         told: &mut HashMap<usize, SubmitOutcome>,
         entering: &mut Vec<uuid::Uuid>,
     ) -> Result<(), Error> {
@@ -194,42 +170,12 @@ impl Batch<'_> {
             jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.keeps_slot)).collect();
         let round: Vec<Option<i32>> = jobs.iter().map(|job| job.parent_rev.map(|round| round.0)).collect();
         let twigs = BranchColumns::of(&jobs);
-        let written = self
-            .conn
-            .query(
-                sql::submit::INSERT_SPECIAL,
-                &[
-                    &micros(self.now),
-                    &rows.id,
-                    &rows.lane,
-                    &rows.kind,
-                    &rows.priority,
-                    &rows.at,
-                    &rows.delay,
-                    &rows.deadline_at,
-                    &rows.digest,
-                    &rows.codec,
-                    &rows.input,
-                    &rows.key,
-                    &rows.tags,
-                    &rows.options,
-                    &rows.settings,
-                    &rows.tag,
-                    &rows.tag_job,
-                    &Time::MAX.micros(),
-                    &parent,
-                    &serials,
-                    &weight,
-                    &keeps,
-                    &rows.stage,
-                    &round,
-                    &twigs.branch,
-                    &twigs.spawn,
-                    &twigs.item,
-                    &twigs.items,
-                ],
-            )
-            .await?;
+        let (now, last) = (micros(self.now), Time::MAX.micros());
+        let mut params: Vec<Param<'_>> = vec![&now, &last];
+        params.extend(rows.params());
+        params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &round]);
+        params.extend(twigs.params());
+        let written = self.conn.query(sql::submit::INSERT_SPECIAL, &params).await?;
         let written: HashMap<JobId, (bool, Time, bool)> = written
             .iter()
             .map(|row| (JobId(row.get(0)), (row.get(1), Time(row.get(2)), row.get(3))))
@@ -247,7 +193,7 @@ impl Batch<'_> {
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
             match unique::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
                 NameOutcome::It(replaced) => {
-                    wrote[place] = Some(Wrote { claimed: false });
+                    wrote[place] = Some(Inserted { claimed: false });
                     told.extend(replaced.map(|id| (place, SubmitOutcome::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
                     timed |= timer;
@@ -265,14 +211,14 @@ impl Batch<'_> {
             signal::put(self.conn, self.now, &signals, self.store.shared.options.limits.inbox).await?;
         }
         if timed {
-            let sql = sql::gates::BUMP_QUEUES;
+            let sql = sql::gates::BUMP;
             self.conn.execute(sql, &[&vec![0i32], &self.conn.gate_writer]).await?;
         }
         Ok(())
     }
 
     /// Looks up what stood in the way of those that were not inserted.
-    async fn find(&self, wrote: &[Option<Wrote>]) -> Result<Found, Error> {
+    async fn find(&self, wrote: &[Option<Inserted>]) -> Result<ExistingJobs, Error> {
         let (mine, missing): (Vec<_>, Vec<_>) =
             self.jobs.iter().zip(wrote).partition(|(_, wrote)| wrote.is_some());
         let mine: HashSet<JobId> = mine.into_iter().map(|(job, _)| job.id).collect();
@@ -287,9 +233,9 @@ impl Batch<'_> {
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
         let (worker, number) =
             (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
-        let sql = sql::submit::EXISTING;
+        let sql = sql::submit::FIND_EXISTING;
         let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
-        let mut found = Found::default();
+        let mut found = ExistingJobs::default();
         for row in rows {
             let id = JobId(row.get(0));
             let digest: [u8; 16] = row.get::<_, &[u8]>(1).try_into().unwrap_or_default();

@@ -10,7 +10,7 @@ use super::{
     Postgres, arrivals,
     branch::{self, Child},
     conn::Conn,
-    control, micros,
+    job_actions, micros,
     pool::Guard,
     schedule, serial, sql, unwind,
     wait::children_ended,
@@ -243,7 +243,7 @@ async fn wake(conn: &Guard<'_>, wakes: &[Fired]) -> Result<(), Error> {
     }
     let aside: Vec<Uuid> = wakes.iter().filter(|timer| timer.held).map(|timer| timer.id.0).collect();
     if !aside.is_empty() {
-        conn.execute(sql::timers::HOLD, &[&aside]).await?;
+        conn.execute(sql::control::SET_HELD, &[&aside]).await?;
     }
     let lined: Vec<Uuid> =
         wakes.iter().filter(|timer| timer.serial && !timer.held).map(|timer| timer.id.0).collect();
@@ -275,7 +275,7 @@ async fn end(
     // A statement of its own, after the serial keys are locked: it must see a place that was being filled meanwhile.
     let ids: Vec<Uuid> = ends.iter().map(|timer| timer.id.0).collect();
     let (lanes, ranks): (Vec<i32>, Vec<i64>) = ends.iter().map(Fired::place).unzip();
-    conn.execute(sql::timers::REMOVE_READY, &[&lanes, &ranks, &ids]).await?;
+    conn.execute(sql::control::REMOVE_READY, &[&lanes, &ranks, &ids]).await?;
     let (undoing, over): (Vec<&Fired>, Vec<&Fired>) = ends.iter().partition(|timer| timer.undoes);
     let (expired_ones, told): (Vec<&Fired>, Vec<&Fired>) = over.into_iter().partition(expires);
     if !expired_ones.is_empty() {
@@ -284,7 +284,7 @@ async fn end(
     if !told.is_empty() {
         let ids: Vec<Uuid> = told.iter().map(|timer| timer.id.0).collect();
         let by: Vec<&Actor> = told.iter().map(|timer| &orders[&(timer.id, timer.at)]).collect();
-        control::finish(conn, now, &ids, &by).await?;
+        job_actions::finish(conn, now, &ids, &by).await?;
     }
     let how = |timer: &&Fired| match timer.what {
         DEADLINE => unwind::failed(Reason::Expired, expired(timer.at)),

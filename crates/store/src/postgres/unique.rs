@@ -2,7 +2,9 @@
 
 use windlass_model::{Change, Conflict, JobId, NewJob, State, SubmitOutcome, Time, Unique};
 
-use super::{Postgres, SPAN, control, names::Names, params::Param, pool::Guard, sql, wait};
+use super::{
+    Postgres, SPAN, change_params::Param, control, job_actions, names::Names, pool::Guard, sql, wait,
+};
 use crate::{Error, Now, columns, control::outcome};
 
 /// The job that has a unique name, and where it stands.
@@ -48,14 +50,14 @@ pub(super) async fn take(
         // It may have been claimed since it was looked at: what decides is what it is once it is locked.
         Conflict::Replace => {
             let by = outcome::replaced(job.id);
-            if !control::cancel_waiting(store, conn, now, id, &by).await? {
+            if !job_actions::cancel_waiting(store, conn, now, id, &by).await? {
                 return Ok(NameOutcome::Not(SubmitOutcome::Rejected { id }));
             }
         }
         // It was told before its change was written.
         Conflict::CancelAndReplace if namesake.has_gone_on => {}
         Conflict::CancelAndReplace => {
-            control::cancel(store, conn, now, &[id], columns::GRACE, &outcome::replaced(job.id)).await?;
+            job_actions::cancel(store, conn, now, &[id], columns::GRACE, &outcome::replaced(job.id)).await?;
         }
     }
     give(conn, kind, unique, job.id).await?;
@@ -91,13 +93,13 @@ pub(super) async fn signal_parent(
             &job.id.0,
             &job.key,
         ];
-        let rows = conn.query(sql::unique::PARENT, &params).await?;
+        let rows = conn.query(sql::unique::HELD_BY_PARENT, &params).await?;
         let Some(row) = rows.first() else { continue };
         let now = control::clock(conn, now).await?;
         let mine = columns::settings(row.get(1)).unique;
         if mine.is_some_and(|mine| mine.holds(State::Running, Time(row.get(0)), now)) {
             let by = outcome::replaced(job.id);
-            control::cancel(store, conn, now, &[change.job], columns::GRACE, &by).await?;
+            job_actions::cancel(store, conn, now, &[change.job], columns::GRACE, &by).await?;
             break;
         }
     }
@@ -131,7 +133,7 @@ async fn ask(
     let rows = conn.query(sql::unique::LOCK, &[&kind, &unique.key]).await?;
     let holder = rows.first().map(|row| row.get::<_, uuid::Uuid>(0));
     if let Some(holder) = holder.filter(|holder| *holder != id.0) {
-        let rows = conn.query(sql::unique::HOLDER, &[&holder, &SPAN]).await?;
+        let rows = conn.query(sql::control::READ_STATE, &[&SPAN, &holder]).await?;
         for row in rows {
             let now_in = match columns::final_state(row.get(1)) {
                 Some(state) => state,

@@ -32,7 +32,7 @@ pub(super) async fn begin(
     }
     let unwinds: Vec<String> = unwinds.iter().map(columns::unwind_text).collect();
     serial::lock(conn, ids).await?;
-    conn.execute(sql::control::UNWIND, &[&ids, &unwinds, &now.micros()]).await?;
+    conn.execute(sql::control::START_UNWIND, &[&ids, &unwinds, &now.micros()]).await?;
     serial::enter_unsettled(conn, ids).await?;
     serial::settle(conn, ids).await
 }

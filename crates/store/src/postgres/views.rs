@@ -2,20 +2,18 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use windlass_model::{JobId, Payload, Rev, Signal, Time, WorkerId, calendar::Missed};
 
 use super::{
     Postgres, SPAN,
-    admin::bucket,
-    rows::{payload, signal},
-    signal::aside,
+    rate::bucket,
+    signal::{self, aside},
     sql,
 };
 use crate::{
-    AuditEntry, AuditFilter, CancelHold, ChildEnd, Error, Firing, Holds, JobEnd, LimitView, Miss, Pause,
-    QueueView, RateHold, ScheduleView, SerialHold, SerialView, Summary, Transition, TransitionCount, Waiting,
-    columns,
+    AuditEntry, AuditFilter, CancelHold, Error, Firing, Holds, LimitView, Miss, Pause, QueueView, RateHold,
+    ScheduleView, SerialHold, SerialView, Transition, TransitionCount, Waiting, columns,
 };
 
 /// A pause out of three columns.
@@ -28,9 +26,9 @@ impl Postgres {
     pub(super) async fn read_holds(&self, id: JobId) -> Result<Option<Holds>, Error> {
         let conn = self.conn().await?;
         let sql = sql::views::HOLDS;
-        let rows = conn.read(sql, &[&id.0, &SPAN, &None::<i64>]).await?;
+        let rows = conn.read(sql, &[&None::<i64>, &SPAN, &id.0]).await?;
         let Some(row) = rows.first() else {
-            let rows = conn.read(sql::arrivals::WAITING, &[&vec![id.0]]).await?;
+            let rows = conn.read(sql::arrivals::ARE_WAITING, &[&vec![id.0]]).await?;
             return Ok((!rows.is_empty()).then(|| Holds { arriving: true, ..Holds::default() }));
         };
         let mut holds = Holds {
@@ -168,50 +166,10 @@ impl Postgres {
         Ok(rows.iter().map(miss).collect())
     }
 
-    pub(super) async fn read_children(
-        &self,
-        parent: JobId,
-        after: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<Summary>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let after = after.map(|id| id.0);
-        let conn = self.conn().await?;
-        let sql = sql::children::CHILDREN;
-        let rows = conn.read(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
-        self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
-        rows.iter().map(|row| self.summary(row)).collect()
-    }
-
-    pub(super) async fn read_joined(
-        &self,
-        parent: JobId,
-        round: Rev,
-        after: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<ChildEnd>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = sql::children::CHILD_ENDS;
-        let params: [&(dyn ToSql + Sync); 4] = [&parent.0, &round.0, &after.map(|id| id.0), &limit];
-        let rows = self.conn().await?.read(sql, &params).await?;
-        let joined = |row: &Row| {
-            let state = columns::final_state(row.get(3));
-            let (reason, failure) = (columns::reason(row.get(4)), columns::failure(row.get(5)));
-            let output = payload(row.get(6), row.get(7));
-            ChildEnd {
-                id: JobId(row.get(0)),
-                kind: row.get(1),
-                key: row.get(2),
-                ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
-            }
-        };
-        Ok(rows.iter().map(joined).collect())
-    }
-
     pub(super) async fn read_inbox(&self, id: JobId, limit: usize) -> Result<Vec<Signal>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.conn().await?.read(sql::inspect::INBOX, &[&id.0, &limit]).await?;
-        Ok(rows.iter().map(|row| signal(row, 0)).collect())
+        Ok(rows.iter().map(|row| signal::read(row, 0)).collect())
     }
 
     pub(super) async fn read_steps(

@@ -43,7 +43,7 @@ pub(super) async fn wake(conn: &Guard<'_>, now: Now, ids: &[Uuid]) -> Result<Wok
     if ids.is_empty() {
         return Ok(woken);
     }
-    for row in conn.query(WAKE, &[&ids, &micros(now), &SPAN, &conn.gate_writer]).await? {
+    for row in conn.query(WAKE, &[&micros(now), &ids, &SPAN, &conn.gate_writer]).await? {
         woken.ids.insert(row.get(0));
         woken.unsettled.extend(row.get::<_, bool>(1).then(|| row.get::<_, Uuid>(0)));
     }
@@ -76,7 +76,7 @@ async fn count(
     if children.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = conn.query(COUNT, &[&children, &each, &micros(now), &first]).await?;
+    let rows = conn.query(COUNT, &[&micros(now), &children, &each, &first]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 

@@ -1,4 +1,4 @@
-//! Rules that hold for many jobs, and the audit log.
+//! Changes to rules that many jobs share: queues, rate limits, serial keys, schedules. And the audit log.
 
 use rusqlite::params;
 use windlass_model::{RateLimit, Time, rate::BucketLevel};
@@ -7,21 +7,27 @@ use super::{rate::Bucket, schedule, sql, tx::Tx};
 use crate::{Actor, AdminAction, ControlOutcome, Error, columns};
 
 /// Adds an entry to the audit log.
-pub(super) fn log(tx: &Tx<'_>, now: Time, action: &str, subject: &str, by: &Actor) -> Result<(), Error> {
-    let params = params![now.micros(), by.author, action, subject, by.note];
-    tx.run(sql::control::WRITE_AUDIT, params)?;
+pub(super) fn log(tx: &Tx<'_>, now: Time, action: &str, subject: &str, actor: &Actor) -> Result<(), Error> {
+    let params = params![now.micros(), actor.author, action, subject, actor.note];
+    tx.execute(sql::control::WRITE_AUDIT, params)?;
     Ok(())
 }
 
-pub(super) fn rule(tx: &Tx<'_>, now: Time, rule: &AdminAction, by: &Actor) -> Result<ControlOutcome, Error> {
-    let did = match rule {
-        AdminAction::PauseQueue(queue) => pause(tx, now, queue, by)?,
+/// Changes one rule, and records that in the audit log.
+pub(super) fn rule(
+    tx: &Tx<'_>,
+    now: Time,
+    rule: &AdminAction,
+    actor: &Actor,
+) -> Result<ControlOutcome, Error> {
+    let result = match rule {
+        AdminAction::PauseQueue(queue) => pause(tx, now, queue, actor)?,
         AdminAction::ResumeQueue(queue) => {
-            let id = tx.one(sql::admin::RESUME_QUEUE, [queue], |row| row.get(0))?;
+            let id = tx.query_one(sql::admin::RESUME_QUEUE, [queue], |row| row.get(0))?;
             id.map_or_else(
                 || ControlOutcome::Already("it is not paused".into()),
                 |id| {
-                    tx.move_gate(id);
+                    tx.bump_gate(id);
                     ControlOutcome::Done
                 },
             )
@@ -31,35 +37,35 @@ pub(super) fn rule(tx: &Tx<'_>, now: Time, rule: &AdminAction, by: &Actor) -> Re
             None => ControlOutcome::Unknown,
             Some(bucket) if bucket.lifted => ControlOutcome::Already("it is lifted".into()),
             Some(bucket) => {
-                tx.run(sql::rate::LIFT, [bucket.id])?;
+                tx.execute(sql::rate::LIFT, [bucket.id])?;
                 limit_moved(tx, bucket.id)?;
                 ControlOutcome::Done
             }
         },
         AdminAction::Slots { key, slots } => {
-            tx.serial(key, Some(*slots))?;
+            tx.serial_key(key, Some(*slots))?;
             ControlOutcome::Done
         }
-        AdminAction::Schedule(what) => schedule::set(tx, now, what)?,
+        AdminAction::Schedule(wanted) => schedule::set(tx, now, wanted)?,
         AdminAction::DropSchedule(name) => schedule::drop(tx, name)?,
-        AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(by))?,
+        AdminAction::PauseSchedule(name) => schedule::pause(tx, now, name, Some(actor))?,
         AdminAction::ResumeSchedule(name) => schedule::pause(tx, now, name, None)?,
         AdminAction::Trigger(name) => schedule::trigger(tx, now, name)?,
     };
-    if matches!(did, ControlOutcome::Done | ControlOutcome::Created(_)) {
+    if matches!(result, ControlOutcome::Done | ControlOutcome::Created(_)) {
         let (action, subject) = columns::admin_action(rule);
-        log(tx, now, &action, &subject, by)?;
+        log(tx, now, &action, &subject, actor)?;
     }
-    Ok(did)
+    Ok(result)
 }
 
-fn pause(tx: &Tx<'_>, now: Time, queue: &str, by: &Actor) -> Result<ControlOutcome, Error> {
-    tx.run(sql::names::ADD_QUEUE, [queue])?;
-    let params = params![queue, now.micros(), by.author, by.note];
-    if tx.run(sql::admin::PAUSE_QUEUE, params)? == 1 {
+fn pause(tx: &Tx<'_>, now: Time, queue: &str, actor: &Actor) -> Result<ControlOutcome, Error> {
+    tx.execute(sql::names::ADD_QUEUE, [queue])?;
+    let params = params![queue, now.micros(), actor.author, actor.note];
+    if tx.execute(sql::admin::PAUSE_QUEUE, params)? == 1 {
         return Ok(ControlOutcome::Done);
     }
-    let author = tx.one(sql::admin::QUEUE_PAUSED_BY, [queue], |row| row.get::<_, String>(0))?;
+    let author = tx.query_one(sql::admin::QUEUE_PAUSED_BY, [queue], |row| row.get::<_, String>(0))?;
     Ok(ControlOutcome::Already(format!("it was paused by {} before", author.unwrap_or_default())))
 }
 
@@ -73,15 +79,15 @@ fn set_limit(tx: &Tx<'_>, now: Time, limit: &RateLimit) -> Result<ControlOutcome
     };
     let per = limit.per.as_micros() as i64;
     let params = params![limit.name, limit.rate, per, limit.burst, level.units, level.at.micros()];
-    if let Some(id) = tx.one(sql::rate::SET, params, |row| row.get(0))? {
+    if let Some(id) = tx.query_one(sql::rate::SET, params, |row| row.get(0))? {
         limit_moved(tx, id)?;
     }
     Ok(ControlOutcome::Done)
 }
 
-/// What waits for a limit may go on: the gates of its queues move.
+/// Moves the gates of the queues in which jobs wait for a rate limit: some of them may start now.
 fn limit_moved(tx: &Tx<'_>, bucket: i32) -> Result<(), Error> {
-    let queues = tx.all(sql::rate::QUEUES_WAITING, [bucket], |row| row.get(0))?;
-    queues.into_iter().for_each(|queue| tx.move_gate(queue));
+    let queues = tx.query_all(sql::rate::WAITING_QUEUES, [bucket], |row| row.get(0))?;
+    queues.into_iter().for_each(|queue| tx.bump_gate(queue));
     Ok(())
 }

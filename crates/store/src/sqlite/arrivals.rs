@@ -1,7 +1,7 @@
-//! Jobs that were submitted in transactions of others: rows of `arrivals`, put in by the next worker that looks.
+//! Jobs that were submitted in transactions of others: rows of `arrivals`, which the next worker admits.
 //!
-//! A row leaves the table in the transaction that puts its job in. One that cannot be put in becomes a job all the
-//! same, one that has ended and says why, so that whoever wrote it finds it; and it never holds up the others.
+//! A row leaves the table in the transaction that inserts its job. One that cannot be admitted becomes a job as well,
+//! which has ended and says why, so that its submitter finds it; and it never holds up the others.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use windlass_model::{
 use super::{
     rate::{self, Buckets},
     sql,
-    submit::{self, due_at, put, serial_of, serials},
-    tx::{TIMERS, Tx},
+    submit::{self, due_at, insert_jobs, intern_serial_keys, serial_key_of},
+    tx::{TIMER_GATE_ID, Tx},
 };
 use crate::{
     Error, arrival,
@@ -28,14 +28,14 @@ use crate::{
 
 /// The class of the error of a job whose key or unique name another job has.
 const DUPLICATE: &str = "duplicate";
-/// What a kind or queue is called whose name cannot be used.
+/// The kind or queue of a job whose own name cannot be used.
 const UNNAMED: &str = "unnamed";
 
-/// Submits a job in a transaction of the caller's own: it is there if that transaction commits, and runs soon after.
+/// Submits a job in a transaction of the caller's own: it exists if that transaction commits, and runs soon after.
 /// `tx` must be a connection to the store's file.
 ///
-/// The answer says only that the job itself is sound. Whether its key or its unique name is taken, and whether its rate
-/// limit exists, is seen when it is put in; if not so, it is there as a cancelled or failed job that says why.
+/// `Ok` says only that the job itself is valid. Whether its key or its unique name is taken, and whether its rate
+/// limit exists, is checked when it is admitted; if that fails, it exists as a cancelled or failed job that says why.
 pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), Error> {
     arrival::check(job, limits)?;
     let (at, delay) = match job.when {
@@ -67,102 +67,102 @@ pub fn submit_in(tx: &Connection, job: &NewJob, limits: &Limits) -> Result<(), E
     Ok(())
 }
 
-/// What became of a batch of arrivals.
+/// The result of admitting a batch of arrivals.
 #[derive(Default)]
-pub(super) struct Arrived {
-    /// Those that are jobs now.
+pub(super) struct Admitted {
+    /// How many are jobs now.
     pub(super) admitted: usize,
-    /// Whether lanes were made that are to be read after the commit.
-    pub(super) learned: bool,
+    /// Whether lanes were added that must be read after the commit.
+    pub(super) added_lanes: bool,
 }
 
 /// A row of the table.
 struct Arrival {
     seq: i64,
-    /// What can be made of it, and what is wrong with it; `None` if not even its id can be read.
+    /// The job, as far as it can be read, and what is wrong with it; `None` if not even its id can be read.
     job: Option<(NewJob, Result<(), String>)>,
 }
 
-/// Puts in the oldest arrivals, up to `limit`.
-pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Arrived, Error> {
+/// Admits the oldest arrivals, up to `limit`.
+pub(super) fn admit(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Admitted, Error> {
     let limits = &tx.store.shared.options.limits;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = tx.all(sql::arrivals::OLDEST, [limit], |row| Arrival::read(row, limits))?;
-    let mut arrived = Arrived::default();
+    let rows = tx.query_all(sql::arrivals::READ_OLDEST, [limit], |row| Arrival::read(row, limits))?;
+    let mut report = Admitted::default();
     for Arrival { seq, job } in rows {
         match job {
             Some((job, fault)) => {
-                tx.run("savepoint arrival", [])?;
-                let mut outcome = match fault {
-                    Ok(()) => admit_one(tx, now, &job, &mut arrived),
-                    Err(why) => refuse(tx, now, &job, &why, &mut arrived),
+                tx.execute("savepoint arrival", [])?;
+                let mut result = match fault {
+                    Ok(()) => admit_one(tx, now, &job, &mut report),
+                    Err(why) => refuse(tx, now, &job, &why, &mut report),
                 };
-                if let Err(Error::Refused(why)) = outcome {
-                    tx.run("rollback to arrival", [])?;
-                    outcome = refuse(tx, now, &job, &why, &mut arrived);
+                if let Err(Error::Refused(why)) = result {
+                    tx.execute("rollback to arrival", [])?;
+                    result = refuse(tx, now, &job, &why, &mut report);
                 }
-                outcome?;
-                tx.run("release arrival", [])?;
+                result?;
+                tx.execute("release arrival", [])?;
             }
             None => tracing::warn!(seq, "an arrival has no id of a job and was dropped"),
         }
-        tx.run(sql::arrivals::REMOVE, [seq])?;
-        // Numbers of arrivals come back, so the gate must not.
-        tx.move_gate(TIMERS);
+        tx.execute(sql::arrivals::REMOVE, [seq])?;
+        // Numbers of arrivals are used again, so the version of the gate must not repeat.
+        tx.bump_gate(TIMER_GATE_ID);
     }
-    Ok(arrived)
+    Ok(report)
 }
 
-fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, arrived: &mut Arrived) -> Result<(), Error> {
+fn admit_one(tx: &Tx<'_>, now: Time, job: &NewJob, report: &mut Admitted) -> Result<(), Error> {
     let one = std::slice::from_ref(job);
     let buckets = match rate::check_in(tx, one.iter()) {
-        Err(Error::Invalid(why)) => return refuse(tx, now, job, &why.to_string(), arrived),
+        Err(Error::Invalid(why)) => return refuse(tx, now, job, &why.to_string(), report),
         buckets => buckets?,
     };
-    know_lane(tx, job, &buckets, arrived)?;
-    match put(tx, now, one, &buckets, None)?.remove(0) {
-        SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } => arrived.admitted += 1,
+    intern_lane(tx, job, &buckets, report)?;
+    match insert_jobs(tx, now, one, &buckets, None)?.remove(0) {
+        SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } => report.admitted += 1,
         SubmitOutcome::Existing { id, .. } | SubmitOutcome::Rejected { id } => {
             let what = match (&job.key, &job.settings.unique) {
                 (_, None) => "key",
                 (None, _) => "unique name",
                 _ => "key or unique name",
             };
-            let message = format!("job {id} has its {what} already, so it was not put in");
-            let keyless = NewJob { key: None, ..job.clone() };
+            let message = format!("job {id} has its {what} already, so it was not admitted");
+            let without_key = NewJob { key: None, ..job.clone() };
             let failure = Failure::cancel(message).class(DUPLICATE);
-            end(tx, now, &keyless, &buckets, (CANCELLED, None), &failure)?;
-            arrived.admitted += 1;
+            end(tx, now, &without_key, &buckets, (CANCELLED, None), &failure)?;
+            report.admitted += 1;
         }
         SubmitOutcome::Repeated => {}
-        SubmitOutcome::IdTaken => dropped(job.id),
+        SubmitOutcome::IdTaken => warn_id_taken(job.id),
     }
     Ok(())
 }
 
-/// Keeps what can be kept of an arrival as a failed job.
-fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, arrived: &mut Arrived) -> Result<(), Error> {
-    let mut kept = NewJob::new(job.id, &job.kind.kind, &job.queue, job.input.clone());
-    (kept.kind.version, kept.digest) = (job.kind.version, job.digest);
-    know_lane(tx, &kept, &Buckets::new(), arrived)?;
+/// Inserts what can be read of an arrival as a failed job.
+fn refuse(tx: &Tx<'_>, now: Time, job: &NewJob, why: &str, report: &mut Admitted) -> Result<(), Error> {
+    let mut refused = NewJob::new(job.id, &job.kind.kind, &job.queue, job.input.clone());
+    (refused.kind.version, refused.digest) = (job.kind.version, job.digest);
+    intern_lane(tx, &refused, &Buckets::new(), report)?;
     let failure = Failure::stop(why).class(class::REFUSED);
     let reason = Some(columns::reason_number(Reason::Refused));
-    if end(tx, now, &kept, &Buckets::new(), (FAILED, reason), &failure)? {
-        arrived.admitted += 1;
+    if end(tx, now, &refused, &Buckets::new(), (FAILED, reason), &failure)? {
+        report.admitted += 1;
         return Ok(());
     }
-    let there = tx.one(sql::submit::BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
-    if there != Some(job.digest) {
-        dropped(job.id);
+    let existing = tx.query_one(sql::submit::FIND_BY_ID, [job.id.as_bytes()], |row| row.get(0))?;
+    if existing != Some(job.digest) {
+        warn_id_taken(job.id);
     }
     Ok(())
 }
 
-fn dropped(id: JobId) {
+fn warn_id_taken(id: JobId) {
     tracing::warn!(job = %id, "an arrival has the id of another job and was dropped; make a new id for every job");
 }
 
-/// Puts a job in that has ended; answers whether its id was free.
+/// Inserts a job that has ended. Returns whether its id was free.
 fn end(
     tx: &Tx<'_>,
     now: Time,
@@ -171,24 +171,28 @@ fn end(
     (state, reason): (i16, Option<i16>),
     failure: &Failure,
 ) -> Result<bool, Error> {
-    let serials = serials(tx, std::slice::from_ref(job))?;
+    let serial_keys = intern_serial_keys(tx, std::slice::from_ref(job))?;
     let lane = tx.lane_for((&job.queue, &job.kind, rate::bucket_of(job, buckets)))?;
-    let row = submit::Row { lane: &lane, due_at: due_at(job, now), serial: serial_of(job, &serials) };
+    let row = submit::NewRow {
+        lane: &lane,
+        due_at: due_at(job, now),
+        serial_key: serial_key_of(job, &serial_keys),
+    };
     let mut insert = tx.prepare(sql::submit::INSERT)?;
     if !row.insert(tx, &mut insert, now, job)? {
         return Ok(false);
     }
     let params = params![job.id.as_bytes(), state, reason, columns::failure_text(failure), now.micros()];
-    tx.run(sql::arrivals::END_REFUSED, params)?;
+    tx.execute(sql::arrivals::END_REFUSED, params)?;
     Ok(true)
 }
 
-/// Makes a number for a job's lane if there is none.
-fn know_lane(tx: &Tx<'_>, job: &NewJob, buckets: &Buckets, arrived: &mut Arrived) -> Result<(), Error> {
+/// Gives a number to a job's lane if it has none.
+fn intern_lane(tx: &Tx<'_>, job: &NewJob, buckets: &Buckets, report: &mut Admitted) -> Result<(), Error> {
     let name = (job.queue.as_str(), &job.kind, rate::bucket_of(job, buckets));
     if tx.store.shared.lanes.get_in(name.0, name.1, name.2).is_none() {
         tx.intern(name)?;
-        arrived.learned = true;
+        report.added_lanes = true;
     }
     Ok(())
 }
@@ -202,7 +206,7 @@ impl Arrival {
             _ => None,
         };
         let Some(id) = id else { return Ok(Arrival { seq, job: None }) };
-        let fault = match whole(id, row, limits) {
+        let fault = match read_job(id, row, limits) {
             Ok(job) => return Ok(Arrival { seq, job: Some((job, Ok(()))) }),
             Err(fault) => fault,
         };
@@ -212,17 +216,17 @@ impl Arrival {
         };
         let input = input(row).unwrap_or_default();
         let input = Some(input).filter(|input| limits.check_payload("input", &input.bytes).is_ok());
-        let mut kept = NewJob::new(id, &name(2), &name(4), input.unwrap_or_default());
-        kept.kind.version = row.get(3).ok().filter(|version| *version > 0).unwrap_or(1);
+        let mut refused = NewJob::new(id, &name(2), &name(4), input.unwrap_or_default());
+        refused.kind.version = row.get(3).ok().filter(|version| *version > 0).unwrap_or(1);
         if let Ok(Some(digest)) = digest(row) {
-            kept.digest = digest;
+            refused.digest = digest;
         }
-        Ok(Arrival { seq, job: Some((kept, Err(fault))) })
+        Ok(Arrival { seq, job: Some((refused, Err(fault))) })
     }
 }
 
-/// The job that a row describes, or what is wrong with it.
-fn whole(id: JobId, row: &Row<'_>, limits: &Limits) -> Result<NewJob, String> {
+/// The job that a row describes, or what is wrong with the row.
+fn read_job(id: JobId, row: &Row<'_>, limits: &Limits) -> Result<NewJob, String> {
     let kind: String = field(row, 2, "kind")?;
     let mut job = NewJob::new(id, &kind, &field::<String>(row, 4, "queue")?, input(row)?);
     job.kind.version = field(row, 3, "version")?;
@@ -272,8 +276,8 @@ fn digest(row: &Row<'_>) -> Result<Option<[u8; 16]>, String> {
     field::<Option<[u8; 16]>>(row, 16, "digest").map_err(|_| "the digest is not 16 bytes long".into())
 }
 
-/// Whether a job waits to be put in. There is no index: there are few, and not for long.
+/// Whether a job waits to be admitted. There is no index: arrivals are few, and do not stay long.
 pub(super) fn is_arriving(tx: &Tx<'_>, id: JobId) -> Result<bool, Error> {
     let params = params![id.as_bytes(), id.to_string()];
-    Ok(tx.one(sql::arrivals::IS_WAITING, params, |row| row.get(0))?.unwrap_or(false))
+    Ok(tx.query_one(sql::arrivals::IS_WAITING, params, |row| row.get(0))?.unwrap_or(false))
 }

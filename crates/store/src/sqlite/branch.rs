@@ -1,42 +1,36 @@
-//! Branches: what is spawned in them, how it ends, and who is told.
+//! Branches: counting how their children end, and notifying their parents.
 //!
-//! Ends are counted in memory while a transaction lasts and written at its end, once for each branch, however many children
-//! it ends. A parent is told as soon as the count is there.
+//! Ends are counted in memory while a transaction runs and written at its end, once per branch, however many children
+//! it ends. A parent is notified as soon as its watch is met.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{Row, params};
-use windlass_model::{
-    BranchCounts, BranchMember, BranchNo, BranchUpdate, BranchWatch, Change, JobId, NewJob, Reason, Rev,
-    State, Step, SubmitOutcome, Time,
-};
+use windlass_model::{BranchMember, BranchNo, Change, JobId, Reason, Rev, State, Tally, Time, Watch};
 
 use super::{
-    commit,
-    rate::Buckets,
     signal, sql,
-    submit::{put, put_unplaced},
-    tx::{TIMERS, Tx},
+    tx::{TIMER_GATE_ID, Tx},
 };
 use crate::{Error, columns};
 
 /// A branch: its job, and its number there.
-pub(super) type Key = (JobId, BranchNo);
+pub(super) type BranchKey = (JobId, BranchNo);
 
-/// What a transaction knows of the branches it counts for.
-pub(super) type Counts = BTreeMap<Key, Count>;
+/// The counts of branches that a transaction has read or changed.
+pub(super) type Counts = BTreeMap<BranchKey, Count>;
 
-/// How the children of a branch have ended, with what this transaction has counted.
+/// How the children of a branch have ended, including what this transaction has counted.
 pub(super) struct Count {
-    tally: BranchCounts,
-    watch: Option<BranchWatch>,
-    /// Whether it is not written yet.
+    tally: Tally,
+    watch: Option<Watch>,
+    /// Whether it must be written.
     dirty: bool,
 }
 
 /// Reads started, done, failed and cancelled, from this column on.
-pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
-    Ok(BranchCounts {
+pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
+    Ok(Tally {
         started: row.get(from)?,
         done: row.get(from + 1)?,
         failed: row.get(from + 2)?,
@@ -44,245 +38,102 @@ pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts
     })
 }
 
-/// Reads what a job wants to be told of.
-pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<BranchWatch>> {
+/// Reads what a job watches a branch for.
+pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>> {
     Ok(columns::watch(row.get::<_, Option<String>>(at)?.as_deref()))
 }
 
-/// A job as far as branches go.
-struct Member {
-    counted: Option<BranchMember>,
+/// What a job's row says about branches.
+pub(super) struct Member {
+    pub(super) branch_member: Option<BranchMember>,
     rev: Rev,
     state: i16,
     reason: Option<Reason>,
-    branched: bool,
+    has_branches: bool,
 }
 
-fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Error> {
-    tx.one(sql::branches::MEMBER, [id.as_bytes()], |row| {
+pub(super) fn read_member(tx: &Tx<'_>, id: JobId) -> Result<Option<Member>, Error> {
+    tx.query_one(sql::branches::READ_MEMBER, [id.as_bytes()], |row| {
         let parent = row.get::<_, Option<[u8; 16]>>(0)?.map(JobId::from_bytes);
         let (branch, items) = (row.get::<_, Option<i64>>(1)?.map(BranchNo), row.get(2)?);
         Ok(Member {
-            counted: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
+            branch_member: parent.zip(branch).map(|(parent, branch)| BranchMember { parent, branch, items }),
             rev: Rev(row.get(3)?),
             state: row.get(4)?,
             reason: columns::reason(row.get(5)?),
-            branched: row.get(6)?,
+            has_branches: row.get(6)?,
         })
     })
 }
 
-/// Whether a change does anything to branches, or accounts for items of a block.
-pub(super) fn concerns(step: &Step) -> bool {
-    !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
-}
-
-fn items_of(jobs: &[NewJob]) -> u32 {
-    jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
-}
-
-/// What is wrong with what a step does to branches, if anything is. The change must be one that will be written.
-pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
-    let accounted = step.items + items_of(&step.promoted);
-    if accounted > 0 {
-        let counted = read_member(tx, change.job)?.and_then(|twig| twig.counted);
-        let left = counted.map_or(0, |counted| counted.items);
-        if accounted > left {
-            return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
-        }
-    }
-    let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
-        let params = params![change.job.as_bytes(), number.0];
-        tx.one(sql::branches::IS_SEALED, params, |row| row.get(0))
-    };
-    for BranchUpdate { number, opened_as: open, .. } in &step.branches {
-        match (sealed(*number)?, open) {
-            (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
-            (None, None) => return Ok(Some(format!("there is no branch {number}"))),
-            _ => {}
-        }
-    }
-    let mut open: Vec<BranchNo> =
-        step.branches.iter().filter(|grow| grow.opened_as.is_some()).map(|grow| grow.number).collect();
-    for twig in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
-        if open.contains(&twig.branch) {
-            continue;
-        }
-        if sealed(twig.branch)? != Some(false) {
-            return Ok(Some(format!("there is no open branch {}", twig.branch)));
-        }
-        open.push(twig.branch);
-    }
-    Ok(None)
-}
-
 impl Tx<'_> {
-    /// What a step does to branches, beside the children it puts in.
-    pub(super) fn update(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
-        let job = change.job.as_bytes();
-        if step.branches.iter().any(|grow| grow.opened_as.is_some()) {
-            self.run(sql::branches::MARK_PARENT, [job])?;
-        }
-        for grow in &step.branches {
-            let BranchUpdate {
-                number,
-                opened_as: open,
-                spawns,
-                cursor,
-                seal,
-                watch,
-                merge_record: goal,
-                merged: merge,
-                cancel_children: cut,
-            } = grow;
-            if let Some(name) = open {
-                let params = params![job, number.0, name, now.micros()];
-                self.run(sql::branches::OPEN, params)?;
-            }
-            self.settle_count((change.job, *number))?;
-            let params = params![
-                job,
-                number.0,
-                spawns.as_ref().map(|names| serde_json::to_string(names).expect("text is plain data")),
-                cursor.as_ref().map(|cursor| cursor.codec),
-                cursor.as_ref().map(|cursor| cursor.bytes.as_slice()),
-                goal,
-                seal,
-                watch.as_ref().map(columns::watch_text),
-                watch.as_ref().map(|watch| now.plus(watch.poll_interval.min).micros()),
-                merge,
-                cut,
-                now.micros(),
-            ];
-            self.run(sql::branches::UPDATE, params)?;
-            if watch.is_some() || *cut {
-                self.move_gate(TIMERS);
-            }
-        }
-        Ok(())
-    }
-
-    /// Children of a step are in: they are counted, and what was there before the job watched for it is told.
-    pub(super) fn spawned(
+    /// Counts a change of a child that was written, on which nothing but its branch depends.
+    pub(super) fn count_member_change(
         &self,
         now: Time,
         change: &Change,
-        step: &Step,
-        put: &[SubmitOutcome],
-    ) -> Result<(), Error> {
-        let is_in = |answer: &SubmitOutcome| {
-            matches!(answer, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
-        };
-        let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
-        for (child, _) in step.children.iter().zip(put).filter(|(_, answer)| is_in(answer)) {
-            if let Some(twig) = &child.branch_position {
-                *spawned.entry(twig.branch).or_default() += i64::from(twig.items);
-            }
-        }
-        for (number, items) in spawned {
-            let params = params![change.job.as_bytes(), number.0, items];
-            self.run(sql::branches::ADD_SPAWNED, params)?;
-        }
-        let watched = step.branches.iter().filter(|grow| grow.watch.is_some());
-        let watched: BTreeSet<BranchNo> = watched.map(|grow| grow.number).collect();
-        watched.into_iter().try_for_each(|number| {
-            let counted = BranchMember { parent: change.job, branch: number, items: 0 };
-            self.count(now, counted, BranchCounts::default())
-        })
-    }
-
-    /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
-    /// and jobs of their own take the place of others.
-    pub(super) fn member_writes(&self, now: Time, change: &Change, buckets: &Buckets) -> Result<(), Error> {
-        let Some(counted) = read_member(self, change.job)?.and_then(|twig| twig.counted) else {
-            return Ok(());
-        };
-        let step = change.step.as_deref();
-        let (done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
-        let replaced = items_of(promoted);
-        if done + replaced > 0 {
-            let params = params![change.job.as_bytes(), done, replaced];
-            self.run(sql::branches::COUNT_ITEMS, params)?;
-        }
-        if !promoted.is_empty() {
-            let parent = Some(counted.parent);
-            let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
-            let attempted = step.map_or(HashSet::new(), |step| step.attempted_jobs());
-            let (tried, fresh): (Vec<NewJob>, Vec<NewJob>) =
-                promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
-            put(self, now, &fresh, buckets, None)?;
-            put_unplaced(self, now, &tried, buckets)?;
-        }
-        let first = if change.rev == Rev(0) { i64::from(counted.items) } else { 0 };
-        // What was promoted begins anew.
-        let started = first - i64::from(replaced);
-        self.count(now, counted, BranchCounts { started, done: i64::from(done), ..BranchCounts::default() })?;
-        change.first_attempts().try_for_each(|attempt| commit::first(self, now, &attempt))
-    }
-
-    /// A change was written of a job with nothing hanging on it but its branch.
-    pub(super) fn member_wrote(
-        &self,
-        now: Time,
-        change: &Change,
-        counted: BranchMember,
+        branch_member: BranchMember,
     ) -> Result<(), Error> {
         let first = change.rev == Rev(0);
-        let end = change.outcome.final_state();
+        let end = change.outcome.end();
         if !first && end.is_none() {
             return Ok(());
         }
-        // Whoever claims a job knows what its first change accounts for; later ones have others before them.
-        let counted = match first {
-            true => Some(counted),
-            false => read_member(self, change.job)?.and_then(|twig| twig.counted),
+        // A claim says what a job represents at its first change; later changes have others before them.
+        let branch_member = match first {
+            true => Some(branch_member),
+            false => read_member(self, change.job)?.and_then(|member| member.branch_member),
         };
-        let Some(counted) = counted else { return Ok(()) };
-        let items = i64::from(counted.items);
-        let mut tally = end.map_or(BranchCounts::default(), |state| BranchCounts::of(state, items));
+        let Some(branch_member) = branch_member else { return Ok(()) };
+        let items = i64::from(branch_member.items);
+        let mut tally = end.map_or(Tally::default(), |state| Tally::of(state, items));
         tally.started = if first { items } else { 0 };
-        self.count(now, counted, tally)
+        self.count(now, branch_member, tally)
     }
 
-    /// A job that is in a branch or has some has ended: it is counted in the one, and nobody waits for the others. If it was
-    /// made to end, so are they.
-    pub(super) fn child_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
-        let Some(twig) = read_member(self, id)? else { return Ok(()) };
-        let Some(state) = columns::final_state(twig.state) else { return Ok(()) };
-        if let Some(counted) = twig.counted {
-            let mut tally = BranchCounts::of(state, i64::from(counted.items));
-            // It never wrote anything, and will not.
-            tally.started = if twig.rev == Rev(0) { i64::from(counted.items) } else { 0 };
-            self.count(now, counted, tally)?;
+    /// Counts the end of a job that is in a branch, and ends the watches of its own branches. If it was cancelled or
+    /// has expired, their children are cancelled too.
+    pub(super) fn branch_job_ended(&self, now: Time, id: JobId) -> Result<(), Error> {
+        let Some(member) = read_member(self, id)? else { return Ok(()) };
+        let Some(state) = columns::final_state(member.state) else { return Ok(()) };
+        if let Some(branch_member) = member.branch_member {
+            let mut tally = Tally::of(state, i64::from(branch_member.items));
+            // It never committed anything, and will not.
+            tally.started = if member.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
+            self.count(now, branch_member, tally)?;
         }
-        if !twig.branched {
+        if !member.has_branches {
             return Ok(());
         }
-        let mine: Vec<Key> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
-        mine.into_iter().try_for_each(|key| self.settle_count(key))?;
-        self.run(sql::branches::END_WATCHES, [id.as_bytes()])?;
-        let made_to = state == State::Cancelled || twig.reason == Some(Reason::Expired);
-        if made_to && self.run(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0 {
-            self.move_gate(TIMERS);
+        let keys: Vec<BranchKey> = self.counts.borrow().keys().filter(|key| key.0 == id).copied().collect();
+        keys.into_iter().try_for_each(|key| self.settle_count(key))?;
+        self.execute(sql::branches::END_WATCHES, [id.as_bytes()])?;
+        let was_ended = state == State::Cancelled || member.reason == Some(Reason::Expired);
+        if was_ended
+            && self.execute(sql::branches::CANCEL_CHILDREN, params![id.as_bytes(), now.micros()])? > 0
+        {
+            self.bump_gate(TIMER_GATE_ID);
         }
         Ok(())
     }
 
-    /// A job of a branch that had ended in this state is live again.
-    pub(super) fn child_lives(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
-        let Some(Member { counted: Some(counted), rev, .. }) = read_member(self, id)? else { return Ok(()) };
-        let items = -i64::from(counted.items);
-        let mut tally = BranchCounts::of(was, items);
+    /// Counts that a child which had ended in state `was` is live again.
+    pub(super) fn branch_child_revived(&self, now: Time, id: JobId, was: State) -> Result<(), Error> {
+        let Some(Member { branch_member: Some(branch_member), rev, .. }) = read_member(self, id)? else {
+            return Ok(());
+        };
+        let items = -i64::from(branch_member.items);
+        let mut tally = Tally::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
-        self.count(now, counted, tally)
+        self.count(now, branch_member, tally)
     }
 
-    /// Counts for a branch, and tells its job if that is what it waits for: the one routine for all doors.
-    fn count(&self, now: Time, counted: BranchMember, tally: BranchCounts) -> Result<(), Error> {
-        let key = (counted.parent, counted.branch);
+    /// Adds to the counts of a branch, and notifies its job if that meets its watch: the one routine for all verbs.
+    pub(super) fn count(&self, now: Time, branch_member: BranchMember, tally: Tally) -> Result<(), Error> {
+        let key = (branch_member.parent, branch_member.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
-            let count = self.one(sql::branches::COUNT, params, |row| {
+            let count = self.query_one(sql::branches::READ_COUNTS, params, |row| {
                 Ok(Count { tally: self::tally(row, 0)?, watch: watch(row, 4)?, dirty: false })
             })?;
             // Its job may have been pruned.
@@ -291,9 +142,9 @@ impl Tx<'_> {
         }
         let met = {
             let mut counts = self.counts.borrow_mut();
-            let count = counts.get_mut(&key).expect("put there above");
+            let count = counts.get_mut(&key).expect("inserted above");
             count.tally.add(tally);
-            count.dirty |= tally != BranchCounts::default();
+            count.dirty |= tally != Tally::default();
             count.watch.take_if(|watch| watch.is_met(&count.tally))
         };
         match met {
@@ -302,14 +153,14 @@ impl Tx<'_> {
         }
     }
 
-    /// A job's watch is met: it is over, and the job is told.
-    pub(super) fn notify(&self, now: Time, (job, number): Key) -> Result<(), Error> {
-        self.run(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
+    /// Ends a watch that is met, and sends the job a signal.
+    pub(super) fn notify(&self, now: Time, (job, number): BranchKey) -> Result<(), Error> {
+        self.execute(sql::branches::END_WATCH, params![job.as_bytes(), number.0])?;
         signal::signal_branch(self, now, job, number)
     }
 
-    /// Writes what was counted for one branch, and forgets what is known of it.
-    fn settle_count(&self, key: Key) -> Result<(), Error> {
+    /// Writes the counts of one branch, and drops them from memory.
+    pub(super) fn settle_count(&self, key: BranchKey) -> Result<(), Error> {
         let count = self.counts.borrow_mut().remove(&key);
         match count {
             Some(Count { tally, dirty: true, .. }) => self.write_count(key, tally),
@@ -317,7 +168,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The same for all branches.
+    /// Writes the counts of all branches.
     pub(super) fn settle_counts(&self) -> Result<(), Error> {
         for (key, Count { tally, dirty, .. }) in self.counts.take() {
             if dirty {
@@ -327,10 +178,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): Key, tally: BranchCounts) -> Result<(), Error> {
-        let BranchCounts { started, done, failed, cancelled } = tally;
+    pub(super) fn write_count(&self, (job, number): BranchKey, tally: Tally) -> Result<(), Error> {
+        let Tally { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
-        self.run(sql::branches::WRITE_COUNTS, params)?;
+        self.execute(sql::branches::WRITE_COUNTS, params)?;
         Ok(())
     }
 }

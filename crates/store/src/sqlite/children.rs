@@ -1,22 +1,22 @@
-//! Reads for people and for parents: branches, their children, and where a child stands.
+//! Reads for people and for parents: branches, their children, and the position of a child.
 
 use rusqlite::{Row, params};
-use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Time};
+use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
 
 use super::{
     branch::tally,
     inspect::{SPAN, summary},
     sql,
-    tx::Tx,
-    views::most,
+    tx::{Tx, read_id},
+    views::row_limit,
 };
 use crate::{
-    Branch, BranchChild, BranchChildFilter, ChildPlace, ChildStates, Error, JobEnd, Summary,
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Error, JobEnd, Summary,
     columns::{self, CANCELLED, FAILED},
 };
 
 pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
-    tx.all(sql::children::BRANCHES, [job.as_bytes()], |row| {
+    tx.query_all(sql::children::BRANCHES, [job.as_bytes()], |row| {
         let cursor = row.get::<_, Option<u8>>(3)?;
         let poll_at = row.get::<_, Option<i64>>(17)?.map(Time);
         Ok(Branch {
@@ -39,9 +39,9 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
     })
 }
 
-/// Where a job stands in a branch of its parent.
+/// The position of a job in a branch of its parent.
 pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error> {
-    tx.one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
+    tx.query_one(sql::children::CHILD_PLACE, [id.as_bytes()], |row| {
         let spawns = columns::tags(row.get::<_, Option<String>>(2)?.as_deref());
         let spawn = usize::try_from(row.get::<_, i64>(3)?).ok().and_then(|spawn| spawns.get(spawn));
         Ok(ChildPlace {
@@ -54,43 +54,43 @@ pub(super) fn place(tx: &Tx<'_>, id: JobId) -> Result<Option<ChildPlace>, Error>
     })
 }
 
-pub(super) fn leaves(tx: &Tx<'_>, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
-    let live = match of.only {
+pub(super) fn branch_children(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
+    let live = match filter.only {
         ChildStates::All => None,
         ChildStates::Live => Some(true),
         ChildStates::Ended => Some(false),
-        ChildStates::Bad => return bad(tx, of),
+        ChildStates::Bad => return unsuccessful(tx, filter),
     };
-    page(tx, sql::children::BRANCH_CHILDREN, of, live.map(i16::from))
+    page(tx, sql::children::BRANCH_CHILDREN, filter, live.map(i16::from))
 }
 
-/// Children that failed or were cancelled: an index holds these by state.
-fn bad(tx: &Tx<'_>, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
-    let mut bad = page(tx, sql::children::UNSUCCESSFUL_CHILDREN, of, Some(FAILED))?;
-    bad.extend(page(tx, sql::children::UNSUCCESSFUL_CHILDREN, of, Some(CANCELLED))?);
-    bad.sort_by_key(|leaf| leaf.summary.id);
-    bad.truncate(of.limit);
-    Ok(bad)
+/// Children that failed or were cancelled, from an index that holds these by state.
+fn unsuccessful(tx: &Tx<'_>, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
+    let mut unsuccessful = page(tx, sql::children::UNSUCCESSFUL_CHILDREN, filter, Some(FAILED))?;
+    unsuccessful.extend(page(tx, sql::children::UNSUCCESSFUL_CHILDREN, filter, Some(CANCELLED))?);
+    unsuccessful.sort_by_key(|child| child.summary.id);
+    unsuccessful.truncate(filter.limit);
+    Ok(unsuccessful)
 }
 
 fn page(
     tx: &Tx<'_>,
     sql: &str,
-    of: &BranchChildFilter,
+    filter: &BranchChildFilter,
     only: Option<i16>,
 ) -> Result<Vec<BranchChild>, Error> {
-    let after = of.after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let after = filter.after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     let mut statement = tx.prepare(sql)?;
-    let params = params![SPAN, of.job.as_bytes(), of.branch.0, after, most(of.limit), only];
+    let params = params![SPAN, filter.job.as_bytes(), filter.branch.0, after, row_limit(filter.limit), only];
     let mut rows = statement.query(params)?;
-    let mut leaves = Vec::new();
+    let mut branch_children = Vec::new();
     while let Some(row) = rows.next()? {
-        leaves.push(leaf(tx, row)?);
+        branch_children.push(branch_child(tx, row)?);
     }
-    Ok(leaves)
+    Ok(branch_children)
 }
 
-fn leaf(tx: &Tx<'_>, row: &Row<'_>) -> Result<BranchChild, Error> {
+fn branch_child(tx: &Tx<'_>, row: &Row<'_>) -> Result<BranchChild, Error> {
     let payload = |codec: usize| -> Result<Option<Payload>, Error> {
         let Some(bytes) = row.get::<_, Option<Vec<u8>>>(codec + 1)? else { return Ok(None) };
         Ok(Some(Payload { codec: row.get::<_, Option<u8>>(codec)?.unwrap_or_default(), bytes }))
@@ -114,19 +114,20 @@ fn leaf(tx: &Tx<'_>, row: &Row<'_>) -> Result<BranchChild, Error> {
     })
 }
 
-/// Jobs that one job submitted, oldest first, whichever branches they are in.
+/// Children of a job, oldest first, those in branches included.
 pub(super) fn children(
     tx: &Tx<'_>,
     parent: JobId,
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Vec<Summary>, Error> {
-    let numbers = tx.all(sql::children::BRANCH_NUMBERS, [parent.as_bytes()], |row| row.get::<_, i64>(0))?;
+    let numbers =
+        tx.query_all(sql::children::BRANCH_NUMBERS, [parent.as_bytes()], |row| row.get::<_, i64>(0))?;
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
     let mut children = Vec::new();
     for number in std::iter::once(None).chain(numbers.into_iter().map(Some)) {
         let mut statement = tx.prepare(sql::children::CHILDREN)?;
-        let mut rows = statement.query(params![SPAN, parent.as_bytes(), after, most(limit), number])?;
+        let mut rows = statement.query(params![SPAN, parent.as_bytes(), after, row_limit(limit), number])?;
         while let Some(row) = rows.next()? {
             children.push(summary(tx, row)?);
         }
@@ -134,4 +135,32 @@ pub(super) fn children(
     children.sort_by_key(|child| child.id);
     children.truncate(limit);
     Ok(children)
+}
+
+/// The children that one change of a job submitted, and how they ended.
+pub(super) fn child_ends(
+    tx: &Tx<'_>,
+    parent: JobId,
+    parent_rev: Rev,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<ChildEnd>, Error> {
+    let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
+    let mut statement = tx.prepare(sql::children::CHILD_ENDS)?;
+    let mut rows = statement.query(params![parent.as_bytes(), parent_rev.0, after, row_limit(limit)])?;
+    let mut child_ends = Vec::new();
+    while let Some(row) = rows.next()? {
+        let output: Option<Vec<u8>> = row.get(7)?;
+        let output = output.map(|bytes| Ok::<_, Error>(Payload { codec: row.get(6)?, bytes })).transpose()?;
+        let failure = columns::failure(row.get::<_, Option<String>>(5)?.as_deref());
+        let reason = columns::reason(row.get(4)?);
+        let state = columns::final_state(row.get(3)?);
+        child_ends.push(ChildEnd {
+            id: read_id(row, 0)?,
+            kind: tx.store.lane(tx, row.get(1)?)?.kind.kind,
+            key: row.get(2)?,
+            ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
+        });
+    }
+    Ok(child_ends)
 }

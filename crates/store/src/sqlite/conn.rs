@@ -4,37 +4,37 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::errors::explain;
 use crate::Error;
 
-/// How many pages the log grows to before a commit copies it back into the file.
-///
-/// 40 MB: at SQLite's default of 4 MB a busy store spends a tenth of its time copying.
+/// How many pages the log grows to before a commit copies it back into the file: 40 MB. At SQLite's default of 4 MB a
+/// busy store spends a tenth of its time copying.
 const CHECKPOINT_PAGES: i64 = 10_000;
 
 /// How many statements a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 256;
 
-/// File systems whose locks cannot be trusted, by the names /proc/mounts gives them.
+/// File systems whose locks cannot be trusted, by their names in /proc/mounts.
 const NETWORK: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs"];
 
 pub(super) fn open_writer(path: &Path) -> Result<Connection, Error> {
     refuse_network(path)?;
     let mut conn = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    // A first writer may be switching to WAL at this moment, which takes the lock for itself.
+    // A first writer may be switching to WAL at this moment, which needs the lock exclusively.
     conn.busy_timeout(std::time::Duration::from_secs(10))?;
     let mode = switch_to_wal(&conn).map_err(|e| explain(path, e))?;
     if mode != "wal" {
         return Err(Error::Config(format!(
-            "{} cannot be used in WAL mode (SQLite answers {mode:?}); use a file on a local disk",
+            "{} cannot be used in WAL mode (SQLite reports {mode:?}); use a file on a local disk",
             path.display()
         )));
     }
-    set_up(&mut conn)?;
+    configure(&mut conn)?;
     Ok(conn)
 }
 
-/// Sets what a connection that writes is used with.
-pub(super) fn set_up(conn: &mut Connection) -> Result<(), Error> {
+/// Sets what every connection that writes needs.
+pub(super) fn configure(conn: &mut Connection) -> Result<(), Error> {
     conn.execute_batch(&format!(
         "pragma synchronous = full;
          pragma temp_store = memory;
@@ -42,21 +42,21 @@ pub(super) fn set_up(conn: &mut Connection) -> Result<(), Error> {
          pragma wal_autocheckpoint = {CHECKPOINT_PAGES};
          pragma query_only = off;"
     ))?;
-    analyze(conn)
+    set_busy_handler(conn)
 }
 
-/// While another process writes, looks again every 100 µs for a millisecond: the gap between two of its transactions
-/// is short. Longer waits are made without blocking the thread, by whoever calls.
-pub(super) fn analyze(conn: &mut Connection) -> Result<(), Error> {
-    conn.busy_handler(Some(|looks| {
+/// Has SQLite try again every 100 µs for a millisecond while another process writes: the gap between two of its
+/// transactions is short. Callers make longer waits without blocking the thread.
+pub(super) fn set_busy_handler(conn: &mut Connection) -> Result<(), Error> {
+    conn.busy_handler(Some(|tries| {
         std::thread::sleep(std::time::Duration::from_micros(100));
-        looks < 10
+        tries < 10
     }))?;
     Ok(())
 }
 
-/// Switches to WAL. Two first writers that switch at once would wait for each other, so SQLite turns one away
-/// without asking its patience: that one tries again.
+/// Switches to WAL. Two first writers that switch at once would wait for each other, so SQLite refuses one of them
+/// without waiting for its busy timeout: that one tries again.
 fn switch_to_wal(conn: &Connection) -> rusqlite::Result<String> {
     let started = std::time::Instant::now();
     loop {
@@ -67,7 +67,7 @@ fn switch_to_wal(conn: &Connection) -> rusqlite::Result<String> {
             {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            answer => return answer,
+            result => return result,
         }
     }
 }
@@ -86,24 +86,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(conn)
 }
 
-fn explain(path: &Path, error: rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode::*;
-    let path = path.display();
-    match error.sqlite_error_code() {
-        Some(CannotOpen) => Error::Config(format!(
-            "{path} cannot be opened ({error}); check that its folder exists and this user may write there"
-        )),
-        Some(NotADatabase) => Error::Config(format!(
-            "{path} is not a SQLite database; name another file, or move this one away"
-        )),
-        Some(ReadOnly) => {
-            Error::Config(format!("{path} is read-only; allow this user to write to the file and its folder"))
-        }
-        _ => error.into(),
-    }
-}
-
-/// Refuses a file on a network file system, where the mount table tells.
+/// Refuses a file on a network file system, if the mount table shows that it is on one.
 fn refuse_network(path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(folder), Ok(mounts)) = (folder.canonicalize(), std::fs::read_to_string("/proc/mounts")) else {
@@ -119,7 +102,7 @@ fn refuse_network(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The type of the file system that holds `folder`, by a mount table.
+/// The type of the file system that holds `folder`, according to a mount table.
 fn file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     let mount = |line: &'a str| {
         let mut words = line.split(' ');
@@ -130,7 +113,7 @@ fn file_system<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
 }
 
 /// The folder for lock files of this file's workers.
-pub(super) fn beacon_dir(path: &Path) -> PathBuf {
+pub(super) fn liveness_dir(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".workers");
     PathBuf::from(name)

@@ -1,8 +1,8 @@
-//! The third door.
+//! What people do to jobs and rules; each call is one transaction.
 
 use windlass_model::JobId;
 
-use super::{SMALL, Sqlite, act, admin, journal, machine, prune};
+use super::{Sqlite, admin, fork, job_actions, pool::SMALL, prune, stage_update};
 use crate::{
     Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, Prune, Pruned, StageUpdate,
     columns, control::check_actor,
@@ -14,34 +14,39 @@ impl Control for Sqlite {
         now: Now,
         jobs: &'a [JobId],
         act: JobAction,
-        by: &'a Actor,
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_actor(by)?;
+            check_actor(actor)?;
             columns::check_act(act)?;
             self.write(jobs.len() * 4, |tx| {
                 let now = tx.now(now);
-                jobs.iter().map(|id| act::act(tx, now, *id, act, by)).collect()
+                jobs.iter().map(|id| job_actions::act(tx, now, *id, act, actor)).collect()
             })
             .await
         })
     }
 
-    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
+    fn administer<'a>(
+        &'a self,
+        now: Now,
+        rule: &'a AdminAction,
+        actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome> {
         Box::pin(async move {
-            check_actor(by)?;
+            check_actor(actor)?;
             columns::check_admin(rule, &self.shared.options.limits)?;
-            self.write(1, |tx| admin::rule(tx, tx.now(now), rule, by)).await
+            self.write(1, |tx| admin::rule(tx, tx.now(now), rule, actor)).await
         })
     }
 
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_actor(by)?;
+            check_actor(actor)?;
             forks.iter().try_for_each(Fork::check)?;
             self.write(SMALL + 1, |tx| {
                 let now = tx.now(now);
-                forks.iter().map(|fork| journal::fork(tx, now, fork, by)).collect()
+                forks.iter().map(|fork| fork::fork(tx, now, fork, actor)).collect()
             })
             .await
         })
@@ -51,20 +56,26 @@ impl Control for Sqlite {
         &'a self,
         now: Now,
         jobs: &'a [StageUpdate],
-        by: &'a Actor,
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(async move {
-            check_actor(by)?;
+            check_actor(actor)?;
             let limits = &self.shared.options.limits;
-            jobs.iter().try_for_each(|restate| columns::check_stage_update(restate, limits))?;
-            machine::restate(self, now, jobs, by).await
+            jobs.iter().try_for_each(|update| columns::check_stage_update(update, limits))?;
+            stage_update::update_stages(self, now, jobs, actor).await
         })
     }
 
-    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
+    fn record_audit<'a>(
+        &'a self,
+        now: Now,
+        action: &'a str,
+        subject: &'a str,
+        actor: &'a Actor,
+    ) -> Fut<'a, ()> {
         Box::pin(async move {
-            check_actor(by)?;
-            self.write(1, |tx| admin::log(tx, tx.now(now), action, subject, by)).await
+            check_actor(actor)?;
+            self.write(1, |tx| admin::log(tx, tx.now(now), action, subject, actor)).await
         })
     }
 

@@ -1,4 +1,5 @@
-//! Reads for people.
+//! Reads for people: jobs and their history. See [`super::views`] for what limits them, and [`super::children`] for
+//! children.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,8 +9,8 @@ use windlass_model::{
 };
 
 use super::{
-    Sqlite, arrivals, children, journal, machine, migrate, rows, schedule, sql,
-    tx::{Tx, id_of, unpack},
+    Sqlite, arrivals, children, journal, migrate, schedule, source_rows, sql,
+    tx::{Tx, read_id, unpack},
     views,
 };
 use crate::{
@@ -19,28 +20,30 @@ use crate::{
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
+/// By how much a priority moves a job's rank, in microseconds.
 pub(super) const SPAN: i64 = AGEING_SPAN.as_micros() as i64;
 
-pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
-    let look = |id: &JobId| {
-        tx.one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
+/// How jobs ended, if they did.
+pub(super) fn job_ends(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
+    let read = |id: &JobId| {
+        tx.query_one(sql::inspect::JOB_ENDS, [id.as_bytes().as_slice()], |row| {
             let output = row.get::<_, Option<Vec<u8>>>(4)?;
             let output = output.map(|bytes| row.get(3).map(|codec| Payload { codec, bytes })).transpose();
             Ok((row.get::<_, i16>(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?, output?))
         })
     };
-    let mut answers = Vec::with_capacity(ids.len());
+    let mut ends = Vec::with_capacity(ids.len());
     for id in ids {
-        let mut row = look(id)?;
+        let mut row = read(id)?;
         if row.is_none() {
             if arrivals::is_arriving(tx, *id)? {
-                answers.push(None);
+                ends.push(None);
                 continue;
             }
-            // It may have been put in between the two reads.
-            row = look(id)?;
+            // It may have been admitted between the two reads.
+            row = read(id)?;
         }
-        answers.push(match row {
+        ends.push(match row {
             None => Some(JobEnd::Gone),
             Some((state, reason, failure, output)) => columns::final_state(state).and_then(|state| {
                 JobEnd::from_parts(
@@ -52,9 +55,10 @@ pub(super) fn ended(tx: &Tx<'_>, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, E
             }),
         });
     }
-    Ok(answers)
+    Ok(ends)
 }
 
+/// Reads the columns of the SQL fragment `common.summary`.
 pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     let lane = tx.store.lane(tx, row.get(1)?)?;
     let state = match columns::final_state(row.get(3)?) {
@@ -66,7 +70,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
     };
     Ok(Summary {
         stage: row.get(13)?,
-        id: id_of(row, 0)?,
+        id: read_id(row, 0)?,
         kind: lane.kind.kind,
         version: lane.kind.version,
         queue: lane.queue,
@@ -84,6 +88,7 @@ pub(super) fn summary(tx: &Tx<'_>, row: &Row<'_>) -> Result<Summary, Error> {
 /// Which worker has each running job, and since when.
 pub(super) type Holders = HashMap<(JobId, Epoch), (WorkerId, Time)>;
 
+/// Reads all claims.
 pub(super) fn holders(tx: &Tx<'_>) -> Result<Holders, Error> {
     let mut statement = tx.prepare(sql::inspect::CLAIMS)?;
     let mut rows = statement.query([])?;
@@ -136,7 +141,7 @@ fn job(tx: &Tx<'_>, id: JobId) -> Result<Option<Job>, Error> {
 }
 
 fn jobs(tx: &Tx<'_>, filter: &Filter) -> Result<Vec<Summary>, Error> {
-    let (state, is_ready, is_scheduled, is_parked) = columns::places(filter.state);
+    let (state, is_ready, is_scheduled, is_parked) = columns::state_filter(filter.state);
     let sql = match state {
         Some(FAILED | CANCELLED) => sql::inspect::UNSUCCESSFUL_JOBS,
         _ => sql::inspect::JOBS,
@@ -182,7 +187,7 @@ fn history(tx: &Tx<'_>, id: JobId) -> Result<Vec<Attempt>, Error> {
     Ok(attempts)
 }
 
-fn census(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
+fn state_counts(tx: &Tx<'_>, cap: u64) -> Result<Vec<StateCount>, Error> {
     let mut statement = tx.prepare(sql::inspect::STATE_COUNTS)?;
     let mut rows = statement.query([i64::MAX])?;
     let mut counts: BTreeMap<(i32, String), u64> = BTreeMap::new();
@@ -207,8 +212,8 @@ fn backlog(tx: &Tx<'_>, cap: u64) -> Result<Vec<Backlog>, Error> {
     {
         for (id, epoch) in unpack(&row.get::<_, Vec<u8>>(2)?)?.into_iter().take(left) {
             left -= 1;
-            let sql = sql::inspect::RUNNING;
-            let lane = tx.one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
+            let sql = sql::inspect::RUNNING_LANE;
+            let lane = tx.query_one(sql, params![id.as_bytes(), epoch.0], |row| row.get(0))?;
             counts.extend(lane.map(|lane| (lane, "running".to_owned(), 1, None)));
         }
     }
@@ -245,7 +250,7 @@ impl Inspect for Sqlite {
     }
 
     fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(std::future::ready(self.read(|tx| census(tx, cap))))
+        Box::pin(std::future::ready(self.read(|tx| state_counts(tx, cap))))
     }
 
     fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
@@ -295,11 +300,13 @@ impl Inspect for Sqlite {
     fn child_ends(
         &self,
         parent: JobId,
-        round: Rev,
+        parent_rev: Rev,
         after: Option<JobId>,
         limit: usize,
     ) -> Fut<'_, Vec<ChildEnd>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::joined(tx, parent, round, after, limit))))
+        Box::pin(std::future::ready(
+            self.read(|tx| children::child_ends(tx, parent, parent_rev, after, limit)),
+        ))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
@@ -307,7 +314,7 @@ impl Inspect for Sqlite {
     }
 
     fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
-        Box::pin(std::future::ready(self.walk(|tx| children::leaves(tx, of))))
+        Box::pin(std::future::ready(self.read_snapshot(|tx| children::branch_children(tx, of))))
     }
 
     fn source_rows<'a>(
@@ -316,15 +323,15 @@ impl Inspect for Sqlite {
         after: Option<&'a str>,
         limit: usize,
     ) -> Fut<'a, Vec<SourceRow>> {
-        Box::pin(std::future::ready(self.walk(|tx| rows::rows(tx.conn, rows, after, limit))))
+        Box::pin(std::future::ready(self.read_snapshot(|tx| source_rows::rows(tx.conn, rows, after, limit))))
     }
 
     fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::inbox(tx, id, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::inbox(tx, id, limit))))
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::steps(tx, id, after, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::transitions(tx, id, after, limit))))
     }
 
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
@@ -336,7 +343,7 @@ impl Inspect for Sqlite {
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
-        Box::pin(std::future::ready(self.read(|tx| machine::paths(tx, kind, limit))))
+        Box::pin(std::future::ready(self.read(|tx| views::transition_counts(tx, kind, limit))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
@@ -345,7 +352,7 @@ impl Inspect for Sqlite {
 
     fn bytes(&self) -> Fut<'_, u64> {
         let bytes = self.read(|tx| {
-            let size = tx.one(sql::inspect::BYTES, [], |row| row.get::<_, i64>(0))?;
+            let size = tx.query_one(sql::inspect::BYTES, [], |row| row.get::<_, i64>(0))?;
             Ok(size.unwrap_or(0) as u64)
         });
         Box::pin(std::future::ready(bytes))

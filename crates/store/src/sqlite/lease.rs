@@ -1,4 +1,4 @@
-//! Workers: enlisting, renewing, handing back, retiring.
+//! Workers: registering, renewing leases, releasing jobs, retiring.
 
 use rusqlite::params;
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
@@ -7,48 +7,49 @@ use super::{
     claim::read_claim,
     serial::Placement,
     sql,
-    tx::{PAIR, Tx, id_of, unpack},
+    tx::{PAIR_BYTES, Tx, read_id, unpack},
 };
 use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
-pub(super) fn enlist(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
+pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool, Error> {
     let now = tx.now(now);
-    tx.run(sql::workers::FORGET_GONE, params![now.micros(), worker.id.0])?;
+    tx.execute(sql::workers::DELETE_GONE, params![now.micros(), worker.id.0])?;
     let lease_until = now.plus(worker.lease).micros();
     let serves = serde_json::to_string(&worker.serves).expect("names and numbers are plain data");
     let params = params![worker.id.0, worker.name, worker.liveness_file, lease_until, serves];
-    Ok(tx.run(sql::workers::REGISTER, params)? == 1)
+    Ok(tx.execute(sql::workers::REGISTER, params)? == 1)
 }
 
-pub(super) fn renew(tx: &Tx<'_>, now: Now, beat: &RenewRequest) -> Result<Renewal, Error> {
+pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Renewal, Error> {
     let now = tx.now(now);
-    settle(tx, beat.worker, &beat.settled)?;
-    for number in &beat.to_confirm {
-        tx.run(sql::workers::END_SOLO, [beat.worker.0, number.0])?;
+    settle_claims(tx, request.worker, &request.settled)?;
+    for number in &request.to_confirm {
+        tx.execute(sql::workers::END_SOLO, [request.worker.0, number.0])?;
     }
-    let params = params![beat.worker.0, now.plus(beat.lease).micros(), now.micros()];
-    let held = tx.one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    let params = params![request.worker.0, now.plus(request.lease).micros(), now.micros()];
+    let held =
+        tx.query_one(sql::workers::RENEW, params, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
     let Some((lapsed, claims)) = held else { return Ok(Renewal::Lost) };
     let claims = serde_json::from_str(&claims).map_err(|e| Error::Fault(e.to_string()))?;
     Ok(Renewal::Held { lapsed, claims })
 }
 
-/// Forgets claims of which nothing is left. One that still has jobs stays, and is handed back once its worker has seen that
-/// it does not know it: the outcomes of these jobs were lost.
-pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Result<(), Error> {
+/// Deletes claims that have no claimed jobs left. One that has some stays: their outcomes were lost, and it is
+/// released once its worker has noticed that it does not know the claim.
+pub(super) fn settle_claims(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Result<(), Error> {
     for number in numbers {
-        let gone = tx.store.left().remove(&(worker, *number)).unwrap_or(0);
-        let gone = i64::try_from(gone * PAIR).unwrap_or(0);
-        if tx.run(sql::claim::REMOVE_SMALL, [worker.0, number.0, gone])? == 1 {
+        let left_bytes = tx.store.shared.open_claims.settled(worker, *number);
+        let left_bytes = i64::try_from(left_bytes * PAIR_BYTES).unwrap_or(0);
+        if tx.execute(sql::claim::REMOVE_SETTLED, [worker.0, number.0, left_bytes])? == 1 {
             continue;
         }
-        let mut left = false;
+        let mut has_claimed_jobs = false;
         for (id, epoch) in read_claim(tx, worker, *number)?.unwrap_or_default() {
             let sql = sql::claim::IS_CLAIMED;
-            left |= tx.one(sql, params![id.as_bytes(), epoch.0], |_| Ok(()))?.is_some();
+            has_claimed_jobs |= tx.query_one(sql, params![id.as_bytes(), epoch.0], |_| Ok(()))?.is_some();
         }
-        if !left {
-            tx.run(sql::claim::REMOVE, [worker.0, number.0])?;
+        if !has_claimed_jobs {
+            tx.execute(sql::claim::REMOVE, [worker.0, number.0])?;
         }
     }
     Ok(())
@@ -57,22 +58,22 @@ pub(super) fn settle(tx: &Tx<'_>, worker: WorkerId, numbers: &[ClaimNo]) -> Resu
 pub(super) fn release(tx: &Tx<'_>, jobs: &[JobClaim]) -> Result<usize, Error> {
     let mut pairs = Vec::with_capacity(jobs.len());
     for held in jobs {
-        if tx.knows(held.worker, held.claim)? {
+        if tx.is_recorded(held.worker, held.claim)? {
             pairs.push((held.job, held.epoch));
         }
     }
-    hand_back(tx, &pairs)
+    return_jobs(tx, &pairs)
 }
 
-/// Puts jobs back where they stood in line, those whose epoch is the given one.
-pub(super) fn hand_back(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
+/// Returns jobs whose epoch is the given one to the positions they had in the ready set.
+pub(super) fn return_jobs(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, Error> {
     let mut released = 0;
     for (id, epoch) in jobs {
-        let spot = tx.one(sql::workers::RELEASE, params![id.as_bytes(), epoch.0], |row| {
+        let placement = tx.query_one(sql::workers::RELEASE, params![id.as_bytes(), epoch.0], |row| {
             Placement::read(*id, row, 0)
         })?;
-        if let Some(spot) = spot {
-            tx.enter(&spot)?;
+        if let Some(placement) = placement {
+            tx.enter(&placement)?;
             released += 1;
         }
     }
@@ -80,35 +81,39 @@ pub(super) fn hand_back(tx: &Tx<'_>, jobs: &[(JobId, Epoch)]) -> Result<usize, E
 }
 
 pub(super) fn retire(tx: &Tx<'_>, worker: WorkerId) -> Result<usize, Error> {
-    if tx.run(sql::workers::RETIRE, [worker.0])? == 0 {
+    if tx.execute(sql::workers::RETIRE, [worker.0])? == 0 {
         return Ok(0);
     }
-    disown(tx, worker, |_| true)
+    release_claims(tx, worker, |_| true)
 }
 
-/// Hands back what is in a worker's claims, those that are meant.
-pub(super) fn disown(tx: &Tx<'_>, worker: WorkerId, meant: impl Fn(ClaimNo) -> bool) -> Result<usize, Error> {
-    let mut statement = tx.prepare(sql::workers::CLAIMS)?;
+/// Returns the jobs in those claims of a worker that `is_meant` accepts, and deletes the claims.
+pub(super) fn release_claims(
+    tx: &Tx<'_>,
+    worker: WorkerId,
+    is_meant: impl Fn(ClaimNo) -> bool,
+) -> Result<usize, Error> {
+    let mut statement = tx.prepare(sql::workers::READ_CLAIMS)?;
     let claims = statement
         .query_map([worker.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?
         .collect::<Result<Vec<_>, _>>()?;
     let mut released = 0;
-    for (number, jobs) in claims.into_iter().filter(|(number, _)| meant(ClaimNo(*number))) {
-        released += hand_back(tx, &unpack(&jobs)?)?;
-        tx.run(sql::claim::REMOVE, [worker.0, number])?;
+    for (number, jobs) in claims.into_iter().filter(|(number, _)| is_meant(ClaimNo(*number))) {
+        released += return_jobs(tx, &unpack(&jobs)?)?;
+        tx.execute(sql::claim::REMOVE, [worker.0, number])?;
     }
     Ok(released)
 }
 
-/// Which of a worker's attempts were told to end.
-pub(super) fn orders(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<CancelRequest>, Error> {
-    tx.all(sql::workers::CANCEL_REQUESTS, [worker.0], |row| {
-        let by = Actor { author: row.get(3)?, note: row.get(4)? };
+/// The cancel requests for a worker's attempts.
+pub(super) fn cancel_requests(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<CancelRequest>, Error> {
+    tx.query_all(sql::workers::CANCEL_REQUESTS, [worker.0], |row| {
+        let actor = Actor { author: row.get(3)?, note: row.get(4)? };
         Ok(CancelRequest {
-            job: id_of(row, 0)?,
+            job: read_id(row, 0)?,
             epoch: Epoch(row.get(1)?),
             deadline_at: Time(row.get(2)?),
-            actor: by,
+            actor,
         })
     })
 }

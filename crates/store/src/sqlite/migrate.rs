@@ -1,5 +1,5 @@
-//! Migrations of a SQLite file. Each migration and its row in `meta` commit together, under the write lock, so processes that
-//! start at the same time migrate once.
+//! Migrations of a SQLite file. Each migration and its row in `meta` commit together, under the write lock, so that
+//! processes which start at the same time migrate once.
 
 use rusqlite::Connection;
 
@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
     down: include_str!("migrations/0007_baseline.down.sql"),
 }];
 
+/// Reads the version of the schema.
 pub(super) fn state(conn: &Connection, migrations: &[Migration]) -> Result<SchemaState, Error> {
     let sql = "select exists (select 1 from sqlite_schema where type = 'table' and name = 'windlass_meta')";
     if !conn.query_row(sql, [], |row| row.get::<_, bool>(0))? {
@@ -27,7 +28,7 @@ pub(super) fn state(conn: &Connection, migrations: &[Migration]) -> Result<Schem
     })?)
 }
 
-/// Migrates the schema if that is wanted and needed; fails if this binary may not use it.
+/// Migrates the schema if that is wanted and needed. Fails if this binary may not use it.
 pub(super) fn prepare(conn: &mut Connection, migrate: bool) -> Result<(), Error> {
     let state = state(conn, MIGRATIONS)?;
     if migrate && state.version < state.latest { to(conn, None, MIGRATIONS)?.check() } else { state.check() }
@@ -55,6 +56,6 @@ pub(super) fn to(
     }
     let after = state(&tx, migrations)?;
     tx.commit()?;
-    super::conn::analyze(conn)?;
+    super::conn::set_busy_handler(conn)?;
     Ok(after)
 }

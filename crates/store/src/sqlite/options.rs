@@ -14,12 +14,12 @@ pub struct Options {
     pub(super) transaction: Duration,
 }
 
-/// How long a statement of a caller's own transaction may keep all others from writing: longer than any honest one,
-/// and shorter than a lease.
+/// How long a statement of a caller's own transaction may keep all others from writing: longer than any reasonable
+/// one, shorter than a lease.
 const TRANSACTION: Duration = Duration::from_secs(5);
 
 impl Options {
-    /// The file at `path`, made if missing.
+    /// The file at `path`, created if it does not exist.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options {
             path: path.into(),
@@ -31,26 +31,26 @@ impl Options {
         }
     }
 
-    /// Whether to bring the schema up to date.
+    /// Whether to migrate the schema to the newest version.
     pub fn migrate(mut self, migrate: bool) -> Options {
         self.migrate = migrate;
         self
     }
 
-    /// What may be submitted.
+    /// The limits of what may be submitted.
     pub fn limits(mut self, limits: Limits) -> Options {
         self.limits = limits;
         self
     }
 
-    /// How long to wait for another process's write before answering [`crate::Error::Unavailable`].
+    /// How long to wait for another process's write before failing with [`crate::Error::Unavailable`].
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self
     }
 
-    /// How long a statement may run in a transaction of the caller's own ([`crate::Store::transact`]), counted from its
-    /// begin, before it is interrupted.
+    /// How long a statement may run in a transaction of the caller's own ([`crate::Store::transact`]), counted from
+    /// the beginning of the transaction, before it is interrupted.
     pub fn transaction(mut self, limit: Duration) -> Options {
         self.transaction = limit;
         self

@@ -1,146 +1,143 @@
-//! Looking at branches from time to time.
+//! Polling branches; see [`crate::Store::poll_branches`].
 //!
-//! All that takes long (counting a branch anew, looking for children that are in no place) is read in one snapshot, beside
-//! the writer. What follows from it is then written in one short transaction, if nobody else has looked meanwhile: counts are
-//! put right by what they were wrong by in the snapshot, since every commit keeps rows and counts in step.
+//! What takes long (counting the children of a branch, finding lost ones) is read in one snapshot, beside the writer.
+//! The result is written in one short transaction, if nobody else has polled the branch meanwhile. Counts are
+//! corrected by the difference that the snapshot showed, because every commit keeps rows and counts in step.
 
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, JobId, Time,
+    BranchNo, BranchPoll, Epoch, JobId, Tally, Time, Watch,
     branch::PollInterval,
-    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
+    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
 };
 
 use super::{
-    SMALL, Sqlite,
-    branch::{self, Key},
+    Sqlite,
+    branch::{self, BranchKey},
     inspect::SPAN,
-    lease, sql,
-    tx::{Tx, id_of, unpack},
-    views::most,
+    lease,
+    pool::SMALL,
+    sql,
+    tx::{Tx, read_id, unpack},
+    views::row_limit,
 };
 use crate::{CANCEL_AGAIN, Error, Now, PollReport, columns};
 
-/// A branch that is due to be looked at.
-struct Due {
-    key: Key,
+/// A branch that is due to be polled.
+struct DueBranch {
+    key: BranchKey,
     poll_at: Time,
     spawned: i64,
-    tally: BranchCounts,
-    watch: Option<BranchWatch>,
-    cut: bool,
+    tally: Tally,
+    watch: Option<Watch>,
+    cancels_children: bool,
     poll: BranchPoll,
 }
 
-/// What workers have of a branch: how many children, and how many of these have written nothing.
+/// How many children of a branch are claimed, and how many of these have committed nothing.
 #[derive(Clone, Copy, Default)]
 struct Claimed {
     items: i64,
     begun: i64,
 }
 
-/// What was found out about a branch in a snapshot.
-struct Sampler {
-    key: Key,
+/// What the snapshot shows of a branch.
+struct Sample {
+    key: BranchKey,
     poll_at: Time,
     claimed: Claimed,
-    /// What came of counting its children anew, if that was done.
+    /// The result of counting its children, if that was done.
     recount: Option<Recount>,
-    /// Its children that are in no place, if they were searched.
+    /// Its children that are nowhere, if they were searched for.
     lost: Option<Vec<(JobId, Epoch)>>,
 }
 
+/// Polls up to `limit` branches that are due.
 pub(super) async fn poll(store: &Sqlite, now: Now, limit: usize) -> Result<PollReport, Error> {
     let (now, next_at) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
     if limit == 0 || next_at.is_none_or(|at| at > now) {
         return Ok(PollReport { next_at, now, ..PollReport::default() });
     }
-    let looks = store.walk(|tx| poll_branch(tx, now, limit))?;
+    let samples = store.read_snapshot(|tx| sample_branches(tx, now, limit))?;
     store
-        .write(SMALL + looks.len(), |tx| {
-            let mut polled = PollReport { now, ..PollReport::default() };
-            looks.iter().try_for_each(|look| settle(tx, now, look, &mut polled))?;
-            polled.next_at = next(tx)?;
-            Ok(polled)
+        .write(SMALL + samples.len(), |tx| {
+            let mut report = PollReport { now, ..PollReport::default() };
+            samples.iter().try_for_each(|sample| apply(tx, now, sample, &mut report))?;
+            report.next_at = next(tx)?;
+            Ok(report)
         })
         .await
 }
 
-/// When the next branch is to be looked at.
+/// When the next branch is due to be polled.
 fn next(tx: &Tx<'_>) -> Result<Option<Time>, Error> {
-    let next = tx.one(sql::poll::NEXT, [], |row| row.get::<_, Option<i64>>(0))?;
+    let next = tx.query_one(sql::poll::NEXT, [], |row| row.get::<_, Option<i64>>(0))?;
     Ok(next.flatten().map(Time))
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Due> {
+fn read_branch(row: &Row<'_>) -> rusqlite::Result<DueBranch> {
     let poll_at = Time(row.get(2)?);
-    Ok(Due {
-        key: (id_of(row, 0)?, BranchNo(row.get(1)?)),
+    Ok(DueBranch {
+        key: (read_id(row, 0)?, BranchNo(row.get(1)?)),
         poll_at,
         spawned: row.get(3)?,
         tally: branch::tally(row, 4)?,
         watch: branch::watch(row, 8)?,
-        cut: row.get(9)?,
+        cancels_children: row.get(9)?,
         poll: columns::poll(row.get::<_, Option<String>>(10)?.as_deref(), Some(poll_at)),
     })
 }
 
-impl Due {
-    /// What is seen of it now.
+impl DueBranch {
+    /// The next poll, given what is seen now.
     fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
         let Claimed { items, begun } = claimed;
-        let seen = PollSample {
-            now,
-            spawned: self.spawned,
-            counts: self.tally,
-            claimed: items,
-            claimed_unstarted: begun,
-        };
-        let pace = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
-        self.poll.next(&seen, pace)
+        let sample = PollSample { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
+        let interval = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
+        self.poll.next(&sample, interval)
     }
 }
 
-/// Looks at the branches that are due, and closer at those where nothing moves. Only reads.
-fn poll_branch(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sampler>, Error> {
-    let due = tx.all(sql::poll::DUE, params![now.micros(), most(limit)], read)?;
-    let pairs = pairs(tx)?;
-    let claimed = claimed(tx, &pairs)?;
-    let mut looks = Vec::with_capacity(due.len());
-    for mut due in due {
-        let claimed = claimed.get(&due.key).copied().unwrap_or_default();
+/// Reads the branches that are due, and more of those that make no progress. Writes nothing.
+fn sample_branches(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sample>, Error> {
+    let due = tx.query_all(sql::poll::READ_DUE, params![now.micros(), row_limit(limit)], read_branch)?;
+    let jobs = claimed_jobs(tx)?;
+    let claimed = count_claimed(tx, &jobs)?;
+    let mut samples = Vec::with_capacity(due.len());
+    for mut branch in due {
+        let claimed = claimed.get(&branch.key).copied().unwrap_or_default();
         let mut recount = None;
-        if due.poll.recount_due(&due.next(now, claimed)) {
-            let counted = self::recount(tx, &due)?;
-            due.tally.add(counted.difference);
+        if branch.poll.is_still(&branch.next(now, claimed)) {
+            let counted = self::recount(tx, &branch)?;
+            branch.tally.add(counted.difference);
             recount = Some(counted);
         }
-        let stuck = due.poll.search_due(&due.next(now, claimed));
-        let lost = if stuck { Some(self::lost(tx, due.key, &pairs)?) } else { None };
-        looks.push(Sampler { key: due.key, poll_at: due.poll_at, claimed, recount, lost });
+        let stuck = branch.poll.is_stuck(&branch.next(now, claimed));
+        let lost = if stuck { Some(find_lost(tx, branch.key, &jobs)?) } else { None };
+        samples.push(Sample { key: branch.key, poll_at: branch.poll_at, claimed, recount, lost });
     }
-    Ok(looks)
+    Ok(samples)
 }
 
-/// All that workers have claimed.
-fn pairs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
-    let claims = tx.all(sql::inspect::CLAIMS, [], |row| row.get::<_, Vec<u8>>(2))?;
-    let mut pairs = HashSet::new();
+/// All claimed jobs.
+fn claimed_jobs(tx: &Tx<'_>) -> Result<HashSet<(JobId, Epoch)>, Error> {
+    let claims = tx.query_all(sql::inspect::CLAIMS, [], |row| row.get::<_, Vec<u8>>(2))?;
+    let mut claimed = HashSet::new();
     for jobs in &claims {
-        pairs.extend(unpack(jobs)?);
+        claimed.extend(unpack(jobs)?);
     }
-    Ok(pairs)
+    Ok(claimed)
 }
 
-/// What workers have of each branch.
-fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, Claimed>, Error> {
-    let mut branches: HashMap<Key, Claimed> = HashMap::new();
-    for (id, epoch) in pairs {
+/// How many children of each branch are claimed.
+fn count_claimed(tx: &Tx<'_>, jobs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<BranchKey, Claimed>, Error> {
+    let mut branches: HashMap<BranchKey, Claimed> = HashMap::new();
+    for (id, epoch) in jobs {
         let params = params![id.as_bytes(), epoch.0];
-        let found = tx.one(sql::poll::CLAIMED, params, |row| {
-            let key = (id_of(row, 0)?, BranchNo(row.get(1)?));
+        let found = tx.query_one(sql::poll::READ_CLAIMED, params, |row| {
+            let key = (read_id(row, 0)?, BranchNo(row.get(1)?));
             Ok((key, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
         })?;
         if let Some((key, items, first)) = found {
@@ -153,25 +150,28 @@ fn claimed(tx: &Tx<'_>, pairs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<Key, 
 }
 
 /// Compares the counts of a branch with its rows.
-fn recount(tx: &Tx<'_>, due: &Due) -> Result<Recount, Error> {
-    let (job, number) = due.key;
-    let rows = tx.one(sql::poll::COUNT, params![job.as_bytes(), number.0], |row| {
-        let ends =
-            BranchCounts { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
-        Ok(ChildRows { ends, live: row.get(3)? })
+fn recount(tx: &Tx<'_>, branch: &DueBranch) -> Result<Recount, Error> {
+    let (job, number) = branch.key;
+    let rows = tx.query_one(sql::poll::COUNT_CHILDREN, params![job.as_bytes(), number.0], |row| {
+        let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
+        Ok(ChildCounts { ends, live: row.get(3)? })
     })?;
-    Ok(rows.unwrap_or_default().recount(due.spawned, &due.tally))
+    Ok(rows.unwrap_or_default().recount(branch.spawned, &branch.tally))
 }
 
-/// Children of a branch that are in no place at all.
-fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<(JobId, Epoch)>, Error> {
-    let mut statement = tx.prepare(sql::poll::LOST)?;
+/// Children of a branch that are nowhere.
+fn find_lost(
+    tx: &Tx<'_>,
+    key: BranchKey,
+    claimed: &HashSet<(JobId, Epoch)>,
+) -> Result<Vec<(JobId, Epoch)>, Error> {
+    let mut statement = tx.prepare(sql::poll::FIND_LOST)?;
     let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
     let mut lost = Vec::new();
-    while lost.len() < MAX_REDELIVERED
+    while lost.len() < REDELIVERED
         && let Some(row) = rows.next()?
     {
-        let pair = (id_of(row, 0)?, Epoch(row.get(1)?));
+        let pair = (read_id(row, 0)?, Epoch(row.get(1)?));
         if !claimed.contains(&pair) {
             lost.push(pair);
         }
@@ -179,50 +179,50 @@ fn lost(tx: &Tx<'_>, key: Key, claimed: &HashSet<(JobId, Epoch)>) -> Result<Vec<
     Ok(lost)
 }
 
-/// Writes what follows from a look, unless someone else has looked meanwhile.
-fn settle(tx: &Tx<'_>, now: Time, look: &Sampler, polled: &mut PollReport) -> Result<(), Error> {
-    let (job, number) = look.key;
-    let params = params![job.as_bytes(), number.0, look.poll_at.micros()];
-    let Some(mut due) = tx.one(sql::poll::BRANCH, params, read)? else { return Ok(()) };
-    polled.polled += 1;
-    let difference = look.recount.map_or(BranchCounts::default(), |recount| recount.difference);
-    if difference != BranchCounts::default() {
+/// Writes the result of a poll, unless someone else has polled the branch meanwhile.
+fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Result<(), Error> {
+    let (job, number) = sample.key;
+    let params = params![job.as_bytes(), number.0, sample.poll_at.micros()];
+    let Some(mut branch) = tx.query_one(sql::poll::READ_BRANCH, params, read_branch)? else { return Ok(()) };
+    report.polled += 1;
+    let difference = sample.recount.map_or(Tally::default(), |recount| recount.difference);
+    if difference != Tally::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
-        due.tally.add(difference);
-        tx.write_count(look.key, due.tally)?;
-        polled.corrected += 1;
+        branch.tally.add(difference);
+        tx.write_count(sample.key, branch.tally)?;
+        report.corrected += 1;
     }
-    let mut poll = due.next(now, look.claimed);
-    match look.recount {
+    let mut poll = branch.next(now, sample.claimed);
+    match sample.recount {
         Some(recount) => (poll.missing, poll.counted_at) = (recount.missing, Some(now)),
-        None => poll.counted_at = due.poll.counted_at,
+        None => poll.counted_at = branch.poll.counted_at,
     }
-    match look.lost.as_deref() {
-        Some(lost) if due.poll.search_due(&poll) && !lost.is_empty() => {
-            let lost = lease::hand_back(tx, lost)?;
-            tracing::warn!(%job, %number, lost, "children of a branch were in no place and were put back");
-            polled.redelivered += lost;
-            poll.add_redelivered(lost);
+    match sample.lost.as_deref() {
+        Some(lost) if branch.poll.is_stuck(&poll) && !lost.is_empty() => {
+            let lost = lease::return_jobs(tx, lost)?;
+            tracing::warn!(%job, %number, lost, "children of a branch were lost and have been returned to the ready set");
+            report.redelivered += lost;
+            poll.found(lost);
         }
         Some(_) => {}
-        // What was not searched is searched next time.
-        None => poll.searched_at = due.poll.searched_at,
+        // Lost children are searched for next time.
+        None => poll.searched_at = branch.poll.searched_at,
     }
-    if due.watch.take_if(|watch| poll.found_missing() || watch.is_met(&due.tally)).is_some() {
-        tx.notify(now, look.key)?;
-        polled.notified += 1;
+    if branch.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&branch.tally)).is_some() {
+        tx.notify(now, sample.key)?;
+        report.notified += 1;
     }
-    let cut = due.cut && poll.pending > 0;
-    let poll_at = match (cut, &due.watch) {
+    let cancels_children = branch.cancels_children && poll.pending > 0;
+    let poll_at = match (cancels_children, &branch.watch) {
         (true, _) => Some(now.plus(CANCEL_AGAIN)),
         (false, Some(_)) => poll.next_at,
         (false, None) => None,
     };
-    if cut {
-        polled.to_cancel.push(look.key);
+    if cancels_children {
+        report.to_cancel.push(sample.key);
     }
     let text = columns::poll_text(&poll);
-    let params = params![job.as_bytes(), number.0, text, cut, poll_at.map(Time::micros)];
-    tx.run(sql::poll::SAMPLE, params)?;
+    let params = params![job.as_bytes(), number.0, text, cancels_children, poll_at.map(Time::micros)];
+    tx.execute(sql::poll::WRITE, params)?;
     Ok(())
 }

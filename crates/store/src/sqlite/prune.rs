@@ -1,11 +1,11 @@
-//! Deleting ended jobs, with all that is kept of them.
+//! Deleting ended jobs with all their rows.
 
 use rusqlite::params;
 use windlass_model::{JobId, State, Time, Unique};
 
 use super::{
     Sqlite, schedule, sql,
-    tx::{Tx, id_of},
+    tx::{Tx, read_id},
     unique,
 };
 use crate::{
@@ -13,57 +13,66 @@ use crate::{
     columns::{self, CANCELLED, DONE, FAILED},
 };
 
-/// An ended job that was looked at.
-struct Old {
+/// An ended job that may be pruned.
+struct Candidate {
     id: JobId,
     state: i16,
     finished_at: Time,
     kind: i32,
     submitted_at: Time,
-    /// Whether its parent is there and not done, and so may read it, now or when it is retried.
-    needed: bool,
+    /// Whether its parent exists and is not done, and so may read it, now or when it is retried.
+    is_needed: bool,
     unique: Option<Box<Unique>>,
     tags: Vec<String>,
-    far: bool,
-    branched: bool,
+    is_external: bool,
+    has_branches: bool,
 }
 
+/// Deletes a bounded batch.
 pub(super) async fn prune(store: &Sqlite, now: Now, prune: &Prune) -> Result<Pruned, Error> {
-    let most = prune.limit.max(1);
+    let limit = prune.limit.max(1);
     store
-        .write(most, |tx| {
+        .write(limit, |tx| {
             let kind = match &prune.kind {
                 None => None,
                 Some(name) => {
-                    let kind = tx.one(sql::prune::KIND, [name], |row| row.get::<_, i32>(0));
+                    let kind = tx.query_one(sql::prune::KIND, [name], |row| row.get::<_, i32>(0));
                     // A kind that was never used has no jobs; no number is 0.
                     Some(kind?.unwrap_or(0))
                 }
             };
-            walk(tx, tx.now(now), prune, kind, most)
+            prune_batch(tx, tx.now(now), prune, kind, limit)
         })
         .await
 }
 
-fn walk(tx: &Tx<'_>, now: Time, prune: &Prune, kind: Option<i32>, most: usize) -> Result<Pruned, Error> {
+fn prune_batch(
+    tx: &Tx<'_>,
+    now: Time,
+    prune: &Prune,
+    kind: Option<i32>,
+    limit: usize,
+) -> Result<Pruned, Error> {
     let state = match prune.state {
         State::Failed => FAILED,
         State::Cancelled => CANCELLED,
         _ => DONE,
     };
-    let looked = read_candidates(tx, state, prune.after, most)?;
+    let candidates = read_candidates(tx, state, prune.after, limit)?;
     let mut pruned = Pruned::default();
-    if looked.len() == most {
-        pruned.after = looked.last().map(|old| old.id);
+    if candidates.len() == limit {
+        pruned.after = candidates.last().map(|candidate| candidate.id);
     }
-    let meant = |old: &Old| {
-        old.state == state && old.finished_at < prune.before && kind.is_none_or(|kind| kind == old.kind)
+    let is_prunable = |candidate: &Candidate| {
+        candidate.state == state
+            && candidate.finished_at < prune.before
+            && kind.is_none_or(|kind| kind == candidate.kind)
     };
-    for old in looked.into_iter().filter(meant) {
-        if old.needed || has_name(tx, now, prune.state, &old)? {
+    for candidate in candidates.into_iter().filter(is_prunable) {
+        if candidate.is_needed || holds_name(tx, now, prune.state, &candidate)? {
             pruned.kept += 1;
         } else {
-            forget(tx, &old)?;
+            delete(tx, &candidate)?;
             pruned.jobs += 1;
         }
     }
@@ -73,52 +82,57 @@ fn walk(tx: &Tx<'_>, now: Time, prune: &Prune, kind: Option<i32>, most: usize) -
     Ok(pruned)
 }
 
-/// The next jobs in the order of ids: all of them, or where an index holds them, those in the state that is meant.
-fn read_candidates(tx: &Tx<'_>, state: i16, after: Option<JobId>, most: usize) -> Result<Vec<Old>, Error> {
+/// The next jobs by id: all of them, or those in the given state where an index holds them.
+fn read_candidates(
+    tx: &Tx<'_>,
+    state: i16,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<Candidate>, Error> {
     let sql = match state {
         DONE => sql::prune::CANDIDATES,
         _ => sql::prune::UNSUCCESSFUL_CANDIDATES,
     };
     let after = after.map(|id| id.as_bytes().to_vec()).unwrap_or_default();
-    tx.all(sql, params![state, after, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
-        Ok(Old {
-            id: id_of(row, 0)?,
+    tx.query_all(sql, params![state, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        Ok(Candidate {
+            id: read_id(row, 0)?,
             state: row.get(1)?,
             finished_at: Time(row.get::<_, Option<i64>>(2)?.unwrap_or(i64::MAX)),
             kind: row.get(3)?,
             submitted_at: Time(row.get(4)?),
-            needed: row.get(5)?,
+            is_needed: row.get(5)?,
             unique: columns::settings(row.get::<_, Option<String>>(6)?.as_deref()).unique,
             tags: columns::tags(row.get::<_, Option<String>>(7)?.as_deref()),
-            far: row.get::<_, Option<i16>>(8)?.is_some(),
-            branched: row.get::<_, Option<bool>>(9)?.is_some(),
+            is_external: row.get::<_, Option<i16>>(8)?.is_some(),
+            has_branches: row.get::<_, Option<bool>>(9)?.is_some(),
         })
     })
 }
 
-/// Whether a job has its unique name still.
-fn has_name(tx: &Tx<'_>, now: Time, state: State, old: &Old) -> Result<bool, Error> {
-    match &old.unique {
-        Some(unique) if unique.holds(state, old.submitted_at, now) => {
-            Ok(unique::owner(tx, old.kind, &unique.key)? == Some(old.id))
+/// Whether a job still holds its unique name.
+fn holds_name(tx: &Tx<'_>, now: Time, state: State, candidate: &Candidate) -> Result<bool, Error> {
+    match &candidate.unique {
+        Some(unique) if unique.holds(state, candidate.submitted_at, now) => {
+            Ok(unique::last_holder(tx, candidate.kind, &unique.key)? == Some(candidate.id))
         }
         _ => Ok(false),
     }
 }
 
-fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
-    let id = old.id.as_bytes();
-    if let Some(unique) = &old.unique {
-        tx.run(sql::unique::RELEASE, params![old.kind, unique.key, id])?;
+fn delete(tx: &Tx<'_>, candidate: &Candidate) -> Result<(), Error> {
+    let id = candidate.id.as_bytes();
+    if let Some(unique) = &candidate.unique {
+        tx.execute(sql::unique::RELEASE, params![candidate.kind, unique.key, id])?;
     }
-    for tag in &old.tags {
-        tx.run(sql::prune::TAG, params![tag, id])?;
+    for tag in &candidate.tags {
+        tx.execute(sql::prune::TAG, params![tag, id])?;
     }
-    if old.far {
-        tx.run(sql::prune::PAYLOADS, [id])?;
+    if candidate.is_external {
+        tx.execute(sql::prune::PAYLOADS, [id])?;
     }
-    if old.branched {
-        tx.run(sql::prune::BRANCHES, [id])?;
+    if candidate.has_branches {
+        tx.execute(sql::prune::BRANCHES, [id])?;
     }
     for sql in [
         sql::prune::ATTEMPTS,
@@ -129,7 +143,7 @@ fn forget(tx: &Tx<'_>, old: &Old) -> Result<(), Error> {
         sql::prune::CONTEXT,
         sql::prune::JOB,
     ] {
-        tx.run(sql, [id])?;
+        tx.execute(sql, [id])?;
     }
     Ok(())
 }

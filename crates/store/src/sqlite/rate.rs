@@ -1,4 +1,4 @@
-//! Rate limits: what is in their buckets, and how far it pays for the jobs that wait.
+//! Rate limits: the levels of their buckets, and for how many waiting jobs they pay.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -6,41 +6,42 @@ use std::{
 };
 
 use rusqlite::{Row, params};
-use windlass_model::{NewJob, RateLimit, Time, rate::BucketLevel};
+use windlass_model::{Limit, NewJob, Time, rate::Level};
 
 use super::{Sqlite, sql, tx::Tx};
 use crate::{Error, columns, intern::Lane};
 
-/// A bucket as it is in the file.
+/// A rate limit and its level, as stored.
 pub(super) struct Bucket {
     pub(super) id: i32,
-    pub(super) limit: RateLimit,
-    pub(super) level: BucketLevel,
+    pub(super) limit: Limit,
+    pub(super) level: Level,
     pub(super) lifted: bool,
 }
 
 impl Bucket {
-    /// Reads id, name, rate, per, burst, level, at and lifted.
+    /// Reads the columns of the SQL fragment `rate.limit`.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Bucket> {
         let per = Duration::from_micros(row.get::<_, i64>(3)?.unsigned_abs());
         Ok(Bucket {
             id: row.get(0)?,
-            limit: RateLimit { name: row.get(1)?, rate: row.get(2)?, per, burst: row.get(4)? },
-            level: BucketLevel { units: row.get(5)?, at: Time(row.get(6)?) },
+            limit: Limit { name: row.get(1)?, rate: row.get(2)?, per, burst: row.get(4)? },
+            level: Level { units: row.get(5)?, at: Time(row.get(6)?) },
             lifted: row.get(7)?,
         })
     }
 
+    /// Reads a rate limit by name.
     pub(super) fn named(tx: &Tx<'_>, name: &str) -> Result<Option<Bucket>, Error> {
-        tx.one(sql::rate::READ_NAMED, [name], Bucket::read)
+        tx.query_one(sql::rate::READ_NAMED, [name], Bucket::read)
     }
 }
 
-/// The numbers of rate limits by name.
+/// The numbers of rate limits, by name.
 pub(super) type Buckets = HashMap<String, i32>;
 
-/// Checks that the rate limits of some jobs are there and can pay for them. Limits are never removed, and one that is
-/// changed meanwhile lets those that are too heavy for it pass, so this needs no transaction.
+/// Checks that the rate limits of some jobs exist and can pay for them. This needs no transaction: limits are never
+/// removed, and a limit that was changed meanwhile lets jobs pass that are too heavy for it.
 pub(super) fn check<'j>(
     store: &Sqlite,
     jobs: impl Iterator<Item = &'j NewJob> + Clone,
@@ -69,25 +70,25 @@ pub(super) fn bucket_of(job: &NewJob, buckets: &Buckets) -> i32 {
     job.settings.rate.as_ref().and_then(|charge| buckets.get(&charge.limit)).copied().unwrap_or(0)
 }
 
-/// What may be taken of some lanes.
+/// How many jobs a claim takes from each lane.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// How many of each lane, in order.
-    pub(super) each: Vec<usize>,
-    /// When to ask again for jobs that wait for their rate limit.
+    /// The number for each lane, in their order.
+    pub(super) per_lane: Vec<usize>,
+    /// When to claim again for jobs that wait for their rate limit.
     pub(super) refill_at: Option<Time>,
-    /// The levels of the buckets that pay.
-    charged: Vec<(i32, BucketLevel)>,
+    /// The new levels of the buckets that pay.
+    charged: Vec<(i32, Level)>,
 }
 
 impl Shares {
-    /// Whatever the one lane has, up to `most`.
-    pub(super) fn one_lane(most: usize) -> Shares {
-        Shares { each: vec![most], ..Shares::default() }
+    /// Up to `limit` jobs of the only lane.
+    pub(super) fn one_lane(limit: usize) -> Shares {
+        Shares { per_lane: vec![limit], ..Shares::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.each.iter().all(|share| *share == 0)
+        self.per_lane.iter().all(|share| *share == 0)
     }
 
     /// Whether a bucket pays.
@@ -95,70 +96,70 @@ impl Shares {
         !self.charged.is_empty()
     }
 
-    /// Writes what the buckets pay.
+    /// Writes the new levels.
     pub(super) fn charge(&self, tx: &Tx<'_>) -> Result<(), Error> {
         for (bucket, level) in &self.charged {
             let params = params![bucket, level.units, level.at.micros()];
-            tx.run(sql::rate::CHARGE, params)?;
+            tx.execute(sql::rate::CHARGE, params)?;
         }
         Ok(())
     }
 }
 
-/// How many of the first `most` places, by rank over all lanes, each lane has, as far as buckets pay for them. Jobs of
-/// one bucket go by rank: one that cannot be paid for makes those behind it wait.
+/// Decides how many of the first `limit` jobs, by rank over all lanes, each lane provides, as far as buckets pay for
+/// them. Jobs of one bucket go by rank: one that cannot be paid for makes those after it wait.
 pub(super) fn shares(
     tx: &Tx<'_>,
     now: Time,
     lanes: &[Lane],
-    number: impl Fn(&Lane) -> i32,
-    most: usize,
+    ready_lane: impl Fn(&Lane) -> i32,
+    limit: usize,
 ) -> Result<Shares, Error> {
     let mut buckets: BTreeMap<i32, Bucket> = BTreeMap::new();
-    let mut heads = Vec::new();
+    let mut first_ready = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
         if lane.bucket != 0 && !buckets.contains_key(&lane.bucket) {
-            let bucket = tx.one(sql::rate::READ, [lane.bucket], Bucket::read)?;
+            let bucket = tx.query_one(sql::rate::READ, [lane.bucket], Bucket::read)?;
             let Some(mut bucket) = bucket else { continue };
             bucket.level = bucket.level.refilled(&bucket.limit, now);
             buckets.insert(lane.bucket, bucket);
         }
-        let (sql, most) = match buckets.get(&lane.bucket) {
-            None => (sql::claim::FIRST_READY, most),
-            Some(bucket) if bucket.lifted => (sql::rate::FIRST_READY, most),
-            // Each costs a token at least, and one more shows how long to wait.
+        let (sql, limit) = match buckets.get(&lane.bucket) {
+            None => (sql::claim::FIRST_READY, limit),
+            Some(bucket) if bucket.lifted => (sql::rate::FIRST_READY, limit),
+            // Each job costs at least a token; one more shows how long to wait.
             Some(bucket) => {
                 let tokens = usize::try_from(bucket.level.tokens(&bucket.limit)).unwrap_or(0);
-                (sql::rate::FIRST_READY, most.min(tokens + 1))
+                (sql::rate::FIRST_READY, limit.min(tokens + 1))
             }
         };
-        heads.extend(tx.all(sql, params![number(lane), most as i64], |row| {
+        first_ready.extend(tx.query_all(sql, params![ready_lane(lane), limit as i64], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?, index, row.get::<_, u32>(2)?))
         })?);
     }
-    heads.sort_unstable();
-    let mut shares = Shares { each: vec![0; lanes.len()], ..Shares::default() };
-    let mut dry: HashSet<i32> = HashSet::new();
-    let mut charged: BTreeMap<i32, BucketLevel> = BTreeMap::new();
+    first_ready.sort_unstable();
+    let mut shares = Shares { per_lane: vec![0; lanes.len()], ..Shares::default() };
+    let mut exhausted: HashSet<i32> = HashSet::new();
+    let mut charged: BTreeMap<i32, Level> = BTreeMap::new();
     let mut taken = 0;
-    for (.., index, weight) in heads {
-        if taken == most {
+    for (.., index, weight) in first_ready {
+        if taken == limit {
             break;
         }
         if let Some(bucket) = buckets.get_mut(&lanes[index].bucket).filter(|bucket| !bucket.lifted) {
-            if dry.contains(&bucket.id) {
+            if exhausted.contains(&bucket.id) {
                 continue;
             }
             let Some(level) = bucket.level.charged(&bucket.limit, weight) else {
-                let at = bucket.level.next_claim_at(&bucket.limit, weight);
+                let at = bucket.level.worth_asking_at(&bucket.limit, weight);
                 shares.refill_at = Some(shares.refill_at.map_or(at, |other| other.min(at)));
-                dry.insert(bucket.id);
+                exhausted.insert(bucket.id);
                 continue;
             };
             bucket.level = level;
             charged.insert(bucket.id, level);
         }
-        shares.each[index] += 1;
+        shares.per_lane[index] += 1;
         taken += 1;
     }
     shares.charged = charged.into_iter().collect();

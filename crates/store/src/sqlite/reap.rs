@@ -1,4 +1,4 @@
-//! Returning the jobs of lost workers.
+//! Returning the jobs of dead workers.
 
 use rusqlite::params;
 use windlass_model::{
@@ -13,20 +13,20 @@ use super::{
 };
 use crate::{Error, Now, ReapReport, ReapRequest, columns, memory::lost};
 
-/// One recorded claim of a dead worker.
+/// A recorded claim of a dead worker.
 struct Claim {
     worker: WorkerId,
     number: i64,
-    alone: bool,
+    solo: bool,
     claimed_at: Time,
     jobs: Vec<u8>,
 }
 
-pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapReport, Error> {
+pub(super) fn reap(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapReport, Error> {
     let now = tx.now(now);
     let mut reaped = ReapReport::default();
-    let mut dead = sweep.dead.clone();
-    if sweep.lapsed {
+    let mut dead = request.dead.clone();
+    if request.lapsed {
         let mut statement = tx.prepare(sql::reap::LAPSED)?;
         let lapsed = statement.query_map([now.micros()], |row| Ok(WorkerId(row.get(0)?)))?;
         dead.extend(lapsed.collect::<Result<Vec<_>, _>>()?);
@@ -34,17 +34,17 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapRep
     dead.sort_unstable();
     dead.dedup();
     for worker in dead {
-        if tx.run(sql::reap::DECLARE_DEAD, [worker.0])? == 1 {
+        if tx.execute(sql::reap::DECLARE_DEAD, [worker.0])? == 1 {
             reaped.workers.push(worker);
         }
     }
     let claims = {
-        let mut statement = tx.prepare(sql::reap::CLAIMS)?;
-        let claims = statement.query_map([sweep.limit as i64], |row| {
+        let mut statement = tx.prepare(sql::reap::READ_CLAIMS)?;
+        let claims = statement.query_map([request.limit as i64], |row| {
             Ok(Claim {
                 worker: WorkerId(row.get(0)?),
                 number: row.get(1)?,
-                alone: row.get(2)?,
+                solo: row.get(2)?,
                 claimed_at: Time(row.get(3)?),
                 jobs: row.get(4)?,
             })
@@ -53,12 +53,12 @@ pub(super) fn reap(tx: &Tx<'_>, now: Now, sweep: &ReapRequest) -> Result<ReapRep
     };
     for claim in claims {
         for (id, epoch) in unpack(&claim.jobs)? {
-            return_job(tx, now, &claim, id, epoch, sweep.crashes, &mut reaped)?;
+            return_job(tx, now, &claim, id, epoch, request.crashes, &mut reaped)?;
         }
-        tx.run(sql::claim::REMOVE, [claim.worker.0, claim.number])?;
+        tx.execute(sql::claim::REMOVE, [claim.worker.0, claim.number])?;
     }
-    tx.run(sql::reap::RETIRE_DEAD, [])?;
-    reaped.more = tx.one(sql::reap::MORE, [], |row| row.get(0))?.unwrap_or(false);
+    tx.execute(sql::reap::RETIRE_DEAD, [])?;
+    reaped.more = tx.query_one(sql::reap::HAS_DEAD, [], |row| row.get(0))?.unwrap_or(false);
     Ok(reaped)
 }
 
@@ -68,35 +68,35 @@ fn return_job(
     claim: &Claim,
     id: JobId,
     epoch: Epoch,
-    cap: u16,
+    max_crashes: u16,
     reaped: &mut ReapReport,
 ) -> Result<(), Error> {
-    let row = tx.one(sql::reap::LOCK_JOBS, params![id.as_bytes(), epoch.0], |row| {
+    let row = tx.query_one(sql::reap::READ_JOB, params![id.as_bytes(), epoch.0], |row| {
         let counters = (row.get::<_, u16>(12)?, row.get::<_, u16>(13)?);
         Ok((Placement::read(id, row, 0)?, counters, row.get::<_, bool>(14)?))
     })?;
-    let Some((spot, (deaths, crashes), unwinds)) = row else { return Ok(()) };
-    let death = lost(claim.worker, claim.alone);
+    let Some((placement, (worker_deaths, solo_crashes), must_unwind)) = row else { return Ok(()) };
+    let death = lost(claim.worker, claim.solo);
     let failure = columns::failure_text(&death);
     let (worker, started_at) = (claim.worker.0, claim.claimed_at.micros());
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
-    tx.run(sql::commit::ADD_ATTEMPT, attempt)?;
-    match after_death(deaths, crashes, claim.alone, cap) {
-        AfterDeath::Suspect { worker_deaths: deaths, solo_crashes: crashes } => {
-            tx.run(sql::reap::RETURN_JOBS, params![id.as_bytes(), deaths, crashes, failure])?;
-            tx.enter(&Placement { suspect: true, ..spot })?;
+    tx.execute(sql::commit::ADD_ATTEMPT, attempt)?;
+    match after_death(worker_deaths, solo_crashes, claim.solo, max_crashes) {
+        AfterDeath::Suspect { deaths, crashes } => {
+            tx.execute(sql::reap::RETURN_JOB, params![id.as_bytes(), deaths, crashes, failure])?;
+            tx.enter(&Placement { suspect: true, ..placement })?;
             reaped.returned += 1;
         }
-        AfterDeath::Poison { .. } if unwinds => {
+        AfterDeath::Poison { .. } if must_unwind => {
             let unwind = Unwind { reason: Some(Reason::Poison), failure: death };
-            tx.unwind(now, &spot, &unwind, Some(&failure))?;
+            tx.unwind(now, &placement, &unwind, Some(&failure))?;
             reaped.poisoned += 1;
         }
-        AfterDeath::Poison { worker_deaths: deaths, solo_crashes: crashes } => {
+        AfterDeath::Poison { deaths, crashes } => {
             let reason = columns::reason_number(Reason::Poison);
             let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
-            tx.run(sql::reap::POISON, params)?;
-            tx.clear(now, &spot)?;
+            tx.execute(sql::reap::POISON, params)?;
+            tx.after_end(now, &placement)?;
             reaped.poisoned += 1;
         }
     }

@@ -1,22 +1,22 @@
-//! Where live jobs wait: in the ready set, in the line of a serial key, or set aside. One routine for all doors.
+//! Making jobs ready: into the ready set, to the jobs that wait for a serial key, or held. One routine for all verbs.
 //!
-//! Slots of serial keys are handed over at the end of each transaction, to the first in line, once all that the verb
-//! does is done. Jobs without a key that nobody holds cost nothing here but their place in the ready set.
+//! Free slots of serial keys are filled at the end of each transaction, when all of the verb's jobs are where it
+//! leaves them. Jobs without a key and without a hold cost nothing here but their row in the ready set.
 
 use rusqlite::{Row, params};
-use windlass_model::{JobId, Time, Unwind, rank::rank};
+use windlass_model::{JobId, Time, rank::rank};
 
 use super::{
-    Sqlite, signal, sql,
-    tx::{Tx, id_of},
-    wait::{self, Of},
+    Sqlite, sql,
+    tx::{Tx, read_id},
+    wait,
 };
 use crate::{
-    Actor, Error, Now,
-    columns::{self, CANCEL, DEADLINE, TO_HOLD, WAKE},
+    Error, Now,
+    columns::{TO_HOLD, WAKE},
 };
 
-/// A live job as far as its place goes.
+/// What decides where a live job is, and who waits for its end.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) id: JobId,
@@ -25,23 +25,22 @@ pub(super) struct Placement {
     pub(super) due_at: Time,
     pub(super) suspect: bool,
     pub(super) deadline_at: Option<Time>,
-    /// Set while it is paused or told to end.
+    /// Set while it is paused or being cancelled.
     pub(super) hold: Option<i16>,
-    pub(super) serial: Option<i64>,
-    /// Its place in the line of its key.
-    pub(super) place: Time,
+    pub(super) serial_key: Option<i64>,
+    /// Its position among the jobs that wait for its serial key.
+    pub(super) serial_position: Time,
     pub(super) parked: bool,
-    /// The job whose wait for its children its end counts for, or that is told of it.
+    /// The parent that waits for its end.
     pub(super) parent: Option<JobId>,
-    /// Whether it is told.
+    /// Whether its end is a signal to the parent, instead of being counted.
     pub(super) signals_parent: bool,
-    /// Whether it is in a branch or has branches: then its end counts there.
+    /// Whether it is in a branch or has branches: then its end is counted there.
     pub(super) in_branch: bool,
 }
 
 impl Placement {
-    /// Reads lane, priority, due_at, suspect, deadline_at, hold, serial, place, parked, parent and whether that is told, and
-    /// whether it is kin, from this column on: twelve of them.
+    /// Reads the twelve columns of the SQL fragment `common.placement`, from this column on.
     pub(super) fn read(id: JobId, row: &Row<'_>, from: usize) -> rusqlite::Result<Placement> {
         Ok(Placement {
             id,
@@ -51,8 +50,8 @@ impl Placement {
             suspect: row.get(from + 3)?,
             deadline_at: row.get::<_, Option<i64>>(from + 4)?.map(Time),
             hold: row.get(from + 5)?,
-            serial: row.get(from + 6)?,
-            place: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
+            serial_key: row.get(from + 6)?,
+            serial_position: Time(row.get::<_, Option<i64>>(from + 7)?.unwrap_or_default()),
             parked: row.get::<_, Option<i16>>(from + 8)?.is_some(),
             parent: row.get::<_, Option<[u8; 16]>>(from + 9)?.map(JobId::from_bytes),
             signals_parent: row.get::<_, Option<bool>>(from + 10)?.unwrap_or(false),
@@ -60,8 +59,8 @@ impl Placement {
         })
     }
 
-    /// The number of its lane in the ready set.
-    pub(super) fn number(&self) -> i32 {
+    /// Its lane in the ready set: suspects are in the negative one.
+    pub(super) fn ready_lane(&self) -> i32 {
         if self.suspect { -self.lane } else { self.lane }
     }
 
@@ -71,167 +70,105 @@ impl Placement {
 }
 
 impl Tx<'_> {
-    /// A job that is due enters the ready set, the line of its key, or is set aside.
-    pub(super) fn enter(&self, spot: &Placement) -> Result<(), Error> {
-        if spot.hold == Some(TO_HOLD) {
-            self.run(sql::control::SET_HELD, [spot.id.as_bytes()])?;
-            return self.leave(spot);
+    /// Makes a job that is due ready, has it wait for its serial key, or holds it.
+    pub(super) fn enter(&self, placement: &Placement) -> Result<(), Error> {
+        if placement.hold == Some(TO_HOLD) {
+            self.execute(sql::control::SET_HELD, [placement.id.as_bytes()])?;
+            return self.leave_serial_key(placement);
         }
-        let Some(serial) = spot.serial else { return self.make_ready(spot) };
-        let params = params![serial, spot.id.as_bytes()];
-        if self.one(sql::serial::HAS_SLOT, params, |row| row.get(0))?.unwrap_or(false) {
-            return self.make_ready(spot);
+        let Some(serial_key) = placement.serial_key else { return self.make_ready(placement) };
+        let params = params![serial_key, placement.id.as_bytes()];
+        if self.query_one(sql::serial::HAS_SLOT, params, |row| row.get(0))?.unwrap_or(false) {
+            return self.make_ready(placement);
         }
-        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
-        self.run(sql::serial::START_WAITING, params)?;
-        self.unsettled.borrow_mut().insert(serial);
+        let params = params![serial_key, placement.serial_position.micros(), placement.id.as_bytes()];
+        self.execute(sql::serial::START_WAITING, params)?;
+        self.unsettled.borrow_mut().insert(serial_key);
         Ok(())
     }
 
-    /// Puts a job into the ready set; its queue's gate moves.
-    pub(super) fn make_ready(&self, spot: &Placement) -> Result<(), Error> {
-        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
-        self.run(sql::submit::MAKE_READY, params)?;
-        self.move_gate(self.queue_of(spot.lane)?);
+    /// Adds a job to the ready set, and moves its queue's gate.
+    pub(super) fn make_ready(&self, placement: &Placement) -> Result<(), Error> {
+        let params = params![placement.ready_lane(), placement.rank(), placement.id.as_bytes()];
+        self.execute(sql::submit::MAKE_READY, params)?;
+        self.bump_gate(self.queue_of(placement.lane)?);
         Ok(())
     }
 
-    /// A job gives up its slot or its place in line.
-    pub(super) fn leave(&self, spot: &Placement) -> Result<(), Error> {
-        let Some(serial) = spot.serial else { return Ok(()) };
-        let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
-        self.run(sql::serial::STOP_WAITING, params)?;
-        self.run(sql::serial::FREE_SLOT, params![serial, spot.id.as_bytes()])?;
-        self.unsettled.borrow_mut().insert(serial);
+    /// Gives up a job's slot, or its position among those that wait.
+    pub(super) fn leave_serial_key(&self, placement: &Placement) -> Result<(), Error> {
+        let Some(serial_key) = placement.serial_key else { return Ok(()) };
+        let params = params![serial_key, placement.serial_position.micros(), placement.id.as_bytes()];
+        self.execute(sql::serial::STOP_WAITING, params)?;
+        self.execute(sql::serial::FREE_SLOT, params![serial_key, placement.id.as_bytes()])?;
+        self.unsettled.borrow_mut().insert(serial_key);
         Ok(())
     }
 
-    /// Takes a job out of the ready set and its wake out of the timers, whichever it is in.
-    pub(super) fn unplace(&self, spot: &Placement) -> Result<(), Error> {
-        let params = params![spot.number(), spot.rank(), spot.id.as_bytes()];
-        self.run(sql::timers::REMOVE_READY, params)?;
-        self.unset_timer(spot.due_at, spot.id, WAKE)?;
+    /// Removes a job from the ready set and from the timers, wherever it is.
+    pub(super) fn remove_placement(&self, placement: &Placement) -> Result<(), Error> {
+        let params = params![placement.ready_lane(), placement.rank(), placement.id.as_bytes()];
+        self.execute(sql::timers::REMOVE_READY, params)?;
+        self.delete_timer(placement.due_at, placement.id, WAKE)?;
         Ok(())
     }
 
-    /// Forgets all that hangs on a job while it lives, but for its place: it has ended. Its parent may have waited for
-    /// that.
-    pub(super) fn clear(&self, now: Time, spot: &Placement) -> Result<(), Error> {
-        self.shed(spot)?;
-        match spot.parent {
-            Some(parent) if spot.signals_parent => signal::signal_parent(self, now, parent, spot.id)?,
-            Some(parent) => self.count_children(now, parent, -1, Of::Child(spot.id))?,
-            None => {}
-        }
-        if spot.in_branch { self.child_ended(now, spot.id) } else { Ok(()) }
-    }
-
-    /// Has a job unwound instead of ended: it is ready, with nothing that keeps it or would end it. `failure` is its last
-    /// error from now on, if it is a new one.
-    pub(super) fn unwind(
-        &self,
-        now: Time,
-        spot: &Placement,
-        unwind: &Unwind,
-        failure: Option<&str>,
-    ) -> Result<(), Error> {
-        self.unplace(spot)?;
-        self.shed(spot)?;
-        let params = params![spot.id.as_bytes(), columns::unwind_text(unwind), now.micros(), failure];
-        self.run(sql::control::UNWIND, params)?;
-        self.enter(&Placement { due_at: now, suspect: false, hold: None, parked: false, ..*spot })
-    }
-
-    /// Forgets the deadline, pause, order and slot of a job.
-    fn shed(&self, spot: &Placement) -> Result<(), Error> {
-        self.forget_holds(spot)?;
-        self.leave(spot)
-    }
-
-    /// The same of a job that goes on: nothing ends it or holds it back any more, and it keeps its slot.
-    pub(super) fn release_holds(&self, spot: &Placement) -> Result<(), Error> {
-        self.forget_holds(spot)?;
-        if spot.hold.is_some() {
-            self.run(sql::control::SET_HOLD, params![spot.id.as_bytes(), None::<i16>])?;
-        }
-        Ok(())
-    }
-
-    fn forget_holds(&self, spot: &Placement) -> Result<(), Error> {
-        if let Some(at) = spot.deadline_at {
-            self.unset_timer(at, spot.id, DEADLINE)?;
-        }
-        if spot.hold.is_some() {
-            self.run(sql::control::RESUME, [spot.id.as_bytes()])?;
-            self.take_cancel_request(spot.id)?;
-        }
-        Ok(())
-    }
-
-    /// Forgets that a job was told to end; answers who told it.
-    pub(super) fn take_cancel_request(&self, id: JobId) -> Result<Option<Actor>, Error> {
-        let order = self.one(sql::control::FORGET_CANCEL_REQUEST, [id.as_bytes()], |row| {
-            Ok((Time(row.get(0)?), Actor { author: row.get(1)?, note: row.get(2)? }))
-        })?;
-        let Some((at, by)) = order else { return Ok(None) };
-        self.unset_timer(at, id, CANCEL)?;
-        Ok(Some(by))
-    }
-
-    /// Hands the free slots of all keys that were touched to the first in their lines; answers how many jobs that were.
-    pub(super) fn settle_all(&self) -> Result<usize, Error> {
+    /// Gives free slots of all changed keys to the first jobs that wait for them. Returns how many jobs became ready.
+    pub(super) fn fill_serial_slots(&self) -> Result<usize, Error> {
         let mut entered = 0;
-        for serial in self.unsettled.take() {
-            let first =
-                self.all(sql::serial::FIRST, [serial], |row| Placement::read(id_of(row, 0)?, row, 1))?;
-            for spot in &first {
-                let params = params![serial, spot.place.micros(), spot.id.as_bytes()];
-                self.run(sql::serial::STOP_WAITING, params)?;
-                self.run(sql::serial::TAKE_SLOT, params![serial, spot.id.as_bytes()])?;
-                self.make_ready(spot)?;
+        for serial_key in self.unsettled.take() {
+            let first_waiting = self.query_all(sql::serial::FIRST_WAITING, [serial_key], |row| {
+                Placement::read(read_id(row, 0)?, row, 1)
+            })?;
+            for placement in &first_waiting {
+                let params = params![serial_key, placement.serial_position.micros(), placement.id.as_bytes()];
+                self.execute(sql::serial::STOP_WAITING, params)?;
+                self.execute(sql::serial::TAKE_SLOT, params![serial_key, placement.id.as_bytes()])?;
+                self.make_ready(placement)?;
             }
-            entered += first.len();
+            entered += first_waiting.len();
         }
         Ok(entered)
     }
 
-    /// The number of a serial key, made if it is new, with so many slots from now on if that is said.
-    pub(super) fn serial(&self, key: &str, slots: Option<u32>) -> Result<i64, Error> {
+    /// The number of a serial key, added if it is new. Sets its slots if they are given.
+    pub(super) fn serial_key(&self, key: &str, slots: Option<u32>) -> Result<i64, Error> {
         if slots.is_none()
-            && let Some(serial) = self.one(sql::serial::READ, [key], |row| row.get(0))?
+            && let Some(serial_key) = self.query_one(sql::serial::READ, [key], |row| row.get(0))?
         {
-            return Ok(serial);
+            return Ok(serial_key);
         }
-        let serial = self.one(sql::serial::ADD, params![key, slots], |row| row.get(0))?;
-        let serial = serial.ok_or_else(|| Error::Fault("a serial key was not made".into()))?;
+        let serial_key = self.query_one(sql::serial::ADD, params![key, slots], |row| row.get(0))?;
+        let serial_key = serial_key.ok_or_else(|| Error::Fault("a serial key was not added".into()))?;
         if slots.is_some() {
-            self.unsettled.borrow_mut().insert(serial);
+            self.unsettled.borrow_mut().insert(serial_key);
         }
-        Ok(serial)
+        Ok(serial_key)
     }
 }
 
-/// Hands over slots that nobody handed over, and wakes what nobody woke. Looks without the write lock first: there should be none.
-pub(super) async fn sweep(store: &Sqlite, now: Now) -> Result<usize, Error> {
-    Ok(sweep_keys(store).await? + wait::sweep(store, now).await?)
+/// Fills slots that were left free, and wakes parked jobs that were not woken. Checks without the write lock first:
+/// there should be none.
+pub(super) async fn repair(store: &Sqlite, now: Now) -> Result<usize, Error> {
+    Ok(repair_serial_keys(store).await? + wait::repair(store, now).await?)
 }
 
-async fn sweep_keys(store: &Sqlite) -> Result<usize, Error> {
+async fn repair_serial_keys(store: &Sqlite) -> Result<usize, Error> {
     let stale = |tx: &Tx<'_>| {
-        tx.all(sql::repair::STALE_HOLDERS, [], |row| Ok((row.get::<_, i64>(0)?, id_of(row, 1)?)))
+        tx.query_all(sql::repair::STALE_HOLDERS, [], |row| Ok((row.get::<_, i64>(0)?, read_id(row, 1)?)))
     };
-    let free = |tx: &Tx<'_>| tx.all(sql::repair::FREE_SERIAL_KEYS, [], |row| row.get::<_, i64>(0));
+    let free = |tx: &Tx<'_>| tx.query_all(sql::repair::FREE_SERIAL_KEYS, [], |row| row.get::<_, i64>(0));
     if store.read(|tx| Ok(stale(tx)?.is_empty() && free(tx)?.is_empty()))? {
         return Ok(0);
     }
     store
-        .write(super::SMALL + 1, |tx| {
-            for (serial, job) in stale(tx)? {
-                tracing::warn!(%job, "a slot of a serial key was held by a job that has no use for it");
-                tx.run(sql::serial::FREE_SLOT, params![serial, job.as_bytes()])?;
+        .write(super::pool::SMALL + 1, |tx| {
+            for (serial_key, job) in stale(tx)? {
+                tracing::warn!(%job, "a job held a slot of a serial key that it should have given up");
+                tx.execute(sql::serial::FREE_SLOT, params![serial_key, job.as_bytes()])?;
             }
             tx.unsettled.borrow_mut().extend(free(tx)?);
-            tx.settle_all()
+            tx.fill_serial_slots()
         })
         .await
 }

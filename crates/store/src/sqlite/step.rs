@@ -1,117 +1,292 @@
-//! What the step of a machine writes beside its outcome.
+//! The statements that write a change: a guarded update of the job, then what its step adds.
 
 use rusqlite::params;
-use windlass_model::{Change, JobId, NewJob, Payload, Rev, Time};
+use windlass_model::{Change, Failure, Outcome, Payload, Time, Wait};
 
 use super::{
     journal,
-    rate::Buckets,
+    serial::Placement,
     sql,
-    submit::{DATA, NEAR, put},
+    stage_update::{Stage, write_data},
+    submit::{INLINE_LIMIT, OUTPUT},
     tx::Tx,
+    wait::Parked,
 };
-use crate::{Error, columns};
+use crate::{
+    Error,
+    columns::{self, CANCELLED, DEADLINE, FAILED, WAKE},
+};
 
-/// The stage that a change leaves its job in, as it is kept: data in the row, or apart if it is large.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Stage<'a> {
-    pub(super) name: Option<&'a str>,
-    pub(super) codec: Option<u8>,
-    pub(super) near: Option<&'a [u8]>,
-    pub(super) far: bool,
-}
-
-impl<'a> Stage<'a> {
-    pub(super) fn of(name: &'a str, data: &'a Payload) -> Stage<'a> {
-        let far = data.bytes.len() > NEAR;
-        let near = if far { &[] } else { data.bytes.as_slice() };
-        Stage { name: Some(name), codec: Some(data.codec), near: Some(near), far }
-    }
-
-    /// That of a change; nothing if it leaves the stage as it is.
-    pub(super) fn after(change: &'a Change) -> Stage<'a> {
-        let stage = change.step.as_ref().and_then(|step| step.stage.as_ref());
-        stage.map(|(name, data)| Stage::of(name, data)).unwrap_or_default()
+/// Writes a change if epoch and revision match. Writes nothing if something depends on the job, unless the caller
+/// takes care of that (`is_cleared`). Returns whether it wrote.
+pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    match &change.outcome {
+        Outcome::Done(output) => done(tx, now, change, output, is_cleared),
+        Outcome::Failed { reason, failure } => {
+            let reason = Some(columns::reason_number(*reason));
+            failed(tx, now, change, FAILED, reason, failure, is_cleared)
+        }
+        Outcome::Cancelled(failure) => failed(tx, now, change, CANCELLED, None, failure, is_cleared),
+        Outcome::Retry { after, spent, failure } => {
+            retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
+        }
+        Outcome::Next => next(tx, now, change, is_cleared),
+        Outcome::Wait(awaited) => wait(tx, now, change, awaited, is_cleared),
     }
 }
 
-/// Keeps large data apart, and forgets what was kept apart before.
-pub(super) fn keep_data(tx: &Tx<'_>, id: JobId, data: &Payload) -> Result<(), Error> {
-    if data.bytes.len() > NEAR {
-        let params = params![id.as_bytes(), DATA, data.bytes];
-        tx.run(sql::submit::ADD_PAYLOAD, params)?;
-    } else {
-        tx.run(sql::commit::DROP_EXTERNAL_DATA, [id.as_bytes()])?;
+/// The hot path of machines: one update, and one insert for the transition.
+fn next(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -> Result<bool, Error> {
+    let (stage, (has_undo, unwind)) = (Stage::after(change), undo_columns(change));
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        has_undo,
+        unwind,
+        is_cleared,
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.inline,
+        stage.is_external,
+    ];
+    let applied = tx.execute(sql::commit::NEXT, params)? == 1;
+    if applied {
+        write_stage_data(tx, change, is_cleared)?;
+        write_step(tx, now, change)?;
     }
+    Ok(applied)
+}
+
+/// Parks a job, or yields.
+pub(super) fn wait(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    awaited: &Wait,
+    is_cleared: bool,
+) -> Result<bool, Error> {
+    let (stage, parked) = (Stage::after(change), Parked::of(awaited, now));
+    let (has_undo, unwind) = undo_columns(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        has_undo,
+        unwind,
+        is_cleared,
+        is_unchanged(change),
+        stage.name,
+        stage.codec,
+        stage.inline,
+        stage.is_external,
+        parked.due_at.micros(),
+        parked.wait,
+        parked.wait_until.map(Time::micros),
+        parked.parked,
+    ];
+    let row = tx.query_one(sql::waits::PARK, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?, row.get::<_, i64>(13)?))
+    })?;
+    let Some((placement, keeps_slot, pending_children)) = row else { return Ok(false) };
+    write_stage_data(tx, change, is_cleared)?;
+    write_step(tx, now, change)?;
+    match parked.parked {
+        None => tx.enter(&placement)?,
+        Some(_) => tx.park(now, &placement, awaited, keeps_slot == Some(true), pending_children)?,
+    }
+    Ok(true)
+}
+
+/// Whether a step leads to the stage it came from; `None` if it is only part of an attempt.
+fn is_unchanged(change: &Change) -> Option<bool> {
+    match change.step.as_ref() {
+        Some(step) if step.partial => None,
+        step => Some(step.is_some_and(|step| step.unchanged)),
+    }
+}
+
+fn done(tx: &Tx<'_>, now: Time, change: &Change, output: &Payload, is_cleared: bool) -> Result<bool, Error> {
+    let is_external = output.bytes.len() > INLINE_LIMIT;
+    let (has_undo, unwind) = undo_columns(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        has_undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
+        now.micros(),
+        output.codec,
+        if is_external { &[] } else { output.bytes.as_slice() },
+        is_external,
+    ];
+    let applied = tx.execute(sql::commit::DONE, params)? == 1;
+    if applied && is_external {
+        let params = params![change.job.as_bytes(), OUTPUT, output.bytes];
+        tx.execute(sql::submit::ADD_PAYLOAD, params)?;
+    }
+    finish_end(tx, now, change, applied)
+}
+
+fn failed(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    state: i16,
+    reason: Option<i16>,
+    failure: &Failure,
+    is_cleared: bool,
+) -> Result<bool, Error> {
+    let text = columns::failure_text(failure);
+    let (has_undo, unwind) = undo_columns(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        has_undo,
+        unwind,
+        is_cleared,
+        change.branch_member.is_some(),
+        now.micros(),
+        state,
+        reason,
+        text,
+        change.outcome.counts(),
+    ];
+    let applied = tx.execute(sql::commit::FAILED, params)? == 1;
+    if applied {
+        add_attempt(tx, now, change, &text)?;
+    }
+    finish_end(tx, now, change, applied)
+}
+
+fn retry(
+    tx: &Tx<'_>,
+    now: Time,
+    change: &Change,
+    due_at: Time,
+    retry_counts: &[u32],
+    failure: Option<&Failure>,
+) -> Result<bool, Error> {
+    let text = failure.map(columns::failure_text);
+    let (has_undo, unwind) = undo_columns(change);
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.rev.0,
+        change.worker.0,
+        change.claim.0,
+        change.started_at.micros(),
+        has_undo,
+        unwind,
+        due_at.micros(),
+        columns::retry_counts_text(retry_counts),
+        text,
+    ];
+    let row = tx.query_one(sql::commit::RETRY, params, |row| {
+        Ok((Placement::read(change.job, row, 0)?, row.get::<_, Option<bool>>(12)?))
+    })?;
+    let Some((placement, keeps_slot)) = row else { return Ok(false) };
+    if let Some(text) = text {
+        add_attempt(tx, now, change, &text)?;
+    }
+    set_stage(tx, change)?;
+    write_step(tx, now, change)?;
+    if due_at <= now {
+        tx.enter(&placement)?;
+        return Ok(true);
+    }
+    tx.set_timer(due_at, change.job, WAKE)?;
+    if keeps_slot != Some(true) {
+        tx.leave_serial_key(&placement)?;
+    }
+    Ok(true)
+}
+
+fn add_attempt(tx: &Tx<'_>, now: Time, change: &Change, failure: &str) -> Result<(), Error> {
+    let params = params![
+        change.job.as_bytes(),
+        change.epoch.0,
+        change.worker.0,
+        change.started_at.micros(),
+        now.micros(),
+        failure
+    ];
+    tx.execute(sql::commit::ADD_ATTEMPT, params)?;
     Ok(())
 }
 
-/// The same of a step that was written: there is something to forget only if that is known.
-pub(super) fn keep_progress(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
+/// Deletes the deadline of a job that has ended, and writes what its last step adds.
+fn finish_end(tx: &Tx<'_>, now: Time, change: &Change, applied: bool) -> Result<bool, Error> {
+    if !applied {
+        return Ok(false);
+    }
+    if let Some(at) = change.deadline_at {
+        tx.delete_timer(at, change.job, DEADLINE)?;
+    }
+    set_stage(tx, change)?;
+    write_step(tx, now, change)?;
+    Ok(true)
+}
+
+/// Writes the data of a step that was written. External data of an earlier stage is deleted only if `is_known`.
+fn write_stage_data(tx: &Tx<'_>, change: &Change, is_known: bool) -> Result<(), Error> {
     match change.step.as_ref().and_then(|step| step.stage.as_ref()) {
-        Some((_, data)) if is_known || data.bytes.len() > NEAR => keep_data(tx, change.job, data),
+        Some((_, data)) if is_known || data.bytes.len() > INLINE_LIMIT => write_data(tx, change.job, data),
         _ => Ok(()),
     }
 }
 
-/// Writes the stage with an outcome that is no progress.
-pub(super) fn save(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
+/// Writes the stage with an outcome that makes no progress.
+fn set_stage(tx: &Tx<'_>, change: &Change) -> Result<(), Error> {
     let Some((name, data)) = change.step.as_ref().and_then(|step| step.stage.as_ref()) else {
         return Ok(());
     };
     let stage = Stage::of(name, data);
-    let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.near, stage.far];
-    tx.run(sql::commit::KEEP_STAGE, params)?;
-    keep_data(tx, change.job, data)
+    let params = params![change.job.as_bytes(), stage.name, stage.codec, stage.inline, stage.is_external];
+    tx.execute(sql::commit::SET_STAGE, params)?;
+    write_data(tx, change.job, data)
 }
 
 /// What a change says about undoing: whether there is something to undo from now on, and how the job ends after that;
-/// nothing of what it leaves as it is.
-pub(super) fn undoing(change: &Change) -> (Option<bool>, Option<String>) {
+/// `None` leaves the column as it is.
+fn undo_columns(change: &Change) -> (Option<bool>, Option<String>) {
     let step = change.step.as_deref();
     let unwind = step.and_then(|step| step.unwind.as_deref());
     (step.filter(|step| step.has_undo).map(|_| true), unwind.map(columns::unwind_text))
 }
 
-/// Records the transition, consumes the signals that the step was shown, sets those aside that it could not read, and writes
-/// to the journal.
-pub(super) fn record(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
+/// Records the transition, deletes consumed signals, marks unreadable ones, and writes to the journal.
+fn write_step(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
-    if let Some(ran) = &step.from_stage {
+    if let Some(stage_ran) = &step.stage_ran {
         let next = step.stage.as_ref().map(|(stage, _)| stage);
-        let (ends, how) = (change.outcome.ends(), change.outcome.name());
-        let params = params![id, change.rev.0 + 1, ran, ends, next, how, now.micros(), change.worker.0];
-        tx.run(sql::commit::ADD_TRANSITION, params)?;
+        let (ends, outcome) = (change.outcome.ends(), change.outcome.name());
+        let params =
+            params![id, change.rev.0 + 1, stage_ran, ends, next, outcome, now.micros(), change.worker.0];
+        tx.execute(sql::commit::ADD_TRANSITION, params)?;
     }
     for number in &step.consumed {
-        tx.run(sql::signals::CONSUME, params![id, number])?;
+        tx.execute(sql::signals::CONSUME, params![id, number])?;
     }
-    for aside in &step.unreadable {
-        tx.run(sql::signals::MARK_UNREADABLE, params![id, aside.number, aside.why])?;
+    for signal in &step.unreadable {
+        tx.execute(sql::signals::MARK_UNREADABLE, params![id, signal.number, signal.why])?;
     }
     journal::write(tx, change.job, step)
-}
-
-/// Puts the children of a step in, as by a submit, and counts those of branches.
-pub(super) fn spawn_children(
-    tx: &Tx<'_>,
-    now: Time,
-    change: &Change,
-    buckets: &Buckets,
-) -> Result<(), Error> {
-    let Some(step) = &change.step else { return Ok(()) };
-    let round = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-    let parent = Some(change.job);
-    let child = |child: &NewJob| {
-        let round = Some(round).filter(|_| child.branch_position.is_none());
-        NewJob { parent, parent_rev: round, ..child.clone() }
-    };
-    let children: Vec<NewJob> = step.children.iter().map(child).collect();
-    if change.outcome.progresses() && step.stage.is_some() {
-        let params = params![change.job.as_bytes(), change.rev.0 + 1];
-        tx.run(sql::commit::START_CHILDREN, params)?;
-    }
-    let put = put(tx, now, &children, buckets, None)?;
-    tx.spawned(now, change, step, &put)
 }

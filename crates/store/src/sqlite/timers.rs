@@ -1,15 +1,15 @@
-//! Due timers, and the gates.
+//! Firing due timers, and reading gates.
 
 use rusqlite::params;
 use windlass_model::{JobId, Reason, Time, Unwind};
 
 use super::{
-    Sqlite,
-    act::{self, JobRow},
-    arrivals, schedule,
+    Sqlite, arrivals,
+    job_actions::{self, JobRow},
+    schedule,
     serial::Placement,
     sql,
-    tx::{ORDERS, TIMERS, Tx, id_of},
+    tx::{CANCEL_GATE_ID, TIMER_GATE_ID, Tx, read_id},
 };
 use crate::{
     Actor, CANCEL_GATE, Error, Now, TIMER_GATE, TimerReport,
@@ -17,134 +17,136 @@ use crate::{
     memory::expired,
 };
 
-/// A timer that is due, with its job.
-struct Fired {
+/// A due timer, with its job.
+struct DueTimer {
     at: Time,
-    what: i16,
+    purpose: i16,
     live: bool,
-    spot: Placement,
+    placement: Placement,
 }
 
-/// Fires what is due and puts in what has arrived. Looks without the write lock first: most calls find nothing to do.
-pub(super) async fn due(store: &Sqlite, now: Now, limit: usize) -> Result<TimerReport, Error> {
-    // Looked at once: an arrival is due at this very moment, not a microsecond later.
+/// Fires due timers, admits arrivals and fires schedules. Checks without the write lock first: most calls find
+/// nothing to do.
+pub(super) async fn fire_timers(store: &Sqlite, now: Now, limit: usize) -> Result<TimerReport, Error> {
+    // One time for all: an arrival is due at this very moment, not a microsecond later.
     let (now, next) = store.read(|tx| Ok((tx.now(now), next(tx)?)))?;
-    let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-    if !is_due(next.at(now)) {
+    let has_come = |at: Option<Time>| at.is_some_and(|at| at <= now);
+    if !has_come(next.at(now)) {
         return Ok(TimerReport { now, next_at: next.at(now), ..TimerReport::default() });
     }
-    let mut due = TimerReport { now, ..TimerReport::default() };
-    // Three transactions: what is wrong with one must not hold up the others.
-    let (mut failed, mut learned) = (None, false);
-    if is_due(next.timer) {
+    let mut report = TimerReport { now, ..TimerReport::default() };
+    // Three transactions: a failure of one must not hold up the others.
+    let (mut failed, mut added_lanes) = (None, false);
+    if has_come(next.timer) {
         match store.write(limit, |tx| fire(tx, now, limit)).await {
-            Ok(fired) => due = fired,
+            Ok(fired) => report = fired,
             Err(error) => failed = Some(error),
         }
     }
     if next.arrivals {
         match store.write(limit, |tx| arrivals::admit(tx, now, limit)).await {
-            Ok(arrived) => (due.admitted, learned) = (arrived.admitted, arrived.learned),
+            Ok(arrived) => (report.admitted, added_lanes) = (arrived.admitted, arrived.added_lanes),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    if is_due(next.tick) {
+    if has_come(next.tick) {
         match store.write(limit, |tx| schedule::fire(tx, now)).await {
-            Ok((fired, made)) => (due.fired, learned) = (fired, learned || made),
+            Ok((fired, made)) => (report.fired, added_lanes) = (fired, added_lanes || made),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    if let Some(error) = failed.filter(|_| due == TimerReport { now, ..TimerReport::default() }) {
+    if let Some(error) = failed.filter(|_| report == TimerReport { now, ..TimerReport::default() }) {
         return Err(error);
     }
-    if learned {
+    if added_lanes {
         store.read_lanes()?;
     }
-    due.next_at = store.read(self::next)?.at(now);
-    Ok(due)
+    report.next_at = store.read(self::next)?.at(now);
+    Ok(report)
 }
 
 /// When there is something to do.
 struct Next {
     timer: Option<Time>,
     tick: Option<Time>,
-    /// Whether jobs wait to be put in.
+    /// Whether jobs wait to be admitted.
     arrivals: bool,
 }
 
 impl Next {
-    /// When there is something to do next: now, if jobs wait to be put in.
+    /// When there is something to do next: now, if jobs wait to be admitted.
     fn at(&self, now: Time) -> Option<Time> {
         self.arrivals.then_some(now).into_iter().chain(self.timer).chain(self.tick).min()
     }
 }
 
 fn next(tx: &Tx<'_>) -> Result<Next, Error> {
-    let next = tx.one(sql::timers::NEXT, [], |row| {
+    let next = tx.query_one(sql::timers::NEXT, [], |row| {
         let (timer, tick) = (row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?);
         Ok(Next { timer: timer.map(Time), tick: tick.map(Time), arrivals: row.get(2)? })
     })?;
-    next.ok_or_else(|| Error::Fault("the timers answered nothing".into()))
+    next.ok_or_else(|| Error::Fault("the query for the next timer returned no row".into()))
 }
 
 fn fire(tx: &Tx<'_>, now: Time, limit: usize) -> Result<TimerReport, Error> {
     let params = params![now.micros(), i64::try_from(limit).unwrap_or(i64::MAX)];
-    let fired = tx.all(sql::timers::TAKE_DUE, params, |row| {
-        let (at, id): (_, JobId) = (Time(row.get(0)?), id_of(row, 1)?);
+    let fired = tx.query_all(sql::timers::READ_DUE, params, |row| {
+        let (at, id): (_, JobId) = (Time(row.get(0)?), read_id(row, 1)?);
         let live = row.get::<_, i16>(3)? == LIVE;
-        Ok(Fired { at, what: row.get(2)?, live, spot: Placement::read(id, row, 4)? })
+        Ok(DueTimer { at, purpose: row.get(2)?, live, placement: Placement::read(id, row, 4)? })
     })?;
-    let mut due = TimerReport { now, ..TimerReport::default() };
-    for Fired { at, what, live, spot } in &fired {
-        // An end earlier in this batch may have taken the job's other timers with it.
-        if !tx.unset_timer(*at, spot.id, *what)? || !live {
+    let mut report = TimerReport { now, ..TimerReport::default() };
+    for DueTimer { at, purpose, live, placement } in &fired {
+        // An end earlier in this batch may have deleted the job's other timers.
+        if !tx.delete_timer(*at, placement.id, *purpose)? || !live {
             continue;
         }
-        match *what {
+        match *purpose {
             WAKE => {
-                if spot.parked {
-                    tx.rouse(spot)?
+                if placement.parked {
+                    tx.end_wait(placement)?
                 } else {
-                    tx.enter(spot)?
+                    tx.enter(placement)?
                 }
-                due.woken += 1;
+                report.woken += 1;
             }
             DEADLINE => {
-                expire(tx, now, &as_it_is(tx, spot)?, *at)?;
-                due.expired += 1;
+                expire(tx, now, &read_current(tx, placement)?, *at)?;
+                report.expired += 1;
             }
             _ => {
-                let by = tx.take_cancel_request(spot.id)?.unwrap_or_else(|| Actor::new("someone"));
-                act::end_cancelled(tx, now, &as_it_is(tx, spot)?, &by)?;
-                due.cancelled += 1;
+                let actor = tx.take_cancel_request(placement.id)?.unwrap_or_else(|| Actor::new("someone"));
+                job_actions::end_cancelled(tx, now, &read_current(tx, placement)?, &actor)?;
+                report.cancelled += 1;
             }
         }
     }
-    Ok(due)
+    Ok(report)
 }
 
-fn expire(tx: &Tx<'_>, now: Time, seen: &JobRow, at: Time) -> Result<(), Error> {
-    let (spot, failure) = (&seen.spot, expired(at));
-    if seen.unwinds {
-        return tx.unwind(now, spot, &Unwind { reason: Some(Reason::Expired), failure }, None);
+fn expire(tx: &Tx<'_>, now: Time, job: &JobRow, at: Time) -> Result<(), Error> {
+    let (placement, failure) = (&job.placement, expired(at));
+    if job.must_unwind {
+        return tx.unwind(now, placement, &Unwind { reason: Some(Reason::Expired), failure }, None);
     }
     let (reason, failure) = (columns::reason_number(Reason::Expired), columns::failure_text(&failure));
-    let params = params![spot.id.as_bytes(), reason, failure, now.micros()];
-    tx.run(sql::timers::EXPIRE, params)?;
-    tx.unplace(spot)?;
-    tx.clear(now, &Placement { deadline_at: None, ..*spot })
+    let params = params![placement.id.as_bytes(), reason, failure, now.micros()];
+    tx.execute(sql::timers::EXPIRE, params)?;
+    tx.remove_placement(placement)?;
+    tx.after_end(now, &Placement { deadline_at: None, ..*placement })
 }
 
 /// A job whose timer is due, as it is now: the end of a child earlier in this batch may have woken it.
-fn as_it_is(tx: &Tx<'_>, spot: &Placement) -> Result<JobRow, Error> {
-    act::read_job(tx, spot.id)?.ok_or_else(|| Error::Fault(format!("job {} is gone", spot.id)))
+fn read_current(tx: &Tx<'_>, placement: &Placement) -> Result<JobRow, Error> {
+    job_actions::read_job(tx, placement.id)?
+        .ok_or_else(|| Error::Fault(format!("job {} is gone", placement.id)))
 }
 
 /// Reads all gates at once: they are few.
-pub(super) fn gate(store: &Sqlite, queues: &[String]) -> Result<Vec<u64>, Error> {
+pub(super) fn gates(store: &Sqlite, queues: &[String]) -> Result<Vec<u64>, Error> {
     let known = |queue: &String| match queue.as_str() {
-        TIMER_GATE => Some(TIMERS),
-        CANCEL_GATE => Some(ORDERS),
+        TIMER_GATE => Some(TIMER_GATE_ID),
+        CANCEL_GATE => Some(CANCEL_GATE_ID),
         queue => store.shared.lanes.queue(queue),
     };
     if queues.iter().any(|queue| known(queue).is_none()) {

@@ -1,4 +1,4 @@
-//! One transaction's view of a connection.
+//! One transaction on a connection: counts statements, and collects what is written at the end of every verb.
 
 use std::{
     cell::{Cell, RefCell},
@@ -6,35 +6,32 @@ use std::{
     time::SystemTime,
 };
 
-use rusqlite::{CachedStatement, Connection, ErrorCode, params};
+use rusqlite::{CachedStatement, Connection, params};
 use windlass_model::{ClaimNo, Epoch, JobId, Time, WorkerId};
 
 use super::{Sqlite, branch::Counts, sql};
 use crate::{Error, Now};
 
-/// The gate of the timers, and that of what workers are told.
-pub(super) const TIMERS: i32 = 0;
-pub(super) const ORDERS: i32 = -1;
+/// The numbers of the gates of timers and of cancel requests.
+pub(super) const TIMER_GATE_ID: i32 = 0;
+pub(super) const CANCEL_GATE_ID: i32 = -1;
 
-/// What is waited for within a verb; whatever else makes the store unavailable is for the caller to wait out.
-pub(super) const BUSY: &str = "another process is writing to the file";
-
-/// One transaction: counts statements, and collects the gates to move, the serial keys to settle and what to count for
-/// branches at its end.
+/// One transaction. Collects the gates to move, the serial keys whose slots to fill, and the counts of branches,
+/// which [`Tx::finish`] writes.
 pub(super) struct Tx<'a> {
     pub(super) conn: &'a Connection,
     pub(super) store: &'a Sqlite,
     pub(super) statements: Cell<u64>,
     pub(super) gates: RefCell<BTreeSet<i32>>,
-    /// Keys whose slots or line were changed.
+    /// Serial keys whose slots or waiting jobs have changed.
     pub(super) unsettled: RefCell<BTreeSet<i64>>,
-    /// What was counted for branches.
+    /// Counts of branches that have changed.
     pub(super) counts: RefCell<Counts>,
-    /// Claims that were looked for, and whether they are recorded.
+    /// Claims that were looked up, and whether they are recorded.
     pub(super) claims: RefCell<BTreeMap<(WorkerId, ClaimNo), bool>>,
     /// The last of them.
     pub(super) last_claim: Cell<Option<((WorkerId, ClaimNo), bool)>>,
-    /// Of which claims jobs were written that left them, and how many.
+    /// How many jobs have left which claims.
     pub(super) left: RefCell<Vec<((WorkerId, ClaimNo), usize)>>,
 }
 
@@ -45,24 +42,25 @@ impl<'a> Tx<'a> {
         Tx { conn, store, statements: Cell::default(), gates, unsettled, counts, claims, last_claim, left }
     }
 
+    /// The time of the verb.
     pub(super) fn now(&self, now: Now) -> Time {
         // All processes that share the file are on one machine, so its clock is the store's clock.
         now.unwrap_or_else(|| Time::from_system(SystemTime::now()))
     }
 
-    /// A prepared statement, counted as run once.
+    /// A prepared statement, counted as sent once.
     pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, Error> {
         self.statements.set(self.statements.get() + 1);
         Ok(self.conn.prepare_cached(sql)?)
     }
 
-    /// Runs a statement that returns nothing; answers how many rows it changed.
-    pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, Error> {
+    /// Runs a statement that returns no rows. Returns how many rows it changed.
+    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, Error> {
         Ok(self.prepare(sql)?.execute(params)?)
     }
 
     /// Runs a statement that returns at most one row.
-    pub(super) fn one<T>(
+    pub(super) fn query_one<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -71,13 +69,13 @@ impl<'a> Tx<'a> {
         let mut statement = self.prepare(sql)?;
         let mut rows = statement.query(params)?;
         let answer = rows.next()?.map(read).transpose()?;
-        // Statements that write and return rows do their work as they are stepped: walk to the end.
+        // A statement that writes and returns rows writes while it is stepped: step to the end.
         while rows.next()?.is_some() {}
         Ok(answer)
     }
 
     /// Runs a statement and reads all its rows.
-    pub(super) fn all<T>(
+    pub(super) fn query_all<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -89,7 +87,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Notes that a job has left its claim.
-    pub(super) fn leaves(&self, claim: (WorkerId, ClaimNo)) {
+    pub(super) fn note_left_claim(&self, claim: (WorkerId, ClaimNo)) {
         let mut left = self.left.borrow_mut();
         match left.last_mut() {
             // Jobs of one claim mostly come together.
@@ -98,53 +96,53 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Notes that a gate moves when the transaction commits.
-    pub(super) fn move_gate(&self, queue: i32) {
+    /// Moves a gate when the transaction commits.
+    pub(super) fn bump_gate(&self, queue: i32) {
         self.gates.borrow_mut().insert(queue);
     }
 
-    /// Sets a timer; the timers' gate moves.
-    pub(super) fn set_timer(&self, at: Time, job: JobId, what: i16) -> Result<(), Error> {
-        self.run(sql::timers::ADD, params![at.micros(), job.as_bytes(), what])?;
-        self.move_gate(TIMERS);
+    /// Sets a timer, and moves the gate of timers.
+    pub(super) fn set_timer(&self, at: Time, job: JobId, purpose: i16) -> Result<(), Error> {
+        self.execute(sql::timers::ADD, params![at.micros(), job.as_bytes(), purpose])?;
+        self.bump_gate(TIMER_GATE_ID);
         Ok(())
     }
 
-    /// Forgets a timer; answers whether it was there.
-    pub(super) fn unset_timer(&self, at: Time, job: JobId, what: i16) -> Result<bool, Error> {
-        let params = params![at.micros(), job.as_bytes(), what];
-        Ok(self.run(sql::timers::REMOVE, params)? == 1)
+    /// Deletes a timer. Returns whether it existed.
+    pub(super) fn delete_timer(&self, at: Time, job: JobId, purpose: i16) -> Result<bool, Error> {
+        let params = params![at.micros(), job.as_bytes(), purpose];
+        Ok(self.execute(sql::timers::REMOVE, params)? == 1)
     }
 
-    /// The end of every verb: free slots are handed over, branches are counted, then the gates move.
+    /// The end of every verb: fills free serial slots, writes the counts of branches, then moves the gates.
     pub(super) fn finish(&self) -> Result<(), Error> {
-        self.settle_all()?;
+        self.fill_serial_slots()?;
         self.settle_counts()?;
         for queue in self.gates.take() {
             let params = params![queue, self.store.shared.gate_writer, fastrand::i64(1..1 << 40)];
-            self.run(sql::gates::BUMP, params)?;
+            self.execute(sql::gates::BUMP, params)?;
         }
         Ok(())
     }
 }
 
-/// Reads a job id from a column.
+/// Decodes a job id.
 pub(super) fn job_id(bytes: &[u8]) -> Result<JobId, Error> {
     let bytes = bytes.try_into().map_err(|_| Error::Fault(format!("a job id of {} bytes", bytes.len())))?;
     Ok(JobId::from_bytes(bytes))
 }
 
-/// The same where the column is known to hold one.
-pub(super) fn id_of(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+/// Reads a job id from a column.
+pub(super) fn read_id(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<JobId> {
     Ok(JobId::from_bytes(row.get(column)?))
 }
 
-/// How many bytes a job of a claim takes: its id and its epoch.
-pub(super) const PAIR: usize = 20;
+/// The size of a job in a packed claim: its id and its epoch.
+pub(super) const PAIR_BYTES: usize = 20;
 
-/// A claim's jobs as they are kept.
+/// Packs the jobs of a claim, as the table `claims` describes.
 pub(super) fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pairs.len() * PAIR);
+    let mut bytes = Vec::with_capacity(pairs.len() * PAIR_BYTES);
     for (id, epoch) in pairs {
         bytes.extend_from_slice(id.as_bytes());
         bytes.extend_from_slice(&epoch.0.to_be_bytes());
@@ -152,32 +150,14 @@ pub(super) fn pack(pairs: &[(JobId, Epoch)]) -> Vec<u8> {
     bytes
 }
 
+/// Unpacks the jobs of a claim.
 pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<(JobId, Epoch)>, Error> {
-    if !bytes.len().is_multiple_of(PAIR) {
+    if !bytes.len().is_multiple_of(PAIR_BYTES) {
         return Err(Error::Fault(format!("a claim of {} bytes", bytes.len())));
     }
     let pair = |chunk: &[u8]| {
         let epoch = i32::from_be_bytes(chunk[16..].try_into().expect("chunks are 20 bytes"));
         Ok((job_id(&chunk[..16])?, Epoch(epoch)))
     };
-    bytes.chunks_exact(PAIR).map(pair).collect()
-}
-
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Unavailable(BUSY.into()),
-            Some(ErrorCode::DiskFull) => Error::Unavailable("the disk is full; free some space".into()),
-            Some(ErrorCode::ReadOnly) => Error::Unavailable(
-                "the file or its folder is read-only; allow this user to write there".into(),
-            ),
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory) => {
-                Error::Unavailable(error.to_string())
-            }
-            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
-                Error::Refused(error.to_string())
-            }
-            _ => Error::Fault(error.to_string()),
-        }
-    }
+    bytes.chunks_exact(PAIR_BYTES).map(pair).collect()
 }

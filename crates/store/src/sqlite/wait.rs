@@ -1,157 +1,166 @@
-//! Parked jobs: parking, waking, and children whose end is waited for. One routine for all doors.
+//! Parked jobs: parking, waking, and counting the children that are waited for. One routine for all verbs.
 //!
-//! A parked job is in no place but, with a timeout, among the timers. Whoever brings what it waits for (a signal, the end
-//! of its last child, its timer) wakes it in the same transaction.
+//! A parked job is nowhere but, with a timeout, in the timers. A signal, the end of its last child, or its timer
+//! wakes it in the same transaction.
 
 use rusqlite::params;
-use windlass_model::{JobId, NewJob, Rev, Time, Wait, WaitCondition};
+use windlass_model::{Awaited, JobId, NewJob, Rev, Time, Wait};
 
 use super::{
     Sqlite,
     serial::Placement,
     sql,
-    tx::{Tx, id_of},
+    tx::{Tx, read_id},
 };
 use crate::{
     Error,
     columns::{self, WAKE},
 };
 
-/// Numbers in the `parked` column: for what a job is parked.
-const SIGNALS: i16 = 1;
-const CHILDREN: i16 = 2;
+/// Numbers in the column `parked`: what a job is parked for.
+const PARKED_FOR_SIGNALS: i16 = 1;
+const PARKED_FOR_CHILDREN: i16 = 2;
 
-/// How many jobs one sweep wakes at most.
+/// How many jobs one repair wakes at most.
 const BATCH: i64 = 1_000;
 
-/// Which children are counted: those of a round, or of the round that a child is of.
-pub(super) enum Of {
-    Round(Rev),
+/// Which children are counted: those of a revision, or of the revision that submitted a child.
+pub(super) enum ChildrenOf {
+    Revision(Rev),
     Child(JobId),
 }
 
-/// What is written of a wait.
+/// The columns of a wait.
 pub(super) struct Parked {
     pub(super) wait: Option<String>,
-    pub(super) until: Option<Time>,
+    pub(super) wait_until: Option<Time>,
     pub(super) due_at: Time,
-    /// `None` if the job only lets others pass.
+    /// `None` if the job only yields.
     pub(super) parked: Option<i16>,
 }
 
 impl Parked {
     pub(super) fn of(wait: &Wait, now: Time) -> Parked {
-        let parked = match &wait.condition {
-            WaitCondition::Nothing => return Parked { wait: None, until: None, due_at: now, parked: None },
-            WaitCondition::Signals { .. } => SIGNALS,
-            WaitCondition::Children { .. } => CHILDREN,
+        let parked = match &wait.awaited {
+            Awaited::Nothing => return Parked { wait: None, wait_until: None, due_at: now, parked: None },
+            Awaited::Signals { .. } => PARKED_FOR_SIGNALS,
+            Awaited::Children { .. } => PARKED_FOR_CHILDREN,
         };
-        let until = wait.timeout.map(|timeout| now.plus(timeout));
-        let wait = Some(columns::wait_text(&wait.condition));
-        Parked { wait, until, due_at: until.unwrap_or(now), parked: Some(parked) }
+        let wait_until = wait.timeout.map(|timeout| now.plus(timeout));
+        let wait = Some(columns::wait_text(&wait.awaited));
+        Parked { wait, wait_until, due_at: wait_until.unwrap_or(now), parked: Some(parked) }
     }
 }
 
 impl Tx<'_> {
-    /// A job that was just parked waits, unless what it waits for is there: then it has not let go of its key.
+    /// Parks a job whose row says so, or wakes it if its wait is met already: then it keeps its serial slot.
     pub(super) fn park(
         &self,
         now: Time,
-        spot: &Placement,
+        placement: &Placement,
         wait: &Wait,
-        keeps: bool,
-        pending: i64,
+        keeps_slot: bool,
+        pending_children: i64,
     ) -> Result<(), Error> {
         if wait.timeout.is_some() {
-            self.set_timer(spot.due_at, spot.id, WAKE)?;
+            self.set_timer(placement.due_at, placement.id, WAKE)?;
         }
-        if self.is_met(spot.id, &wait.condition, pending)? {
-            return self.wake(now, spot);
+        if self.is_met(placement.id, &wait.awaited, pending_children)? {
+            return self.wake(now, placement);
         }
-        if keeps { Ok(()) } else { self.leave(spot) }
+        if keeps_slot { Ok(()) } else { self.leave_serial_key(placement) }
     }
 
-    /// Whether what a job waits for has come.
-    pub(super) fn is_met(&self, id: JobId, what: &WaitCondition, pending: i64) -> Result<bool, Error> {
-        let names: Vec<String> = match what {
-            WaitCondition::Signals { .. } => {
-                self.all(sql::signals::AWAITED_NAMES, [id.as_bytes()], |row| row.get(0))?
+    /// Whether a job has what it waits for.
+    pub(super) fn is_met(&self, id: JobId, awaited: &Awaited, pending_children: i64) -> Result<bool, Error> {
+        let names: Vec<String> = match awaited {
+            Awaited::Signals { .. } => {
+                self.query_all(sql::signals::INBOX_NAMES, [id.as_bytes()], |row| row.get(0))?
             }
             _ => Vec::new(),
         };
-        Ok(what.is_met(names.iter().map(String::as_str), u32::try_from(pending).unwrap_or(0)))
+        Ok(awaited.is_met(names.iter().map(String::as_str), u32::try_from(pending_children).unwrap_or(0)))
     }
 
-    /// A parked job is due now.
-    pub(super) fn wake(&self, now: Time, spot: &Placement) -> Result<(), Error> {
-        self.unset_timer(spot.due_at, spot.id, WAKE)?;
-        self.rouse(&Placement { due_at: now, ..*spot })
+    /// Wakes a parked job, which is due now, and deletes its timer.
+    pub(super) fn wake(&self, now: Time, placement: &Placement) -> Result<(), Error> {
+        self.delete_timer(placement.due_at, placement.id, WAKE)?;
+        self.end_wait(&Placement { due_at: now, ..*placement })
     }
 
-    /// A parked job whose timer has gone off is due when that was to be.
-    pub(super) fn rouse(&self, spot: &Placement) -> Result<(), Error> {
-        let params = params![spot.id.as_bytes(), spot.due_at.micros()];
-        self.run(sql::waits::WAKE, params)?;
-        self.enter(&Placement { parked: false, ..*spot })
+    /// Ends the wait of a parked job, which is due at the time in its placement, and makes it ready.
+    pub(super) fn end_wait(&self, placement: &Placement) -> Result<(), Error> {
+        let params = params![placement.id.as_bytes(), placement.due_at.micros()];
+        self.execute(sql::waits::WAKE, params)?;
+        self.enter(&Placement { parked: false, ..*placement })
     }
 
-    /// So many more (or fewer) children of a job have not ended; the last one that ends wakes it.
-    pub(super) fn count_children(&self, now: Time, parent: JobId, more: i64, of: Of) -> Result<(), Error> {
-        let (round, child) = match &of {
-            Of::Round(round) => (Some(round.0), None),
-            Of::Child(id) => (None, Some(id.as_bytes())),
+    /// Adds to the number of children that a job waits for; the end of the last one wakes it.
+    pub(super) fn add_pending_children(
+        &self,
+        now: Time,
+        parent: JobId,
+        difference: i64,
+        children: ChildrenOf,
+    ) -> Result<(), Error> {
+        let (revision, child) = match &children {
+            ChildrenOf::Revision(revision) => (Some(revision.0), None),
+            ChildrenOf::Child(id) => (None, Some(id.as_bytes())),
         };
-        let params = params![parent.as_bytes(), more, round, child];
-        let found = self.one(sql::commit::COUNT_CHILD, params, |row| {
+        let params = params![parent.as_bytes(), difference, revision, child];
+        let found = self.query_one(sql::commit::ADD_PENDING_CHILDREN, params, |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?, Placement::read(parent, row, 2)?))
         })?;
-        let Some((pending, wait, spot)) = found.filter(|(.., spot)| spot.parked) else { return Ok(()) };
+        let Some((pending_children, wait, placement)) = found.filter(|(.., placement)| placement.parked)
+        else {
+            return Ok(());
+        };
         match columns::wait(wait.as_deref()) {
-            Some(WaitCondition::Children { .. }) if pending == 0 => self.wake(now, &spot),
+            Some(Awaited::Children { .. }) if pending_children == 0 => self.wake(now, &placement),
             _ => Ok(()),
         }
     }
 
-    /// Jobs that were put in count for the waits of their parents, if a commit submitted them that is not told of their ends.
-    pub(super) fn count_new<'j>(
+    /// Counts new jobs for the waits of their parents, unless their ends are signals.
+    pub(super) fn count_new_children<'j>(
         &self,
         now: Time,
         jobs: impl Iterator<Item = &'j NewJob>,
     ) -> Result<(), Error> {
-        let mut births: Vec<((JobId, Rev), i64)> = Vec::new();
-        let families = jobs.filter_map(|job| Some((job.parent?, job.parent_rev?)));
-        for family in families.filter(|(_, round)| *round != Rev::SIGNALLED) {
-            match births.iter_mut().find(|(known, _)| *known == family) {
+        let mut counts: Vec<((JobId, Rev), i64)> = Vec::new();
+        let parents = jobs.filter_map(|job| Some((job.parent?, job.parent_rev?)));
+        for parent in parents.filter(|(_, revision)| *revision != Rev::SIGNALLED) {
+            match counts.iter_mut().find(|(known, _)| *known == parent) {
                 Some((_, count)) => *count += 1,
-                None => births.push((family, 1)),
+                None => counts.push((parent, 1)),
             }
         }
-        let mut births = births.into_iter();
-        births.try_for_each(|((parent, round), count)| {
-            self.count_children(now, parent, count, Of::Round(round))
+        let mut counts = counts.into_iter();
+        counts.try_for_each(|((parent, revision), count)| {
+            self.add_pending_children(now, parent, count, ChildrenOf::Revision(revision))
         })
     }
 }
 
 /// Parked jobs that have what they wait for: there should be none.
-pub(super) fn forgotten(tx: &Tx<'_>) -> Result<Vec<Placement>, Error> {
-    tx.all(sql::repair::MET_WAITS, [BATCH], |row| Placement::read(id_of(row, 0)?, row, 1))
+pub(super) fn find_met_waits(tx: &Tx<'_>) -> Result<Vec<Placement>, Error> {
+    tx.query_all(sql::repair::MET_WAITS, [BATCH], |row| Placement::read(read_id(row, 0)?, row, 1))
 }
 
-/// Wakes parked jobs that nobody woke. Looks without the write lock first.
-pub(super) async fn sweep(store: &Sqlite, now: crate::Now) -> Result<usize, Error> {
-    if store.read(|tx| Ok(forgotten(tx)?.is_empty()))? {
+/// Wakes parked jobs that were not woken. Checks without the write lock first.
+pub(super) async fn repair(store: &Sqlite, now: crate::Now) -> Result<usize, Error> {
+    if store.read(|tx| Ok(find_met_waits(tx)?.is_empty()))? {
         return Ok(0);
     }
     store
-        .write(super::SMALL + 1, |tx| {
+        .write(super::pool::SMALL + 1, |tx| {
             let now = tx.now(now);
-            let spots = forgotten(tx)?;
-            for spot in &spots {
-                tracing::warn!(job = %spot.id, "a parked job had what it waits for");
-                tx.wake(now, spot)?;
+            let placements = find_met_waits(tx)?;
+            for placement in &placements {
+                tracing::warn!(job = %placement.id, "a parked job had what it waits for, and was not woken; it is woken now");
+                tx.wake(now, placement)?;
             }
-            Ok(spots.len())
+            Ok(placements.len())
         })
         .await
 }

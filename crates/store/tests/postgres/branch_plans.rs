@@ -30,7 +30,7 @@ async fn branches_cost_their_batch() {
     let (zero, one, seven, null) = (times("0"), times("1"), times("7"), times("null"));
     let (first, firsts) =
         ("'00000000-0000-7000-8000-000000000000'", times("00000000-0000-7000-8000-000000000000"));
-    let change = |n: u32| format!("null, {}, {zero}, {zero}, {seven}, {zero}", hundred(n));
+    let change = |n: u32| format!("null, {}, {zero}, {zero}, {seven}, {zero}, {}", hundred(n), claims());
     let (not, x) = (times("f"), times("x"));
     let numbers: Vec<String> = (1..=100).map(|n| n.to_string()).collect();
     let numbers = format!("'{{{}}}'", numbers.join(","));
@@ -39,18 +39,15 @@ async fn branches_cost_their_batch() {
         (
             sql("submit.insert_branch_children"),
             format!(
-                "null, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, {null}, \
-                 {firsts}, {one}, {zero}, {x}, {null}, true, '{{}}', '{{}}', 1, 1, 9000, true",
+                "null, 9000, {}, {one}, {one}, {zero}, {null}, {zero}, {null}, {x}, {zero}, {x}, {null}, {null}, {null}, \
+                 {null}, '{{}}', '{{}}', {firsts}, {one}, {zero}, {x}, {null}, true, 1, 1, true",
                 hundred(30_000)
             ),
         ),
-        (sql("commit.done_counted"), format!("{}, {zero}, {x}, 1, {}", change(1_000), claims())),
-        (
-            sql("commit.done_journal_counted"),
-            format!("{}, {zero}, {x}, {none}, 1, {}", change(2_000), claims()),
-        ),
-        (sql("branches.count"), format!("{firsts}, {numbers}, {one}, {one}, {zero}, {zero}, 1")),
-        (sql("branches.read_existing"), format!("{firsts}, {numbers}")),
+        (sql("commit.done_counted"), format!("{}, {zero}, {x}, 1", change(1_000))),
+        (sql("commit.done_journal_counted"), format!("{}, {none}, {zero}, {x}, 1", change(2_000))),
+        (sql("branches.add_counts"), format!("{firsts}, {numbers}, {one}, {one}, {zero}, {zero}, 1")),
+        (sql("branches.read_sealed"), format!("{firsts}, {numbers}")),
         (sql("branches.open"), format!("null, array[{first}]::uuid[], '{{9000}}', '{{b}}'")),
         (
             sql("branches.update"),
@@ -66,11 +63,11 @@ async fn branches_cost_their_batch() {
         (sql("reap.lock_jobs"), hundred(4_000)),
         (sql("control.cancel"), format!("{}, {x}, 9000", hundred(4_000))),
         (sql("poll.next"), "null".into()),
-        (sql("poll.take"), "9100, 100, 99999".into()),
-        (sql("poll.count"), format!("{first}, 1, {first}, 100")),
-        (sql("poll.lost"), format!("{first}, 1, {first}, 100, 1")),
+        (sql("poll.take_due"), "9100, 100, 99999".into()),
+        (sql("poll.count_children"), format!("{first}, 1, {first}, 100")),
+        (sql("poll.find_lost"), format!("{first}, 1, {first}, 100, 1")),
         (sql("poll.redeliver"), format!("{}, 1", hundred(5_000))),
-        (sql("poll.hold"), format!("{first}, 300, 9300, 9301")),
+        (sql("poll.extend"), format!("{first}, 300, 9300, 9301")),
         (sql("poll.write"), format!("{first}, 200, 9200, '{{}}', true, 1, 1")),
         (sql("children.children"), format!("1, {first}, null, 100")),
         (sql("children.branch_children"), format!("1, {first}, 1, null, null, 100, 100")),
@@ -87,10 +84,10 @@ async fn what_is_seen_of_branches_costs_their_lanes() {
     let first = "'00000000-0000-7000-8000-000000000000'";
     let three = format!("array[{first}, {first}, {first}]::uuid[], '{{1, 2, 3}}'");
     let calls = [
-        (sql("branches.watched_sums"), three.clone()),
+        (sql("branches.read_counts"), three.clone()),
         (sql("poll.sample"), three),
-        (sql("poll.sum"), format!("{first}, 1")),
-        (sql("branches.orphan"), "'{00000000-0000-7000-8000-000000000077}', 1, null, 1".into()),
+        (sql("poll.read_sum"), format!("{first}, 1")),
+        (sql("branches.end_watches"), "null, 1, '{00000000-0000-7000-8000-000000000077}', 1".into()),
         (sql("children.branches"), "'00000000-0000-7000-8000-000000000077'".into()),
         (sql("inspect.job"), "'00000000-0000-7000-8000-000000000077', 1".into()),
         (sql("repair.met_waits"), String::new()),

@@ -64,7 +64,13 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     submit(&store, &jobs(0, 1_000)).await;
     let conn = Connection::open(&path).expect("open");
-    let claim = sql(["claim.first_ready", "claim.jobs", "claim.take", "claim.suspects", "rate.first_ready"]);
+    let claim = sql([
+        "claim.first_ready",
+        "claim.ready_jobs",
+        "claim.take_ready",
+        "claim.has_suspects",
+        "rate.first_ready",
+    ]);
     for (name, sql) in claim {
         let plan = plan(&conn, sql);
         let searched = plan.contains("SEARCH r USING PRIMARY KEY (lane=?")
@@ -73,58 +79,58 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
     }
     let others = sql([
         "control.cancel",
-        "fork.copy",
+        "fork.read_job",
         "fork.copy_data",
         "fork.copy_stage",
         "fork.copy_journal",
         "control.hold_reasons",
         "control.set_hold",
         "control.read_job",
-        "control.priority",
+        "control.set_priority",
         "control.update_stage",
         "control.revive",
-        "control.unwind",
+        "control.start_unwind",
         "arrivals.remove",
         "rate.read",
         "rate.charge",
-        "claim.job",
-        "claim.repeat",
+        "claim.claimed_again",
+        "claim.read_claim",
         "claim.remove",
         "claim.read_worker",
         "journal.clear",
-        "commit.count_child",
+        "commit.add_pending_children",
         "signals.consume",
         "branches.write_counts",
         "branches.cancel_children",
         "commit.done",
         "commit.failed",
-        "journal.forget",
+        "journal.forget_entries",
         "branches.update",
         "branches.count_items",
         "branches.end_watch",
         "commit.drop_external_data",
         "commit.next",
-        "branches.mark_parent",
+        "branches.mark_has_branches",
         "commit.retry",
-        "branches.is_sealed",
-        "commit.find_unapplied",
+        "branches.read_sealed",
+        "commit.explain_unapplied",
         "branches.add_spawned",
-        "commit.keep_stage",
-        "branches.count",
-        "branches.member",
+        "commit.set_stage",
+        "branches.read_counts",
+        "branches.read_member",
         "timers.remove",
         "branches.end_watches",
         "waits.park",
-        "timers.take_due",
+        "timers.read_due",
         "timers.expire",
         "timers.remove_ready",
         "inspect.job_ends",
-        "reap.lock_jobs",
-        "reap.return_jobs",
+        "reap.read_job",
+        "reap.return_job",
         "reap.poison",
         "workers.release",
-        "submit.by_id",
-        "submit.by_key",
+        "submit.find_by_id",
+        "submit.find_by_key",
         "views.jobs_ahead",
         "children.unsuccessful_children",
         "children.branches",
@@ -142,13 +148,13 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "inspect.transitions",
         "inspect.wait",
         "workers.cancel_requests",
-        "control.forget_cancel_request",
-        "poll.branch",
-        "poll.claimed",
-        "poll.count",
-        "poll.lost",
+        "control.take_cancel_request",
+        "poll.read_branch",
+        "poll.read_claimed",
+        "poll.count_children",
+        "poll.find_lost",
         "poll.next",
-        "poll.sample",
+        "poll.write",
         "prune.attempts",
         "prune.branches",
         "prune.context",
@@ -164,13 +170,13 @@ async fn hot_statements_walk_a_key_and_sort_nothing() {
         "unique.release",
         "unique.holder",
         "serial.read",
-        "serial.first",
+        "serial.first_waiting",
         "serial.free_slot",
         "serial.has_slot",
         "serial.stop_waiting",
         "signals.count",
         "signals.recipient",
-        "signals.awaited_names",
+        "signals.inbox_names",
         "waits.wake",
     ]);
     for (name, sql) in claim.iter().chain(&others) {
@@ -196,14 +202,14 @@ async fn children_are_found_by_their_parent_and_branch() {
         "children.children",
         "children.child_ends",
         "children.branch_children",
-        "poll.count",
-        "poll.lost",
+        "poll.count_children",
+        "poll.find_lost",
     ]) {
         let plan = plan(&conn, sql);
         assert!(plan.contains("USING INDEX windlass_jobs_parent (parent=? AND branch=?"), "{name}:\n{plan}");
     }
     let [(_, bad), (_, numbers), (_, due)] =
-        sql(["children.unsuccessful_children", "children.branch_numbers", "poll.due"]);
+        sql(["children.unsuccessful_children", "children.branch_numbers", "poll.read_due"]);
     let plans = [plan(&conn, bad), plan(&conn, numbers), plan(&conn, due)];
     assert!(
         plans[0].contains("SEARCH j USING INDEX windlass_jobs_unsuccessful (unsuccessful_state=? AND id>?)"),
@@ -222,7 +228,7 @@ async fn a_look_at_the_backlog_walks_keys_and_no_ended_jobs() {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(Options::new(&path)).expect("open"));
     submit(&store, &jobs(0, 1_000)).await;
     let conn = Connection::open(&path).expect("open");
-    for (name, sql) in sql(["inspect.backlog", "inspect.running"]) {
+    for (name, sql) in sql(["inspect.backlog", "inspect.running_lane"]) {
         let plan = plan(&conn, sql);
         assert!(
             !plan.contains("SCAN j") && !plan.contains("SCAN r") && !plan.contains("SCAN w"),
@@ -258,7 +264,7 @@ async fn a_look_that_finds_nothing_takes_no_write_lock() {
         assert!(haul.jobs.is_empty() && haul.refill_at.is_some() == waits, "{queue}: {haul:?}");
     }
     assert_eq!(store.repair(at(1)).await.expect("repair.free_serial_keys"), 0);
-    assert_eq!(store.fire_timers(at(1), 9).await.expect("timers.take_due").woken, 0);
+    assert_eq!(store.fire_timers(at(1), 9).await.expect("timers.read_due").woken, 0);
     assert!(
         store.claim(at(10), &of(QUEUE, 7)).await.is_err(),
         "the bucket pays again: there is something to take"

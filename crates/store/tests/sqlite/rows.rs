@@ -115,7 +115,7 @@ async fn what_cannot_be_walked_says_why() {
     assert!(why.contains("key is null"), "{why}");
     let present = of("visits", "person", Some("person is not null"));
     let why = refused(&store, &present).await;
-    assert!(why.contains("the key ann stands twice"), "{why}");
+    assert!(why.contains("the key ann occurs twice"), "{why}");
     let one = store.inspect().source_rows(&present, None, 1).await;
     assert!(one.is_err(), "also where a page ends: {one:?}");
     let odd = store.inspect().source_rows(&of("visits", "day", None), Some("what"), 9).await;

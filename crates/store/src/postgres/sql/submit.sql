@@ -1,64 +1,121 @@
+-- Store::submit, and all that submits jobs within another verb. Writes jobs and tags, and ready, timers, claims and gates as the jobs are due.
+-- Rows are inserted in an order by which two batches with the same jobs do not wait for each other. SQLite inserts one job after the other.
+--
+-- Parameters of all inserts: $1 time, $2 the latest time there is, $3 to $16 the columns of the jobs, $17 and $18 tags with their jobs.
+
+-- fragment: columns
+-- The columns that all jobs have.
+id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, tags, options, settings, stage
+
+-- fragment: due_at
+-- When a job is due that is submitted now.
+least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $2::int8)
+
+-- fragment: values
+-- Their values.
+n.id, clock.now, {{due_at}}, n.deadline_at, n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.tags, n.options, n.settings, n.stage
+
+-- fragment: arrays
+-- Their parameters.
+$3::uuid[], $4::int4[], $5::int4[], $6::int2[], $7::int8[], $8::int8[], $9::int8[], $10::bytea[], $11::int2[], $12::bytea[],
+$13::text[], $14::text[], $15::text[], $16::text[]
+
+-- fragment: names
+-- The names of these.
+id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, tags, options, settings, stage
+
+-- fragment: add_timers
+-- Sets the timers of the jobs that `inserted` has inserted: when they are due, and their deadlines.
+to_timers as (
+    insert into timers (due_at, job, purpose)
+    select due_at, id, 0 from inserted where due_at > submitted_at
+    union all select deadline_at, id, 1 from inserted where deadline_at is not null
+)
+
+-- fragment: add_tags
+-- Adds their tags.
+to_tags as (
+    insert into tags (tag, job)
+    select t.tag, t.job from unnest($17::text[], $18::uuid[]) as t (tag, job) where t.job in (select id from inserted)
+    on conflict do nothing
+)
+
 -- name: insert
--- Puts a batch of jobs in, unless their ids or keys are there; those due now into the ready set or, if the worker
--- named serves and their queue is not paused, into its claim; the others among the timers. Answers the ids it wrote, and whether they were born
--- claimed. Rows are sorted by kind, key and id, so that two batches with
--- the same jobs cannot wait for each other.
-with clock as materialized (
-    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
-), me as materialized (
-    select w.id from workers w, clock where w.id = $2 and w.status = 0 and w.lease_until > clock.now for key share of w
-), shut as materialized (
-    select l.id from queues q join lanes l on l.queue = q.id where q.paused_at is not null and exists (select from me)
-), put as (
-    insert into jobs (id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, key, tags,
-                      options, settings, stage)
-    select n.id, clock.now, least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $22), n.deadline_at,
-           n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.key, n.tags, n.options, n.settings,
-           n.stage
-    from clock, unnest($4::uuid[], $5::int4[], $6::int4[], $7::int2[], $8::int8[], $9::int8[], $10::int8[],
-                       $11::bytea[], $12::int2[], $13::bytea[], $14::text[], $15::text[], $16::text[], $17::text[],
-                       $23::text[])
-         as n (id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, key, tags, options, settings,
-               stage)
+-- Inserts jobs, unless their ids or keys exist: those due now into the ready set or, if worker $22 has a lease and the queue is not paused,
+-- into its claim $23; the others into timers. $19 keys, $20 the span by which priority moves the rank, $21 the gate writer. Returns the ids
+-- it wrote, and whether they are claimed. Sorted by kind, key and id. Locks the worker (key share), then jobs.
+with {{common.clock}}, live_worker as materialized (
+    select w.id from workers w, clock where w.id = $22 and w.status = 0 and w.lease_until > clock.now for key share of w
+), paused_lanes as materialized (
+    select l.id from queues q join lanes l on l.queue = q.id where q.paused_at is not null and exists (select from live_worker)
+), inserted as (
+    insert into jobs ({{columns}}, key)
+    select {{values}}, n.key
+    from clock, unnest({{arrays}}, $19::text[]) as n ({{names}}, key)
     on conflict do nothing
     returning id, lane, priority, submitted_at, due_at, deadline_at
 ), placed as materialized (
-    select put.*, due_at <= submitted_at as due,
-           due_at <= submitted_at and exists (select from me) and lane <> all (array(select id from shut)) as born
-    from put
+    select inserted.*, due_at <= submitted_at as is_due,
+           due_at <= submitted_at and exists (select from live_worker) and lane <> all (array(select id from paused_lanes)) as is_claimed
+    from inserted
 ), to_ready as (
     insert into ready (lane, rank, job)
-    select lane, due_at + priority * $18::int8, id from placed where due and not born
-), to_timers as (
-    insert into timers (due_at, job, purpose)
-    select due_at, id, 0 from put where due_at > submitted_at
-    union all select deadline_at, id, 1 from put where deadline_at is not null
-), to_claim as (
+    select lane, due_at + priority * $20::int8, id from placed where is_due and not is_claimed
+), {{add_timers}}, to_claim as (
     insert into claims (worker, number, solo, claimed_at, jobs, epochs)
-    select me.id, $3, false, clock.now, array_agg(placed.id), array_agg(0)
-    from me, clock, placed where placed.born
-    group by me.id, clock.now
+    select live_worker.id, $23, false, clock.now, array_agg(placed.id), array_agg(0)
+    from live_worker, clock, placed where placed.is_claimed
+    group by live_worker.id, clock.now
     on conflict (worker, number) do update
     set jobs = claims.jobs || excluded.jobs, epochs = claims.epochs || excluded.epochs
-), to_tags as (
-    insert into tags (tag, job)
-    select t.tag, t.job from unnest($19::text[], $20::uuid[]) as t (tag, job) where t.job in (select id from put)
-    on conflict do nothing
-), to_gates as (
-    insert into gates (queue, writer, version)
-    select l.queue, $21::int8, (random() * 1e12)::int8
-    from lanes l where l.id in (select lane from placed where due and not born)
-    group by l.queue
-    union all
-    select 0, $21, (random() * 1e12)::int8
-    where exists (select from put where due_at > submitted_at or deadline_at is not null)
-    on conflict (queue, writer) do update set version = gates.version + 1
+), {{add_tags}}, to_gates as (
+    {{gates.bump_timers_and_lanes($21, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
+        select lane from placed where is_due and not is_claimed)}}
 )
-select id, born from placed
+select id, is_claimed from placed
 
--- name: existing
--- What stood in the way of jobs that submit did not write, by id and by kind and key; and which of them an earlier
--- send of the same submit had claimed. A statement of its own: the one before could not see what it waited for.
+-- name: insert_special
+-- Inserts jobs that need more than a row and a placement (serial keys, unique names, rate limits, parents, signals), unless their ids or keys
+-- exist; later statements make them ready. $19 to $28 are their key, parent, serial key, weight, whether they keep their slot, parent revision, branch,
+-- spawn, item and number of items. Returns the ids it wrote, which are due, when they were submitted, and which have timers. Sorted as by insert.
+with {{common.clock}}, inserted as (
+    insert into jobs ({{columns}}, key, parent, serial_key, serial_position, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
+    select {{values}}, n.key, n.parent, n.serial_key, {{due_at}}, n.rate_weight, n.keeps_slot, n.parent_rev, n.branch, n.spawn, n.item,
+           n.item_count
+    from clock, unnest({{arrays}}, $19::text[], $20::uuid[], $21::int8[], $22::int4[], $23::bool[], $24::int4[],
+                       $25::int8[], $26::int2[], $27::text[], $28::int4[])
+         as n ({{names}}, key, parent, serial_key, rate_weight, keeps_slot, parent_rev, branch, spawn, item, item_count)
+    on conflict do nothing
+    returning id, submitted_at, due_at, deadline_at
+), {{add_timers}}, {{add_tags}}
+select id, due_at <= submitted_at, submitted_at, due_at > submitted_at or deadline_at is not null from inserted
+
+-- name: insert_branch_children
+-- Inserts children of branches, unless their ids exist: those due now into the ready set, the others into timers; without $27 nowhere, because
+-- their first attempt is written next. With $24 they are added to what was spawned in their branches, once for each branch. $19 to $23
+-- are parent, branch, spawn, item and number of items, $25 the span by which priority moves the rank, $26 the gate writer. Writes no row of their
+-- parents. Sorted by id.
+with {{common.clock}}, inserted as (
+    insert into jobs ({{columns}}, parent, branch, spawn, item, item_count)
+    select {{values}}, n.parent, n.branch, n.spawn, n.item, n.item_count
+    from clock, unnest({{arrays}}, $19::uuid[], $20::int8[], $21::int2[], $22::text[], $23::int4[])
+         as n ({{names}}, parent, branch, spawn, item, item_count)
+    on conflict do nothing
+    returning id, lane, priority, submitted_at, due_at, deadline_at, parent, branch, item_count
+), to_ready as (
+    insert into ready (lane, rank, job)
+    select lane, due_at + priority * $25::int8, id from inserted where due_at <= submitted_at and $27::bool
+), {{add_timers}}, {{add_tags}}, to_branches as (
+    update branches b set spawned = b.spawned + k.n
+    from (select parent, branch, sum(coalesce(item_count, 1)) as n from inserted group by parent, branch) k
+    where $24::bool and b.job = k.parent and b.number = k.branch
+)
+{{gates.bump_timers_and_lanes($26, exists (select from inserted where due_at > submitted_at or deadline_at is not null),
+    select lane from inserted where due_at <= submitted_at and $27)}}
+
+-- name: find_existing
+-- Reads the jobs that have the ids, or the kinds and keys, of jobs that were not inserted; and which of them an earlier send of the same submit
+-- claimed. A statement of its own: the insert could not see what it waited for. Walks the primary key and jobs_key.
 select j.id, j.digest, null::int4, null::text,
        exists (select 1 from claims c where c.worker = $1 and c.number = $2 and j.id = any(c.jobs))
 from jobs j where j.id = any($3::uuid[])
@@ -66,89 +123,13 @@ union all
 select j.id, j.digest, j.kind, j.key, false
 from unnest($4::int4[], $5::text[]) as k (kind, key) join jobs j on j.kind = k.kind and j.key = k.key
 
--- name: insert_special
--- Puts a batch of jobs in that need more than a row and a place, unless their ids or keys are there: they enter by
--- further statements. Sets their timers. Answers the ids it wrote, which are due, and which have timers. Rows are sorted as by submit.
-with clock as materialized (
-    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
-), put as (
-    insert into jobs (id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, key, tags,
-                      options, settings, parent, serial_key, serial_position, rate_weight, keeps_slot, stage, parent_rev, branch, spawn, item, item_count)
-    select n.id, clock.now, least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $18), n.deadline_at,
-           n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.key, n.tags, n.options, n.settings,
-           n.parent, n.serial_key, least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $18), n.rate_weight, n.keeps_slot,
-           n.stage, n.parent_rev, n.branch, n.spawn, n.item, n.item_count
-    from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int2[], $6::int8[], $7::int8[], $8::int8[],
-                       $9::bytea[], $10::int2[], $11::bytea[], $12::text[], $13::text[], $14::text[], $15::text[],
-                       $19::uuid[], $20::int8[], $21::int4[], $22::bool[], $23::text[], $24::int4[],
-                       $25::int8[], $26::int2[], $27::text[], $28::int4[])
-         as n (id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, key, tags, options, settings,
-               parent, serial_key, rate_weight, keeps_slot, stage, parent_rev, branch, spawn, item, item_count)
-    on conflict do nothing
-    returning id, submitted_at, due_at, deadline_at
-), to_timers as (
-    insert into timers (due_at, job, purpose)
-    select due_at, id, 0 from put where due_at > submitted_at
-    union all select deadline_at, id, 1 from put where deadline_at is not null
-), to_tags as (
-    insert into tags (tag, job)
-    select t.tag, t.job from unnest($16::text[], $17::uuid[]) as t (tag, job) where t.job in (select id from put)
-    on conflict do nothing
-)
-select id, due_at <= submitted_at, submitted_at, due_at > submitted_at or deadline_at is not null from put
-
--- name: insert_branch_children
--- Puts children of branches in, a chunk of them, unless their ids are there: those due now into the ready set, the others
--- among the timers. With $21 they are added to what was spawned in their branches, once for each branch. Without $27 they go
--- into no place: what becomes of them is written next. Touches neither their parents nor, for each of them, the branch. Rows
--- are sorted by id.
-with clock as materialized (
-    select coalesce($1::int8, (extract(epoch from clock_timestamp()) * 1000000)::int8) as now
-), put as (
-    insert into jobs (id, submitted_at, due_at, deadline_at, lane, kind, priority, codec, digest, input, tags, options,
-                      settings, stage, parent, branch, spawn, item, item_count)
-    select n.id, clock.now, least(greatest(coalesce(n.at, clock.now), clock.now) + n.delay, $26::int8), n.deadline_at,
-           n.lane, n.kind, n.priority, n.codec, n.digest, n.input, n.tags, n.options, n.settings, n.stage, n.parent,
-           n.branch, n.spawn, n.item, n.item_count
-    from clock, unnest($2::uuid[], $3::int4[], $4::int4[], $5::int2[], $6::int8[], $7::int8[], $8::int8[], $9::bytea[],
-                       $10::int2[], $11::bytea[], $12::text[], $13::text[], $14::text[], $15::text[], $16::uuid[],
-                       $17::int8[], $18::int2[], $19::text[], $20::int4[])
-         as n (id, lane, kind, priority, at, delay, deadline_at, digest, codec, input, tags, options, settings, stage,
-               parent, branch, spawn, item, item_count)
-    on conflict do nothing
-    returning id, lane, priority, submitted_at, due_at, deadline_at, parent, branch, item_count
-), to_ready as (
-    insert into ready (lane, rank, job)
-    select lane, due_at + priority * $24::int8, id from put where due_at <= submitted_at and $27::bool
-), to_timers as (
-    insert into timers (due_at, job, purpose)
-    select due_at, id, 0 from put where due_at > submitted_at
-    union all select deadline_at, id, 1 from put where deadline_at is not null
-), to_tags as (
-    insert into tags (tag, job)
-    select t.tag, t.job from unnest($22::text[], $23::uuid[]) as t (tag, job) where t.job in (select id from put)
-    on conflict do nothing
-), to_branches as (
-    update branches b set spawned = b.spawned + k.n
-    from (select parent, branch, sum(coalesce(item_count, 1)) as n from put group by parent, branch) k
-    where $21::bool and b.job = k.parent and b.number = k.branch
-)
-insert into gates (queue, writer, version)
-select l.queue, $25::int8, (random() * 1e12)::int8
-from lanes l where l.id in (select lane from put where due_at <= submitted_at and $27)
-group by l.queue
-union all
-select 0, $25, (random() * 1e12)::int8
-where exists (select from put where due_at > submitted_at or deadline_at is not null)
-on conflict (queue, writer) do update set version = gates.version + 1
-
 -- name: remove
--- Takes a job back that this transaction has put in, because its unique name is taken.
-with gone as (
+-- Deletes a job that this transaction has inserted, because its unique name is taken. Walks primary keys.
+with deleted as (
     delete from jobs where id = $1::uuid returning id, due_at, deadline_at, tags
-), untagged as (
-    delete from tags t using gone g
-    where g.tags is not null and t.job = g.id and t.tag in (select jsonb_array_elements_text(g.tags::jsonb))
+), deleted_tags as (
+    delete from tags t using deleted d
+    where d.tags is not null and t.job = d.id and t.tag in (select jsonb_array_elements_text(d.tags::jsonb))
 )
-delete from timers t using gone g
-where t.job = g.id and ((t.due_at = g.due_at and t.purpose = 0) or (t.due_at = g.deadline_at and t.purpose = 1))
+delete from timers t using deleted d
+where t.job = d.id and ((t.due_at = d.due_at and t.purpose = 0) or (t.due_at = d.deadline_at and t.purpose = 1))

@@ -1,25 +1,26 @@
--- name: copy
--- What a job that is forked hands on, whether entry ?2 is in its journal, and the last one there. Walks the primary keys.
-select j.lane, j.priority, j.digest, j.codec,
-       case when j.external_payloads & 1 then (select p.bytes from windlass_payloads p where p.job = j.id and p.part = 1) else j.input end,
-       j.tags, j.options, j.settings,
+-- Control::fork: copies stage, data and part of the journal of one job to a new one. PostgreSQL copies by one statement, after it has
+-- locked the origin.
+
+-- name: read_job
+-- Reads what a fork takes over from a job, whether entry ?2 exists in its journal, and its last entry. Walks primary keys.
+select j.lane, j.priority, j.digest, j.codec, {{common.input}}, j.tags, j.options, j.settings,
        exists (select 1 from windlass_journal e where e.job = j.id and e.seq = ?2),
        (select max(e.seq) from windlass_journal e where e.job = j.id)
 from windlass_jobs j where j.id = ?1
 
+-- name: copy_stage
+-- Copies the stage, the data and what is to be undone of job ?2 to its fork ?1. Walks the primary key.
+update windlass_jobs as fork
+set rev = 1, has_undo = origin.has_undo, stage = origin.stage, data_codec = origin.data_codec, data = origin.data,
+    external_payloads = nullif(coalesce(fork.external_payloads, 0) | (coalesce(origin.external_payloads, 0) & 4), 0)
+from windlass_jobs origin
+where fork.id = ?1 and origin.id = ?2
+
 -- name: copy_data
--- Gives a fork (?1) the large data of the job it goes on from (?2). Walks the primary key.
+-- Copies external data of job ?2 to its fork ?1. Walks the primary key of payloads.
 insert into windlass_payloads (job, part, bytes) select ?1, part, bytes from windlass_payloads where job = ?2 and part = 4
 
--- name: copy_stage
--- Gives a fork (?1) the stage and data of the job it goes on from (?2), and what there is to undo. Walks the primary key.
-update windlass_jobs as n
-set rev = 1, has_undo = f.has_undo, stage = f.stage, data_codec = f.data_codec, data = f.data,
-    external_payloads = nullif(coalesce(n.external_payloads, 0) | (coalesce(f.external_payloads, 0) & 4), 0)
-from windlass_jobs f
-where n.id = ?1 and f.id = ?2
-
 -- name: copy_journal
--- Gives a fork (?1) what the journal of the job it goes on from (?2) says before a place. Walks the primary key.
+-- Copies the journal of job ?2 before entry ?3 to its fork ?1. Walks the primary key.
 insert into windlass_journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
 select ?1, seq, op, mark, name, key, source_line, at, codec, payload from windlass_journal where job = ?2 and seq < ?3

@@ -1,17 +1,19 @@
--- name: clear
--- Forgets the journal of a job, which starts anew. Walks the primary key.
-delete from windlass_journal where job = ?1
-
--- name: set_context
--- Keeps a value of a context.
-insert into windlass_context (job, name, codec, value) values (?1, ?2, ?3, ?4)
-on conflict (job, name) do update set codec = ?3, value = ?4
+-- Store::commit, as far as journals and contexts of workflows go. Sent after the guarded update of the job has written its row.
 
 -- name: append
--- Adds an entry to a journal. Its place is its own: one that is taken is refused.
+-- Adds an entry to a journal. Its position must be free: a taken one is refused.
 insert into windlass_journal (job, seq, op, mark, name, key, source_line, at, codec, payload)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 
--- name: forget
--- Forgets an entry of a journal that later ones have made needless. Walks the primary key.
+-- name: forget_entries
+-- Deletes an entry that later ones have made unnecessary. Walks the primary key.
 delete from windlass_journal where job = ?1 and seq = ?2
+
+-- name: clear
+-- Deletes the journal of a workflow that continues as new. Walks the primary key.
+delete from windlass_journal where job = ?1
+
+-- name: set_context
+-- Writes a value of a context. Walks the primary key.
+insert into windlass_context (job, name, codec, value) values (?1, ?2, ?3, ?4)
+on conflict (job, name) do update set codec = ?3, value = ?4

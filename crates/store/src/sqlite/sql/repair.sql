@@ -1,22 +1,27 @@
+-- Store::repair: finds what should not exist, without the write lock: free serial slots with jobs waiting, slots held by the wrong jobs,
+-- and parked jobs whose wait is met.
+
 -- name: free_serial_keys
--- Keys with a free slot and someone in line. Jumps from key to key along the primary key of line.
+-- Lists serial keys that have a free slot and a waiting job. Jumps from key to key along the primary key of serial_waiting.
 with recursive waiting (serial_key) as (
     select min(serial_key) from windlass_serial_waiting
     union all
-    select (select min(l.serial_key) from windlass_serial_waiting l where l.serial_key > w.serial_key) from waiting w where w.serial_key is not null
+    select (select min(w.serial_key) from windlass_serial_waiting w where w.serial_key > waiting.serial_key)
+    from waiting where waiting.serial_key is not null
 )
-select w.serial_key from waiting w join windlass_serial_keys s on s.id = w.serial_key
+select waiting.serial_key from waiting join windlass_serial_keys s on s.id = waiting.serial_key
 where (select count(*) from windlass_serial_holders h where h.serial_key = s.id) < s.slots
 
 -- name: stale_holders
--- Slots held by jobs that ended, were pruned, are set aside, or are parked and do not keep them.
+-- Lists serial slots that are held by jobs which have ended, were pruned, are held, or are parked without keeping their slot. Reads all
+-- slots, and the primary key of jobs for each.
 select h.serial_key, h.job from windlass_serial_holders h
 where not exists (select 1 from windlass_jobs j where j.id = h.job and j.state = 0 and j.serial_key = h.serial_key
                   and coalesce(j.hold, 0) <> 2 and (j.parked is null or j.keeps_slot))
 
 -- name: met_waits
--- Parked jobs that have what they wait for: signals, found by jumping from inbox to inbox along the primary key of
--- signals, or children, of which jobs_stuck holds them. A bounded batch. The cross joins keep it from walking all jobs.
+-- Lists parked jobs that have what they wait for, at most ?1: signals, found by jumping from inbox to inbox along the primary key of
+-- signals, or children, by the index jobs_stuck. The cross joins keep SQLite from walking all jobs.
 with recursive inboxes (job) as (
     select min(job) from windlass_signals
     union all
@@ -31,7 +36,6 @@ met (job) as (
     union all
     select j.id from windlass_jobs j where j.parked = 2 and j.pending_children = 0
 )
-select j.id, j.lane, j.priority, j.due_at, j.suspect, j.deadline_at, j.hold, j.serial_key, j.serial_position, j.parked,
-       case when j.parent_rev is not null then j.parent end, j.parent_rev = -1, j.branch is not null or j.has_branches is not null
+select j.id, {{common.placement(j.)}}
 from met m cross join windlass_jobs j on j.id = m.job
 limit ?1

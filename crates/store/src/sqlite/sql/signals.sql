@@ -1,50 +1,52 @@
--- name: mark_unreadable
--- Sets a signal aside that an attempt could not read. Walks the primary key.
-update windlass_signals set unreadable = ?3 where job = ?1 and number = ?2 and unreadable is null
-
--- name: consume
--- Takes a signal out of an inbox: a step that was shown it has made progress. Walks the primary key.
-delete from windlass_signals where job = ?1 and number = ?2
-
--- name: count
--- How many signals wait in an inbox, and how many were set aside. Walks the primary key.
-select count(*) - count(unreadable), count(unreadable) from windlass_signals where job = ?1
-
--- name: drop
--- Takes a signal out of an inbox for good, because someone says so. Walks the primary key.
-delete from windlass_signals where job = ?1 and number = ?2
-
--- name: record_delivery
--- Notes that a signal was delivered, unless it was before.
-insert into windlass_delivered_signals (job, name, dedup) values (?1, ?2, ?3) on conflict do nothing
+-- Store::signal and commit, and Control::act_on_jobs as far as it drops or restores signals. Writes signals (inboxes) and
+-- delivered_signals. The number of a signal comes from the job's row; PostgreSQL draws it from a sequence.
 
 -- name: recipient
--- The job that a signal is for: whether it has ended, what it waits for and until when, and the last number of its inbox. Walks the primary key.
-select j.state, j.wait, j.last_signal, j.wait_until, j.pending_children,
-       j.lane, j.priority, j.due_at, j.suspect, j.deadline_at, j.hold, j.serial_key, j.serial_position, j.parked,
-       case when j.parent_rev is not null then j.parent end, j.parent_rev = -1, j.branch is not null or j.has_branches is not null
+-- Reads the job that a signal is for: its state, what it waits for and until when, the last number of its inbox, and its placement.
+-- Walks the primary key of jobs.
+select j.state, j.wait, j.last_signal, j.wait_until, j.pending_children, {{common.placement(j.)}}
 from windlass_jobs j where j.id = ?1
 
+-- name: count
+-- Counts the signals in an inbox: those that can be read, and unreadable ones. Walks the primary key.
+select count(*) - count(unreadable), count(unreadable) from windlass_signals where job = ?1
+
 -- name: was_delivered
--- Whether a signal was delivered before. Walks the primary key.
+-- Whether a signal was delivered before. Walks the primary key of delivered_signals.
 select 1 from windlass_delivered_signals where job = ?1 and name = ?2 and dedup = ?3
 
--- name: awaited_names
--- The names of the signals in an inbox, but those that were set aside. Walks the primary key.
-select name from windlass_signals where job = ?1 and unreadable is null
-
--- name: set_last_number
--- Notes the number of the last signal of a job.
-update windlass_jobs set last_signal = ?2 where id = ?1
-
--- name: read
--- A signal in an inbox: its name, and whether it was set aside. Walks the primary key.
-select name, unreadable is not null from windlass_signals where job = ?1 and number = ?2
+-- name: record_delivery
+-- Records that a signal was delivered, unless it was before.
+insert into windlass_delivered_signals (job, name, dedup) values (?1, ?2, ?3) on conflict do nothing
 
 -- name: deliver
--- Puts a signal into an inbox, behind the others.
+-- Adds a signal to an inbox.
 insert into windlass_signals (job, number, name, at, codec, payload) values (?1, ?2, ?3, ?4, ?5, ?6)
 
+-- name: set_last_number
+-- Writes the number of the last signal of a job. Walks the primary key of jobs.
+update windlass_jobs set last_signal = ?2 where id = ?1
+
+-- name: inbox_names
+-- Reads the names of the signals in an inbox, without unreadable ones. Walks the primary key.
+select name from windlass_signals where job = ?1 and unreadable is null
+
+-- name: consume
+-- Deletes a signal that a step received and consumed. Walks the primary key.
+delete from windlass_signals where job = ?1 and number = ?2
+
+-- name: mark_unreadable
+-- Marks a signal that an attempt could not decode. Walks the primary key.
+update windlass_signals set unreadable = ?3 where job = ?1 and number = ?2 and unreadable is null
+
+-- name: read
+-- Reads the name of a signal, and whether it is unreadable. Walks the primary key.
+select name, unreadable is not null from windlass_signals where job = ?1 and number = ?2
+
+-- name: drop
+-- Deletes a signal because someone asked for it. Walks the primary key.
+delete from windlass_signals where job = ?1 and number = ?2
+
 -- name: restore
--- Puts a signal back that was set aside, where it stood. Walks the primary key.
+-- Makes an unreadable signal readable again; it keeps its number, and so its position. Walks the primary key.
 update windlass_signals set unreadable = null where job = ?1 and number = ?2

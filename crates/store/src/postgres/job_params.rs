@@ -1,81 +1,12 @@
-//! A batch of jobs as the arrays that a submit sends, and values as they are read from columns.
+//! New jobs as the arrays that a submit sends.
 
 use std::collections::HashMap;
 
-use tokio_postgres::{
-    Row,
-    types::{FromSql, Type},
-};
 use uuid::Uuid;
-use windlass_model::{JobId, NewJob, Payload, Signal, Time, When};
+use windlass_model::{JobId, NewJob, Time, When};
 
-use super::{Postgres, names::gone_back, span, submit::Batch};
+use super::{Postgres, change_params::Param, names::gone_back, span, submit::Batch};
 use crate::{Error, columns};
-
-/// A payload out of two columns.
-pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
-    Some(Payload { codec: codec? as u8, bytes: bytes? })
-}
-
-/// A signal in an inbox, out of five columns, or six with why it was set aside.
-pub(super) fn signal(row: &Row, first: usize) -> Signal {
-    Signal {
-        number: row.get(first),
-        name: row.get(first + 1),
-        at: Time(row.get(first + 2)),
-        payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
-        unreadable: if row.len() > first + 5 { row.get(first + 5) } else { None },
-    }
-}
-
-/// An inbox out of an array of records: of each signal the same five columns.
-pub(super) struct Inbox(pub(super) Vec<Signal>);
-
-impl<'a> FromSql<'a> for Inbox {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Inbox, Box<dyn std::error::Error + Sync + Send>> {
-        // How many dimensions, whether some are null, their type; unless it is empty, its length and its first index.
-        let (mut array, mut inbox) = (Fields(raw), Vec::new());
-        array.take(if raw.len() > 12 { 20 } else { 12 })?;
-        while !array.0.is_empty() {
-            let mut record = Fields(array.value()?);
-            record.take(4)?;
-            inbox.push(Signal {
-                number: i64::from_sql(&Type::INT8, record.field()?)?,
-                name: String::from_sql(&Type::TEXT, record.field()?)?,
-                at: Time(i64::from_sql(&Type::INT8, record.field()?)?),
-                payload: Payload {
-                    codec: i16::from_sql(&Type::INT2, record.field()?)? as u8,
-                    bytes: record.field()?.to_vec(),
-                },
-                unreadable: None,
-            });
-        }
-        Ok(Inbox(inbox))
-    }
-
-    tokio_postgres::types::accepts!(RECORD_ARRAY);
-}
-
-/// What is left of values that the server sent one behind the other, none of them null.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], &'static str> {
-        self.0.split_off(..length).ok_or("a record ends too early")
-    }
-
-    /// One behind its length.
-    fn value(&mut self) -> Result<&'a [u8], &'static str> {
-        let length = self.take(4)?;
-        self.take(u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize)
-    }
-
-    /// One behind its type and its length.
-    fn field(&mut self) -> Result<&'a [u8], &'static str> {
-        self.take(4)?;
-        self.value()
-    }
-}
 
 /// Jobs as columns, in the order in which they are written.
 pub(super) struct Rows<'a> {
@@ -177,6 +108,28 @@ impl<'a> Rows<'a> {
             tag: jobs.iter().flat_map(|job| job.tags.iter().map(String::as_str)).collect(),
         }
     }
+
+    /// The parameters of all statements that insert jobs, after the time and the latest time there is.
+    pub(super) fn params(&self) -> [Param<'_>; 16] {
+        [
+            &self.id,
+            &self.lane,
+            &self.kind,
+            &self.priority,
+            &self.at,
+            &self.delay,
+            &self.deadline_at,
+            &self.digest,
+            &self.codec,
+            &self.input,
+            &self.tags,
+            &self.options,
+            &self.settings,
+            &self.stage,
+            &self.tag,
+            &self.tag_job,
+        ]
+    }
 }
 
 /// The places of jobs in branches, as columns; nulls for those that have none.
@@ -199,5 +152,9 @@ impl<'a> BranchColumns<'a> {
                 .collect(),
             items: jobs.iter().map(|job| Some(twig(job)?.items as i32).filter(|items| *items != 1)).collect(),
         }
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 4] {
+        [&self.branch, &self.spawn, &self.item, &self.items]
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Base {
     pub(super) epoch: Vec<i32>,
     pub(super) rev: Vec<i32>,
     pub(super) worker: Vec<i64>,
-    pub(super) started_at: Vec<i64>,
+    started_at: Vec<i64>,
     pub(super) claim: Vec<i64>,
     /// The claims, each once: workers and numbers.
     claims: (Vec<i64>, Vec<i64>),
@@ -35,9 +35,18 @@ impl Base {
         }
     }
 
-    /// Under which claims the changes were made, and which of them the store is to look for.
-    pub(super) fn claims(&self) -> [Param<'_>; 3] {
-        [&self.claim, &self.claims.0, &self.claims.1]
+    /// The parameters of all statements that write changes, after the time.
+    pub(super) fn params(&self) -> [Param<'_>; 8] {
+        [
+            &self.id,
+            &self.epoch,
+            &self.rev,
+            &self.worker,
+            &self.started_at,
+            &self.claim,
+            &self.claims.0,
+            &self.claims.1,
+        ]
     }
 }
 
@@ -51,6 +60,7 @@ fn distinct(changes: &[&Change]) -> Vec<(i64, i64)> {
 }
 
 /// What steps write beside their outcomes, as arrays.
+#[derive(Default)]
 pub(super) struct Steps<'a> {
     ran: Vec<Option<&'a str>>,
     stage: Vec<Option<&'a str>>,
@@ -58,7 +68,7 @@ pub(super) struct Steps<'a> {
     data: Vec<Option<&'a [u8]>>,
     /// `None` for what is but a part of an attempt.
     pub(super) unchanged: Vec<Option<bool>>,
-    pub(super) undo: Vec<bool>,
+    undo: Vec<bool>,
     pub(super) how: Vec<&'static str>,
     /// The signals that are consumed, with their jobs.
     consumed_job: Vec<Uuid>,
@@ -90,14 +100,9 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// What ran, and what it leaves.
-    pub(super) fn params(&self) -> [Param<'_>; 4] {
-        [&self.ran, &self.stage, &self.codec, &self.data]
-    }
-
-    /// The signals that are consumed, with their jobs.
-    pub(super) fn consumed(&self) -> [Param<'_>; 2] {
-        [&self.consumed_job, &self.consumed]
+    /// What ran and what it leads to, the consumed signals with their jobs, and whether there is something to undo.
+    pub(super) fn params(&self) -> [Param<'_>; 7] {
+        [&self.ran, &self.stage, &self.codec, &self.data, &self.consumed_job, &self.consumed, &self.undo]
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rows of tables of the user's own, in the order of a key.
+//! Rows of the user's own tables, in the order of a key.
 
 use rusqlite::{
     Statement,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{Error, SourceRow, TableSource};
 
-/// A page of rows. The connection does not write, whatever the text of the query says.
+/// Reads a page of rows. The connection cannot write, whatever the query says.
 pub(super) fn rows(
     conn: &rusqlite::Connection,
     rows: &TableSource,
@@ -17,25 +17,26 @@ pub(super) fn rows(
 ) -> Result<Vec<SourceRow>, Error> {
     let after = after.map(|text| key_of(rows, text)).transpose()?;
     let sql = query(rows, after.is_some());
-    let bad = |error: rusqlite::Error| wrong(rows, &format!("SQLite answers: {error}"));
-    let mut statement = conn.prepare(&sql).map_err(bad)?;
-    // One more than asked for shows whether the last key of the page stands twice.
-    let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-    let mut params = vec![Value::Integer(most)];
+    let sql_error = |error: rusqlite::Error| unreadable(rows, &format!("SQLite reports: {error}"));
+    let mut statement = conn.prepare(&sql).map_err(sql_error)?;
+    // One more than requested shows whether the last key of the page occurs twice.
+    let row_limit = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut params = vec![Value::Integer(row_limit)];
     params.extend(after);
     // By number: what `column_names` returns differs between the versions of rusqlite that are supported.
     let name = |column| statement.column_name(column).map(str::to_owned);
-    let names = (1..statement.column_count()).map(name).collect::<Result<Vec<String>, _>>().map_err(bad)?;
-    let mut picked = read(&mut statement, params, rows, &names).map_err(|error| match error {
-        Fetched::Sql(error) => bad(error),
-        Fetched::Key(error) => error,
+    let names =
+        (1..statement.column_count()).map(name).collect::<Result<Vec<String>, _>>().map_err(sql_error)?;
+    let mut read_rows = read(&mut statement, params, rows, &names).map_err(|error| match error {
+        FetchError::Sql(error) => sql_error(error),
+        FetchError::Key(error) => error,
     })?;
-    if let Some(twice) = picked.windows(2).find(|pair| pair[0].after == pair[1].after) {
-        let why = format!("the key {} stands twice, and keys must be unique", twice[0].key);
-        return Err(wrong(rows, &why));
+    if let Some(duplicate) = read_rows.windows(2).find(|pair| pair[0].after == pair[1].after) {
+        let why = format!("the key {} occurs twice, and keys must be unique", duplicate[0].key);
+        return Err(unreadable(rows, &why));
     }
-    picked.truncate(limit);
-    Ok(picked)
+    read_rows.truncate(limit);
+    Ok(read_rows)
 }
 
 fn query(rows: &TableSource, is_after: bool) -> String {
@@ -49,36 +50,39 @@ fn query(rows: &TableSource, is_after: bool) -> String {
 }
 
 /// What can go wrong while rows are read.
-enum Fetched {
+enum FetchError {
     Sql(rusqlite::Error),
     Key(Error),
 }
 
-impl From<rusqlite::Error> for Fetched {
-    fn from(error: rusqlite::Error) -> Fetched {
-        Fetched::Sql(error)
+impl From<rusqlite::Error> for FetchError {
+    fn from(error: rusqlite::Error) -> FetchError {
+        FetchError::Sql(error)
     }
 }
 
 fn read(
     statement: &mut Statement<'_>,
     params: Vec<Value>,
-    of: &TableSource,
+    source: &TableSource,
     names: &[String],
-) -> Result<Vec<SourceRow>, Fetched> {
+) -> Result<Vec<SourceRow>, FetchError> {
     let mut rows = statement.query(rusqlite::params_from_iter(params))?;
-    let mut picked = Vec::new();
+    let mut read_rows = Vec::new();
     while let Some(row) = rows.next()? {
         let (after, key) = keys(row.get_ref(0)?).ok_or_else(|| {
-            Fetched::Key(wrong(of, "there is a row whose key is null; leave such rows out with a filter"))
+            FetchError::Key(unreadable(
+                source,
+                "there is a row whose key is null; leave such rows out with a filter",
+            ))
         })?;
         let mut object = Map::new();
         for (column, name) in names.iter().enumerate() {
             object.insert(name.clone(), json(row.get_ref(column + 1)?));
         }
-        picked.push(SourceRow { after, key, row: Json::Object(object).to_string() });
+        read_rows.push(SourceRow { after, key, row: Json::Object(object).to_string() });
     }
-    Ok(picked)
+    Ok(read_rows)
 }
 
 /// A key as the store reads it back, with a letter for its type, and as people read it; `None` if it is null.
@@ -91,11 +95,11 @@ fn keys(value: ValueRef<'_>) -> Option<(String, String)> {
             let text = String::from_utf8_lossy(text);
             (format!("t{text}"), text.into_owned())
         }
-        ValueRef::Blob(bytes) => (format!("b{}", hex(bytes)), shown(bytes)),
+        ValueRef::Blob(bytes) => (format!("b{}", hex(bytes)), readable(bytes)),
     })
 }
 
-/// A key read back.
+/// Decodes a key that was returned before.
 fn key_of(rows: &TableSource, text: &str) -> Result<Value, Error> {
     let value = match text.split_at_checked(1) {
         Some(("i", number)) => number.parse().ok().map(Value::Integer),
@@ -104,10 +108,10 @@ fn key_of(rows: &TableSource, text: &str) -> Result<Value, Error> {
         Some(("b", digits)) => unhex(digits).map(Value::Blob),
         _ => None,
     };
-    value.ok_or_else(|| wrong(rows, &format!("{text:?} is no key that was answered before")))
+    value.ok_or_else(|| unreadable(rows, &format!("{text:?} is no key that was returned before")))
 }
 
-/// A value as JSON has it; bytes are written as PostgreSQL writes them.
+/// A value as JSON; bytes as PostgreSQL writes them.
 fn json(value: ValueRef<'_>) -> Json {
     match value {
         ValueRef::Null => Json::Null,
@@ -119,7 +123,7 @@ fn json(value: ValueRef<'_>) -> Json {
 }
 
 /// Bytes as people read them: sixteen are most likely a UUID.
-fn shown(bytes: &[u8]) -> String {
+fn readable(bytes: &[u8]) -> String {
     let digits = hex(bytes);
     match bytes.len() {
         16 => {
@@ -139,7 +143,7 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     digits.len().is_multiple_of(2).then(|| digits.as_bytes().chunks(2).map(byte).collect())?
 }
 
-fn wrong(rows: &TableSource, why: &str) -> Error {
+fn unreadable(rows: &TableSource, why: &str) -> Error {
     let TableSource { from, key, filter } = rows;
     let filter = filter.as_ref().map(|filter| format!(" where {filter}")).unwrap_or_default();
     Error::Config(format!("the rows of {from}{filter} in the order of {key} cannot be read: {why}"))

@@ -1,0 +1,178 @@
+//! What steps do to the branches of their jobs: open, spawn, seal, watch and merge.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use rusqlite::params;
+use windlass_model::{
+    BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, Step, SubmitOutcome, Tally, Time,
+};
+
+use super::{
+    branch::read_member,
+    consequences,
+    rate::Buckets,
+    sql,
+    submit::{insert_jobs, insert_unplaced},
+    tx::{TIMER_GATE_ID, Tx},
+};
+use crate::{Error, columns};
+
+/// Whether a step writes to branches, or accounts for items of a block.
+pub(super) fn updates_branches(step: &Step) -> bool {
+    !step.branches.is_empty() || step.items > 0 || !step.promoted.is_empty()
+}
+
+fn items_of(jobs: &[NewJob]) -> u32 {
+    jobs.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items)).sum()
+}
+
+/// Why what a step does to branches is refused, if it is. The change must be one that will be written.
+pub(super) fn refusal(tx: &Tx<'_>, change: &Change, step: &Step) -> Result<Option<String>, Error> {
+    let accounted = step.items + items_of(&step.promoted);
+    if accounted > 0 {
+        let branch_member = read_member(tx, change.job)?.and_then(|position| position.branch_member);
+        let left = branch_member.map_or(0, |branch_member| branch_member.items);
+        if accounted > left {
+            return Ok(Some(format!("{accounted} items are accounted for, and {left} are left")));
+        }
+    }
+    let sealed = |number: BranchNo| -> Result<Option<bool>, Error> {
+        let params = params![change.job.as_bytes(), number.0];
+        tx.query_one(sql::branches::READ_SEALED, params, |row| row.get(0))
+    };
+    for BranchUpdate { number, opened_as, .. } in &step.branches {
+        match (sealed(*number)?, opened_as) {
+            (Some(_), Some(_)) => return Ok(Some(format!("there is a branch {number} already"))),
+            (None, None) => return Ok(Some(format!("there is no branch {number}"))),
+            _ => {}
+        }
+    }
+    let mut opened_as: Vec<BranchNo> = step
+        .branches
+        .iter()
+        .filter(|update| update.opened_as.is_some())
+        .map(|update| update.number)
+        .collect();
+    for position in step.children.iter().filter_map(|child| child.branch_position.as_ref()) {
+        if opened_as.contains(&position.branch) {
+            continue;
+        }
+        if sealed(position.branch)? != Some(false) {
+            return Ok(Some(format!("there is no open branch {}", position.branch)));
+        }
+        opened_as.push(position.branch);
+    }
+    Ok(None)
+}
+
+impl Tx<'_> {
+    /// Writes what a step does to branches, apart from the children it spawns.
+    pub(super) fn update_branches(&self, now: Time, change: &Change, step: &Step) -> Result<(), Error> {
+        let job = change.job.as_bytes();
+        if step.branches.iter().any(|update| update.opened_as.is_some()) {
+            self.execute(sql::branches::MARK_HAS_BRANCHES, [job])?;
+        }
+        for update in &step.branches {
+            let BranchUpdate {
+                number,
+                opened_as,
+                spawns,
+                cursor,
+                seal,
+                watch,
+                merge_record,
+                merged,
+                cancel_children,
+            } = update;
+            if let Some(name) = opened_as {
+                let params = params![job, number.0, name, now.micros()];
+                self.execute(sql::branches::OPEN, params)?;
+            }
+            self.settle_count((change.job, *number))?;
+            let params = params![
+                job,
+                number.0,
+                spawns.as_ref().map(|names| serde_json::to_string(names).expect("text is plain data")),
+                cursor.as_ref().map(|cursor| cursor.codec),
+                cursor.as_ref().map(|cursor| cursor.bytes.as_slice()),
+                merge_record,
+                seal,
+                watch.as_ref().map(columns::watch_text),
+                watch.as_ref().map(|watch| now.plus(watch.poll_interval.min).micros()),
+                merged,
+                cancel_children,
+                now.micros(),
+            ];
+            self.execute(sql::branches::UPDATE, params)?;
+            if watch.is_some() || *cancel_children {
+                self.bump_gate(TIMER_GATE_ID);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the children of a step that were inserted, and notifies the job of branches whose watch was met before
+    /// it was set.
+    pub(super) fn count_spawned(
+        &self,
+        now: Time,
+        change: &Change,
+        step: &Step,
+        submitted: &[SubmitOutcome],
+    ) -> Result<(), Error> {
+        let was_inserted = |outcome: &SubmitOutcome| {
+            matches!(outcome, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
+        };
+        let mut spawned: BTreeMap<BranchNo, i64> = BTreeMap::new();
+        for (child, _) in step.children.iter().zip(submitted).filter(|(_, outcome)| was_inserted(outcome)) {
+            if let Some(position) = &child.branch_position {
+                *spawned.entry(position.branch).or_default() += i64::from(position.items);
+            }
+        }
+        for (number, items) in spawned {
+            let params = params![change.job.as_bytes(), number.0, items];
+            self.execute(sql::branches::ADD_SPAWNED, params)?;
+        }
+        let watched = step.branches.iter().filter(|update| update.watch.is_some());
+        let watched: BTreeSet<BranchNo> = watched.map(|update| update.number).collect();
+        watched.into_iter().try_for_each(|number| {
+            let branch_member = BranchMember { parent: change.job, branch: number, items: 0 };
+            self.count(now, branch_member, Tally::default())
+        })
+    }
+
+    /// Writes what a change of a child accounts for: items of a block that are done, and promoted items, which become
+    /// jobs of their own.
+    pub(super) fn write_member_items(
+        &self,
+        now: Time,
+        change: &Change,
+        buckets: &Buckets,
+    ) -> Result<(), Error> {
+        let Some(branch_member) = read_member(self, change.job)?.and_then(|position| position.branch_member)
+        else {
+            return Ok(());
+        };
+        let step = change.step.as_deref();
+        let (items_done, promoted) = step.map_or((0, &[][..]), |step| (step.items, step.promoted.as_slice()));
+        let promoted_items = items_of(promoted);
+        if items_done + promoted_items > 0 {
+            let params = params![change.job.as_bytes(), items_done, promoted_items];
+            self.execute(sql::branches::COUNT_ITEMS, params)?;
+        }
+        if !promoted.is_empty() {
+            let parent = Some(branch_member.parent);
+            let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
+            let attempted = step.map_or(HashSet::new(), |step| step.attempted());
+            let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) =
+                promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
+            insert_jobs(self, now, &new_jobs, buckets, None)?;
+            insert_unplaced(self, now, &attempted_jobs, buckets)?;
+        }
+        let first = if change.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
+        // Promoted items have not started.
+        let started = first - i64::from(promoted_items);
+        self.count(now, branch_member, Tally { started, done: i64::from(items_done), ..Tally::default() })?;
+        change.first_attempts().try_for_each(|attempt| consequences::write_first_attempt(self, now, &attempt))
+    }
+}
