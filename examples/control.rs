@@ -89,12 +89,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         control.clone().note("wrong folder").bulk(filter, JobAction::Cancel { grace: windlass::GRACE });
     let preview = bulk.preview().await?;
     println!("  {} jobs match, the newest is {}", preview.matching, preview.sample[0].id);
-    let seen = |tally: &windlass::BulkProgress| {
-        println!("  {} done so far", tally.done);
+    let seen = |counts: &windlass::BulkProgress| {
+        println!("  {} done so far", counts.done);
         true
     };
-    let tally = bulk.per_second(500).run(seen).await?;
-    println!("  {} done, {} refused", tally.done, tally.refused);
+    let counts = bulk.per_second(500).run(seen).await?;
+    println!("  {} done, {} refused", counts.done, counts.refused);
 
     println!("who did what, newest first");
     let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await?;

@@ -94,12 +94,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let branches = engine.inspect().branches(id).await?;
         if let Some(branch) = branches.into_iter().find(|branch| branch.name == "thumbnails")
             && branch.sealed
-            && branch.tally.ended() == branch.spawned
+            && branch.counts.ended() == branch.spawned
         {
             break branch;
         }
     };
-    println!("{} thumbnails are made, {} failed", thumbnails.tally.done, thumbnails.tally.failed);
+    println!("{} thumbnails are made, {} failed", thumbnails.counts.done, thumbnails.counts.failed);
     while let Some(why) = engine.why(id).await?
         && why.cause != "done"
     {

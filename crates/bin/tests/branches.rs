@@ -176,7 +176,7 @@ fn redrive_a_blocked_branch(program: &Program<'_>) {
         &[
             &format!("job {id}, pieces, waiting, key orders\n\npieces  sealed, merging\n  ━━━"),
             "  100.0 %  40 of 40 ended\n  36 done · 4 failed · 0 cancelled · 0 pending\n",
-            "  merged when all children have ended well; one that has not is waited for\n",
+            "  merged when all children are done; a failed or cancelled one is waited for\n",
             "  blocked: the merge waits for 4 unsuccessful children; fix the cause",
             &redrive,
         ],

@@ -151,11 +151,11 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(sandbox: &S
     let killer = serde_json::json!({"command": "sh", "args": ["-c", "kill -9 $PPID"]}).to_string();
     let killer = sandbox.submit(&["exec", &killer]);
     let neighbours: Vec<String> = (0..6).map(|_| sandbox.submit(&["sleep", r#"{"ms": 300}"#])).collect();
-    let mut worker = sandbox.worker(&[]);
+    let mut worker = sandbox.spawn_worker(sandbox.command(&["worker"]));
     let mut starts = 1;
     let job = until("the killer is poison", || {
         if worker.child.try_wait().expect("known").is_some() {
-            worker = sandbox.worker(&[]);
+            worker = sandbox.spawn_worker(sandbox.command(&["worker"]));
             starts += 1;
         }
         let job = sandbox.show(&killer);
@@ -166,7 +166,7 @@ fn a_job_that_kills_its_workers_is_poison_and_its_neighbours_are_not(sandbox: &S
     for id in neighbours {
         let job = until("the neighbour is done", || {
             if worker.child.try_wait().expect("known").is_some() {
-                worker = sandbox.worker(&[]);
+                worker = sandbox.spawn_worker(sandbox.command(&["worker"]));
             }
             let job = sandbox.show(&id);
             (job["state"] == "done").then_some(job)

@@ -148,7 +148,7 @@ async fn cancelled_children(
     }
     let branches = inspect.branches(id).await?;
     let open: Vec<_> = branches.iter().filter(|branch| !branch.merged).collect();
-    let live = open.iter().map(|branch| (branch.spawned - branch.tally.ended()).max(0).unsigned_abs());
+    let live = open.iter().map(|branch| (branch.spawned - branch.counts.ended()).max(0).unsigned_abs());
     Ok((!open.is_empty()).then(|| live.sum()))
 }
 

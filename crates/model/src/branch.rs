@@ -144,11 +144,11 @@ pub struct BranchWatch {
 
 impl BranchWatch {
     /// Whether one of the counts is reached.
-    pub fn is_met(&self, tally: &BranchCounts) -> bool {
+    pub fn is_met(&self, counts: &BranchCounts) -> bool {
         let reached = |target: Option<u64>, count: i64| target.is_some_and(|target| count >= target as i64);
-        reached(self.done, tally.done)
-            || reached(self.unsuccessful, tally.unsuccessful())
-            || reached(self.ended, tally.ended())
+        reached(self.done, counts.done)
+            || reached(self.unsuccessful, counts.unsuccessful())
+            || reached(self.ended, counts.ended())
     }
 }
 
@@ -194,14 +194,14 @@ impl BranchCounts {
 
     /// Returns the difference if this many children enter a state, or leave it if `items` is negative.
     pub fn of(state: State, items: i64) -> BranchCounts {
-        let mut tally = BranchCounts::default();
+        let mut counts = BranchCounts::default();
         match state {
-            State::Done => tally.done = items,
-            State::Failed => tally.failed = items,
-            State::Cancelled => tally.cancelled = items,
+            State::Done => counts.done = items,
+            State::Failed => counts.failed = items,
+            State::Cancelled => counts.cancelled = items,
             _ => {}
         }
-        tally
+        counts
     }
 
     /// Returns how many are done, failed and were cancelled.
@@ -209,7 +209,7 @@ impl BranchCounts {
         (self.done, self.failed, self.cancelled)
     }
 
-    /// Adds another tally.
+    /// Adds other counts.
     pub fn add(&mut self, other: BranchCounts) {
         self.started += other.started;
         self.done += other.done;
@@ -224,18 +224,18 @@ mod tests {
 
     #[test]
     fn a_watch_is_met_when_the_first_of_its_counts_is_reached() {
-        let tally = BranchCounts { started: 9, done: 4, failed: 1, cancelled: 1 };
+        let counts = BranchCounts { started: 9, done: 4, failed: 1, cancelled: 1 };
         let watch = |done, unsuccessful, ended| BranchWatch {
             done,
             unsuccessful,
             ended,
             poll_interval: PollInterval::default(),
         };
-        assert!(!watch(None, None, None).is_met(&tally), "a watch without counts is never met");
-        assert!(!watch(Some(5), Some(3), Some(7)).is_met(&tally));
-        assert!(watch(Some(4), None, None).is_met(&tally));
-        assert!(watch(Some(5), Some(2), None).is_met(&tally));
-        assert!(watch(None, None, Some(6)).is_met(&tally));
+        assert!(!watch(None, None, None).is_met(&counts), "a watch without counts is never met");
+        assert!(!watch(Some(5), Some(3), Some(7)).is_met(&counts));
+        assert!(watch(Some(4), None, None).is_met(&counts));
+        assert!(watch(Some(5), Some(2), None).is_met(&counts));
+        assert!(watch(None, None, Some(6)).is_met(&counts));
         assert!(watch(None, None, Some(0)).is_met(&BranchCounts::default()), "nothing to wait for");
     }
 

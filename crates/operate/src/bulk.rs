@@ -1,8 +1,8 @@
 //! One thing done to every job that matches a filter: with a preview first, at a bounded rate, and with an account.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use windlass_env::Env;
 use windlass_model::JobId;
 use windlass_store::{Actor, ControlOutcome, Filter, JobAction, Summary};
 
@@ -99,46 +99,46 @@ impl Bulk {
         control.record_audit(None, &action, &subject, &self.by).await?;
         let batch = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
         let mut filter = Filter { limit: batch, ..self.filter.clone() };
-        let mut tally = BulkProgress::default();
-        let started = Instant::now();
+        let mut counts = BulkProgress::default();
+        let started = self.operator.env().instant();
         loop {
             let page = self.operator.inspect().jobs(&filter).await?;
             filter.before = page.last().map(|job| job.id);
             let ids: Vec<JobId> =
                 page.iter().filter(|job| self.act.applies_to(job.state)).map(|job| job.id).collect();
             if !ids.is_empty() {
-                tally.add(&control.act_on_jobs(None, &ids, self.act, &self.by).await?);
+                counts.add(&control.act_on_jobs(None, &ids, self.act, &self.by).await?);
                 self.operator.poke();
             }
             if page.len() < batch {
-                seen(&tally);
+                seen(&counts);
                 break;
             }
             let due = match self.per_second {
-                Some(rate) => started + Duration::from_secs_f64(tally.seen as f64 / f64::from(rate)),
+                Some(rate) => started + Duration::from_secs_f64(counts.seen as f64 / f64::from(rate)),
                 None => started,
             };
-            if !wait(due, || seen(&tally)).await {
-                tally.cut_short = true;
+            if !wait(self.operator.env(), due, || seen(&counts)).await {
+                counts.cut_short = true;
                 break;
             }
         }
         let ended = format!(
             "{action} ended: {} done, {} told, {} not",
-            tally.done, tally.cancel_requested, tally.refused
+            counts.done, counts.cancel_requested, counts.refused
         );
         control.record_audit(None, &ended, &subject, &self.by).await?;
-        Ok(tally)
+        Ok(counts)
     }
 }
 
 /// Waits until it is time to go on, as long as that is wanted; answers whether it still is.
-pub(crate) async fn wait(due: Instant, mut wanted: impl FnMut() -> bool) -> bool {
+pub(crate) async fn wait(env: &Env, due: Instant, mut wanted: impl FnMut() -> bool) -> bool {
     while wanted() {
-        if Instant::now() >= due {
+        if env.instant() >= due {
             return true;
         }
-        tokio::time::sleep_until(due.min(Instant::now() + ASKED)).await;
+        env.sleep_until(due.min(env.instant() + ASKED)).await;
     }
     false
 }

@@ -203,8 +203,8 @@ impl Check {
         };
         let replay = replayer.replay(claimed, entries, Arc::clone(self.operator.services()));
         // In a task of its own: code that runs on and on must not hold up the others.
-        let replay = tokio::spawn(AssertUnwindSafe(replay).catch_unwind());
-        let why = match tokio::time::timeout(LIMIT, replay).await {
+        let replay = self.operator.env().spawn(AssertUnwindSafe(replay).catch_unwind());
+        let why = match self.operator.env().timeout(LIMIT, replay).await {
             Ok(Ok(Ok(Ok(mut differences)))) => {
                 if !differences.new.is_empty() {
                     let holds = self.operator.inspect().holds(id).await?;

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use windlass_env::Env;
 use windlass_model::{JobId, KindVersion, Payload};
 use windlass_store::{Inspect, Store};
 use windlass_workflow::{
@@ -52,6 +53,10 @@ impl Operator {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.services.store
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.services.env
     }
 
     pub(crate) fn services(&self) -> &Arc<Services> {

@@ -1,8 +1,7 @@
 //! Retrying the children of a job's branches that have not ended well, so that what waits for them can go on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
 use windlass_model::JobId;
 use windlass_store::{Actor, Branch, BranchChild, BranchChildFilter, ChildStates, ControlOutcome, JobAction};
 
@@ -92,7 +91,7 @@ impl Redrive {
         };
         let control = self.operator.store().control();
         control.record_audit(None, &action, &subject, &self.by).await?;
-        let started = Instant::now();
+        let started = self.operator.env().instant();
         for branch in &branches {
             if !self.redrive(branch, started, &mut redriven, &mut seen).await? {
                 redriven.cut_short = true;
@@ -107,7 +106,7 @@ impl Redrive {
     /// The branches whose children are retried.
     fn meant(&self, branches: Vec<Branch>, redriven: &mut RedriveProgress) -> Vec<Branch> {
         let mut meant = Vec::new();
-        for branch in branches.into_iter().filter(|branch| branch.tally.unsuccessful() > 0) {
+        for branch in branches.into_iter().filter(|branch| branch.counts.unsuccessful() > 0) {
             let passed = match (branch.cancels_children, branch.merged && self.branch.is_none()) {
                 (true, _) => Some(Skipped::Cut),
                 (false, true) => Some(Skipped::Merged),
@@ -116,7 +115,7 @@ impl Redrive {
             match passed {
                 Some(why) => redriven.passed.push((branch.name, why)),
                 None => {
-                    redriven.bad += branch.tally.unsuccessful().unsigned_abs();
+                    redriven.bad += branch.counts.unsuccessful().unsigned_abs();
                     meant.push(branch);
                 }
             }
@@ -156,7 +155,7 @@ impl Redrive {
                 Some(rate) => started + Duration::from_secs_f64(redriven.seen() as f64 / f64::from(rate)),
                 None => started,
             };
-            if !wait(due, || seen(redriven)).await {
+            if !wait(self.operator.env(), due, || seen(redriven)).await {
                 return Ok(false);
             }
         }

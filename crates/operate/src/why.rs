@@ -320,7 +320,7 @@ fn in_line(serial: &SerialHold) -> Cause {
 
 /// It waits for tokens of its rate limit.
 fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
-    let limit = rate.limit.as_ref().filter(|_| rate.enough_at > now)?;
+    let limit = rate.limit.as_ref().filter(|_| rate.affordable_at > now)?;
     let RateLimit { name, rate: tokens, per, burst } = limit;
     let cost = match rate.weight {
         1 => "no token left for it".to_owned(),
@@ -329,8 +329,8 @@ fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
     let because = format!(
         "Its rate limit {name:?} ({tokens} per {}, burst {burst}) has {cost} until {}, in {}.",
         span(*per),
-        rate.enough_at,
-        span(rate.enough_at.since(now)),
+        rate.affordable_at,
+        span(rate.affordable_at.since(now)),
     );
     let hint =
         format!("Wait, or raise the limit: `windlass limits set {name} {} …`.", tokens.saturating_mul(2));

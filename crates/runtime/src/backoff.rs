@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use windlass_env::Env;
 use windlass_store::Error;
+
+const FIRST: Duration = Duration::from_millis(20);
 
 /// The delay between failed calls of one operation: from 20 ms, doubling, at most 2 s. So a restarted database is found
 /// soon, and a long outage costs next to nothing.
 pub(crate) struct Backoff {
+    env: Env,
     next: Duration,
     operation: &'static str,
     /// Whether this outage was logged.
@@ -17,8 +21,8 @@ impl Backoff {
     /// An upper bound of one delay, jitter included.
     pub(crate) const LONGEST: Duration = Duration::from_millis(2_500);
 
-    pub(crate) fn new(operation: &'static str) -> Backoff {
-        Backoff { next: Duration::from_millis(20), operation, logged: false }
+    pub(crate) fn new(env: &Env, operation: &'static str) -> Backoff {
+        Backoff { env: env.clone(), next: FIRST, operation, logged: false }
     }
 
     /// Logs the error, once per outage, and waits.
@@ -27,7 +31,7 @@ impl Backoff {
             tracing::warn!(%error, "{} failed; trying again until it succeeds", self.operation);
             self.logged = true;
         }
-        tokio::time::sleep(self.next.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        self.env.sleep(self.next.mul_f64(0.75 + self.env.random() / 2.0)).await;
         self.next = (self.next * 2).min(Duration::from_secs(2));
     }
 
@@ -36,6 +40,6 @@ impl Backoff {
         if self.logged {
             tracing::info!("{} works again", self.operation);
         }
-        *self = Backoff::new(self.operation);
+        (self.next, self.logged) = (FIRST, false);
     }
 }

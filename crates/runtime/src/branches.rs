@@ -19,12 +19,12 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("polling branches");
+    let mut backoff = Backoff::new(&core.env, "polling branches");
     loop {
         let changed = core.branches_changed.notified();
         let wait = tick(&core, &mut backoff).await;
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = core.env.sleep(wait) => {}
             () = changed => {}
             () = core.stopping() => return,
         }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_env::Env;
 use windlass_model::{ClaimNo, Epoch, JobId};
 use windlass_store::{Actor, CancelRequest, Error, JobAction};
 
@@ -106,17 +107,17 @@ impl CancelFlag {
     }
 
     /// Returns when a cancel is requested and its grace period is over.
-    pub(crate) async fn deadline_passed(&self) {
+    pub(crate) async fn deadline_passed(&self, env: &Env) {
         self.requested().await;
         if let Some((deadline, _)) = self.request.get() {
-            tokio::time::sleep_until((*deadline).into()).await;
+            env.sleep_until(*deadline).await;
         }
     }
 }
 
 /// Runs until the worker stops: reads requests whenever there may be new ones.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("reading cancel requests");
+    let mut backoff = Backoff::new(&core.env, "reading cancel requests");
     loop {
         tokio::select! {
             () = core.cancellations.changed.notified() => {}
@@ -143,11 +144,11 @@ async fn tick(core: &Core, backoff: &mut Backoff) {
     let newest_claim = core.ledger.last_number();
     let now = match core.store.inspect().clock().await {
         Ok(now) => now,
-        Err(_) => core.config.env.now(),
+        Err(_) => core.env.now(),
     };
     let pending = requests.into_iter().map(|CancelRequest { job, epoch, deadline_at, actor }| {
         let left = deadline_at.since(now).min(Duration::from_secs(86_400 * 365));
-        ((job, epoch), PendingCancel { deadline: Instant::now() + left, actor, newest_claim })
+        ((job, epoch), PendingCancel { deadline: core.env.instant() + left, actor, newest_claim })
     });
     core.cancellations.update(&core.ledger, pending);
     core.attempts().iter().for_each(|attempt| core.cancellations.apply_to(attempt));
@@ -182,7 +183,8 @@ mod tests {
         let (first, second) = (ledger.next_number(), ledger.next_number());
         ledger.open(second, 1);
         let actor = Actor { author: "ada".into(), note: None };
-        let pending = PendingCancel { deadline: Instant::now(), actor, newest_claim: ledger.last_number() };
+        let pending =
+            PendingCancel { deadline: Env::real().instant(), actor, newest_claim: ledger.last_number() };
         cancellations.update(&ledger, std::iter::once(((JobId::from_bytes([0; 16]), Epoch(0)), pending)));
         let later = ledger.next_number();
         ledger.open(later, 1);

@@ -27,17 +27,19 @@ const MAX_REFILL_WAIT: Duration = Duration::from_secs(3_600);
 pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, index: usize) {
     // The safety claims of the queues are spread evenly over the interval, so that an idle worker has no peaks.
     let first = core.config.safety.mul_f64((index as f64 + 0.5) / core.pools.len() as f64);
-    let mut safety = tokio::time::interval_at(tokio::time::Instant::now() + first, core.config.safety);
-    safety.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut safety_at = core.env.instant() + first;
     loop {
         let changed = pool.changed.notified();
         match pool.next_claim_size() {
             Some(limit) => tick(&core, &pool, limit).await,
             None => tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep(MAX_BUFFER_AGE), if pool.has_buffered() => drop(pool.take_surplus()),
-                () = sleep_until(pool.refill_at()) => pool.on_refill(),
-                _ = safety.tick() => pool.wake(),
+                () = core.env.sleep(MAX_BUFFER_AGE), if pool.has_buffered() => drop(pool.take_surplus()),
+                () = sleep_until(&core, pool.refill_at()) => pool.on_refill(),
+                () = core.env.sleep_until(safety_at) => {
+                    safety_at = core.env.instant() + core.config.safety;
+                    pool.wake();
+                }
                 () = core.stopping() => return,
             },
         }
@@ -47,9 +49,9 @@ pub(crate) async fn run(core: Arc<Core>, pool: Arc<QueuePool>, index: usize) {
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+async fn sleep_until(core: &Core, at: Option<Instant>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
+        Some(at) => core.env.sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
@@ -63,7 +65,8 @@ pub(crate) async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, limit: usize) 
         if !jobs.is_empty() {
             core.gatekeeper.note_activity();
         }
-        let refill_at = batch.refill_at.map(|at| Instant::now() + at.since(batch.now).min(MAX_REFILL_WAIT));
+        let refill_at =
+            batch.refill_at.map(|at| core.env.instant() + at.since(batch.now).min(MAX_REFILL_WAIT));
         pool.set_claim_result(batch.more, refill_at);
         pool.accept(core, jobs);
     }
@@ -89,13 +92,13 @@ pub(crate) async fn claim(
         solo,
         settled,
     };
-    let mut backoff = Backoff::new("claiming");
+    let mut backoff = Backoff::new(&core.env, "claiming");
     loop {
-        let started = Instant::now();
+        let started = core.env.instant();
         match core.store.claim(None, &request).await {
             Ok(mut batch) => {
                 backoff.reset();
-                core.metrics.claim_seconds.record_duration(started.elapsed());
+                core.metrics.claim_seconds.record_duration(core.env.since(started));
                 pool.queue_wait.record_durations(batch.jobs.iter().map(|job| batch.now.since(job.due_at)));
                 add(&core.stats.claims, 1);
                 add(&core.stats.claimed, batch.jobs.len());
@@ -124,8 +127,8 @@ pub(crate) async fn claim(
 
 /// Takes the jobs out of the answer to a claim.
 fn jobs_of(core: &Core, batch: &mut ClaimBatch, request: &ClaimRequest) -> Vec<Job> {
-    let (received, claimed_at) = (Instant::now(), batch.now);
-    let clock_offset = StepWriter::clock_offset(claimed_at, core.config.env.now());
+    let (received, claimed_at) = (core.env.instant(), batch.now);
+    let clock_offset = StepWriter::clock_offset(claimed_at, core.env.now());
     let job = |claimed: ClaimedJob| {
         let left = claimed.deadline_at.map(|at| at.since(claimed_at));
         Job {

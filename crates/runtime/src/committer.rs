@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::{Notify, oneshot};
@@ -72,7 +72,7 @@ impl State {
         let fits = |item: &Item| {
             bytes += item.change.bytes();
             rows += 1 + item.change.step.as_ref().map_or(0, |step| step.children.len() + step.promoted.len());
-            bytes <= BATCH_BYTES && rows <= BATCH_ROWS
+            bytes <= MAX_BATCH_BYTES && rows <= BATCH_ROWS
         };
         let count = self.waiting.iter().map(fits).take_while(|fits| *fits).count();
         let rest = self.waiting.split_off(count.max(1).min(self.waiting.len()));
@@ -280,17 +280,17 @@ fn refusal(change: Change, why: &str) -> Change {
 /// `Store::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
 /// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
 async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
-    let mut backoff = Backoff::new("committing");
+    let mut backoff = Backoff::new(&core.env, "committing");
     let mut verdicts = Vec::with_capacity(changes.len());
     let mut size = changes.len();
     loop {
         let rest = &changes[verdicts.len()..];
-        let started = Instant::now();
+        let started = core.env.instant();
         match core.store.commit(None, &rest[..size.min(rest.len())]).await {
             Ok(answers) => {
                 backoff.reset();
                 core.metrics.commit_batch_size.record(answers.len() as u64);
-                core.metrics.commit_seconds.record_duration(started.elapsed());
+                core.metrics.commit_seconds.record_duration(core.env.since(started));
                 verdicts.extend(answers);
                 if verdicts.len() == changes.len() {
                     return verdicts;
@@ -307,7 +307,7 @@ async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> 
                 backoff.wait(&error).await;
                 if !matches!(error, Error::Unavailable(_)) {
                     // Not a passing fault: a person must repair the database first, so the calls are rare.
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    core.env.sleep(Duration::from_secs(1)).await;
                 }
             }
         }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use windlass_model::{State, crash};
 
-use crate::Env;
-
 /// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -30,8 +28,6 @@ pub struct Config {
     pub backlog: usize,
     /// How long ended jobs are kept.
     pub retention: Retention,
-    /// The clock and the random numbers.
-    pub env: Env,
 }
 
 impl Default for Config {
@@ -45,7 +41,6 @@ impl Default for Config {
             safety: Duration::from_secs(120),
             backlog: 5_000,
             retention: Retention::default(),
-            env: Env::default(),
         }
     }
 }

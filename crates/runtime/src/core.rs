@@ -9,8 +9,9 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
+use windlass_env::{Env, IdSource};
 use windlass_model::WorkerId;
-use windlass_store::{IdSource, Store};
+use windlass_store::Store;
 
 use crate::{
     Config, Pool, Registry, Stats, Waiters, abort::Aborts, cancellations::Cancellations,
@@ -21,6 +22,7 @@ use crate::{
 /// The state that all loops of a worker share.
 pub(crate) struct Core {
     pub(crate) config: Config,
+    pub(crate) env: Env,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Registry,
     pub(crate) pools: Vec<Arc<QueuePool>>,
@@ -79,11 +81,12 @@ impl Core {
         waiters: Arc<Waiters>,
         max_in_flight: usize,
         config: Config,
+        env: Env,
     ) -> Core {
         let kinds: Arc<[_]> = registry.kinds().into();
         let pools = pools
             .into_iter()
-            .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds))))
+            .map(|(queue, pool)| Arc::new(QueuePool::new(queue, pool, Arc::clone(&kinds), env.clone())))
             .collect();
         Core {
             committer: Committer::new(max_in_flight, config.backlog),
@@ -92,28 +95,29 @@ impl Core {
             registry,
             pools,
             ledger: Ledger::default(),
-            releaser: Arc::default(),
+            releaser: Arc::new(Releaser::new(env.clone())),
             aborts: Aborts::default(),
             solo_lock: SoloLock::default(),
             gatekeeper: Gatekeeper::default(),
-            timekeeper: Timekeeper::default(),
+            timekeeper: Timekeeper::new(env.clone()),
             cancellations: Cancellations::default(),
             waiters,
             stats: Arc::new(Stats::default()),
             metrics: Arc::new(Metrics::new(&kinds)),
-            runtime: tokio::runtime::Handle::current(),
+            runtime: env.runtime(),
             suspects_changed: Notify::new(),
             branches_changed: Notify::new(),
             running_suspects: AtomicUsize::new(0),
             renew_now: Notify::new(),
             renewed: Notify::new(),
-            ids: IdSource::new(),
+            ids: IdSource::new(env.clone()),
             liveness_file: Mutex::default(),
             id: AtomicI64::new(0),
-            started: Instant::now(),
+            started: env.instant(),
             lease_until: AtomicU64::new(0),
             phase: watch::channel(Phase::Running).0,
             cancel: watch::channel(false).0,
+            env,
         }
     }
 
@@ -128,7 +132,7 @@ impl Core {
 
     /// Whether the lease is known to hold.
     pub(crate) fn lease_holds(&self) -> bool {
-        (self.started.elapsed().as_micros() as u64) < self.lease_until.load(Ordering::Acquire)
+        (self.env.since(self.started).as_micros() as u64) < self.lease_until.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_lease(&self, until: Instant) {

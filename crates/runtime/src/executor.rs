@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use windlass_env::Env;
 use windlass_model::{Change, ClaimedJob, Failure, Outcome, Retry, Step, Verdict};
 
 use crate::{
@@ -38,7 +39,7 @@ impl Core {
         let attempt = Arc::new(Attempt {
             job: Arc::clone(&job.claimed),
             worker: job.claim.worker,
-            started_at: self.config.env.now(),
+            started_at: self.env.now(),
             writer: Arc::new(StepWriter::new(self, pool, &job.claim, job.claimed.rev, job.clock_offset)),
             cancelled: self.cancelled(),
             cancel: Arc::clone(&job.cancel),
@@ -46,8 +47,8 @@ impl Core {
         if let Some(wait) = outcome::unmet_wait(&attempt, job.claimed_at) {
             return Some(outcome::change(&attempt, Outcome::Wait(wait), Some(Step::default())));
         }
-        let Started { running, timeout, stage, times_all_steps } = start(&**handler, &attempt);
-        let limit = TimeLimit::new(job, timeout, times_all_steps);
+        let Started { running, timeout, stage, handles_own_end } = start(&**handler, &attempt);
+        let limit = TimeLimit::new(job, timeout, handles_own_end, self.env.instant());
         if limit.is_expired() {
             return Some(outcome::change(&attempt, outcome::expired(&attempt), None));
         }
@@ -58,7 +59,7 @@ impl Core {
             claim: &job.claim,
             watch,
             limit,
-            handles_own_end: times_all_steps,
+            handles_own_end: handles_own_end,
         };
         let end = execution.perform(running).await?;
         let end = execution.resolve_own_end(end).await?;
@@ -107,7 +108,7 @@ impl Core {
     /// What follows from a failure by the job's own retry policy, or else by `retry`.
     pub(crate) fn outcome_of_failure(&self, job: &ClaimedJob, retry: &Retry, failure: Failure) -> Outcome {
         let retry = job.settings.retry.as_ref().unwrap_or(retry);
-        retry.outcome(failure, &job.retry_counts, self.config.env.random())
+        retry.outcome(failure, &job.retry_counts, self.env.random())
     }
 }
 
@@ -122,12 +123,9 @@ struct TimeLimit {
 
 impl TimeLimit {
     /// The attempt's timeout or the job's deadline, whichever is earlier. `timeout` is that of the handler.
-    fn new(job: &Job, timeout: Option<Duration>, handles_own_end: bool) -> TimeLimit {
+    fn new(job: &Job, timeout: Option<Duration>, handles_own_end: bool, now: Instant) -> TimeLimit {
         let timeout = job.claimed.settings.timeout.filter(|_| !handles_own_end).or(timeout);
-        let left = job
-            .expires_at
-            .filter(|_| !handles_own_end)
-            .map(|at| at.saturating_duration_since(Instant::now()));
+        let left = job.expires_at.filter(|_| !handles_own_end).map(|at| at.saturating_duration_since(now));
         let is_deadline = left.is_some_and(|left| timeout.is_none_or(|timeout| left <= timeout));
         TimeLimit { time: if is_deadline { left } else { timeout }, is_deadline }
     }
@@ -145,7 +143,7 @@ struct Execution<'a> {
     claim: &'a Arc<ClaimGuard>,
     watch: &'a AttemptWatch,
     limit: TimeLimit,
-    /// See [`Started::times_all_steps`].
+    /// See [`Started::handles_own_end`].
     handles_own_end: bool,
 }
 
@@ -172,7 +170,7 @@ impl Execution<'_> {
         self.watch.set(self.attempt, self.claim, self.limit.time);
         self.core.cancellations.apply_to(self.attempt);
         // The future is dropped in there as well, so that a panic of its destructor is caught too.
-        let run = within(self.limit.time, running);
+        let run = within(&self.core.env, self.limit.time, running);
         let end = tokio::select! {
             biased;
             end = AssertUnwindSafe(run).catch_unwind() => Some(match end {
@@ -182,7 +180,7 @@ impl Execution<'_> {
                 Err(panic) => AttemptEnd::Panic(panic_text(&*panic)),
             }),
             () = aborted.wait_for(self.claim) => None,
-            () = self.attempt.cancel.deadline_passed(), if !self.handles_own_end => {
+            () = self.attempt.cancel.deadline_passed(&self.core.env), if !self.handles_own_end => {
                 Some(AttemptEnd::Failure(Failure::stop("it did not end within the grace period of its cancel request")))
             }
         };
@@ -216,9 +214,9 @@ impl Execution<'_> {
     async fn with_change(&self, end: AttemptEnd) -> Option<AttemptEnd> {
         let is_unread = self.attempt.writer.is_unread();
         match end {
-            AttemptEnd::Returned(StepResult::Over) if is_unread => self.release_later(),
+            AttemptEnd::Returned(StepResult::ClaimOver) if is_unread => self.release_later(),
             AttemptEnd::Timeout if is_unread && !self.limit.is_deadline => self.release_later(),
-            AttemptEnd::Returned(StepResult::Over) => {}
+            AttemptEnd::Returned(StepResult::ClaimOver) => {}
             AttemptEnd::Returned(StepResult::Halted) => self.core.end_cancelled(self.attempt.job.id).await,
             end => return Some(end),
         }
@@ -232,7 +230,7 @@ impl Execution<'_> {
         let (core, claim) = (Arc::clone(self.core), Arc::clone(self.claim));
         self.core.runtime.spawn(async move {
             tokio::select! {
-                () = tokio::time::sleep(UNREADABLE_STORE_DELAY) => {}
+                () = core.env.sleep(UNREADABLE_STORE_DELAY) => {}
                 () = core.stopping() => {}
             }
             drop(claim);
@@ -240,9 +238,9 @@ impl Execution<'_> {
     }
 }
 
-async fn within<F: Future>(limit: Option<Duration>, work: F) -> Result<F::Output, ()> {
+async fn within<F: Future>(env: &Env, limit: Option<Duration>, work: F) -> Result<F::Output, ()> {
     match limit {
-        Some(limit) => tokio::time::timeout(limit, work).await.map_err(|_| ()),
+        Some(limit) => env.timeout(limit, work).await.map_err(|_| ()),
         None => Ok(work.await),
     }
 }
@@ -253,7 +251,7 @@ fn start(handler: &dyn Handler, attempt: &Arc<Attempt>) -> Started {
     started.unwrap_or_else(|panic| {
         let failure = outcome::panicked(&panic_text(&*panic));
         let running = Box::pin(std::future::ready(Err(failure)));
-        Started { running, timeout: None, stage: attempt.job.stage.clone(), times_all_steps: false }
+        Started { running, timeout: None, stage: attempt.job.stage.clone(), handles_own_end: false }
     })
 }
 

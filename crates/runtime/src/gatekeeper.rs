@@ -43,7 +43,7 @@ pub(crate) async fn run(core: Arc<Core>) {
     let mut wait = shortest;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = core.env.sleep(wait) => {}
             () = core.gatekeeper.activity.notified(), if wait > shortest => {
                 wait = shortest;
                 continue;

@@ -51,7 +51,7 @@ impl Attempt {
 
     /// Returns when the grace period of a cancel request is over.
     pub async fn cancel_deadline(&self) {
-        self.cancel.deadline_passed().await;
+        self.cancel.deadline_passed(self.writer.env()).await;
     }
 
     /// Returns when the attempt should end; see [`Attempt::is_cancelled`].
@@ -91,11 +91,11 @@ pub enum StepResult {
         after: Duration,
     },
     /// The attempt failed, and the retry policy decides what follows.
-    ByPolicy(Failure),
+    Failed(Failure),
     /// The job has failed, whatever the retry policy says.
     Stop(Failure),
     /// A machine was shown signals that it cannot decode: they are marked unreadable, and its wait continues.
-    SetAside(Vec<UnreadableSignal>),
+    MarkUnreadable(Vec<UnreadableSignal>),
     /// A workflow ends or parks.
     Commit {
         /// What is written with the outcome.
@@ -106,7 +106,7 @@ pub enum StepResult {
     /// A step was committed, and the commit ended the claim because the job was paused or cancelled.
     Halted,
     /// The claim is over, or its job is to be released. Nothing is written.
-    Over,
+    ClaimOver,
 }
 
 /// A stage of a machine and its data.
@@ -133,7 +133,7 @@ pub struct Started {
     pub stage: Option<String>,
     /// Whether the handler enforces deadlines and cancel requests itself. Then the future is not dropped when the job's
     /// deadline or the grace period of a cancel request passes: the store ends the job, and unwinds it if necessary.
-    pub times_all_steps: bool,
+    pub handles_own_end: bool,
 }
 
 /// The code behind a kind.

@@ -24,7 +24,6 @@
 
 // Settings, and the code that runs jobs.
 mod config;
-mod env;
 mod handler;
 
 // Calls of this process.
@@ -70,7 +69,6 @@ mod sync;
 mod telemetry;
 
 pub use config::{Config, Pool, Retention};
-pub use env::Env;
 pub use handler::{Attempt, Handler, Policy, Registry, Running, Stage, Started, StepResult};
 pub use signaller::Signaller;
 pub use step_writer::StepWriter;

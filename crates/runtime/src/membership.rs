@@ -1,6 +1,6 @@
 //! A worker's registration in the store, and what the worker does when the store no longer knows it or its claims.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use windlass_model::{ClaimNo, WorkerId};
 use windlass_store::{Error, NewWorker, Serves, Store};
@@ -26,7 +26,7 @@ impl Core {
                     None
                 }
             });
-            let started = Instant::now();
+            let started = self.env.instant();
             let serves = |pool: &Arc<QueuePool>| Serves {
                 queue: pool.queue.clone(),
                 slots: pool.config.slots,
@@ -64,7 +64,7 @@ impl Core {
         for pool in &self.pools {
             add(&self.stats.fenced, pool.take_buffered(false).len());
         }
-        let mut backoff = Backoff::new("registering the worker");
+        let mut backoff = Backoff::new(&self.env, "registering the worker");
         while !self.is_stopping() {
             match self.register(store).await {
                 Ok(()) => break,

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use windlass_model::{
-    Awaited, BranchMember, Change, Failure, NewJob, Outcome, Reason, Rev, Step, Time, UnreadableSignal, Wait,
-    branch::BRANCH, failure::class, limits::DELAY,
+    BranchMember, Change, Failure, NewJob, Outcome, Reason, Rev, Step, Time, UnreadableSignal, Wait,
+    WaitCondition, branch::BRANCH_SIGNAL, failure::class, limits::MAX_DELAY,
 };
 
 use crate::{Attempt, Handler, StepResult, core::Core, handler::Stage};
@@ -82,7 +82,7 @@ impl ChangeBuilder<'_> {
 
     /// A change that ends the job.
     fn end(&self, outcome: Outcome) -> Change {
-        let step = self.stage.clone().map(|ran| Step { stage_ran: Some(ran), ..Step::default() });
+        let step = self.stage.clone().map(|ran| Step { from_stage: Some(ran), ..Step::default() });
         change(self.attempt, outcome, step)
     }
 
@@ -98,19 +98,19 @@ impl ChangeBuilder<'_> {
             StepResult::Stop(failure) => {
                 return Ok(self.end(Outcome::Failed { reason: Reason::Stopped, failure }));
             }
-            StepResult::ByPolicy(failure) => {
+            StepResult::Failed(failure) => {
                 return Ok(self.cancelled().unwrap_or_else(|| self.by_policy(failure)));
             }
             StepResult::Commit { step, outcome } => {
                 return self.checked(change(self.attempt, outcome, step.map(|step| *step)));
             }
-            StepResult::SetAside(signals) => return Ok(self.mark_unreadable(signals)),
-            StepResult::Halted | StepResult::Over => unreachable!("nothing is committed then"),
+            StepResult::MarkUnreadable(signals) => return Ok(self.mark_unreadable(signals)),
+            StepResult::Halted | StepResult::ClaimOver => unreachable!("nothing is committed then"),
             StepResult::Next(stage) => (Outcome::Next, stage, Vec::new()),
             StepResult::Wait(stage, wait) => (Outcome::Wait(wait), stage, Vec::new()),
             StepResult::Children { stage, children, timeout } => {
-                let awaited = Awaited::Children { round: Rev(self.attempt.writer.rev().0 + 1) };
-                (Outcome::Wait(Wait { awaited, timeout }), stage, children)
+                let condition = WaitCondition::Children { rev: Rev(self.attempt.writer.rev().0 + 1) };
+                (Outcome::Wait(Wait { condition, timeout }), stage, children)
             }
             StepResult::Again { stage, after } => (self.again(&stage, after)?, stage, Vec::new()),
         };
@@ -119,7 +119,7 @@ impl ChangeBuilder<'_> {
 
     /// The outcome of a step that is to run again later.
     fn again(&self, stage: &Stage, after: Duration) -> Result<Outcome, Failure> {
-        if after > DELAY {
+        if after > MAX_DELAY {
             return Err(refused(
                 "the time until the step is run again is longer than 100 years; choose a shorter one",
             ));
@@ -130,7 +130,7 @@ impl ChangeBuilder<'_> {
                 stage.name
             )));
         }
-        Ok(Outcome::Retry { after, spent: self.attempt.job.retry_counts.clone(), failure: None })
+        Ok(Outcome::Retry { after, retry_counts: self.attempt.job.retry_counts.clone(), failure: None })
     }
 
     /// The change of a step that leads to `stage`, or of one that ends the job.
@@ -160,7 +160,7 @@ impl ChangeBuilder<'_> {
         }
         let step = Step {
             // Another attempt at the same step is no transition.
-            stage_ran: self.stage.clone().filter(|_| progresses),
+            from_stage: self.stage.clone().filter(|_| progresses),
             stage: Some((name, data)),
             unchanged,
             consumed,
@@ -177,11 +177,11 @@ impl ChangeBuilder<'_> {
             return cancelled;
         }
         let job = &self.attempt.job;
-        let awaited = job.wait.clone().unwrap_or(Awaited::Nothing);
+        let condition = job.wait.clone().unwrap_or(WaitCondition::Nothing);
         let now = self.attempt.writer.now();
         let timeout = job.wait_until.map(|until| until.since(now).max(Duration::from_micros(1)));
         let step = Step { unreadable, ..Step::default() };
-        change(self.attempt, Outcome::Wait(Wait { awaited, timeout }), Some(step))
+        change(self.attempt, Outcome::Wait(Wait { condition, timeout }), Some(step))
     }
 
     /// The change, unless it breaks a limit of the store.
@@ -194,14 +194,14 @@ impl ChangeBuilder<'_> {
 /// The wait of a job that was claimed although its wait is not over: it is parked again.
 pub(crate) fn unmet_wait(attempt: &Attempt, now: Time) -> Option<Wait> {
     let job = &attempt.job;
-    let awaited = job.wait.clone()?;
+    let condition = job.wait.clone()?;
     // The code itself checks its branches, whatever woke the job.
-    if awaited.wants(BRANCH).is_some() {
+    if condition.wants(BRANCH_SIGNAL).is_some() {
         return None;
     }
     let timed_out = job.wait_until.is_some_and(|until| until <= now);
     (!timed_out && !job.wait_is_met())
-        .then(|| Wait { awaited, timeout: job.wait_until.map(|until| until.since(now)) })
+        .then(|| Wait { condition, timeout: job.wait_until.map(|until| until.since(now)) })
 }
 
 /// The change that writes an outcome and a step, following the last change that the attempt committed.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_env::Env;
 use windlass_model::{ClaimNo, ClaimedJob, KindVersion, Time};
 
 use crate::{
@@ -50,6 +51,7 @@ pub(crate) struct QueuePool {
     pub(crate) queue: String,
     pub(crate) config: Pool,
     pub(crate) kinds: Arc<[KindVersion]>,
+    env: Env,
     /// How long jobs had been due when they were claimed.
     pub(crate) queue_wait: Histogram,
     state: Mutex<State>,
@@ -90,7 +92,8 @@ struct Throughput {
 }
 
 impl QueuePool {
-    pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>) -> QueuePool {
+    pub(crate) fn new(queue: String, config: Pool, kinds: Arc<[KindVersion]>, env: Env) -> QueuePool {
+        let now = env.instant();
         let state = State {
             buffer: VecDeque::new(),
             running: 0,
@@ -100,13 +103,14 @@ impl QueuePool {
             refill_at: None,
             is_open: true,
             finished: 0,
-            throughput: Throughput { per_second: 0.0, measured_at: Instant::now(), finished: 0 },
-            accepted_at: Instant::now(),
+            throughput: Throughput { per_second: 0.0, measured_at: now, finished: 0 },
+            accepted_at: now,
         };
         QueuePool {
             queue,
             config,
             kinds,
+            env,
             queue_wait: Histogram::new(WORK_SECONDS),
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -124,7 +128,7 @@ impl QueuePool {
     /// How many jobs to claim now; `None` if there is no reason or not enough room for a claim.
     pub(crate) fn next_claim_size(&self) -> Option<usize> {
         let mut state = lock(&self.state);
-        let (demand, least) = state.demand(&self.config);
+        let (demand, least) = state.demand(&self.config, self.env.instant());
         if !state.is_open || !state.may_claim() || demand < least {
             return None;
         }
@@ -160,7 +164,7 @@ impl QueuePool {
                 // The claim was answered after the pool was closed: the jobs are dropped, and so released.
                 return;
             }
-            state.accepted_at = Instant::now();
+            state.accepted_at = self.env.instant();
             state.buffer.extend(jobs);
             let starts = state.buffer.len().min(self.config.slots.saturating_sub(state.running));
             state.running += starts;
@@ -196,7 +200,7 @@ impl QueuePool {
         if job.is_none() {
             state.running -= 1;
         }
-        let (demand, least) = state.demand(&self.config);
+        let (demand, least) = state.demand(&self.config, self.env.instant());
         let claim = state.may_claim() && demand >= least;
         let is_idle = state.running == 0;
         drop(state);
@@ -213,10 +217,10 @@ impl QueuePool {
     /// another worker may have a free slot.
     pub(crate) fn take_surplus(&self) -> Vec<Job> {
         let mut state = lock(&self.state);
-        if state.buffer.is_empty() || state.accepted_at.elapsed() < MAX_BUFFER_AGE {
+        if state.buffer.is_empty() || self.env.since(state.accepted_at) < MAX_BUFFER_AGE {
             return Vec::new();
         }
-        let prefetch = state.prefetch(&self.config);
+        let prefetch = state.prefetch(&self.config, self.env.instant());
         if state.buffer.len() <= prefetch {
             return Vec::new();
         }
@@ -285,13 +289,13 @@ impl State {
     }
 
     /// How many jobs to hold ahead of free slots.
-    fn prefetch(&mut self, config: &Pool) -> usize {
-        ((self.throughput.per_second(self.finished) * PREFETCH_SECONDS) as usize).min(config.prefetch)
+    fn prefetch(&mut self, config: &Pool, now: Instant) -> usize {
+        ((self.throughput.per_second(self.finished, now) * PREFETCH_SECONDS) as usize).min(config.prefetch)
     }
 
     /// How many jobs there is room for, and for how many a claim is worthwhile.
-    fn demand(&mut self, config: &Pool) -> (usize, usize) {
-        let prefetch = self.prefetch(config);
+    fn demand(&mut self, config: &Pool, now: Instant) -> (usize, usize) {
+        let prefetch = self.prefetch(config, now);
         let held = self.running + self.reserved + self.buffer.len();
         let demand = (config.slots + prefetch).saturating_sub(held);
         // While jobs are buffered, it is soon enough to claim when half of them are used up; an idle pool claims any number.
@@ -302,13 +306,13 @@ impl State {
 
 impl Throughput {
     /// Measured over intervals of at least 5 ms; the longer the interval, the more weight its rate has.
-    fn per_second(&mut self, finished: u64) -> f64 {
-        let elapsed = self.measured_at.elapsed();
+    fn per_second(&mut self, finished: u64, now: Instant) -> f64 {
+        let elapsed = now.saturating_duration_since(self.measured_at);
         if elapsed >= Duration::from_millis(5) {
-            let now = (finished - self.finished) as f64 / elapsed.as_secs_f64();
+            let rate = (finished - self.finished) as f64 / elapsed.as_secs_f64();
             let weight = elapsed.as_secs_f64() / (elapsed.as_secs_f64() + 0.005);
-            self.per_second += (now - self.per_second) * weight;
-            self.measured_at = Instant::now();
+            self.per_second += (rate - self.per_second) * weight;
+            self.measured_at = now;
             self.finished = finished;
         }
         self.per_second
@@ -321,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_refill_makes_a_full_pool_claim_once_it_has_room() {
-        let pool = QueuePool::new("default".into(), Pool::slots(1), Vec::new().into());
+        let pool = QueuePool::new("default".into(), Pool::slots(1), Vec::new().into(), Env::real());
         assert_eq!(pool.next_claim_size(), Some(1), "an idle pool claims");
-        pool.set_claim_result(false, Some(Instant::now()));
+        pool.set_claim_result(false, Some(Env::real().instant()));
         lock(&pool.state).running = 1;
         assert_eq!(pool.next_claim_size(), None, "there is no room");
         pool.on_refill();

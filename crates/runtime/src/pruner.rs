@@ -16,10 +16,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
     // Random, so that workers that start together do not prune together.
-    let mut wait = INTERVAL.mul_f64(0.05 + 0.2 * core.config.env.random());
+    let mut wait = INTERVAL.mul_f64(0.05 + 0.2 * core.env.random());
     loop {
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = core.env.sleep(wait) => {}
             () = core.stopping() => return,
         }
         tick(&core).await;
@@ -47,7 +47,7 @@ async fn tick(core: &Core) {
             if prune.after.is_none() {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            core.env.sleep(PAUSE).await;
         }
     }
     if pruned > 0 {

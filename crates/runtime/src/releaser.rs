@@ -15,6 +15,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_env::Env;
 use windlass_model::{ClaimNo, ClaimedJob, Epoch, JobClaim, JobId, WorkerId};
 use windlass_store::{Error, Store};
 
@@ -78,8 +79,8 @@ impl Drop for ClaimGuard {
 }
 
 /// The list of jobs to release.
-#[derive(Default)]
 pub(crate) struct Releaser {
+    env: Env,
     state: Mutex<State>,
     /// Notified when there are jobs to release.
     work: Notify,
@@ -99,13 +100,17 @@ struct State {
 }
 
 impl Releaser {
+    pub(crate) fn new(env: Env) -> Releaser {
+        Releaser { env, state: Mutex::default(), work: Notify::new(), emptied: Notify::new() }
+    }
+
     fn push(&self, claim: JobClaim) {
         let mut state = lock(&self.state);
         if state.closed {
             return;
         }
         if state.waiting.is_empty() && state.in_flight == 0 {
-            state.neglected_since = Some(Instant::now());
+            state.neglected_since = Some(self.env.instant());
         }
         state.waiting.push_back(claim);
         drop(state);
@@ -131,7 +136,7 @@ impl Releaser {
         if !state.waiting.is_empty() {
             // The releasing task tries again after its backoff at the latest. The renewer does only if that task does not: a
             // row that is locked must not delay the lease.
-            state.neglected_since = Some(Instant::now() + Backoff::LONGEST);
+            state.neglected_since = Some(self.env.instant() + Backoff::LONGEST);
         }
         let is_empty = state.waiting.is_empty() && state.in_flight == 0;
         drop(state);
@@ -148,7 +153,7 @@ impl Releaser {
 
     /// Whether jobs have waited too long without being taken.
     pub(crate) fn is_late(&self) -> bool {
-        lock(&self.state).neglected_since.is_some_and(|since| since.elapsed() > LATE)
+        lock(&self.state).neglected_since.is_some_and(|since| self.env.since(since) > LATE)
     }
 
     /// Returns when all jobs are released.
@@ -172,7 +177,7 @@ impl Releaser {
 /// Runs for as long as the worker does. After an error half as many jobs are sent, and those that failed go last: so a job
 /// whose row is locked does not hold up the others.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut backoff = Backoff::new("releasing jobs");
+    let mut backoff = Backoff::new(&core.env, "releasing jobs");
     let mut size = BATCH;
     loop {
         let work = core.releaser.work.notified();
@@ -219,7 +224,7 @@ mod tests {
 
     #[test]
     fn jobs_whose_release_failed_count_as_neglected_again() {
-        let releaser = Releaser::default();
+        let releaser = Releaser::new(Env::real());
         let is_neglected = |releaser: &Releaser| lock(&releaser.state).neglected_since.is_some();
         let claim = JobClaim {
             worker: WorkerId(1),

@@ -28,13 +28,8 @@ const LATE_RELEASES: usize = 100;
 
 /// Starts the thread. It ends when the worker has stopped.
 pub(crate) fn spawn(core: Arc<Core>) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name("windlass-renewer".into()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(run(core)),
-            Err(error) => tracing::error!(%error, "the renewer cannot run; this worker's lease will run out"),
-        }
-    })
+    let env = core.env.clone();
+    env.spawn_thread("windlass-renewer", move || run(core))
 }
 
 async fn run(core: Arc<Core>) {
@@ -45,17 +40,17 @@ async fn run(core: Arc<Core>) {
             Arc::clone(&core.store)
         }
     };
-    let mut history = RenewalHistory::new(core.config.lease);
+    let mut history = RenewalHistory::new(core.config.lease, core.env.instant());
     let mut given_up = Vec::new();
     let mut reaped = HashSet::new();
-    let mut next = Instant::now();
+    let mut next = core.env.instant();
     loop {
         tokio::select! {
-            () = tokio::time::sleep_until(next.min(Instant::now() + CHECK_INTERVAL).into()) => {}
-            () = core.renew_now.notified() => next = Instant::now(),
+            () = core.env.sleep_until(next.min(core.env.instant() + CHECK_INTERVAL)) => {}
+            () = core.renew_now.notified() => next = core.env.instant(),
             () = core.stopped() => return,
         }
-        if Instant::now() >= next {
+        if core.env.instant() >= next {
             next = tick(&core, &*store, &mut history).await;
         }
         reap_local(&core, &*store, &mut reaped).await;
@@ -79,13 +74,13 @@ async fn run(core: Arc<Core>) {
 /// One renewal; returns when the next is due.
 async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory) -> Instant {
     let config = &core.config;
-    let started = Instant::now();
+    let started = core.env.instant();
     let worker = core.worker();
     let request = RenewRequest {
         worker,
         lease: config.lease,
         settled: core.ledger.take_settled(),
-        to_confirm: core.ledger.unconfirmed(),
+        solo_ended: core.ledger.unconfirmed(),
     };
     let open_before = core.ledger.open_claims();
     match store.renew(None, &request).await {
@@ -95,24 +90,24 @@ async fn tick(core: &Arc<Core>, store: &dyn Store, history: &mut RenewalHistory)
                 core.on_claims_lost(&lost);
             }
             core.set_lease(started + config.lease);
-            core.ledger.confirm(&request.to_confirm);
+            core.ledger.confirm(&request.solo_ended);
             core.renewed.notify_waiters();
-            history.add(config.renew_every * 2);
+            history.add(core.env.instant(), config.renew_every * 2);
             release_orphans(core, store, worker, &claims).await;
-            if lapsed && history.may_judge() {
+            if lapsed && history.may_judge(core.env.instant()) {
                 reap(core, store, Vec::new(), true).await;
             }
             started + config.renew_every
         }
         Ok(Renewal::Lost) => {
             core.on_declared_dead(worker, store).await;
-            Instant::now() + Duration::from_millis(200)
+            core.env.instant() + Duration::from_millis(200)
         }
         Err(error) => {
             core.metrics.count_error(StoreCall::Renew);
             tracing::warn!(%error, "the lease could not be renewed");
             core.ledger.put_back_settled(request.settled);
-            Instant::now() + (config.renew_every / 5).max(Duration::from_millis(50))
+            core.env.instant() + (config.renew_every / 5).max(Duration::from_millis(50))
         }
     }
 }
@@ -126,21 +121,20 @@ struct RenewalHistory {
 }
 
 impl RenewalHistory {
-    fn new(lease: Duration) -> RenewalHistory {
-        RenewalHistory { last: None, judge_from: Instant::now() + lease, lease }
+    fn new(lease: Duration, now: Instant) -> RenewalHistory {
+        RenewalHistory { last: None, judge_from: now + lease, lease }
     }
 
-    /// Adds a renewal; `max_gap` is the longest time since the one before that is no gap.
-    fn add(&mut self, max_gap: Duration) {
-        let now = Instant::now();
+    /// Adds a renewal at `now`; `max_gap` is the longest time since the one before that is no gap.
+    fn add(&mut self, now: Instant, max_gap: Duration) {
         if self.last.is_none_or(|last| now - last > max_gap) {
             self.judge_from = now + self.lease;
         }
         self.last = Some(now);
     }
 
-    fn may_judge(&self) -> bool {
-        Instant::now() >= self.judge_from
+    fn may_judge(&self, now: Instant) -> bool {
+        now >= self.judge_from
     }
 }
 
@@ -178,7 +172,7 @@ pub(crate) async fn reap_local(core: &Core, store: &dyn Store, reaped: &mut Hash
 /// Reaps until there are no more claims of dead workers; `false` if the store does not answer.
 async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool) -> bool {
     let mut request = ReapRequest { dead, lapsed, limit: CLAIMS, crashes: core.config.crashes };
-    let started = Instant::now();
+    let started = core.env.instant();
     loop {
         match store.reap(None, &request).await {
             Ok(ReapReport { workers, returned, poisoned, more }) => {
@@ -194,7 +188,7 @@ async fn reap(core: &Core, store: &dyn Store, dead: Vec<WorkerId>, lapsed: bool)
                 // If nothing was reaped although there is more, another worker is reaping. And this worker's own lease comes
                 // first: the next renewal continues where this one ends.
                 let is_idle = workers.is_empty() && returned + poisoned == 0;
-                if !more || is_idle || started.elapsed() > core.config.lease / 4 {
+                if !more || is_idle || core.env.since(started) > core.config.lease / 4 {
                     return true;
                 }
             }
@@ -213,14 +207,16 @@ mod tests {
 
     #[test]
     fn leases_are_judged_after_a_full_lease_of_renewals_without_a_gap() {
-        let mut history = RenewalHistory::new(Duration::from_millis(40));
-        history.add(Duration::from_secs(1));
-        assert!(!history.may_judge(), "a worker that has just started waits");
-        history.judge_from = Instant::now();
-        history.add(Duration::from_secs(1));
-        assert!(history.may_judge());
-        history.last = Some(Instant::now() - Duration::from_secs(2));
-        history.add(Duration::from_secs(1));
-        assert!(!history.may_judge(), "after a gap it waits again");
+        let (began, second) = (windlass_env::Env::real().instant(), Duration::from_secs(1));
+        let mut history = RenewalHistory::new(4 * second, began);
+        history.add(began, second);
+        assert!(!history.may_judge(began), "a worker that has just started waits");
+        for passed in 1..=4 {
+            history.add(began + passed * second, second);
+        }
+        assert!(history.may_judge(began + 4 * second));
+        history.add(began + 6 * second, second);
+        assert!(!history.may_judge(began + 6 * second), "after a gap it waits again");
+        assert!(history.may_judge(began + 10 * second));
     }
 }

@@ -6,10 +6,11 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
+use windlass_env::Env;
 use windlass_model::NewSignal;
 use windlass_store::{Error, SignalOutcome, Store};
 
@@ -20,6 +21,7 @@ const BATCH_SIGNALS: usize = 1_000;
 
 /// Delivers signals for all callers of this process.
 pub struct Signaller {
+    env: Env,
     store: Arc<dyn Store>,
     /// Knows this process's worker.
     submitter: Arc<Submitter>,
@@ -68,14 +70,16 @@ impl Signaller {
     /// A signaller on the current runtime, with up to `max_in_flight` transactions in flight. A caller gets an error if the
     /// store has not answered after `max_wait`.
     pub fn new(
+        env: Env,
         store: Arc<dyn Store>,
         submitter: Arc<Submitter>,
         max_in_flight: usize,
         max_wait: Duration,
     ) -> Arc<Signaller> {
-        let runtime = tokio::runtime::Handle::current();
+        let runtime = env.runtime();
         let max_in_flight = max_in_flight.max(1);
-        Arc::new(Signaller { store, submitter, state: Mutex::default(), max_in_flight, max_wait, runtime })
+        let state = Mutex::default();
+        Arc::new(Signaller { env, store, submitter, state, max_in_flight, max_wait, runtime })
     }
 
     /// Delivers signals, and returns the outcome of each. After [`Error::Unavailable`] call again with the same signals.
@@ -151,8 +155,8 @@ impl Signaller {
 
     /// Delivers until the store answers or `max_wait` is over.
     async fn deliver(&self, signals: &[NewSignal]) -> Reply {
-        let since = Instant::now();
-        let mut backoff = Backoff::new("delivering signals");
+        let since = self.env.instant();
+        let mut backoff = Backoff::new(&self.env, "delivering signals");
         let mut is_repeat = false;
         loop {
             match self.store.signal(None, signals).await {
@@ -169,7 +173,9 @@ impl Signaller {
                     }
                     return Ok(outcomes);
                 }
-                Err(error) if !error.is_retryable() || since.elapsed() > self.max_wait => return Err(error),
+                Err(error) if !error.is_retryable() || self.env.since(since) > self.max_wait => {
+                    return Err(error);
+                }
                 Err(error) => {
                     self.submitter.count_error(StoreCall::Signal);
                     is_repeat = true;

@@ -83,7 +83,7 @@ impl Core {
                 Some(false) => return None,
                 None => drop(guard),
             }
-            tokio::time::sleep(LEASE_CHECK_INTERVAL).await;
+            self.env.sleep(LEASE_CHECK_INTERVAL).await;
         }
     }
 
@@ -93,7 +93,7 @@ impl Core {
             if let Some(may_start) = self.may_start(job) {
                 return may_start;
             }
-            tokio::time::sleep(LEASE_CHECK_INTERVAL).await;
+            self.env.sleep(LEASE_CHECK_INTERVAL).await;
         }
     }
 

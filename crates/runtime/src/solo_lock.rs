@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use windlass_env::Env;
 
 /// Held by an attempt that runs together with others.
 pub(crate) type SharedGuard = OwnedRwLockReadGuard<()>;
@@ -27,14 +28,14 @@ impl SoloLock {
     }
 
     /// Takes the lock alone; `None` if others still hold it after `max_wait`.
-    pub(crate) async fn solo(&self, max_wait: Duration) -> Option<SoloGuard> {
+    pub(crate) async fn solo(&self, env: &Env, max_wait: Duration) -> Option<SoloGuard> {
         if let Ok(guard) = Arc::clone(&self.lock).try_write_owned() {
             return Some(guard);
         }
         if max_wait.is_zero() {
             return None;
         }
-        tokio::time::timeout(max_wait, Arc::clone(&self.lock).write_owned()).await.ok()
+        env.timeout(max_wait, Arc::clone(&self.lock).write_owned()).await.ok()
     }
 }
 
@@ -44,12 +45,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_solo_holder_excludes_others_and_its_wait_is_bounded() {
-        let solo_lock = SoloLock::default();
+        let (solo_lock, env) = (SoloLock::default(), Env::real());
         let other = solo_lock.shared().await;
-        assert!(solo_lock.solo(Duration::from_millis(5)).await.is_none());
+        assert!(solo_lock.solo(&env, Duration::from_millis(5)).await.is_none());
         drop(other);
-        let solo = solo_lock.solo(Duration::from_secs(5)).await.expect("nobody holds it");
-        assert!(tokio::time::timeout(Duration::from_millis(5), solo_lock.shared()).await.is_err());
+        let solo = solo_lock.solo(&env, Duration::from_secs(5)).await.expect("nobody holds it");
+        assert!(env.timeout(Duration::from_millis(5), solo_lock.shared()).await.is_err());
         drop(solo);
         solo_lock.shared().await;
     }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use tokio::sync::{Mutex, Notify, watch};
+use windlass_env::Env;
 use windlass_model::{BranchNo, Change, Outcome, Rev, Step, Time, Verdict, WorkerId};
 use windlass_store::{Error, Work};
 
@@ -90,7 +91,7 @@ impl StepWriter {
             release: Notify::new(),
             clock_offset,
             poll_deadline: AtomicU64::new(0),
-            created: Instant::now(),
+            created: core.env.instant(),
         }
     }
 
@@ -128,7 +129,7 @@ impl StepWriter {
 
     /// Like [`StepWriter::commit`], for an attempt whose future may be dropped meanwhile: the step is committed all the same,
     /// and before anything else of the attempt.
-    pub async fn commit_through(attempt: &Arc<Attempt>, step: Step) -> Verdict {
+    pub async fn commit_detached(attempt: &Arc<Attempt>, step: Step) -> Verdict {
         let owned = Arc::clone(attempt);
         attempt.writer.detach(async move { owned.writer.commit(&owned, step).await }).await
     }
@@ -148,7 +149,7 @@ impl StepWriter {
     pub(crate) async fn settled(&self) -> Option<bool> {
         let mut detached = self.detached.subscribe();
         let _ = detached.wait_for(|detached| *detached == 0).await;
-        self.is_over().then(|| self.halted.load(Ordering::Acquire))
+        self.is_closed().then(|| self.halted.load(Ordering::Acquire))
     }
 
     /// Whether it is unknown if a transaction was committed, because it was given up before its answer came.
@@ -158,7 +159,7 @@ impl StepWriter {
 
     /// Settles whether a transaction in doubt was committed, for an attempt whose future may be dropped, or continues with
     /// other code, meanwhile. After `Committed` the journal shows which it was.
-    pub async fn settle_through(attempt: &Arc<Attempt>) -> Verdict {
+    pub async fn settle_detached(attempt: &Arc<Attempt>) -> Verdict {
         let owned = Arc::clone(attempt);
         attempt.writer.detach(async move { owned.writer.settle(&owned).await }).await
     }
@@ -173,7 +174,7 @@ impl StepWriter {
 
     async fn write(&self, attempt: &Attempt, step: Step) -> Verdict {
         let _guard = self.commit_lock.lock().await;
-        let Some(claim) = self.claim.upgrade().filter(|_| !self.is_over()) else { return Verdict::Fenced };
+        let Some(claim) = self.claim.upgrade().filter(|_| !self.is_closed()) else { return Verdict::Fenced };
         let promoted = step.promoted.iter().filter_map(|job| Some(job.branch_position.as_ref()?.items));
         let items = step.items + promoted.sum::<u32>();
         let change = outcome::change(attempt, Outcome::Next, Some(step));
@@ -190,9 +191,9 @@ impl StepWriter {
     }
 
     /// Runs writes of the user's own and commits a step with them, in one transaction; see
-    /// [`windlass_store::Store::transact`]. After an error the transaction is in doubt: call [`StepWriter::settle_through`].
+    /// [`windlass_store::Store::transact`]. After an error the transaction is in doubt: call [`StepWriter::settle_detached`].
     pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
-        if self.is_over() {
+        if self.is_closed() {
             return Ok(Some(Verdict::Fenced));
         }
         self.in_doubt.store(true, Ordering::Release);
@@ -225,13 +226,13 @@ impl StepWriter {
     }
 
     /// Whether the claim is over: nothing is written any more.
-    pub fn is_over(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
     /// Sets whether the code waits for a store that cannot be read. If the attempt times out meanwhile, that is not its
     /// fault: the job is released.
-    pub fn set_unread(&self, unread: bool) {
+    pub fn set_store_unreadable(&self, unread: bool) {
         self.unread.store(unread, Ordering::Release);
     }
 
@@ -239,13 +240,13 @@ impl StepWriter {
         self.unread.load(Ordering::Acquire)
     }
 
-    /// Asks the driver of the code to end it with [`crate::StepResult::Over`], so that the job is released.
-    pub fn give_back(&self) {
+    /// Asks the driver of the code to end it with [`crate::StepResult::ClaimOver`], so that the job is released.
+    pub fn request_release(&self) {
         self.release.notify_one();
     }
 
-    /// Returns after [`StepWriter::give_back`] was called.
-    pub async fn given_back(&self) {
+    /// Returns after [`StepWriter::request_release`] was called.
+    pub async fn release_requested(&self) {
         self.release.notified().await;
     }
 
@@ -256,12 +257,17 @@ impl StepWriter {
 
     /// The store's clock, as well as it is known here.
     pub fn now(&self) -> Time {
-        Time(self.core.config.env.now().micros() + self.clock_offset)
+        Time(self.core.env.now().micros() + self.clock_offset)
+    }
+
+    /// The clock, the timers and the tasks of the worker.
+    pub fn env(&self) -> &Env {
+        &self.core.env
     }
 
     /// A random number from 0 to 1.
     pub fn random(&self) -> f64 {
-        self.core.config.env.random()
+        self.core.env.random()
     }
 
     /// Whether the worker is stopping or was declared dead: the attempt should end where it is, and the job continues in
@@ -271,9 +277,9 @@ impl StepWriter {
     }
 
     /// Notes that code is polled from now on that must return within `limit`, or (`None`) that it has returned.
-    pub fn pulse(&self, limit: Option<Duration>) {
+    pub fn set_poll_deadline(&self, limit: Option<Duration>) {
         let deadline = match limit {
-            Some(limit) => (self.created.elapsed() + limit).as_micros() as u64 + 1,
+            Some(limit) => (self.core.env.since(self.created) + limit).as_micros() as u64 + 1,
             None => 0,
         };
         self.poll_deadline.store(deadline, Ordering::Release);
@@ -282,7 +288,7 @@ impl StepWriter {
     /// Whether code that is being polled has not returned in time.
     pub(crate) fn is_stuck(&self) -> bool {
         let deadline = self.poll_deadline.load(Ordering::Acquire);
-        deadline != 0 && self.created.elapsed().as_micros() as u64 > deadline
+        deadline != 0 && self.core.env.since(self.created).as_micros() as u64 > deadline
     }
 
     /// The store's clock less the worker's, in microseconds.

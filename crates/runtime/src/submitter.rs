@@ -13,7 +13,8 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use windlass_model::{Epoch, NewJob, SubmitOutcome, When, limits::BATCH_BYTES};
+use windlass_env::Env;
+use windlass_model::{Epoch, NewJob, SubmitOutcome, When, limits::MAX_BATCH_BYTES};
 use windlass_store::{ClaimOnSubmit, Error, Store};
 
 use crate::{
@@ -30,6 +31,7 @@ const BATCH_JOBS: usize = 1_000;
 
 /// Submits jobs for all callers of this process.
 pub struct Submitter {
+    env: Env,
     store: Arc<dyn Store>,
     state: Mutex<State>,
     /// How many transactions may be in flight.
@@ -76,11 +78,15 @@ struct Caller {
 impl Submitter {
     /// A submitter on the current runtime, with up to `max_in_flight` transactions in flight. A caller gets an error if the
     /// store has not answered after `max_wait`.
-    pub fn new(store: Arc<dyn Store>, max_in_flight: usize, max_wait: Duration) -> Arc<Submitter> {
-        let runtime = tokio::runtime::Handle::current();
+    pub fn new(env: Env, store: Arc<dyn Store>, max_in_flight: usize, max_wait: Duration) -> Arc<Submitter> {
+        let runtime = env.runtime();
         let (state, worker) = (Mutex::default(), Mutex::default());
         let max_in_flight = max_in_flight.max(1);
-        Arc::new(Submitter { store, state, max_in_flight, max_wait, runtime, worker })
+        Arc::new(Submitter { env, store, state, max_in_flight, max_wait, runtime, worker })
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
     }
 
     pub(crate) fn attach(&self, core: &Arc<Core>) {
@@ -125,7 +131,7 @@ impl Submitter {
         let (reply, answer) = oneshot::channel();
         let starts_task = {
             let mut state = lock(&self.state);
-            state.waiting.push(Call { jobs, since: Instant::now(), reply });
+            state.waiting.push(Call { jobs, since: self.env.instant(), reply });
             let starts_task = state.in_flight < self.max_in_flight;
             state.in_flight += usize::from(starts_task);
             starts_task
@@ -153,7 +159,7 @@ impl Submitter {
         let fits = |call: &Call| {
             size += call.jobs.len();
             bytes += call.jobs.iter().map(NewJob::bytes).sum::<usize>();
-            size <= BATCH_JOBS && bytes <= BATCH_BYTES
+            size <= BATCH_JOBS && bytes <= MAX_BATCH_BYTES
         };
         let count = state.waiting.iter().map(fits).take_while(|fits| *fits).count().max(1);
         let count = count.min(state.waiting.len());
@@ -212,7 +218,7 @@ impl Submitter {
     /// Sends a batch until the store answers. Callers that have waited too long get the error meanwhile; a retryable error is
     /// returned once no caller waits any more.
     async fn send_until_answered(&self, batch: &mut Batch, claim: Option<ClaimOnSubmit>) -> Reply {
-        let mut backoff = Backoff::new("submitting");
+        let mut backoff = Backoff::new(&self.env, "submitting");
         loop {
             match self.store.submit(None, &batch.jobs, claim).await {
                 Ok(mut outcomes) => {
@@ -232,7 +238,7 @@ impl Submitter {
                     }
                     batch.is_repeat = true;
                     // Jobs that may have been inserted claimed must not be forgotten before that is known.
-                    if !batch.is_waited_for(&error, self.max_wait) && claim.is_none() {
+                    if !batch.is_waited_for(&error, &self.env, self.max_wait) && claim.is_none() {
                         return Err(error);
                     }
                     backoff.wait(&error).await;
@@ -260,8 +266,8 @@ impl Batch {
     }
 
     /// Answers callers that have waited too long; returns whether others still wait.
-    fn is_waited_for(&mut self, error: &Error, max_wait: Duration) -> bool {
-        for caller in self.callers.iter_mut().filter(|caller| caller.since.elapsed() > max_wait) {
+    fn is_waited_for(&mut self, error: &Error, env: &Env, max_wait: Duration) -> bool {
+        for caller in self.callers.iter_mut().filter(|caller| env.since(caller.since) > max_wait) {
             if let Some(reply) = caller.reply.take() {
                 let _ = reply.send(Err(error.again()));
             }
@@ -318,8 +324,8 @@ fn start_claimed(core: &Arc<Core>, claim: ClaimOnSubmit, jobs: &[NewJob], outcom
         let pool = pool_of(core, &job.queue).expect("reserved there");
         pool.queue_wait.record(0);
         // Due when it was submitted, by this process's clock: it is not compared with the store's.
-        let now = core.config.env.now();
-        let claimed = Arc::new(job.claimed(claim.number, Epoch(0), now));
+        let now = core.env.now();
+        let claimed = Arc::new(job.claimed_at_submit(claim.number, Epoch(0), now));
         let job = Job {
             claim: ClaimGuard::new(core, &claimed, claim.number, claim.worker),
             claimed,
@@ -347,7 +353,7 @@ fn wake_for_new(core: Option<&Core>, jobs: &[NewJob], outcomes: &[SubmitOutcome]
 }
 
 fn wake_for(core: &Core, job: &NewJob) {
-    let now = core.config.env.now();
+    let now = core.env.now();
     if let Some(at) = job.deadline_at {
         core.timekeeper.set(at.since(now));
     }

@@ -28,7 +28,7 @@ const MAX_REFILL_WAIT: Duration = Duration::from_secs(600);
 
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
-    let mut no_wait_until = Instant::now();
+    let mut no_wait_until = core.env.instant();
     loop {
         tokio::select! {
             () = core.suspects_changed.notified() => {}
@@ -45,11 +45,11 @@ pub(crate) async fn run(core: Arc<Core>) {
                     Some((batch, _)) => {
                         // Suspects that wait for a rate limit are claimed when it has tokens for them.
                         if let Some(at) = batch.refill_at {
-                            let core = Arc::clone(&core);
+                            let woken = Arc::clone(&core);
                             let wait = at.since(batch.now).min(MAX_REFILL_WAIT);
-                            tokio::spawn(async move {
-                                tokio::time::sleep(wait).await;
-                                core.suspects_changed.notify_one();
+                            core.env.spawn(async move {
+                                woken.env.sleep(wait).await;
+                                woken.suspects_changed.notify_one();
                             });
                         }
                         break;
@@ -64,15 +64,15 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// Runs one suspect: alone for a while if the other attempts end in time, together with them otherwise. Returns when it has
 /// ended or no longer runs alone: then the next suspect may run.
 async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: &mut Instant) {
-    let (solo_time, number) = (solo_time(job.claimed.deaths), job.claim.number);
-    let max_wait = if Instant::now() < *no_wait_until { Duration::ZERO } else { solo_time };
+    let (solo_time, number) = (solo_time(job.claimed.worker_deaths), job.claim.number);
+    let max_wait = if core.env.instant() < *no_wait_until { Duration::ZERO } else { solo_time };
     let solo = tokio::select! {
-        solo = core.solo_lock.solo(max_wait) => solo,
+        solo = core.solo_lock.solo(&core.env, max_wait) => solo,
         () = core.stopping() => return,
     };
     if solo.is_none() {
         if !max_wait.is_zero() {
-            *no_wait_until = Instant::now() + solo_time * RESPITE;
+            *no_wait_until = core.env.instant() + solo_time * RESPITE;
         }
         core.end_solo(number).await;
     }
@@ -90,7 +90,7 @@ async fn tick(core: &Arc<Core>, pool: &Arc<QueuePool>, job: Job, no_wait_until: 
     if let Some(solo) = solo {
         tokio::select! {
             _ = &mut run => {}
-            () = tokio::time::sleep(solo_time) => {
+            () = core.env.sleep(solo_time) => {
                 // From now on a death of the worker proves nothing. The store confirms that before other attempts start.
                 core.end_solo(number).await;
                 let shared = solo.downgrade();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_env::Env;
 use windlass_store::{Error, Store};
 
 use crate::{backoff::Backoff, core::Core, sync::lock, telemetry::StoreCall};
@@ -17,17 +18,21 @@ const LATE: Duration = Duration::from_millis(700);
 /// How soon timers that another process is firing are checked again.
 const RECHECK: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
 pub(crate) struct Timekeeper {
+    env: Env,
     /// When the next timer is due, as far as is known.
     next: Mutex<Option<Instant>>,
     changed: Notify,
 }
 
 impl Timekeeper {
+    pub(crate) fn new(env: Env) -> Timekeeper {
+        Timekeeper { env, next: Mutex::default(), changed: Notify::new() }
+    }
+
     /// Notes that a timer was set that is due in `after`.
     pub(crate) fn set(&self, after: Duration) {
-        let Some(at) = Instant::now().checked_add(after) else { return };
+        let Some(at) = self.env.instant().checked_add(after) else { return };
         let mut next = lock(&self.next);
         if next.is_none_or(|next| at < next) {
             *next = Some(at);
@@ -42,7 +47,7 @@ impl Timekeeper {
 
     /// Whether a timer should have fired a while ago: the thread of this loop is blocked.
     pub(crate) fn is_late(&self) -> bool {
-        self.next().is_some_and(|next| next + LATE < Instant::now())
+        self.next().is_some_and(|next| next + LATE < self.env.instant())
     }
 
     fn next(&self) -> Option<Instant> {
@@ -53,23 +58,23 @@ impl Timekeeper {
 /// Runs until the worker stops.
 pub(crate) async fn run(core: Arc<Core>) {
     core.timekeeper.poke();
-    let mut backoff = Backoff::new("firing timers");
-    let mut repaired_at = Instant::now();
+    let mut backoff = Backoff::new(&core.env, "firing timers");
+    let mut repaired_at = core.env.instant();
     loop {
         let changed = core.timekeeper.changed.notified();
-        let safety = Instant::now() + core.config.safety;
+        let safety = core.env.instant() + core.config.safety;
         let next = core.timekeeper.next();
-        if next.is_none_or(|next| next > Instant::now()) {
+        if next.is_none_or(|next| next > core.env.instant()) {
             let until = next.map_or(safety, |next| next.min(safety));
             tokio::select! {
-                () = tokio::time::sleep_until(until.into()) => {}
+                () = core.env.sleep_until(until) => {}
                 () = changed => continue,
                 () = core.stopping() => return,
             }
         }
         tick(&core, &mut backoff).await;
-        if repaired_at.elapsed() >= core.config.safety {
-            repaired_at = Instant::now();
+        if core.env.since(repaired_at) >= core.config.safety {
+            repaired_at = core.env.instant();
             repair(&core).await;
         }
         if core.is_stopping() {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, oneshot};
+use windlass_env::Env;
 use windlass_model::JobId;
 use windlass_store::{Error, JobEnd, Store};
 
@@ -22,6 +23,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// All callers of this process that wait for jobs.
 pub struct Waiters {
+    env: Env,
     store: Arc<dyn Store>,
     waiting: Mutex<HashMap<JobId, Vec<oneshot::Sender<JobEnd>>>>,
     /// Notified when a caller begins to wait.
@@ -30,13 +32,13 @@ pub struct Waiters {
 
 impl Waiters {
     /// Without callers. [`Waiters::run`] must run for jobs that end in other processes.
-    pub fn new(store: Arc<dyn Store>) -> Arc<Waiters> {
-        Arc::new(Waiters { store, waiting: Mutex::default(), added: Arc::default() })
+    pub fn new(env: Env, store: Arc<dyn Store>) -> Arc<Waiters> {
+        Arc::new(Waiters { env, store, waiting: Mutex::default(), added: Arc::default() })
     }
 
     /// Polls the store while callers wait, for as long as something else holds `self`.
     pub async fn run(self: Arc<Waiters>) {
-        let weak = Arc::downgrade(&self);
+        let (weak, env) = (Arc::downgrade(&self), self.env.clone());
         drop(self);
         let mut wait = MIN_INTERVAL;
         loop {
@@ -48,11 +50,11 @@ impl Waiters {
                 drop(waiters);
                 tokio::select! {
                     () = added.notified() => {}
-                    () = tokio::time::sleep(IDLE_INTERVAL) => {}
+                    () = env.sleep(IDLE_INTERVAL) => {}
                 }
                 continue;
             }
-            tokio::time::sleep(wait).await;
+            env.sleep(wait).await;
             wait = if waiters.tick().await { MIN_INTERVAL } else { (wait * 2).min(MAX_INTERVAL) };
         }
     }

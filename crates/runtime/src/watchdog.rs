@@ -55,8 +55,8 @@ struct WatchedAttempt {
 impl AttemptWatch {
     /// Records that an attempt runs.
     pub(crate) fn set(&self, attempt: &Arc<Attempt>, claim: &Arc<ClaimGuard>, limit: Option<Duration>) {
-        let blocked_at =
-            limit.and_then(|limit| Instant::now().checked_add(limit.saturating_add(BLOCKED_AFTER)));
+        let now = attempt.writer.env().instant();
+        let blocked_at = limit.and_then(|limit| now.checked_add(limit.saturating_add(BLOCKED_AFTER)));
         let (attempt, claim) = (Arc::clone(attempt), Arc::clone(claim));
         *lock(&self.state) = State::Running(WatchedAttempt { attempt, claim, limit, blocked_at });
     }
@@ -95,12 +95,11 @@ impl AttemptWatch {
     }
 
     /// Takes the attempt if it blocks its thread.
-    fn give_up(&self) -> Option<WatchedAttempt> {
+    fn give_up(&self, now: Instant) -> Option<WatchedAttempt> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::GivenUp) {
             State::Running(watched)
-                if watched.attempt.writer.is_stuck()
-                    || watched.blocked_at.is_some_and(|at| at < Instant::now()) =>
+                if watched.attempt.writer.is_stuck() || watched.blocked_at.is_some_and(|at| at < now) =>
             {
                 Some(watched)
             }
@@ -140,7 +139,7 @@ impl Core {
     pub(crate) async fn give_up_blocked(&self, store: &dyn Store, pending: &mut Vec<GivenUp>) {
         for pool in &self.pools {
             for watch in pool.watches() {
-                if let Some(blocked) = watch.give_up() {
+                if let Some(blocked) = watch.give_up(self.env.instant()) {
                     pending.push(self.time_out(blocked, pool));
                 }
             }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_env::JoinHandle;
 use windlass_model::WorkerId;
 use windlass_store::{Error, Store};
 
@@ -29,7 +30,7 @@ const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// One process that runs jobs of a store.
 pub struct Worker {
     core: Arc<Core>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    tasks: Vec<JoinHandle<()>>,
     /// The renewer's thread, until it was joined.
     renewer: Option<std::thread::JoinHandle<()>>,
 }
@@ -37,6 +38,8 @@ pub struct Worker {
 impl Worker {
     /// Registers a worker and starts all of its loops. Every pool serves all kinds of the registry. Up to `max_in_flight`
     /// transactions commit outcomes at once.
+    ///
+    /// The worker has the clock and the tasks of its submitter.
     pub async fn start(
         store: Arc<dyn Store>,
         registry: Registry,
@@ -48,24 +51,32 @@ impl Worker {
     ) -> Result<Worker, Error> {
         config.check().map_err(Error::Config)?;
         pools.iter().try_for_each(|(queue, pool)| pool.check(queue)).map_err(Error::Config)?;
-        let core = Arc::new(Core::new(store, registry, pools, waiters, max_in_flight, config));
+        let core = Arc::new(Core::new(
+            store,
+            registry,
+            pools,
+            waiters,
+            max_in_flight,
+            config,
+            submitter.env().clone(),
+        ));
         core.register(&*core.store).await?;
         // The jobs that a dead predecessor on this machine held are returned before anything else.
         renewer::reap_local(&core, &*core.store, &mut Default::default()).await;
         let mut tasks = Vec::new();
         for _ in 0..max_in_flight.max(1) {
-            tasks.push(tokio::spawn(Committer::run(Arc::clone(&core))));
+            tasks.push(core.env.spawn(Committer::run(Arc::clone(&core))));
         }
         for (index, pool) in core.pools.iter().enumerate() {
-            tasks.push(tokio::spawn(claimer::run(Arc::clone(&core), Arc::clone(pool), index)));
+            tasks.push(core.env.spawn(claimer::run(Arc::clone(&core), Arc::clone(pool), index)));
         }
-        tasks.push(tokio::spawn(gatekeeper::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(timekeeper::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(suspects::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(cancellations::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(branches::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(releaser::run(Arc::clone(&core))));
-        tasks.push(tokio::spawn(pruner::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(gatekeeper::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(timekeeper::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(suspects::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(cancellations::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(branches::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(releaser::run(Arc::clone(&core))));
+        tasks.push(core.env.spawn(pruner::run(Arc::clone(&core))));
         let renewer = renewer::spawn(Arc::clone(&core))
             .map_err(|error| Error::Fault(format!("the renewer's thread cannot be started: {error}")))?;
         submitter.attach(&core);
@@ -93,7 +104,7 @@ impl Worker {
         core.set_phase(Phase::Draining);
         // Jobs that have not started are released as they are dropped.
         core.pools.iter().for_each(|pool| drop(pool.take_buffered(true)));
-        let deadline = Instant::now() + core.config.drain;
+        let deadline = core.env.instant() + core.config.drain;
         let unfinished = self.drain(deadline).await;
         if unfinished > 0 {
             tracing::warn!(
@@ -101,18 +112,18 @@ impl Worker {
                 "attempts did not end in time; they are given up and their jobs released"
             );
             core.cancel_attempts();
-            if self.drain(Instant::now() + LAST_WAIT).await > 0 {
+            if self.drain(core.env.instant() + LAST_WAIT).await > 0 {
                 core.aborts.abort_all();
-                self.drain(Instant::now() + LAST_WAIT).await;
+                self.drain(core.env.instant() + LAST_WAIT).await;
             }
         }
-        if tokio::time::timeout(FLUSH_TIMEOUT, core.committer.flushed()).await.is_err() {
+        if core.env.timeout(FLUSH_TIMEOUT, core.committer.flushed()).await.is_err() {
             tracing::warn!(
                 "the store does not answer; jobs whose outcomes could not be committed are left to the reaper"
             );
         }
-        let deadline = deadline.max(Instant::now() + LAST_WAIT);
-        if tokio::time::timeout_at(deadline.into(), core.releaser.emptied()).await.is_err() {
+        let deadline = deadline.max(core.env.instant() + LAST_WAIT);
+        if core.env.timeout_at(deadline, core.releaser.emptied()).await.is_err() {
             let jobs = core.releaser.waiting();
             tracing::warn!(jobs, "jobs could not be released in time; they are as the worker retires");
         }
@@ -123,7 +134,7 @@ impl Worker {
         core.set_phase(Phase::Stopped);
         *lock(&core.liveness_file) = None;
         if let Some(renewer) = self.renewer.take() {
-            let _ = tokio::task::spawn_blocking(move || renewer.join()).await;
+            let _ = core.env.spawn_blocking(move || renewer.join()).await;
         }
         unfinished
     }
@@ -136,13 +147,13 @@ impl Worker {
                 let idle = pool.idle.notified();
                 let mut idle = std::pin::pin!(idle);
                 idle.as_mut().enable();
-                if pool.running() == 0 || tokio::time::timeout_at(deadline.into(), idle).await.is_err() {
+                if pool.running() == 0 || core.env.timeout_at(deadline, idle).await.is_err() {
                     break;
                 }
             }
         }
-        while core.running_suspects.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while core.running_suspects.load(Ordering::Acquire) > 0 && core.env.instant() < deadline {
+            core.env.sleep(Duration::from_millis(5)).await;
         }
         let suspects = core.running_suspects.load(Ordering::Acquire);
         core.pools.iter().map(|pool| pool.running()).sum::<usize>() + suspects
@@ -151,8 +162,7 @@ impl Worker {
     /// Ends the registration in the store, which releases the jobs that are still claimed.
     async fn retire(&self) {
         let core = &self.core;
-        let retired =
-            tokio::time::timeout(RETIRE_TIMEOUT, core.store.retire_worker(None, core.worker())).await;
+        let retired = core.env.timeout(RETIRE_TIMEOUT, core.store.retire_worker(None, core.worker())).await;
         match retired {
             Ok(Ok(released)) => add(&core.stats.released, released),
             Ok(Err(error)) => {

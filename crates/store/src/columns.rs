@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use windlass_model::{
-    Awaited, BranchPoll, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule, Settings,
-    State, SubmitOutcome, Time, Unwind, Watch,
+    BranchPoll, BranchWatch, Epoch, Failure, Invalid, JobId, Limits, NewJob, Payload, Reason, Schedule,
+    Settings, State, SubmitOutcome, Time, Unwind, WaitCondition,
     calendar::{Missed, Overlap, plan},
     limits::clean_message,
 };
@@ -76,7 +76,7 @@ fn kept_failure(failure: &Failure) -> Failure {
         kept.detail = None;
         kept.message.push_str(" (its detail was too long to keep)");
     }
-    if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::NAME {
+    if kept.class.contains('\0') || kept.class.len() > windlass_model::limits::MAX_NAME_BYTES {
         kept.class = clean_message(&kept.class.chars().take(64).collect::<String>()).into();
     }
     kept
@@ -99,12 +99,12 @@ pub(crate) fn retry_counts(text: Option<&str>) -> Vec<u32> {
 }
 
 /// What a job waits for, as text.
-pub(crate) fn wait_text(wait: &Awaited) -> String {
+pub(crate) fn wait_text(wait: &WaitCondition) -> String {
     serde_json::to_string(wait).expect("names and numbers are plain data")
 }
 
 /// Decodes what a job waits for.
-pub(crate) fn wait(text: Option<&str>) -> Option<Awaited> {
+pub(crate) fn wait(text: Option<&str>) -> Option<WaitCondition> {
     text.and_then(|text| serde_json::from_str(text).ok())
 }
 
@@ -120,12 +120,12 @@ pub(crate) fn unwind(text: Option<&str>) -> Option<Box<Unwind>> {
 }
 
 /// What a job watches a branch for, as text.
-pub(crate) fn watch_text(watch: &Watch) -> String {
+pub(crate) fn watch_text(watch: &BranchWatch) -> String {
     serde_json::to_string(watch).expect("numbers are plain data")
 }
 
 /// Decodes what a job watches a branch for.
-pub(crate) fn watch(text: Option<&str>) -> Option<Watch> {
+pub(crate) fn watch(text: Option<&str>) -> Option<BranchWatch> {
     text.and_then(|text| serde_json::from_str(text).ok())
 }
 
@@ -336,7 +336,7 @@ pub(crate) fn check_act(action: JobAction) -> Result<(), Error> {
                 hint: format!("use one from -{most} (urgent) to {most} (least urgent)"),
             }))
         }
-        JobAction::Cancel { grace } if grace > windlass_model::limits::DELAY => {
+        JobAction::Cancel { grace } if grace > windlass_model::limits::MAX_DELAY => {
             Err(Error::Invalid(Invalid {
                 what: "the grace".into(),
                 why: "is longer than 100 years".into(),

@@ -295,7 +295,7 @@ pub struct Branch {
     /// How many children were spawned.
     pub spawned: i64,
     /// How they ended so far.
-    pub tally: BranchCounts,
+    pub counts: BranchCounts,
     /// What its job waits to be told of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<BranchWatch>,
@@ -618,7 +618,7 @@ pub struct RateHold {
     /// What the job costs.
     pub weight: u32,
     /// When there is enough in the bucket for it, if nobody else takes it.
-    pub enough_at: Time,
+    pub affordable_at: Time,
 }
 
 /// A queue as people see it.

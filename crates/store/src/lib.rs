@@ -20,7 +20,6 @@ mod columns;
 mod control;
 mod delegate;
 mod error;
-mod id_source;
 mod inspect;
 mod intern;
 pub mod memory;
@@ -37,7 +36,6 @@ pub mod conformance;
 pub use address::{sqlite_path, with_limits, without_password};
 pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate};
 pub use error::Error;
-pub use id_source::IdSource;
 pub use inspect::{
     AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter,
     CancelHold, ChildEnd, ChildPlace, ChildStates, Filter, Firing, Holds, Inspect, Job, LimitView, Miss,

@@ -320,7 +320,7 @@ pub struct RenewRequest {
     /// Claims of this worker with nothing left in them.
     pub settled: Vec<ClaimNo>,
     /// Claims that ran alone and do so no longer.
-    pub to_confirm: Vec<ClaimNo>,
+    pub solo_ended: Vec<ClaimNo>,
 }
 
 /// The answer to a renewal.

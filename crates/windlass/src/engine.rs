@@ -7,11 +7,12 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use windlass_env::{Env, IdSource};
 use windlass_model::{Calendar, JobId, KindVersion, Payload, WorkerId, limits::check_name};
 use windlass_runtime::{
     Config, Counts, Handler, Pool, Registry, Signaller, Submitter, Telemetry, Waiters, Worker,
 };
-use windlass_store::{IdSource, Inspect, Store};
+use windlass_store::{Inspect, Store};
 
 use windlass_operate::{Check, Control, Item, Items, Operator, Why};
 use windlass_workflow::{
@@ -34,13 +35,14 @@ pub struct Engine {
 }
 
 struct Shared {
+    env: Env,
     url: String,
     store: Arc<dyn Store>,
     ids: IdSource,
     submitter: Arc<Submitter>,
     signaller: Arc<Signaller>,
     waiters: Arc<Waiters>,
-    flights: usize,
+    max_in_flight: usize,
     worker: tokio::sync::Mutex<Option<Worker>>,
     telemetry: Arc<Telemetry>,
 }
@@ -74,23 +76,31 @@ impl Engine {
 
     /// An engine on a store that is open already; `url` is what it is called.
     pub fn on(url: &str, store: Arc<dyn Store>) -> Engine {
+        Engine::with_env(url, store, Env::real())
+    }
+
+    /// An engine on a store that is open already, with a clock and tasks that are not the machine's.
+    pub fn with_env(url: &str, store: Arc<dyn Store>, env: Env) -> Engine {
         // SQLite has one writer; PostgreSQL commits two at once better than one, and gains nothing from three.
-        let flights = if url.starts_with("postgres") { 2 } else { 1 };
+        let max_in_flight = if url.starts_with("postgres") { 2 } else { 1 };
         // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
-        let submitter = Submitter::new(Arc::clone(&store), flights, Duration::from_secs(30));
+        let submitter =
+            Submitter::new(env.clone(), Arc::clone(&store), max_in_flight, Duration::from_secs(30));
         let patience = Duration::from_secs(30);
-        let signaller = Signaller::new(Arc::clone(&store), Arc::clone(&submitter), flights, patience);
-        let waiters = Waiters::new(Arc::clone(&store));
-        tokio::spawn(Arc::clone(&waiters).run());
+        let signaller =
+            Signaller::new(env.clone(), Arc::clone(&store), Arc::clone(&submitter), max_in_flight, patience);
+        let waiters = Waiters::new(env.clone(), Arc::clone(&store));
+        env.spawn(Arc::clone(&waiters).run());
         let shared = Shared {
             url: url.to_owned(),
-            telemetry: Telemetry::new(Arc::clone(&store)),
+            telemetry: Telemetry::new(env.clone(), Arc::clone(&store)),
             store,
-            ids: IdSource::new(),
+            ids: IdSource::new(env.clone()),
+            env,
             submitter,
             signaller,
             waiters,
-            flights,
+            max_in_flight,
             worker: Default::default(),
         };
         Engine { shared: Arc::new(shared), setup: Setup::default() }
@@ -197,7 +207,7 @@ impl Engine {
             setup.pools,
             &shared.submitter,
             Arc::clone(&shared.waiters),
-            shared.flights,
+            shared.max_in_flight,
             setup.config,
         )
         .await?;
@@ -299,14 +309,8 @@ impl Engine {
 
     /// What people see and do: views, explanations and changes by hand.
     pub fn operator(&self) -> Operator {
-        let services = Services {
-            store: Arc::clone(&self.shared.store),
-            codecs: Arc::clone(&self.setup.codecs),
-            ids: IdSource::new(),
-            reader: Arc::new(Reader::new(Arc::clone(&self.shared.store))),
-        };
         let submitter = Arc::clone(&self.shared.submitter);
-        Operator::new(Arc::new(services), Arc::clone(&self.setup.replayers), move || submitter.poke())
+        Operator::new(Arc::new(self.services()), Arc::clone(&self.setup.replayers), move || submitter.poke())
     }
 
     /// Has the worker of this engine look at once whether there is something to do, e.g. after a transaction of your
@@ -395,11 +399,18 @@ impl Engine {
 
     /// What steps of machines and workflows need.
     pub(crate) fn bound(&self) -> Arc<Services> {
-        let (store, codecs) = (Arc::clone(&self.shared.store), Arc::clone(&self.setup.codecs));
-        Arc::clone(self.setup.bound.get_or_init(|| {
-            let reader = Arc::new(Reader::new(Arc::clone(&store)));
-            Arc::new(Services { store, codecs, ids: IdSource::new(), reader })
-        }))
+        Arc::clone(self.setup.bound.get_or_init(|| Arc::new(self.services())))
+    }
+
+    fn services(&self) -> Services {
+        let env = self.shared.env.clone();
+        Services {
+            store: Arc::clone(&self.shared.store),
+            codecs: Arc::clone(&self.setup.codecs),
+            ids: IdSource::new(env.clone()),
+            reader: Arc::new(Reader::new(env.clone(), Arc::clone(&self.shared.store))),
+            env,
+        }
     }
 
     pub(crate) fn ids(&self) -> &IdSource {
@@ -422,8 +433,8 @@ impl Engine {
         &self.shared.submitter
     }
 
-    pub(crate) fn flights(&self) -> usize {
-        self.shared.flights
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.shared.max_in_flight
     }
 }
 

@@ -54,6 +54,8 @@ pub use handle::Handle;
 pub use schedule::Scheduling;
 pub use signal::{Delivery, Signal};
 pub use submit::{Submit, SubmitAll, SubmitJson, SubmittedJob};
+pub use windlass_env as env;
+pub use windlass_env::Env;
 pub use windlass_model as model;
 pub use windlass_model::{
     Calendar, Failure, JobId, Merge, Payload, RateCharge, RateLimit, Reason, Retry, Serial, State, States,
@@ -69,7 +71,7 @@ pub use windlass_operate::{
     why,
 };
 pub use windlass_runtime::{
-    Attempt, Config, Counts, Env, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
+    Attempt, Config, Counts, Handler, Policy, Pool, Retention, Running, Stage, Started, StepResult,
 };
 pub use windlass_store as store;
 pub use windlass_store::{AuditFilter, ControlOutcome, Filter, JobAction};

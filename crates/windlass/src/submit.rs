@@ -10,7 +10,8 @@ use std::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use windlass_model::{
-    Charge, JobId, KindVersion, NewJob, Retry, Serial, SubmitOutcome, Time, Unique, When, limits::BATCH_BYTES,
+    JobId, KindVersion, NewJob, RateCharge, Retry, Serial, SubmitOutcome, Time, Unique, When,
+    limits::MAX_BATCH_BYTES,
 };
 
 use windlass_workflow::engine::Spec;
@@ -288,7 +289,7 @@ where
                     ids.into_iter().zip(answers).map(|(id, answer)| put_of(id, answer)).collect(),
                 )
             };
-            stream::iter(chunks).map(send).buffered(engine.flights() + 1).try_concat().await
+            stream::iter(chunks).map(send).buffered(engine.max_in_flight() + 1).try_concat().await
         })
     }
 }

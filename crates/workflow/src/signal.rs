@@ -1,8 +1,8 @@
 //! Signals as they are written and read: their payloads, and what is done with those that cannot be read.
 
 use serde::{Serialize, de::DeserializeOwned};
+use windlass_env::IdSource;
 use windlass_model::{JobId, NewSignal, Payload, Signal as Received, UnreadableSignal};
-use windlass_store::IdSource;
 
 use crate::{Error, codec::Codecs};
 

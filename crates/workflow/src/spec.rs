@@ -1,8 +1,8 @@
 //! What can be said of a job as it is submitted, by a program or by a step.
 
 use serde::Serialize;
+use windlass_env::IdSource;
 use windlass_model::{JobId, KindVersion, NewJob, NewSignal, Payload, Time, When};
-use windlass_store::IdSource;
 
 use crate::{Error, codec::Codecs, signal::OutgoingSignal};
 
@@ -178,8 +178,8 @@ macro_rules! job_settings {
             self
         }
 
-        /// Started no faster than the named rate limit allows; see [`Charge`] for jobs that weigh more than one.
-        pub fn rate(mut self, charge: impl Into<Charge>) -> Self {
+        /// Started no faster than the named rate limit allows; see [`RateCharge`] for jobs that weigh more than one.
+        pub fn rate(mut self, charge: impl Into<RateCharge>) -> Self {
             self.spec.settings.rate = Some(Box::new(charge.into()));
             self
         }

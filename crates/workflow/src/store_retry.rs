@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_env::Env;
 use windlass_model::Failure;
 use windlass_runtime::{Attempt, StepResult};
 use windlass_store::Error;
@@ -35,7 +36,7 @@ pub(crate) async fn run_attempt(
         tokio::select! {
             biased;
             turn = code => turn,
-            () = attempt.writer.given_back() => Ok(StepResult::Over),
+            () = attempt.writer.release_requested() => Ok(StepResult::ClaimOver),
         }
     };
     ATTEMPT.scope(Arc::clone(attempt), code).await
@@ -54,13 +55,15 @@ pub(crate) fn inherit_attempt<F: Future>(work: F) -> impl Future<Output = F::Out
 
 /// One thing to be read.
 pub(crate) struct Patience {
+    env: Env,
     since: Instant,
     failed: bool,
 }
 
 impl Patience {
     pub(crate) fn new() -> Patience {
-        Patience { since: Instant::now(), failed: false }
+        let env = ATTEMPT.try_with(|attempt| attempt.writer.env().clone()).unwrap_or_default();
+        Patience { since: env.instant(), env, failed: false }
     }
 
     /// Waits before the next try. When it has lasted too long the attempt is given up, and this does not return; outside of
@@ -69,22 +72,22 @@ impl Patience {
         self.failed = true;
         let attempt = ATTEMPT.try_with(Arc::clone).ok();
         if let Some(attempt) = &attempt {
-            attempt.writer.set_unread(true);
+            attempt.writer.set_store_unreadable(true);
         }
-        if self.since.elapsed() < PATIENCE {
-            tokio::time::sleep(PAUSE).await;
+        if self.env.since(self.since) < PATIENCE {
+            self.env.sleep(PAUSE).await;
             return Ok(());
         }
         let Some(attempt) = attempt else { return Err(error) };
         tracing::warn!(job = %attempt.job.id, %error, "the store cannot be read; the job is handed back");
-        attempt.writer.give_back();
+        attempt.writer.request_release();
         std::future::pending().await
     }
 
     /// The store has answered.
     pub(crate) fn over(&self) {
         if self.failed {
-            let _ = ATTEMPT.try_with(|attempt| attempt.writer.set_unread(false));
+            let _ = ATTEMPT.try_with(|attempt| attempt.writer.set_store_unreadable(false));
         }
     }
 }

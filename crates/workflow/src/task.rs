@@ -158,13 +158,13 @@ impl<T: Task> Handler for TaskHandler<T> {
             let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
             let Policy { retry, timeout } = self.policy.clone();
             let running = Box::pin(block::run::<T>(attempt, bound, retry, timeout));
-            return Started { running, timeout: None, stage: None, times_all_steps: false };
+            return Started { running, timeout: None, stage: None, handles_own_end: false };
         }
         Started {
             running: Box::pin(run::<T>(attempt)),
             timeout: self.policy.timeout,
             stage: None,
-            times_all_steps: false,
+            handles_own_end: false,
         }
     }
 

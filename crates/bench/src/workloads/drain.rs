@@ -7,8 +7,9 @@ use std::{
 
 use windlass::{
     Engine, Time,
+    env::IdSource,
     model::{Change, ClaimNo, KindVersion, NewJob, Outcome, Payload, Verdict},
-    store::{ClaimRequest, IdSource, NewWorker, Store},
+    store::{ClaimRequest, NewWorker, Store},
 };
 
 use super::{
@@ -38,7 +39,7 @@ pub(super) fn jobs(ids: &IdSource, range: std::ops::Range<usize>) -> Vec<NewJob>
 
 async fn measure_floor(place: &Place, n: usize) -> anyhow::Result<(f64, u64)> {
     let store = place.store().await?;
-    let ids = IdSource::new();
+    let ids = IdSource::default();
     let mut from = 0;
     while from < n {
         let to = (from + 1_000).min(n);

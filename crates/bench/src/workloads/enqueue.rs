@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use windlass::store::IdSource;
+use windlass::env::IdSource;
 
 use super::{
     Place, drain,
@@ -13,7 +13,7 @@ use super::{
 pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
     let floor = {
         let store = place.store().await?;
-        let ids = IdSource::new();
+        let ids = IdSource::default();
         let chunks: Vec<_> =
             (0..n).step_by(1_000).map(|from| drain::jobs(&ids, from..(from + 1_000).min(n))).collect();
         let started = Instant::now();

@@ -275,7 +275,7 @@ async fn survive(
                 return Ok(killed);
             }
             let branches = engine.inspect().branches(job).await.unwrap_or_default();
-            let ended: i64 = branches.iter().map(|branch| branch.tally.ended()).sum();
+            let ended: i64 = branches.iter().map(|branch| branch.counts.ended()).sum();
             if parts < 2 && ended as usize * 3 >= n * (parts + 1) {
                 parts += 1;
                 killed.servers += u32::from(place.crash()?);
@@ -362,7 +362,7 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
     seen.adds_up = told.is_some_and(|(done, _)| done == n as u64)
         && (sum == Some(all) || (sum.is_none() && !packed && !chaos))
         && done.iter().all(|ends| *ends == 1)
-        && branch.tally.ends() == (n as i64, 0, 0)
+        && branch.counts.ends() == (n as i64, 0, 0)
         && branch.spawned == n as i64
         && branch.merged;
     Ok(seen)

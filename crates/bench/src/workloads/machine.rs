@@ -10,9 +10,10 @@ use std::{
 
 use windlass::{
     Engine, Filter, Handle, Time,
+    env::IdSource,
     model::{Change, ClaimNo, ClaimedJob, KindVersion, NewJob, Outcome, Payload, Step, Verdict},
     prelude::*,
-    store::{ClaimRequest, IdSource, NewWorker, Store},
+    store::{ClaimRequest, NewWorker, Store},
 };
 
 use super::{Place, record::Account, report::Report};
@@ -87,7 +88,7 @@ pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<R
 /// The same change rows committed by batches, without an engine: so many a second.
 async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
     let store = place.store().await?;
-    let ids = IdSource::new();
+    let ids = IdSource::default();
     let worker = enlist(&*store, &ids).await?;
     let input = |n: usize| Payload::json(format!("{{\"Down\":{{\"n\":{n},\"left\":{steps}}}}}").into_bytes());
     let job = |n: usize| {

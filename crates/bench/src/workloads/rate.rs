@@ -17,9 +17,10 @@ use futures_util::future::try_join_all;
 use tokio::sync::watch;
 use windlass::{
     Engine, RateCharge, RateLimit, Time,
+    env::IdSource,
     model::{NewJob, Payload},
     prelude::*,
-    store::{ClaimBatch, ClaimRequest, Fut, IdSource, Now, Store},
+    store::{ClaimBatch, ClaimRequest, Fut, Now, Store},
 };
 
 use super::{Place, helper::Helper, report::Report};
@@ -169,7 +170,7 @@ async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Foun
 
 /// Puts jobs of varying weights in.
 async fn submit(engine: &Engine, n: usize) -> anyhow::Result<()> {
-    let ids = IdSource::new();
+    let ids = IdSource::default();
     let all: Vec<usize> = (0..n).collect();
     for chunk in all.chunks(1_000) {
         let job = |n: &usize| {

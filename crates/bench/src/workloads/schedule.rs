@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_twice_or_strange_is_counted() {
-        let ids = windlass::store::IdSource::new();
+        let ids = windlass::env::IdSource::default();
         let jobs: Vec<JobId> = (0..5).map(|_| ids.job()).collect();
         let firing = |tick: i64, job: usize| Firing { tick: Time(tick), job: jobs[job] };
         let expected: HashSet<Time> = [10, 20, 30, 40].map(Time).into();

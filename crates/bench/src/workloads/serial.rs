@@ -12,9 +12,10 @@ use std::{
 use anyhow::Context;
 use windlass::{
     Engine, Serial, Time,
+    env::IdSource,
     model::{Change, ClaimNo, ClaimedJob, KindVersion, NewJob, Outcome, Payload, WorkerId},
     prelude::*,
-    store::{ClaimRequest, IdSource, NewWorker},
+    store::{ClaimRequest, NewWorker},
 };
 
 use super::{
@@ -185,7 +186,7 @@ impl Stand {
         let url = place.url();
         let engine = Engine::open(&url).await?;
         let mut stand = Stand { engine, url, free, blocked, holders: None };
-        let ids = IdSource::new();
+        let ids = IdSource::default();
         if blocked > 0 {
             let keyed = |n: usize| queued(&ids, n, Some((n - free) % KEYS));
             stand.submit(free..free + KEYS, keyed).await?;
@@ -315,7 +316,7 @@ impl Stand {
         if !place.counts_pages() {
             return Ok(None);
         }
-        let worker = self.enlist(&IdSource::new()).await?;
+        let worker = self.enlist(&IdSource::default()).await?;
         place.sql("create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")?;
         let claims = self.counted() / BATCH;
         for number in 1..=claims {

@@ -28,7 +28,7 @@ impl Actor {
     }
 
     /// Acts on jobs and queues in this actor's name.
-    pub(crate) fn control<'a>(&self, engine: &'a Engine) -> Control<'a> {
+    pub(crate) fn control(&self, engine: &Engine) -> Control {
         let control = engine.control(self.name());
         match &self.note {
             Some(note) => control.note(note),

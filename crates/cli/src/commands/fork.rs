@@ -90,7 +90,7 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     }
 }
 
-fn with_position<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
+fn with_position(args: &Args, fork: Fork) -> Fork {
     let fork = match (&args.before, &args.step_key, args.before_entry) {
         (Some(name), Some(key), _) => fork.before_key(name, key),
         (Some(name), None, _) => fork.before(name),
@@ -106,7 +106,7 @@ fn with_position<'a>(args: &Args, fork: Fork<'a>) -> Fork<'a> {
 
 async fn fork_one(
     args: &Args,
-    fork: &Fork<'_>,
+    fork: &Fork,
     job: JobId,
     program: &Program,
     engine: &Engine,
@@ -123,7 +123,7 @@ async fn fork_one(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn fork_matching(args: &Args, fork: &Fork<'_>, engine: &Engine) -> anyhow::Result<ExitCode> {
+async fn fork_matching(args: &Args, fork: &Fork, engine: &Engine) -> anyhow::Result<ExitCode> {
     actions::check_all(args.all, &args.filters)?;
     let preview = preview(engine.inspect(), args.filters.to_filter()).await?;
     if args.dry_run && args.json {

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{Limit, store::LimitView};
+use windlass::{RateLimit, store::LimitView};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -59,8 +59,10 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     match args.command {
         None => list(args.json, program).await,
         Some(Command::Set(set)) => {
-            let limit =
-                Limit { burst: set.burst.unwrap_or(set.rate), ..Limit::per(&set.name, set.rate, set.per) };
+            let limit = RateLimit {
+                burst: set.burst.unwrap_or(set.rate),
+                ..RateLimit::per(&set.name, set.rate, set.per)
+            };
             // Checked before `engine` creates a store.
             limit.check()?;
             let done = format!("{} per {}, burst {}", limit.rate, durations::format(limit.per), limit.burst);

@@ -81,7 +81,7 @@ const VARIABLES: [&str; 13] = [
 
 /// Warns of variables that are similar to a known one. Others with our prefix may belong to another program.
 fn warn_of_misspelt_variables() {
-    let limits: Vec<String> = Limits::NAMES.iter().map(|name| Limits::variable(name)).collect();
+    let limits: Vec<String> = Limits::NAMES.iter().map(|name| Limits::env_variable(name)).collect();
     let known: Vec<&str> = VARIABLES.into_iter().chain(limits.iter().map(String::as_str)).collect();
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if name.starts_with("WINDLASS_")
@@ -122,9 +122,9 @@ fn from_env(env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         ..Settings::default()
     };
     for name in Limits::NAMES {
-        let variable = Limits::variable(name);
+        let variable = Limits::env_variable(name);
         if let Some(text) = env(&variable) {
-            let value = Limits::read(name, &text).map_err(|why| anyhow!("{variable}: {why}"))?;
+            let value = Limits::parse(name, &text).map_err(|why| anyhow!("{variable}: {why}"))?;
             settings.limits.insert((*name).to_owned(), value);
         }
     }
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(file.limits.get(*name), Some(&70_000));
             let sized = file::parse(&format!("[limits]\n{name} = '2MiB'")).expect("valid");
             assert_eq!(sized.limits.get(*name), Some(&(2 << 20)));
-            let env = from_env(|variable| (variable == Limits::variable(name)).then(|| "64KiB".into()))
+            let env = from_env(|variable| (variable == Limits::env_variable(name)).then(|| "64KiB".into()))
                 .expect("valid");
             let all = env.over(file);
             assert_eq!(all.limits.get(*name), Some(&65_536), "the environment is above the file");

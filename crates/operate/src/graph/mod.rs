@@ -320,10 +320,10 @@ impl Gathered {
 
 /// How many children a branch has, and how they have ended.
 fn children(stand: &BranchProgress) -> String {
-    let BranchProgress { spawned, counts: tally } = stand;
+    let BranchProgress { spawned, counts } = stand;
     let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
     for (count, how) in
-        [(tally.failed, "failed"), (tally.cancelled, "cancelled"), (spawned - tally.ended(), "pending")]
+        [(counts.failed, "failed"), (counts.cancelled, "cancelled"), (spawned - counts.ended(), "pending")]
     {
         if count > 0 {
             text += &format!(", {count} {how}");

@@ -185,7 +185,7 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
 fn spawned(call: &Call, branches: &[Branch]) -> Option<BranchProgress> {
     let number = call.branch?;
     let branch = branches.iter().find(|branch| branch.number == number)?;
-    Some(BranchProgress { spawned: branch.spawned, counts: branch.tally })
+    Some(BranchProgress { spawned: branch.spawned, counts: branch.counts })
 }
 
 /// Adds the merges that a job waits for, which leave no record before they are over.

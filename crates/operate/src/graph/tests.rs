@@ -189,7 +189,7 @@ fn a_branch_is_one_node_with_its_count() {
         merged: false,
         cancels_children: false,
         spawned: 1_000,
-        tally: windlass_model::BranchCounts { started: 0, done: 900, failed: 2, cancelled: 0 },
+        counts: windlass_model::BranchCounts { started: 0, done: 900, failed: 2, cancelled: 0 },
         watch: None,
         goal: None,
         opened_at: Time(1),

@@ -48,7 +48,7 @@ fn full(job: &Job, branch: &Branch) -> Cause {
         "{} waits for room in its branch {:?}: {} not ended of those that were spawned, and no more are until some have.",
         who(job),
         branch.name,
-        verb((branch.spawned - branch.tally.ended()).max(0), "has", "have"),
+        verb((branch.spawned - branch.counts.ended()).max(0), "has", "have"),
     );
     Cause("branches", because, watch(job))
 }
@@ -65,7 +65,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
     };
     let stands: Vec<BranchProgress> = branches
         .iter()
-        .map(|branch| BranchProgress { spawned: branch.spawned, counts: branch.tally })
+        .map(|branch| BranchProgress { spawned: branch.spawned, counts: branch.counts })
         .collect();
     let all = BranchProgress::sum(&stands);
     let because = sentence(&format!(
@@ -104,16 +104,16 @@ fn listed(branches: &[&Branch]) -> String {
 
 /// How the children of a branch have ended, in words.
 fn progress_text(all: &BranchProgress) -> String {
-    let BranchProgress { spawned, counts: tally } = all;
+    let BranchProgress { spawned, counts } = all;
     let children = if *spawned == 1 { "child" } else { "children" };
-    let mut text = format!("of its {} {children} {} done", many(*spawned), verb(tally.done, "is", "are"));
-    if tally.failed > 0 {
-        text += &format!(", {} failed", many(tally.failed));
+    let mut text = format!("of its {} {children} {} done", many(*spawned), verb(counts.done, "is", "are"));
+    if counts.failed > 0 {
+        text += &format!(", {} failed", many(counts.failed));
     }
-    if tally.cancelled > 0 {
-        text += &format!(", {} cancelled", verb(tally.cancelled, "was", "were"));
+    if counts.cancelled > 0 {
+        text += &format!(", {} cancelled", verb(counts.cancelled, "was", "were"));
     }
-    match (spawned - tally.ended()).max(0) {
+    match (spawned - counts.ended()).max(0) {
         0 => text + ", and all have ended",
         left => format!("{text}, and {} not ended", verb(left, "has", "have")),
     }

@@ -309,7 +309,7 @@ fn a_rate_limit_says_when_there_is_enough() {
             limit: (!lifted).then(|| RateLimit::per("api", 5, Duration::from_secs(60))),
             name: "api".into(),
             weight,
-            enough_at: later(seconds),
+            affordable_at: later(seconds),
         }),
         ..Holds::default()
     };
@@ -455,7 +455,7 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
         merged: false,
         cancels_children: false,
         spawned: 1_100,
-        tally: BranchCounts { started: 0, done, failed, cancelled },
+        counts: BranchCounts { started: 0, done, failed, cancelled },
         watch: Some(BranchWatch::default()),
         goal: merge.map(|merge| serde_json::to_string(&merge).expect("JSON")),
         opened_at: NOW,

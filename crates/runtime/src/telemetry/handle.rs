@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use windlass_env::Env;
 use windlass_store::Store;
 
 use super::{Counts, Metrics, Stats, page::page, sampler::StoreSampler, scrape::Server};
@@ -13,6 +14,7 @@ use crate::{Worker, core::Core, pool::QueuePool, sync::lock};
 
 /// The telemetry of an engine: of the worker that it started last, and of its store.
 pub struct Telemetry {
+    env: Env,
     store: Arc<dyn Store>,
     sampler: StoreSampler,
     /// The worker that started last.
@@ -40,9 +42,9 @@ impl ObservedWorker {
 
 impl Telemetry {
     /// Telemetry without a worker yet.
-    pub fn new(store: Arc<dyn Store>) -> Arc<Telemetry> {
-        let sampler = StoreSampler::new(Arc::clone(&store));
-        Arc::new(Telemetry { store, sampler, worker: Mutex::default(), servers: Mutex::default() })
+    pub fn new(env: Env, store: Arc<dyn Store>) -> Arc<Telemetry> {
+        let sampler = StoreSampler::new(env.clone(), Arc::clone(&store));
+        Arc::new(Telemetry { env, store, sampler, worker: Mutex::default(), servers: Mutex::default() })
     }
 
     /// Shows the numbers of this worker from now on.
@@ -80,9 +82,13 @@ impl Telemetry {
         Ok(bound)
     }
 
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// Another sampler of the same store.
     pub(crate) fn new_sampler(&self) -> StoreSampler {
-        StoreSampler::new(Arc::clone(&self.store))
+        StoreSampler::new(self.env.clone(), Arc::clone(&self.store))
     }
 
     pub(crate) async fn page(&self, sampler: &StoreSampler) -> String {

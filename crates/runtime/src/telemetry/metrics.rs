@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_model::{Awaited, KindVersion, Outcome, Wait};
+use windlass_model::{KindVersion, Outcome, Wait, WaitCondition};
 
 use super::histogram::{BATCH_SIZE, CALL_SECONDS, Histogram, WORK_SECONDS};
 
@@ -142,7 +142,9 @@ impl From<&Outcome> for OutcomeLabel {
             Outcome::Done(_) => OutcomeLabel::Done,
             Outcome::Retry { .. } => OutcomeLabel::Retry,
             Outcome::Failed { .. } => OutcomeLabel::Failed,
-            Outcome::Next | Outcome::Wait(Wait { awaited: Awaited::Nothing, .. }) => OutcomeLabel::Next,
+            Outcome::Next | Outcome::Wait(Wait { condition: WaitCondition::Nothing, .. }) => {
+                OutcomeLabel::Next
+            }
             Outcome::Wait(_) => OutcomeLabel::Wait,
             Outcome::Cancelled(_) => OutcomeLabel::Cancelled,
         }

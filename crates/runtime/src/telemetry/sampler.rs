@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{runtime::Handle, task::JoinHandle};
+use windlass_env::{Env, JoinHandle};
 use windlass_model::Time;
 use windlass_store::{Backlog, Error, LimitView, SerialView, Store};
 
@@ -34,6 +34,7 @@ pub(crate) struct StoreSample {
 type SampleTask = JoinHandle<Option<StoreSample>>;
 
 pub(crate) struct StoreSampler {
+    env: Env,
     store: Arc<dyn Store>,
     /// The same store through connections of its own, once a read has opened it: the worker must not wait for a sample.
     own_store: Arc<Mutex<Option<Arc<dyn Store>>>>,
@@ -49,8 +50,8 @@ struct Last {
 }
 
 impl StoreSampler {
-    pub(crate) fn new(store: Arc<dyn Store>) -> StoreSampler {
-        StoreSampler { store, own_store: Arc::default(), last: Default::default() }
+    pub(crate) fn new(env: Env, store: Arc<dyn Store>) -> StoreSampler {
+        StoreSampler { env, store, own_store: Arc::default(), last: Default::default() }
     }
 
     /// A sample that is at most ten seconds old; `None` if the store does not answer.
@@ -58,27 +59,27 @@ impl StoreSampler {
         // Other scrapes wait here, for one timeout at most.
         let mut last = self.last.lock().await;
         if let Some((at, sample)) = &last.sample
-            && at.elapsed() < MAX_AGE
+            && self.env.since(*at) < MAX_AGE
         {
             return sample.clone();
         }
         let mut task = last.running.take().unwrap_or_else(|| self.spawn_read());
-        let sample = match tokio::time::timeout(TIMEOUT, &mut task).await {
+        let sample = match self.env.timeout(TIMEOUT, &mut task).await {
             Ok(sample) => sample.ok().flatten().map(Arc::new),
             Err(_) => {
                 last.running = Some(task);
                 None
             }
         };
-        last.sample = Some((Instant::now(), sample.clone()));
+        last.sample = Some((self.env.instant(), sample.clone()));
         sample
     }
 
     /// Starts a read on a thread that may block: reading a file has no other way to time out.
     fn spawn_read(&self) -> SampleTask {
         let (store, own_store) = (Arc::clone(&self.store), Arc::clone(&self.own_store));
-        let runtime = Handle::current();
-        tokio::task::spawn_blocking(move || {
+        let runtime = self.env.runtime();
+        self.env.spawn_blocking(move || {
             let opened = lock(&own_store).clone();
             let read = runtime.block_on(async {
                 let store = match opened {

@@ -16,6 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, oneshot},
 };
+use windlass_env::Env;
 
 use super::{Telemetry, sampler::StoreSampler};
 
@@ -38,23 +39,19 @@ impl Server {
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let telemetry = Arc::downgrade(telemetry);
-        std::thread::Builder::new().name("windlass-metrics".into()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = run(listener, telemetry) => {}
-                    _ = stopped => {}
-                }
-            });
-            // Does not wait for a read from a store that hangs.
-            runtime.shutdown_background();
+        let (env, telemetry) = (telemetry.env().clone(), Arc::downgrade(telemetry));
+        // When it stops, it does not wait for a read from a store that hangs.
+        env.clone().spawn_thread("windlass-metrics", move || async move {
+            tokio::select! {
+                () = run(&env, listener, telemetry) => {}
+                _ = stopped => {}
+            }
         })?;
         Ok((Server { _stop: stop }, bound))
     }
 }
 
-async fn run(listener: std::net::TcpListener, telemetry: Weak<Telemetry>) {
+async fn run(env: &Env, listener: std::net::TcpListener, telemetry: Weak<Telemetry>) {
     let (Ok(listener), Some(sampler)) = (TcpListener::from_std(listener), new_sampler(&telemetry)) else {
         return;
     };
@@ -63,16 +60,16 @@ async fn run(listener: std::net::TcpListener, telemetry: Weak<Telemetry>) {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, _)) => {
-                let (telemetry, sampler) = (telemetry.clone(), Arc::clone(&sampler));
-                tokio::spawn(async move {
-                    tick(client, &telemetry, &sampler).await;
+                let (telemetry, sampler, clock) = (telemetry.clone(), Arc::clone(&sampler), env.clone());
+                env.spawn(async move {
+                    tick(&clock, client, &telemetry, &sampler).await;
                     drop(permit);
                 });
             }
             Err(error) => {
                 // Most likely too many open files, which passes.
                 tracing::debug!(%error, "a client of /metrics could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                env.sleep(Duration::from_millis(100)).await;
             }
         }
     }
@@ -84,20 +81,21 @@ fn new_sampler(telemetry: &Weak<Telemetry>) -> Option<Arc<StoreSampler>> {
 }
 
 /// Serves one client: reads its request, and writes the response.
-async fn tick(mut client: TcpStream, telemetry: &Weak<Telemetry>, sampler: &StoreSampler) {
-    let request = match tokio::time::timeout(CLIENT_TIMEOUT, read(&mut client)).await {
+async fn tick(env: &Env, mut client: TcpStream, telemetry: &Weak<Telemetry>, sampler: &StoreSampler) {
+    let request = match env.timeout(CLIENT_TIMEOUT, read(&mut client)).await {
         Ok(Ok(request)) => request,
         // The client is gone or too slow for a response.
         Ok(Err(_)) | Err(_) => return,
     };
     let response = respond(request.as_deref(), telemetry, sampler).await;
-    let _ = tokio::time::timeout(CLIENT_TIMEOUT, async {
-        client.write_all(response.as_bytes()).await?;
-        client.shutdown().await?;
-        // Reads some of what the client still sends: closing with unread bytes may destroy the response.
-        client.take(4 * MAX_REQUEST as u64).read_to_end(&mut Vec::new()).await
-    })
-    .await;
+    let _ = env
+        .timeout(CLIENT_TIMEOUT, async {
+            client.write_all(response.as_bytes()).await?;
+            client.shutdown().await?;
+            // Reads some of what the client still sends: closing with unread bytes may destroy the response.
+            client.take(4 * MAX_REQUEST as u64).read_to_end(&mut Vec::new()).await
+        })
+        .await;
 }
 
 /// Reads up to the end of the headers; `None` if the request is too long.

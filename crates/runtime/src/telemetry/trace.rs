@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Instant};
 
 use tracing::{Instrument, Span, field::Empty};
+use windlass_env::Env;
 use windlass_model::{Change, NewJob, trace};
 
 use super::metrics::{KindMetrics, OutcomeLabel};
@@ -31,7 +32,7 @@ impl Core {
         pool: &Arc<QueuePool>,
         watch: &AttemptWatch,
     ) -> Option<Change> {
-        let mut span = AttemptSpan::new(job, pool, self.metrics.kind(&job.claimed.kind.kind));
+        let mut span = AttemptSpan::new(&self.env, job, pool, self.metrics.kind(&job.claimed.kind.kind));
         let trace = job.claimed.settings.trace.clone();
         let change = TRACE.scope(trace, self.execute(job, pool, watch)).instrument(span.span.clone()).await;
         span.set_outcome(change.as_ref());
@@ -58,6 +59,7 @@ pub(crate) fn current() -> Option<String> {
 
 /// The span of an attempt. Dropping it counts the attempt, so that each is counted once, however it ends.
 struct AttemptSpan<'a> {
+    env: &'a Env,
     span: Span,
     kind: &'a KindMetrics,
     started: Instant,
@@ -65,7 +67,7 @@ struct AttemptSpan<'a> {
 }
 
 impl<'a> AttemptSpan<'a> {
-    fn new(job: &Job, pool: &QueuePool, kind: &'a KindMetrics) -> AttemptSpan<'a> {
+    fn new(env: &'a Env, job: &Job, pool: &QueuePool, kind: &'a KindMetrics) -> AttemptSpan<'a> {
         let claimed = &job.claimed;
         let parent = claimed.settings.trace.as_deref();
         let span = tracing::info_span!(
@@ -88,7 +90,7 @@ impl<'a> AttemptSpan<'a> {
         if let Some(parent) = parent {
             super::otel::set_parent(&span, parent);
         }
-        AttemptSpan { span, kind, started: Instant::now(), outcome: OutcomeLabel::GivenUp }
+        AttemptSpan { env, span, kind, started: env.instant(), outcome: OutcomeLabel::GivenUp }
     }
 
     fn set_outcome(&mut self, change: Option<&Change>) {
@@ -108,6 +110,6 @@ impl<'a> AttemptSpan<'a> {
 impl Drop for AttemptSpan<'_> {
     fn drop(&mut self) {
         self.span.record("outcome", self.outcome.as_str());
-        self.kind.count(self.outcome, self.started.elapsed());
+        self.kind.count(self.outcome, self.env.since(self.started));
     }
 }

@@ -257,7 +257,7 @@ impl Pair {
                     worker: self.worker(*worker),
                     lease: Duration::from_secs(u64::from(*lease)),
                     settled: self.earlier(*worker, *settle),
-                    to_confirm: self.earlier(*worker, *join),
+                    solo_ended: self.earlier(*worker, *join),
                 };
                 on_both!(self, |store| store.renew(now, &beat));
             }
@@ -631,8 +631,8 @@ async fn inbox(store: &Handle, id: JobId) -> Result<Vec<Signal>, Error> {
 /// What keeps a job, but for what hangs on the real clock.
 async fn holds(store: &Handle, id: JobId) -> Result<Option<Holds>, Error> {
     let mut holds = store.inspect().holds(id).await?;
-    if let Some(RateHold { enough_at, .. }) = holds.as_mut().and_then(|holds| holds.rate.as_mut()) {
-        *enough_at = BEGIN;
+    if let Some(RateHold { affordable_at, .. }) = holds.as_mut().and_then(|holds| holds.rate.as_mut()) {
+        *affordable_at = BEGIN;
     }
     let waiting = holds.iter_mut().filter_map(|holds| holds.waiting.as_mut());
     waiting.flat_map(|waiting| &mut waiting.aside).for_each(|signal| signal.number = 0);

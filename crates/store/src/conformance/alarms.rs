@@ -222,10 +222,10 @@ pub async fn ends_in_a_branch_against_the_park_of_its_job_wake_it(store: Handle)
         let woken = parks_as_they_end(&store, n, &park, &ends).await;
         assert_eq!(texts(&woken[0].inbox), ["7"], "round {n}: it is told once");
         let each = i64::from(EACH);
-        let tally = branch(&store, n * 100, NO).await.tally;
+        let counts = branch(&store, n * 100, NO).await.counts;
         let failed = (each + 2) / 3;
         assert_eq!(
-            tally,
+            counts,
             BranchCounts { started: each, done: each - failed, failed, cancelled: 0 },
             "round {n}"
         );
@@ -263,10 +263,10 @@ pub async fn what_happens_to_a_child_at_once_is_counted_once(store: Handle) {
             let state = state(&store, child.id).await;
             counted.add(BranchCounts::of(state, 1));
         }
-        let tally = branch(&store, n * 100, NO).await.tally;
-        assert_eq!(tally.ends(), counted.ends(), "round {n}");
+        let counts = branch(&store, n * 100, NO).await.counts;
+        assert_eq!(counts.ends(), counted.ends(), "round {n}");
         let began = children.len() as i64;
-        assert!((0..=began).contains(&tally.started), "round {n}: {tally:?}");
+        assert!((0..=began).contains(&counts.started), "round {n}: {counts:?}");
         commit(&store, 3, change(me, &parent, done("x"))).await;
         drain(&store, n).await;
         due(&store, 3, 99).await;

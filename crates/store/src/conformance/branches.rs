@@ -69,7 +69,7 @@ pub(super) async fn branch(store: &Handle, n: u32, number: BranchNo) -> Branch {
 
 /// How the children of the first job's branch have ended: started, done, failed, cancelled.
 pub(super) async fn counts(store: &Handle) -> [i64; 4] {
-    let BranchCounts { started, done, failed, cancelled } = branch(store, 1, NO).await.tally;
+    let BranchCounts { started, done, failed, cancelled } = branch(store, 1, NO).await.counts;
     [started, done, failed, cancelled]
 }
 
@@ -112,7 +112,7 @@ pub async fn a_branch_is_opened_filled_and_sealed_in_one_change(store: Handle) {
     assert_eq!((seen.spawns, seen.cursor), (vec!["each".to_owned()], Some(payload("end"))));
     assert_eq!((seen.sealed, seen.merged, seen.cancels_children, seen.spawned), (true, false, false, 1_000));
     assert_eq!(
-        (seen.tally, seen.watch, seen.goal.as_deref()),
+        (seen.counts, seen.watch, seen.goal.as_deref()),
         (BranchCounts::default(), None, Some("{\"all\":true}"))
     );
     assert_eq!((seen.opened_at, seen.merged_at, seen.poll), (t(1), None, Default::default()));
@@ -200,8 +200,8 @@ pub async fn a_batch_is_counted_per_branch(store: Handle) {
     let verdicts = store.commit(at(4), &batch).await.expect("commit");
     assert_eq!(verdicts, vec![Verdict::Committed; 60]);
     assert_eq!(counts(&store).await, [40, 20, 10, 10]);
-    let tally = branch(&store, 1, other).await.tally;
-    assert_eq!(tally, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
+    let counts = branch(&store, 1, other).await.counts;
+    assert_eq!(counts, BranchCounts { started: 20, done: 10, failed: 5, cancelled: 5 });
     let all = store.inspect().branches(id(1)).await.expect("branches");
     assert_eq!(all.iter().map(|branch| branch.number).collect::<Vec<_>>(), [other, NO], "by number");
 }

@@ -319,7 +319,7 @@ pub async fn renew(store: &Handle, now: u64, worker: WorkerId) -> Renewal {
 
 /// A renewal with nothing to tell.
 pub fn beat(worker: WorkerId) -> RenewRequest {
-    RenewRequest { worker, lease: LEASE, settled: Vec::new(), to_confirm: Vec::new() }
+    RenewRequest { worker, lease: LEASE, settled: Vec::new(), solo_ended: Vec::new() }
 }
 
 /// Fires timers.

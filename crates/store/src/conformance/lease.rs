@@ -174,7 +174,7 @@ pub async fn renewal_ends_aloneness(store: Handle) {
     reap(&store, 1, one).await;
     let two = worker(&store, 2).await;
     claim(&store, at(1), &ask_alone(two, 7)).await;
-    let joined = RenewRequest { to_confirm: vec![ClaimNo(7)], ..beat(two) };
+    let joined = RenewRequest { solo_ended: vec![ClaimNo(7)], ..beat(two) };
     assert_eq!(lapsed(&store.renew(at(2), &joined).await.expect("renew")), Some(false));
     reap(&store, 3, two).await;
     let kept = view(&store, id(1)).await;

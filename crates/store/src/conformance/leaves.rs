@@ -19,7 +19,7 @@ pub async fn branches_of_two_jobs_do_not_know_each_other(store: Handle) {
     }
     commit(&store, 3, change(first, &taken[4], done("x"))).await;
     assert_eq!(counts(&store).await, [0, 0, 0, 0]);
-    assert_eq!(branch(&store, 40, NO).await.tally.done, 1);
+    assert_eq!(branch(&store, 40, NO).await.counts.done, 1);
     let of =
         |n: u32| BranchChildFilter { job: id(n), branch: NO, only: ChildStates::All, after: None, limit: 99 };
     assert_eq!(store.inspect().branch_children(&of(1)).await.expect("leaves").len(), 2);

@@ -160,7 +160,7 @@ pub async fn a_parent_that_is_made_to_end_has_its_branches_cut(store: Handle) {
     commit(&store, 23, change(me, &last, done("x"))).await;
     assert_eq!(poll(&store, 35).await, quiet(35, 1, None), "all have ended");
     let seen = branch(&store, 1, NO).await;
-    assert_eq!((seen.cancels_children, seen.tally.ends()), (false, (1, 0, 2)));
+    assert_eq!((seen.cancels_children, seen.counts.ends()), (false, (1, 0, 2)));
     assert_eq!(poll(&store, 500).await, quiet(500, 0, None));
     assert_eq!(state(&store, id(10)).await, State::Ready, "a child of the merged one runs on");
 }

@@ -116,7 +116,7 @@ pub async fn a_repeat_is_recognised_after_its_claim_was_settled(store: Handle) {
         let change = change(me, &job, outcome);
         assert_eq!(commit(&store, 1, change.clone()).await, Verdict::Committed);
         let beat =
-            RenewRequest { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], to_confirm: Vec::new() };
+            RenewRequest { worker: me, lease: LEASE, settled: vec![ClaimNo(number)], solo_ended: Vec::new() };
         store.renew(at(1), &beat).await.expect("renew");
         assert_eq!(commit(&store, 2, change).await, Verdict::Committed);
     }
@@ -164,7 +164,7 @@ pub async fn jobs_whose_outcome_was_lost_stay_in_their_claim(store: Handle) {
         worker: me,
         lease: LEASE,
         settled: vec![ClaimNo(1), ClaimNo(2)],
-        to_confirm: Vec::new(),
+        solo_ended: Vec::new(),
     };
     for _ in 0..2 {
         let Renewal::Held { claims, .. } = store.renew(at(2), &settled).await.expect("renew") else {

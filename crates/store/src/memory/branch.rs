@@ -19,7 +19,7 @@ pub(super) struct Kept {
     cursor: Option<Payload>,
     sealed: bool,
     spawned: i64,
-    tally: BranchCounts,
+    counts: BranchCounts,
     /// What its parent wants to be told of, and which revision said so.
     watch: Option<BranchWatch>,
     goal: Option<String>,
@@ -123,10 +123,10 @@ impl Inner {
     }
 
     /// Counts for the branch of a job, and tells its parent if that is what it waits for.
-    fn count(&mut self, counted: BranchMember, tally: BranchCounts, now: Time) {
+    fn count(&mut self, counted: BranchMember, counts: BranchCounts, now: Time) {
         let branch = (counted.parent, counted.branch);
         if let Some(kept) = self.branches.get_mut(&branch) {
-            kept.tally.add(tally);
+            kept.counts.add(counts);
             self.tell_branch(branch, now);
         }
     }
@@ -134,22 +134,22 @@ impl Inner {
     /// A job of a branch has ended, in this state.
     pub(super) fn twig_ended(&mut self, id: JobId, state: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = BranchCounts::of(state, i64::from(counted.items));
+        let mut counts = BranchCounts::of(state, i64::from(counted.items));
         // It never wrote anything, and will not.
         if self.jobs[&id].rev == Rev(0) {
-            tally.started = i64::from(counted.items);
+            counts.started = i64::from(counted.items);
         }
-        self.count(counted, tally, now);
+        self.count(counted, counts, now);
     }
 
     /// One that had ended in this state is live again.
     pub(super) fn twig_lives(&mut self, id: JobId, was: State, now: Time) {
         let Some(counted) = self.counted(id) else { return };
-        let mut tally = BranchCounts::of(was, -i64::from(counted.items));
+        let mut counts = BranchCounts::of(was, -i64::from(counted.items));
         if self.jobs[&id].rev == Rev(0) {
-            tally.started = -i64::from(counted.items);
+            counts.started = -i64::from(counted.items);
         }
-        self.count(counted, tally, now);
+        self.count(counted, counts, now);
     }
 
     /// A job of a branch writes a change, which may be its first and may account for items of a block: some have ended well,
@@ -185,7 +185,7 @@ impl Inner {
 
     /// Tells a parent that one of its branches has come to what it waits for: the one routine for all doors.
     fn tell_branch(&mut self, branch: (JobId, BranchNo), now: Time) -> bool {
-        let met = |kept: &Kept| kept.watch.as_ref().is_some_and(|watch| watch.is_met(&kept.tally));
+        let met = |kept: &Kept| kept.watch.as_ref().is_some_and(|watch| watch.is_met(&kept.counts));
         self.branches.get(&branch).is_some_and(met) && self.end_watch(branch, now)
     }
 
@@ -298,7 +298,7 @@ impl Inner {
         PollSample {
             now,
             spawned: kept.spawned,
-            counts: kept.tally,
+            counts: kept.counts,
             claimed: claimed.iter().map(|(_, items)| items).sum(),
             claimed_unstarted: claimed.iter().filter(|(first, _)| *first).map(|(_, items)| items).sum(),
         }
@@ -331,8 +331,8 @@ impl Inner {
             }
         }
         let kept = self.branches.get_mut(&branch).expect("looked up before");
-        let recount = rows.recount(kept.spawned, &kept.tally);
-        kept.tally.add(recount.difference);
+        let recount = rows.recount(kept.spawned, &kept.counts);
+        kept.counts.add(recount.difference);
         recount
     }
 
@@ -358,7 +358,7 @@ impl Inner {
             merged: kept.merged,
             cancels_children: kept.cut,
             spawned: kept.spawned,
-            tally: kept.tally,
+            counts: kept.counts,
             watch: kept.watch.clone(),
             goal: kept.goal.clone(),
             opened_at: kept.opened_at,

@@ -135,10 +135,10 @@ impl Inner {
         let rate = row.new.settings.rate.as_ref().and_then(|charge| {
             let bucket = self.buckets.get(&charge.limit)?;
             let level = bucket.level.refilled(&bucket.limit, now);
-            let enough_at =
+            let affordable_at =
                 if bucket.lifted { now } else { level.affordable_at(&bucket.limit, charge.weight) };
             let limit = (!bucket.lifted).then(|| bucket.limit.clone());
-            Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at })
+            Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, affordable_at })
         });
         Some(Holds {
             arriving: false,

@@ -333,7 +333,7 @@ impl Inner {
 
     pub(super) fn renew(&mut self, now: Time, beat: &RenewRequest) -> Renewal {
         self.settle_claims(beat.worker, &beat.settled);
-        for number in &beat.to_confirm {
+        for number in &beat.solo_ended {
             if let Some(claim) = self.claims.get_mut(&(beat.worker, *number)) {
                 claim.alone = false;
             }

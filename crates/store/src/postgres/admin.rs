@@ -1,6 +1,6 @@
 //! Rules that hold for many jobs.
 
-use windlass_model::{Time, rate::Level};
+use windlass_model::{Time, rate::BucketLevel};
 
 use super::{
     Postgres,
@@ -55,8 +55,8 @@ async fn change(
                 Some((old, _, false)) if old == *limit => {
                     return Ok(ControlOutcome::Already("it is so already".into()));
                 }
-                Some((old, level, _)) => level.under(&old, limit, now),
-                None => Level::full(limit, now),
+                Some((old, level, _)) => level.converted(&old, limit, now),
+                None => BucketLevel::full(limit, now),
             };
             let (rate, per, burst) =
                 (i64::from(limit.rate), limit.per.as_micros() as i64, i64::from(limit.burst));

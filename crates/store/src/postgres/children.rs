@@ -81,7 +81,7 @@ impl Postgres {
             merged: row.get::<_, Option<i64>>(11).is_some(),
             cancels_children: row.get(6),
             spawned: row.get(7),
-            tally: sum(row, 14),
+            counts: sum(row, 14),
             watch: columns::watch(row.get(8)),
             goal: row.get(9),
             opened_at: Time(row.get(10)),

@@ -8,7 +8,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 use windlass_model::{
-    Awaited, BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, Rev, Signal, Time,
+    BranchMember, BranchNo, ClaimNo, ClaimedJob, Epoch, JobId, Payload, Rev, Signal, Time, WaitCondition,
 };
 
 use super::{
@@ -94,7 +94,7 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
     // What stands behind the last job of a full claim was not asked for.
     let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
-    let refill_at = dry.iter().filter(asked).map(Dry::worth_asking_at).min();
+    let refill_at = dry.iter().filter(asked).map(Dry::next_claim_at).min();
     let unknown = there.is_some_and(|there| there > store.shared.lanes.count());
     if unknown {
         store.read_lanes(&conn).await?;
@@ -114,7 +114,7 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
 /// all of a claim that is repeated. The others have it already.
 async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
     let waited = |job: &&mut ClaimedJob| match &job.wait {
-        Some(Awaited::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
+        Some(WaitCondition::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
         _ => false,
     };
     let mut waited: HashMap<Uuid, &mut ClaimedJob> =
@@ -124,7 +124,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -
     }
     let mut wanted: Vec<(Uuid, (&str, bool))> = Vec::new();
     for (id, job) in &waited {
-        if let Some(Awaited::Signals { names, .. }) = &job.wait {
+        if let Some(WaitCondition::Signals { names, .. }) = &job.wait {
             wanted.extend(names.iter().map(|name| (*id, (name.name.as_str(), name.every))));
         }
     }
@@ -149,7 +149,7 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
         epoch: Epoch(row.get(6)),
         rev: Rev(row.get(7)),
         attempts: row.get::<_, i32>(8) as u32,
-        deaths: row.get::<_, i16>(9) as u16,
+        worker_deaths: row.get::<_, i16>(9) as u16,
         key: row.get(10),
         due_at: Time(row.get(19)),
         deadline_at: row.get::<_, Option<i64>>(11).map(Time),

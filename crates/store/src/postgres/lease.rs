@@ -20,7 +20,7 @@ pub(super) async fn enlist(store: &Postgres, now: Now, worker: &NewWorker) -> Re
 
 pub(super) async fn renew(store: &Postgres, now: Now, beat: &RenewRequest) -> Result<Renewal, Error> {
     let settled: Vec<i64> = beat.settled.iter().map(|number| number.0).collect();
-    let joined: Vec<i64> = beat.to_confirm.iter().map(|number| number.0).collect();
+    let joined: Vec<i64> = beat.solo_ended.iter().map(|number| number.0).collect();
     let conn = store.conn().await?;
     let rows = conn
         .query_autocommit(

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{
-    BranchPoll, Tally, Time, Watch,
+    BranchCounts, BranchPoll, BranchWatch, Time,
     branch::PollInterval,
-    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
+    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
 
 use super::{
@@ -61,17 +61,17 @@ async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error>
 struct View {
     branch: Key,
     spawned: i64,
-    watch: Option<Watch>,
+    watch: Option<BranchWatch>,
     before: BranchPoll,
-    tally: Tally,
+    tally: BranchCounts,
     claimed: i64,
     begun: i64,
 }
 
 impl View {
     fn seen(&self, now: Time) -> PollSample {
-        let View { spawned, tally, claimed, begun, .. } = *self;
-        PollSample { now, spawned, tally, claimed, begun }
+        let View { spawned, tally: counts, claimed, begun: claimed_unstarted, .. } = *self;
+        PollSample { now, spawned, counts, claimed, claimed_unstarted }
     }
 }
 
@@ -105,7 +105,7 @@ async fn poll_branch(
     let (branch, before) = (view.branch, &view.before);
     let mut poll = before.next(&view.seen(now), pace);
     let mut tally = view.tally;
-    if before.is_still(&poll) || before.is_stuck(&poll) {
+    if before.recount_due(&poll) || before.search_due(&poll) {
         // All children are walked over now, and others may have been before.
         let held = until;
         until = held.plus(HELD);
@@ -114,9 +114,9 @@ async fn poll_branch(
             return Ok(());
         }
     }
-    if before.is_still(&poll) {
+    if before.recount_due(&poll) {
         let Some(recount) = recount(conn, branch, until).await? else { return Ok(()) };
-        if recount.difference != Tally::default() {
+        if recount.difference != BranchCounts::default() {
             polled.corrected += 1;
             if let Some(view) = views(conn, &[branch]).await?.first() {
                 tally = view.tally;
@@ -126,10 +126,10 @@ async fn poll_branch(
         poll.missing = recount.missing;
         poll.counted_at = Some(now);
     }
-    if before.is_stuck(&poll) {
+    if before.search_due(&poll) {
         let lost = redeliver(store, conn, branch).await?;
         polled.redelivered += lost;
-        poll.found(lost);
+        poll.add_redelivered(lost);
     }
     let next_at = poll.next_at.map(Time::micros);
     let text = columns::poll_text(&poll);
@@ -139,7 +139,7 @@ async fn poll_branch(
     if rows.first().is_some_and(|row| row.get(0)) {
         polled.to_cancel.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
     }
-    if poll.lacks_children() {
+    if poll.found_missing() {
         polled.notified += branch::notify_unmet(store, conn, Some(now), &[branch]).await?;
     } else if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
         polled.notified += branch::notify(store, conn, Some(now), &[branch]).await?;
@@ -155,7 +155,7 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
     let recount = compared(conn, branch).await;
     conn.rollback().await;
     let recount = recount?;
-    if recount.difference == Tally::default() {
+    if recount.difference == BranchCounts::default() {
         return Ok(Some(recount));
     }
     conn.begin().await?;
@@ -176,10 +176,11 @@ async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Re
 }
 
 async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
-    let ends = |row: &Row| Tally { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
+    let ends =
+        |row: &Row| BranchCounts { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
     let sums = conn.query(sql::poll::READ_SUM, &[&job, &number]).await?;
-    let (counted, spawned) = sums.first().map_or((Tally::default(), 0), |row| (ends(row), row.get(3)));
-    let mut rows = ChildCounts::default();
+    let (counted, spawned) = sums.first().map_or((BranchCounts::default(), 0), |row| (ends(row), row.get(3)));
+    let mut rows = ChildRows::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
         let page = conn.query(sql::poll::COUNT_CHILDREN, &[&job, &number, &from, &PAGE]).await?;
@@ -196,14 +197,14 @@ async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error
 async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Result<usize, Error> {
     let mut lost: Vec<Uuid> = Vec::new();
     let mut after = Some(Uuid::nil());
-    while let Some(from) = after.take().filter(|_| lost.len() < REDELIVERED) {
+    while let Some(from) = after.take().filter(|_| lost.len() < MAX_REDELIVERED) {
         let sql = sql::poll::FIND_LOST;
         for row in conn.query(sql, &[&job, &number, &from, &PAGE, &SPAN]).await? {
             lost.extend(row.get::<_, Vec<Uuid>>(0));
             after = row.get(1);
         }
     }
-    lost.truncate(REDELIVERED);
+    lost.truncate(MAX_REDELIVERED);
     if lost.is_empty() {
         return Ok(0);
     }

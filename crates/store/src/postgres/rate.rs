@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
-use windlass_model::{Limit, Time, rate::Level};
+use windlass_model::{RateLimit, Time, rate::BucketLevel};
 
 use super::{pool::Guard, sql};
 use crate::Error;
 
 /// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (Limit, Level, bool) {
-    let limit = Limit {
+pub(super) fn bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
+    let limit = RateLimit {
         name: row.get(1),
         rate: row.get::<_, i64>(2) as u32,
         per: Duration::from_micros(row.get::<_, i64>(3) as u64),
         burst: row.get::<_, i64>(4) as u32,
     };
-    (limit, Level { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
+    (limit, BucketLevel { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
 }
 
 /// A claim that charges buckets: they are locked first, so that it sees what the one before it took.
@@ -53,13 +53,13 @@ pub(super) struct Dry {
     pub(super) rank: i64,
     pub(super) job: Uuid,
     weight: u32,
-    limit: Limit,
-    level: Level,
+    limit: RateLimit,
+    level: BucketLevel,
 }
 
 impl Dry {
-    pub(super) fn worth_asking_at(&self) -> Time {
-        self.level.worth_asking_at(&self.limit, self.weight)
+    pub(super) fn next_claim_at(&self) -> Time {
+        self.level.next_claim_at(&self.limit, self.weight)
     }
 }
 
@@ -69,8 +69,8 @@ pub(super) fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
         rank,
         job,
         weight,
-        limit: Limit { name: String::new(), rate, per: Duration::from_micros(per), burst },
-        level: Level { units, at: Time(at) },
+        limit: RateLimit { name: String::new(), rate, per: Duration::from_micros(per), burst },
+        level: BucketLevel { units, at: Time(at) },
     };
     let Some(text) = text else { return Ok(Vec::new()) };
     let columns: Vec<Columns> = serde_json::from_str(text).map_err(|e| Error::Fault(e.to_string()))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, Entry, JobId, Outcome, Step, Time};
+use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
 
 use super::{
     SPAN,
@@ -72,7 +72,7 @@ enum Size {
 impl Size {
     fn of(step: &Step) -> Size {
         let more =
-            step.stage_ran.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
+            step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
             (true, _) => Size::More,
             (false, false) => Size::Entries,
@@ -200,7 +200,7 @@ enum Lone<'a> {
     /// A step that consumes nothing and adds nothing to a journal.
     Step(&'a Change),
     /// A step that adds an entry and writes nothing else.
-    Entry(&'a Change, &'a Entry),
+    Entry(&'a Change, &'a JournalEntry),
 }
 
 impl<'a> Lone<'a> {
@@ -247,7 +247,7 @@ impl<'a> Lone<'a> {
             &change.started_at.micros(),
             &change.claim.0,
             &step.is_some_and(|step| step.unchanged),
-            &step.and_then(|step| step.stage_ran.as_deref()),
+            &step.and_then(|step| step.from_stage.as_deref()),
             &stage.map(|(name, _)| name.as_str()),
             &stage.map(|(_, data)| i16::from(data.codec)),
             &stage.map(|(_, data)| data.bytes.as_slice()),
@@ -260,7 +260,7 @@ impl<'a> Lone<'a> {
         now: Now,
         sql: &'static str,
         change: &Change,
-        entry: &Entry,
+        entry: &JournalEntry,
     ) -> Result<Vec<Row>, Error> {
         let step = change.step.as_deref();
         let params: [Param<'_>; 18] = [

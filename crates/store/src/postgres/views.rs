@@ -61,10 +61,10 @@ impl Postgres {
             holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
                 let (limit, level, lifted) = bucket(row);
                 let weight = weight as u32;
-                let enough_at =
+                let affordable_at =
                     if lifted { now } else { level.refilled(&limit, now).affordable_at(&limit, weight) };
                 let name = limit.name.clone();
-                RateHold { limit: (!lifted).then_some(limit), name, weight, enough_at }
+                RateHold { limit: (!lifted).then_some(limit), name, weight, affordable_at }
             });
         }
         if let Some(what) = columns::wait(row.get(22)) {

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Row, params};
-use windlass_model::{BranchMember, BranchNo, Change, JobId, Reason, Rev, State, Tally, Time, Watch};
+use windlass_model::{
+    BranchCounts, BranchMember, BranchNo, BranchWatch, Change, JobId, Reason, Rev, State, Time,
+};
 
 use super::{
     signal, sql,
@@ -22,15 +24,15 @@ pub(super) type Counts = BTreeMap<BranchKey, Count>;
 
 /// How the children of a branch have ended, including what this transaction has counted.
 pub(super) struct Count {
-    tally: Tally,
-    watch: Option<Watch>,
+    tally: BranchCounts,
+    watch: Option<BranchWatch>,
     /// Whether it must be written.
     dirty: bool,
 }
 
 /// Reads started, done, failed and cancelled, from this column on.
-pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
-    Ok(Tally {
+pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<BranchCounts> {
+    Ok(BranchCounts {
         started: row.get(from)?,
         done: row.get(from + 1)?,
         failed: row.get(from + 2)?,
@@ -39,7 +41,7 @@ pub(super) fn tally(row: &Row<'_>, from: usize) -> rusqlite::Result<Tally> {
 }
 
 /// Reads what a job watches a branch for.
-pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Watch>> {
+pub(super) fn watch(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<BranchWatch>> {
     Ok(columns::watch(row.get::<_, Option<String>>(at)?.as_deref()))
 }
 
@@ -75,7 +77,7 @@ impl Tx<'_> {
         branch_member: BranchMember,
     ) -> Result<(), Error> {
         let first = change.rev == Rev(0);
-        let end = change.outcome.end();
+        let end = change.outcome.final_state();
         if !first && end.is_none() {
             return Ok(());
         }
@@ -86,7 +88,7 @@ impl Tx<'_> {
         };
         let Some(branch_member) = branch_member else { return Ok(()) };
         let items = i64::from(branch_member.items);
-        let mut tally = end.map_or(Tally::default(), |state| Tally::of(state, items));
+        let mut tally = end.map_or(BranchCounts::default(), |state| BranchCounts::of(state, items));
         tally.started = if first { items } else { 0 };
         self.count(now, branch_member, tally)
     }
@@ -97,7 +99,7 @@ impl Tx<'_> {
         let Some(member) = read_member(self, id)? else { return Ok(()) };
         let Some(state) = columns::final_state(member.state) else { return Ok(()) };
         if let Some(branch_member) = member.branch_member {
-            let mut tally = Tally::of(state, i64::from(branch_member.items));
+            let mut tally = BranchCounts::of(state, i64::from(branch_member.items));
             // It never committed anything, and will not.
             tally.started = if member.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
             self.count(now, branch_member, tally)?;
@@ -123,13 +125,18 @@ impl Tx<'_> {
             return Ok(());
         };
         let items = -i64::from(branch_member.items);
-        let mut tally = Tally::of(was, items);
+        let mut tally = BranchCounts::of(was, items);
         tally.started = if rev == Rev(0) { items } else { 0 };
         self.count(now, branch_member, tally)
     }
 
     /// Adds to the counts of a branch, and notifies its job if that meets its watch: the one routine for all verbs.
-    pub(super) fn count(&self, now: Time, branch_member: BranchMember, tally: Tally) -> Result<(), Error> {
+    pub(super) fn count(
+        &self,
+        now: Time,
+        branch_member: BranchMember,
+        tally: BranchCounts,
+    ) -> Result<(), Error> {
         let key = (branch_member.parent, branch_member.branch);
         if !self.counts.borrow().contains_key(&key) {
             let params = params![key.0.as_bytes(), key.1.0];
@@ -144,7 +151,7 @@ impl Tx<'_> {
             let mut counts = self.counts.borrow_mut();
             let count = counts.get_mut(&key).expect("inserted above");
             count.tally.add(tally);
-            count.dirty |= tally != Tally::default();
+            count.dirty |= tally != BranchCounts::default();
             count.watch.take_if(|watch| watch.is_met(&count.tally))
         };
         match met {
@@ -178,8 +185,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(super) fn write_count(&self, (job, number): BranchKey, tally: Tally) -> Result<(), Error> {
-        let Tally { started, done, failed, cancelled } = tally;
+    pub(super) fn write_count(&self, (job, number): BranchKey, tally: BranchCounts) -> Result<(), Error> {
+        let BranchCounts { started, done, failed, cancelled } = tally;
         let params = params![job.as_bytes(), number.0, started, done, failed, cancelled];
         self.execute(sql::branches::WRITE_COUNTS, params)?;
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rusqlite::params;
 use windlass_model::{
-    BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, Step, SubmitOutcome, Tally, Time,
+    BranchCounts, BranchMember, BranchNo, BranchUpdate, Change, NewJob, Rev, Step, SubmitOutcome, Time,
 };
 
 use super::{
@@ -137,7 +137,7 @@ impl Tx<'_> {
         let watched: BTreeSet<BranchNo> = watched.map(|update| update.number).collect();
         watched.into_iter().try_for_each(|number| {
             let branch_member = BranchMember { parent: change.job, branch: number, items: 0 };
-            self.count(now, branch_member, Tally::default())
+            self.count(now, branch_member, BranchCounts::default())
         })
     }
 
@@ -163,7 +163,7 @@ impl Tx<'_> {
         if !promoted.is_empty() {
             let parent = Some(branch_member.parent);
             let sibling = |job: &NewJob| NewJob { parent, parent_rev: None, ..job.clone() };
-            let attempted = step.map_or(HashSet::new(), |step| step.attempted());
+            let attempted = step.map_or(HashSet::new(), |step| step.attempted_jobs());
             let (attempted_jobs, new_jobs): (Vec<NewJob>, Vec<NewJob>) =
                 promoted.iter().map(sibling).partition(|job| attempted.contains(&job.id));
             insert_jobs(self, now, &new_jobs, buckets, None)?;
@@ -172,7 +172,11 @@ impl Tx<'_> {
         let first = if change.rev == Rev(0) { i64::from(branch_member.items) } else { 0 };
         // Promoted items have not started.
         let started = first - i64::from(promoted_items);
-        self.count(now, branch_member, Tally { started, done: i64::from(items_done), ..Tally::default() })?;
+        self.count(
+            now,
+            branch_member,
+            BranchCounts { started, done: i64::from(items_done), ..BranchCounts::default() },
+        )?;
         change.first_attempts().try_for_each(|attempt| consequences::write_first_attempt(self, now, &attempt))
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn branches(tx: &Tx<'_>, job: JobId) -> Result<Vec<Branch>, Error> {
             merged: row.get::<_, Option<i64>>(6)?.is_some(),
             cancels_children: row.get(7)?,
             spawned: row.get(8)?,
-            tally: tally(row, 9)?,
+            counts: tally(row, 9)?,
             watch: columns::watch(row.get::<_, Option<String>>(13)?.as_deref()),
             goal: row.get(14)?,
             opened_at: Time(row.get(15)?),

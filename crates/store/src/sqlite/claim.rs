@@ -277,7 +277,7 @@ impl ClaimedRow {
             rev: Rev(self.rev),
             attempts: self.attempts,
             retry_counts: columns::retry_counts(self.retry_counts.as_deref()),
-            deaths: self.worker_deaths,
+            worker_deaths: self.worker_deaths,
             key: self.key,
             due_at: Time(self.due_at),
             deadline_at: self.deadline_at.map(Time),

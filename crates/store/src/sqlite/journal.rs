@@ -2,7 +2,7 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Entry, JobId, Payload, Step, Time,
+    JobId, JournalEntry, Payload, Step, Time,
     journal::{Mark, Op},
 };
 
@@ -28,7 +28,7 @@ pub(super) fn write(tx: &Tx<'_>, job: JobId, step: &Step) -> Result<(), Error> {
 }
 
 /// Adds one entry.
-pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
+pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &JournalEntry) -> Result<(), Error> {
     let params = params![
         job.as_bytes(),
         entry.seq,
@@ -46,7 +46,12 @@ pub(super) fn add(tx: &Tx<'_>, job: JobId, entry: &Entry) -> Result<(), Error> {
 }
 
 /// Reads a range of a journal.
-pub(super) fn read(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> Result<Vec<Entry>, Error> {
+pub(super) fn read(
+    tx: &Tx<'_>,
+    id: JobId,
+    after: Option<i32>,
+    limit: usize,
+) -> Result<Vec<JournalEntry>, Error> {
     let mut statement = tx.prepare(sql::inspect::JOURNAL)?;
     let mut rows = statement.query(params![id.as_bytes(), after.map_or(i64::MIN, i64::from)])?;
     let mut entries = Vec::new();
@@ -58,10 +63,10 @@ pub(super) fn read(tx: &Tx<'_>, id: JobId, after: Option<i32>, limit: usize) -> 
     Ok(entries)
 }
 
-fn entry(row: &Row<'_>) -> Result<Entry, Error> {
+fn entry(row: &Row<'_>) -> Result<JournalEntry, Error> {
     let (op, mark) = (row.get(1)?, row.get(2)?);
     let unknown = || Error::Fault(format!("an entry of a journal has op {op} and mark {mark}"));
-    Ok(Entry {
+    Ok(JournalEntry {
         seq: row.get(0)?,
         op: Op::from_number(op).ok_or_else(unknown)?,
         mark: Mark::from_number(mark).ok_or_else(unknown)?,

@@ -23,7 +23,7 @@ pub(super) fn register(tx: &Tx<'_>, now: Now, worker: &NewWorker) -> Result<bool
 pub(super) fn renew(tx: &Tx<'_>, now: Now, request: &RenewRequest) -> Result<Renewal, Error> {
     let now = tx.now(now);
     settle_claims(tx, request.worker, &request.settled)?;
-    for number in &request.to_confirm {
+    for number in &request.solo_ended {
         tx.execute(sql::workers::END_SOLO, [request.worker.0, number.0])?;
     }
     let params = params![request.worker.0, now.plus(request.lease).micros(), now.micros()];

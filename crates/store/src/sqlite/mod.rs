@@ -197,7 +197,7 @@ impl Store for Sqlite {
 
     fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
-            if request.settled.is_empty() && request.to_confirm.is_empty() {
+            if request.settled.is_empty() && request.solo_ended.is_empty() {
                 self.write_one(|tx| lease::renew(tx, now, request)).await
             } else {
                 self.write(request.settled.len(), |tx| lease::renew(tx, now, request)).await

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    BranchNo, BranchPoll, Epoch, JobId, Tally, Time, Watch,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, JobId, Time,
     branch::PollInterval,
-    poll::{ChildCounts, PollSample, REDELIVERED, Recount},
+    poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
 
 use super::{
@@ -30,8 +30,8 @@ struct DueBranch {
     key: BranchKey,
     poll_at: Time,
     spawned: i64,
-    tally: Tally,
-    watch: Option<Watch>,
+    tally: BranchCounts,
+    watch: Option<BranchWatch>,
     cancels_children: bool,
     poll: BranchPoll,
 }
@@ -94,7 +94,13 @@ impl DueBranch {
     /// The next poll, given what is seen now.
     fn next(&self, now: Time, claimed: Claimed) -> BranchPoll {
         let Claimed { items, begun } = claimed;
-        let sample = PollSample { now, spawned: self.spawned, tally: self.tally, claimed: items, begun };
+        let sample = PollSample {
+            now,
+            spawned: self.spawned,
+            counts: self.tally,
+            claimed: items,
+            claimed_unstarted: begun,
+        };
         let interval = self.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
         self.poll.next(&sample, interval)
     }
@@ -109,12 +115,12 @@ fn sample_branches(tx: &Tx<'_>, now: Time, limit: usize) -> Result<Vec<Sample>, 
     for mut branch in due {
         let claimed = claimed.get(&branch.key).copied().unwrap_or_default();
         let mut recount = None;
-        if branch.poll.is_still(&branch.next(now, claimed)) {
+        if branch.poll.recount_due(&branch.next(now, claimed)) {
             let counted = self::recount(tx, &branch)?;
             branch.tally.add(counted.difference);
             recount = Some(counted);
         }
-        let stuck = branch.poll.is_stuck(&branch.next(now, claimed));
+        let stuck = branch.poll.search_due(&branch.next(now, claimed));
         let lost = if stuck { Some(find_lost(tx, branch.key, &jobs)?) } else { None };
         samples.push(Sample { key: branch.key, poll_at: branch.poll_at, claimed, recount, lost });
     }
@@ -153,8 +159,9 @@ fn count_claimed(tx: &Tx<'_>, jobs: &HashSet<(JobId, Epoch)>) -> Result<HashMap<
 fn recount(tx: &Tx<'_>, branch: &DueBranch) -> Result<Recount, Error> {
     let (job, number) = branch.key;
     let rows = tx.query_one(sql::poll::COUNT_CHILDREN, params![job.as_bytes(), number.0], |row| {
-        let ends = Tally { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
-        Ok(ChildCounts { ends, live: row.get(3)? })
+        let ends =
+            BranchCounts { started: 0, done: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? };
+        Ok(ChildRows { ends, live: row.get(3)? })
     })?;
     Ok(rows.unwrap_or_default().recount(branch.spawned, &branch.tally))
 }
@@ -168,7 +175,7 @@ fn find_lost(
     let mut statement = tx.prepare(sql::poll::FIND_LOST)?;
     let mut rows = statement.query(params![key.0.as_bytes(), key.1.0, SPAN])?;
     let mut lost = Vec::new();
-    while lost.len() < REDELIVERED
+    while lost.len() < MAX_REDELIVERED
         && let Some(row) = rows.next()?
     {
         let pair = (read_id(row, 0)?, Epoch(row.get(1)?));
@@ -185,8 +192,8 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
     let params = params![job.as_bytes(), number.0, sample.poll_at.micros()];
     let Some(mut branch) = tx.query_one(sql::poll::READ_BRANCH, params, read_branch)? else { return Ok(()) };
     report.polled += 1;
-    let difference = sample.recount.map_or(Tally::default(), |recount| recount.difference);
-    if difference != Tally::default() {
+    let difference = sample.recount.map_or(BranchCounts::default(), |recount| recount.difference);
+    if difference != BranchCounts::default() {
         tracing::warn!(%job, %number, ?difference, "the children of a branch were counted wrong");
         branch.tally.add(difference);
         tx.write_count(sample.key, branch.tally)?;
@@ -198,17 +205,17 @@ fn apply(tx: &Tx<'_>, now: Time, sample: &Sample, report: &mut PollReport) -> Re
         None => poll.counted_at = branch.poll.counted_at,
     }
     match sample.lost.as_deref() {
-        Some(lost) if branch.poll.is_stuck(&poll) && !lost.is_empty() => {
+        Some(lost) if branch.poll.search_due(&poll) && !lost.is_empty() => {
             let lost = lease::return_jobs(tx, lost)?;
             tracing::warn!(%job, %number, lost, "children of a branch were lost and have been returned to the ready set");
             report.redelivered += lost;
-            poll.found(lost);
+            poll.add_redelivered(lost);
         }
         Some(_) => {}
         // Lost children are searched for next time.
         None => poll.searched_at = branch.poll.searched_at,
     }
-    if branch.watch.take_if(|watch| poll.lacks_children() || watch.is_met(&branch.tally)).is_some() {
+    if branch.watch.take_if(|watch| poll.found_missing() || watch.is_met(&branch.tally)).is_some() {
         tx.notify(now, sample.key)?;
         report.notified += 1;
     }

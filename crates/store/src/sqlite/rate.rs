@@ -6,7 +6,7 @@ use std::{
 };
 
 use rusqlite::{Row, params};
-use windlass_model::{Limit, NewJob, Time, rate::Level};
+use windlass_model::{NewJob, RateLimit, Time, rate::BucketLevel};
 
 use super::{Sqlite, sql, tx::Tx};
 use crate::{Error, columns, intern::Lane};
@@ -14,8 +14,8 @@ use crate::{Error, columns, intern::Lane};
 /// A rate limit and its level, as stored.
 pub(super) struct Bucket {
     pub(super) id: i32,
-    pub(super) limit: Limit,
-    pub(super) level: Level,
+    pub(super) limit: RateLimit,
+    pub(super) level: BucketLevel,
     pub(super) lifted: bool,
 }
 
@@ -25,8 +25,8 @@ impl Bucket {
         let per = Duration::from_micros(row.get::<_, i64>(3)?.unsigned_abs());
         Ok(Bucket {
             id: row.get(0)?,
-            limit: Limit { name: row.get(1)?, rate: row.get(2)?, per, burst: row.get(4)? },
-            level: Level { units: row.get(5)?, at: Time(row.get(6)?) },
+            limit: RateLimit { name: row.get(1)?, rate: row.get(2)?, per, burst: row.get(4)? },
+            level: BucketLevel { units: row.get(5)?, at: Time(row.get(6)?) },
             lifted: row.get(7)?,
         })
     }
@@ -78,7 +78,7 @@ pub(super) struct Shares {
     /// When to claim again for jobs that wait for their rate limit.
     pub(super) refill_at: Option<Time>,
     /// The new levels of the buckets that pay.
-    charged: Vec<(i32, Level)>,
+    charged: Vec<(i32, BucketLevel)>,
 }
 
 impl Shares {
@@ -140,7 +140,7 @@ pub(super) fn shares(
     first_ready.sort_unstable();
     let mut shares = Shares { per_lane: vec![0; lanes.len()], ..Shares::default() };
     let mut exhausted: HashSet<i32> = HashSet::new();
-    let mut charged: BTreeMap<i32, Level> = BTreeMap::new();
+    let mut charged: BTreeMap<i32, BucketLevel> = BTreeMap::new();
     let mut taken = 0;
     for (.., index, weight) in first_ready {
         if taken == limit {
@@ -151,7 +151,7 @@ pub(super) fn shares(
                 continue;
             }
             let Some(level) = bucket.level.charged(&bucket.limit, weight) else {
-                let at = bucket.level.worth_asking_at(&bucket.limit, weight);
+                let at = bucket.level.next_claim_at(&bucket.limit, weight);
                 shares.refill_at = Some(shares.refill_at.map_or(at, |other| other.min(at)));
                 exhausted.insert(bucket.id);
                 continue;

@@ -82,8 +82,8 @@ fn return_job(
     let attempt = params![id.as_bytes(), epoch.0, worker, started_at, now.micros(), failure];
     tx.execute(sql::commit::ADD_ATTEMPT, attempt)?;
     match after_death(worker_deaths, solo_crashes, claim.solo, max_crashes) {
-        AfterDeath::Suspect { deaths, crashes } => {
-            tx.execute(sql::reap::RETURN_JOB, params![id.as_bytes(), deaths, crashes, failure])?;
+        AfterDeath::Suspect { worker_deaths, solo_crashes } => {
+            tx.execute(sql::reap::RETURN_JOB, params![id.as_bytes(), worker_deaths, solo_crashes, failure])?;
             tx.enter(&Placement { suspect: true, ..placement })?;
             reaped.returned += 1;
         }
@@ -92,9 +92,9 @@ fn return_job(
             tx.unwind(now, &placement, &unwind, Some(&failure))?;
             reaped.poisoned += 1;
         }
-        AfterDeath::Poison { deaths, crashes } => {
+        AfterDeath::Poison { worker_deaths, solo_crashes } => {
             let reason = columns::reason_number(Reason::Poison);
-            let params = params![id.as_bytes(), deaths, crashes, failure, reason, now.micros()];
+            let params = params![id.as_bytes(), worker_deaths, solo_crashes, failure, reason, now.micros()];
             tx.execute(sql::reap::POISON, params)?;
             tx.after_end(now, &placement)?;
             reaped.poisoned += 1;

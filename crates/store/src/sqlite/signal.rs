@@ -2,7 +2,8 @@
 
 use rusqlite::{Row, params};
 use windlass_model::{
-    Awaited, BranchNo, JobId, NewSignal, Payload, Signal, State, Time, branch::BRANCH, wait::CHILD,
+    BranchNo, JobId, NewSignal, Payload, Signal, State, Time, WaitCondition, branch::BRANCH_SIGNAL,
+    wait::CHILD_SIGNAL,
 };
 
 use super::{Sqlite, job_actions::JobRow, serial::Placement, sql, tx::Tx};
@@ -64,10 +65,10 @@ pub(super) fn signal_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId)
         now,
         parent,
         recipient.last_number + 1,
-        CHILD,
+        CHILD_SIGNAL,
         &Payload::json(format!("\"{child}\"").into_bytes()),
     )?;
-    wake_if_met(tx, now, &recipient, CHILD)?;
+    wake_if_met(tx, now, &recipient, CHILD_SIGNAL)?;
     Ok(())
 }
 
@@ -75,8 +76,15 @@ pub(super) fn signal_parent(tx: &Tx<'_>, now: Time, parent: JobId, child: JobId)
 pub(super) fn signal_branch(tx: &Tx<'_>, now: Time, job: JobId, number: BranchNo) -> Result<(), Error> {
     let recipient = find_recipient(tx, job)?.filter(|recipient| recipient.state == LIVE);
     let Some(recipient) = recipient else { return Ok(()) };
-    add(tx, now, job, recipient.last_number + 1, BRANCH, &Payload::json(number.to_string().into_bytes()))?;
-    wake_if_met(tx, now, &recipient, BRANCH)?;
+    add(
+        tx,
+        now,
+        job,
+        recipient.last_number + 1,
+        BRANCH_SIGNAL,
+        &Payload::json(number.to_string().into_bytes()),
+    )?;
+    wake_if_met(tx, now, &recipient, BRANCH_SIGNAL)?;
     Ok(())
 }
 
@@ -97,7 +105,7 @@ fn find_recipient(tx: &Tx<'_>, id: JobId) -> Result<Option<Recipient>, Error> {
 fn wake_if_met(tx: &Tx<'_>, now: Time, recipient: &Recipient, name: &str) -> Result<bool, Error> {
     let wait = columns::wait(recipient.wait.as_deref()).filter(|_| recipient.placement.parked);
     let woke = match &wait {
-        Some(Awaited::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
+        Some(WaitCondition::Signals { needs: 1, names }) => names.iter().any(|known| known.name == name),
         Some(wait) if wait.wants(name).is_some() => {
             tx.is_met(recipient.placement.id, wait, recipient.pending_children)?
         }
@@ -149,8 +157,12 @@ fn add(tx: &Tx<'_>, now: Time, id: JobId, number: i64, name: &str, payload: &Pay
 }
 
 /// The signals that a worker receives with a job: the oldest of each name it waits for, or all of that name.
-pub(super) fn awaited_signals(tx: &Tx<'_>, id: JobId, wait: Option<&Awaited>) -> Result<Vec<Signal>, Error> {
-    let Some(Awaited::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
+pub(super) fn awaited_signals(
+    tx: &Tx<'_>,
+    id: JobId,
+    wait: Option<&WaitCondition>,
+) -> Result<Vec<Signal>, Error> {
+    let Some(WaitCondition::Signals { names, .. }) = wait else { return Ok(Vec::new()) };
     let mut signals = Vec::new();
     for name in names {
         let sql = match name.every {

@@ -27,8 +27,8 @@ pub(super) fn write(tx: &Tx<'_>, now: Time, change: &Change, is_cleared: bool) -
             failed(tx, now, change, FAILED, reason, failure, is_cleared)
         }
         Outcome::Cancelled(failure) => failed(tx, now, change, CANCELLED, None, failure, is_cleared),
-        Outcome::Retry { after, spent, failure } => {
-            retry(tx, now, change, now.plus(*after), spent, failure.as_ref())
+        Outcome::Retry { after, retry_counts, failure } => {
+            retry(tx, now, change, now.plus(*after), retry_counts, failure.as_ref())
         }
         Outcome::Next => next(tx, now, change, is_cleared),
         Outcome::Wait(awaited) => wait(tx, now, change, awaited, is_cleared),
@@ -166,7 +166,7 @@ fn failed(
         state,
         reason,
         text,
-        change.outcome.counts(),
+        change.outcome.counts_as_attempt(),
     ];
     let applied = tx.execute(sql::commit::FAILED, params)? == 1;
     if applied {
@@ -275,11 +275,11 @@ fn undo_columns(change: &Change) -> (Option<bool>, Option<String>) {
 fn write_step(tx: &Tx<'_>, now: Time, change: &Change) -> Result<(), Error> {
     let Some(step) = &change.step else { return Ok(()) };
     let id = change.job.as_bytes();
-    if let Some(stage_ran) = &step.stage_ran {
+    if let Some(from_stage) = &step.from_stage {
         let next = step.stage.as_ref().map(|(stage, _)| stage);
         let (ends, outcome) = (change.outcome.ends(), change.outcome.name());
         let params =
-            params![id, change.rev.0 + 1, stage_ran, ends, next, outcome, now.micros(), change.worker.0];
+            params![id, change.rev.0 + 1, from_stage, ends, next, outcome, now.micros(), change.worker.0];
         tx.execute(sql::commit::ADD_TRANSITION, params)?;
     }
     for number in &step.consumed {

@@ -1,7 +1,7 @@
 //! Reads for people: what keeps jobs from running, the rules behind that, and the audit log; inboxes and transitions.
 
 use rusqlite::params;
-use windlass_model::{Awaited, JobId, Rev, Signal, Time, WorkerId};
+use windlass_model::{JobId, Rev, Signal, Time, WaitCondition, WorkerId};
 
 use super::{
     arrivals,
@@ -84,9 +84,9 @@ fn rate_hold(tx: &Tx<'_>, job: &JobRow) -> Result<Option<RateHold>, Error> {
     let Some(bucket) = Bucket::named(tx, &charge.limit)? else { return Ok(None) };
     let now = tx.now(None);
     let level = bucket.level.refilled(&bucket.limit, now);
-    let enough_at = if bucket.lifted { now } else { level.affordable_at(&bucket.limit, charge.weight) };
+    let affordable_at = if bucket.lifted { now } else { level.affordable_at(&bucket.limit, charge.weight) };
     let limit = (!bucket.lifted).then_some(bucket.limit);
-    Ok(Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, enough_at }))
+    Ok(Some(RateHold { limit, name: charge.limit.clone(), weight: charge.weight, affordable_at }))
 }
 
 pub(super) fn queues(tx: &Tx<'_>) -> Result<Vec<QueueView>, Error> {
@@ -137,7 +137,7 @@ pub(super) fn waiting(tx: &Tx<'_>, placement: &Placement) -> Result<Option<Waiti
         Ok((wait, row.get::<_, Option<i64>>(1)?, row.get(2)?))
     })?;
     let Some((wait, until, pending)) = found else { return Ok(None) };
-    let what = columns::wait(wait.as_deref()).unwrap_or(Awaited::Nothing);
+    let what = columns::wait(wait.as_deref()).unwrap_or(WaitCondition::Nothing);
     let mut arrived: Vec<String> = tx.query_all(sql::signals::INBOX_NAMES, [id], |row| row.get(0))?;
     arrived.sort_unstable();
     arrived.dedup();

@@ -4,7 +4,7 @@
 //! wakes it in the same transaction.
 
 use rusqlite::params;
-use windlass_model::{Awaited, JobId, NewJob, Rev, Time, Wait};
+use windlass_model::{JobId, NewJob, Rev, Time, Wait, WaitCondition};
 
 use super::{
     Sqlite,
@@ -41,13 +41,15 @@ pub(super) struct Parked {
 
 impl Parked {
     pub(super) fn of(wait: &Wait, now: Time) -> Parked {
-        let parked = match &wait.awaited {
-            Awaited::Nothing => return Parked { wait: None, wait_until: None, due_at: now, parked: None },
-            Awaited::Signals { .. } => PARKED_FOR_SIGNALS,
-            Awaited::Children { .. } => PARKED_FOR_CHILDREN,
+        let parked = match &wait.condition {
+            WaitCondition::Nothing => {
+                return Parked { wait: None, wait_until: None, due_at: now, parked: None };
+            }
+            WaitCondition::Signals { .. } => PARKED_FOR_SIGNALS,
+            WaitCondition::Children { .. } => PARKED_FOR_CHILDREN,
         };
         let wait_until = wait.timeout.map(|timeout| now.plus(timeout));
-        let wait = Some(columns::wait_text(&wait.awaited));
+        let wait = Some(columns::wait_text(&wait.condition));
         Parked { wait, wait_until, due_at: wait_until.unwrap_or(now), parked: Some(parked) }
     }
 }
@@ -65,21 +67,26 @@ impl Tx<'_> {
         if wait.timeout.is_some() {
             self.set_timer(placement.due_at, placement.id, WAKE)?;
         }
-        if self.is_met(placement.id, &wait.awaited, pending_children)? {
+        if self.is_met(placement.id, &wait.condition, pending_children)? {
             return self.wake(now, placement);
         }
         if keeps_slot { Ok(()) } else { self.leave_serial_key(placement) }
     }
 
     /// Whether a job has what it waits for.
-    pub(super) fn is_met(&self, id: JobId, awaited: &Awaited, pending_children: i64) -> Result<bool, Error> {
-        let names: Vec<String> = match awaited {
-            Awaited::Signals { .. } => {
+    pub(super) fn is_met(
+        &self,
+        id: JobId,
+        condition: &WaitCondition,
+        pending_children: i64,
+    ) -> Result<bool, Error> {
+        let names: Vec<String> = match condition {
+            WaitCondition::Signals { .. } => {
                 self.query_all(sql::signals::INBOX_NAMES, [id.as_bytes()], |row| row.get(0))?
             }
             _ => Vec::new(),
         };
-        Ok(awaited.is_met(names.iter().map(String::as_str), u32::try_from(pending_children).unwrap_or(0)))
+        Ok(condition.is_met(names.iter().map(String::as_str), u32::try_from(pending_children).unwrap_or(0)))
     }
 
     /// Wakes a parked job, which is due now, and deletes its timer.
@@ -116,7 +123,7 @@ impl Tx<'_> {
             return Ok(());
         };
         match columns::wait(wait.as_deref()) {
-            Some(Awaited::Children { .. }) if pending_children == 0 => self.wake(now, &placement),
+            Some(WaitCondition::Children { .. }) if pending_children == 0 => self.wake(now, &placement),
             _ => Ok(()),
         }
     }

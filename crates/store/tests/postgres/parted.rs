@@ -107,22 +107,22 @@ async fn chunks_and_ends_are_few_statements() {
     let mut mixed = ends(me, &held[1_100..1_200]);
     mixed.extend(held[1_200..1_300].iter().map(|job| change(me, job, failed(Reason::Stopped))));
     let (_, sent) = cost!(store, store.commit(at(3), &mixed));
-    assert_eq!(sent, 7, "begin, lock, two sorts, tally, commit, look");
+    assert_eq!(sent, 7, "begin, lock, two sorts, counts, commit, look");
     let steps: Vec<Change> = held[1_300..1_400].iter().map(|job| noted(job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
-    assert_eq!(sent, 4, "begin, step, tally, commit: that they have begun is counted");
+    assert_eq!(sent, 4, "begin, step, counts, commit: that they have begun is counted");
     let further: Vec<ClaimedJob> = held[1_300..1_400].iter().map(further).collect();
     let steps: Vec<Change> = further.iter().map(|job| change(me, job, Outcome::Next)).collect();
     let (_, sent) = cost!(store, store.commit(at(3), &steps));
     assert_eq!(sent, 1, "what goes on is not counted again");
-    let tally = BranchCounts { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
-    assert_eq!(branch(&store).await.tally, tally);
+    let counts = BranchCounts { started: 1_400, done: 1_200, failed: 100, cancelled: 0 };
+    assert_eq!(branch(&store).await.counts, counts);
     assert_eq!(state(&store, id(1)).await, State::Waiting);
     let ids: Vec<JobId> = held[1_300..].iter().map(|job| job.id).collect();
     let told = store.control().act_on_jobs(at(4), &ids, cancel(0), &someone()).await.expect("act");
     assert_eq!(told.len(), 700);
     due(&store, 5, 1_000).await;
-    assert_eq!(branch(&store).await.tally, BranchCounts { started: 2_000, cancelled: 700, ..tally });
+    assert_eq!(branch(&store).await.counts, BranchCounts { started: 2_000, cancelled: 700, ..counts });
     assert_eq!((state(&store, id(1)).await, inbox(&store, 1).await), (State::Ready, vec!["7".to_owned()]));
 }
 
@@ -197,10 +197,10 @@ async fn many_children_end_at_once_at_all_doors_and_are_counted() {
         task.await.expect("a task");
     }
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.started, seen.tally.ended()), (200, 200));
+    assert_eq!((seen.counts.started, seen.counts.ended()), (200, 200));
     let of = BranchChildFilter { job: id(1), branch: NO, only: ChildStates::Bad, after: None, limit: 1_000 };
     let bad = store.inspect().branch_children(&of).await.expect("leaves");
-    assert_eq!(seen.tally.unsuccessful(), bad.len() as i64);
+    assert_eq!(seen.counts.unsuccessful(), bad.len() as i64);
     assert_eq!(inbox(&store, 1).await, ["7"]);
     assert_eq!(claim(&store, at(61), &ask(me, 3, 200)).await.len(), 1, "woken once");
 }
@@ -289,7 +289,7 @@ async fn wrong_tallies_are_corrected() {
         more += store.poll_branches(at(100_000 * (n + 1)), 10).await.expect("poll").corrected;
     }
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.ends(), corrected + more), ((100, 0, 0), 1), "once, and right");
+    assert_eq!((seen.counts.ends(), corrected + more), ((100, 0, 0), 1), "once, and right");
     assert_eq!(inbox(&store, 1).await, ["7"]);
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
@@ -323,7 +323,7 @@ async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
     let polled = store.poll_branches(at(400), 10).await.expect("poll");
     assert_eq!((polled.polled, polled.corrected, polled.notified), (1, 0, 0));
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
+    assert_eq!((seen.counts.done, seen.poll.missing), (3, 0), "it was counted when it ended");
     store.commit(at(401), &ends(me, &held[3..])).await.expect("commit");
     assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent goes on");
 }
@@ -342,7 +342,7 @@ async fn a_parent_is_told_that_children_are_gone() {
     let polled = store.poll_branches(at(400), 10).await.expect("poll");
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (0, 1, None));
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
+    assert_eq!((seen.counts.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
     assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
 }
 
@@ -423,8 +423,8 @@ async fn transactions_of_others_count_and_grow() {
     for job in claim(&store, at(2), &ask(me, 2, 10)).await {
         assert_eq!(transact(&store, 3, change(me, &job, done("x"))).await, Verdict::Committed);
     }
-    let tally = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };
-    assert_eq!((branch(&store).await.tally, inbox(&store, 1).await), (tally, vec!["7".to_owned()]));
+    let counts = BranchCounts { started: 2, done: 2, ..BranchCounts::default() };
+    assert_eq!((branch(&store).await.counts, inbox(&store, 1).await), (counts, vec!["7".to_owned()]));
     assert_eq!(state(&store, id(1)).await, State::Ready);
 }
 

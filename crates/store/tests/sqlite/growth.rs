@@ -106,12 +106,12 @@ async fn counts_that_are_wrong_are_put_right() {
     conn.execute("update windlass_branches set done = done - 4, failed = failed + 1", []).expect("update");
     finish(&store, 3, me, &taken[9..]).await;
     let wrong = BranchCounts { started: 10, done: 6, failed: 1, cancelled: 0 };
-    assert_eq!(branch(&store).await.tally, wrong, "so its parent sleeps on");
+    assert_eq!(branch(&store).await.counts, wrong, "so its parent sleeps on");
     assert_eq!(poll(&store, 10).await.corrected, 0, "something moved");
     let polled = poll(&store, 20).await;
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (1, 1, None));
     let right = BranchCounts { started: 10, done: 10, failed: 0, cancelled: 0 };
-    assert_eq!(branch(&store).await.tally, right);
+    assert_eq!(branch(&store).await.counts, right);
     let parent = claim_one(&store, 21, me, 3).await;
     assert_eq!((parent.id, texts(&parent.inbox)), (id(1), vec!["1".to_owned()]));
 }
@@ -126,7 +126,7 @@ async fn a_recount_lowers_nothing_for_rows_that_are_gone() {
     let polled = poll(&store, 400).await;
     assert_eq!((polled.corrected, polled.notified), (0, 0));
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.done, seen.poll.missing), (3, 0), "it was counted when it ended");
+    assert_eq!((seen.counts.done, seen.poll.missing), (3, 0), "it was counted when it ended");
     finish(&store, 401, me, &taken[3..]).await;
     assert_eq!(claim_one(&store, 402, me, 3).await.id, id(1), "so its parent goes on");
 }
@@ -144,7 +144,7 @@ async fn a_parent_is_told_that_children_are_gone() {
     let polled = poll(&store, 400).await;
     assert_eq!((polled.corrected, polled.notified, polled.next_at), (0, 1, None));
     let seen = branch(&store).await;
-    assert_eq!((seen.tally.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
+    assert_eq!((seen.counts.ends(), seen.poll.missing, seen.watch), ((2, 0, 0), 2, None));
     assert_eq!(claim_one(&store, 401, me, 3).await.id, id(1), "it does not wait for ever");
 }
 
@@ -223,7 +223,7 @@ async fn what_a_child_costs() {
         finish(&store, 3, me, &taken).await;
         spent[2] += started.elapsed();
     }
-    assert_eq!(branch(&store).await.tally.done, i64::from(count));
+    assert_eq!(branch(&store).await.counts.done, i64::from(count));
     let [insert, claim, done] = spent.map(|spent| spent.as_secs_f64() * 1e6 / f64::from(count));
     println!("µs per child: insert {insert:.2}, claim {claim:.2}, done {done:.2}");
 }

@@ -3,13 +3,14 @@
 use std::{
     marker::PhantomData,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
+use windlass_env::{Env, VirtualClock};
 use windlass_model::{JobId, JournalEntry, State, Time};
-use windlass_runtime::{Config, Env, Pool};
+use windlass_runtime::{Config, Pool, Retention};
 use windlass_store::{Backlog, ReapRequest, Store};
 
 use super::store::{Crash, Life, Shared, VirtualStore, opened};
@@ -18,8 +19,10 @@ use crate::{Engine, Error, Filter, JobError, Kind};
 /// Registers the kinds under test with an engine.
 pub(super) type Setup = Arc<dyn Fn(Engine) -> Engine + Send + Sync>;
 
-/// How long a lab looks at a job that neither ends nor waits, in real time.
+/// How long a job may run without a commit, in real time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The lease of a lab's worker, so that it holds when the clock jumps.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// An engine in a test, with a clock of its own that is set forward when there is nothing to do but wait.
 pub struct Lab {
@@ -78,8 +81,8 @@ impl Lab {
 
     pub(super) async fn with(url: &str, store: Arc<dyn Store>, setup: Setup, crash: Option<Crash>) -> Lab {
         // Whole seconds are easier to read.
-        let now = Time::from_system(SystemTime::now()).micros() / 1_000_000 * 1_000_000;
-        let shared = Arc::new(Shared::new(Time(now), crash));
+        let now = Env::real().now().micros() / 1_000_000 * 1_000_000;
+        let shared = Arc::new(Shared::new(VirtualClock::new(Time(now)), crash));
         let lab = Lab {
             store,
             url: url.to_owned(),
@@ -125,13 +128,15 @@ impl Lab {
         let life = Arc::new(Life::default());
         std::mem::replace(&mut *self.life.lock().await, Arc::clone(&life)).mark_dead();
         let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
-        let clock = Arc::clone(&self.shared);
         let store: Arc<dyn Store> = Arc::new(VirtualStore { store, shared, life });
         // The same dice in every run.
-        let env = Env::new(move || clock.now(), || 0.5);
-        let config = Config { env, drain: Duration::ZERO, ..Config::default() };
+        let env = Env::with_clock(Arc::clone(&self.shared.clock)).with_random(|| 0.5);
+        let (lease, retention) = (YEAR, Retention::FOREVER);
+        let config = Config { lease, retention, drain: Duration::ZERO, ..Config::default() };
         // One change per commit: where a run crashes is then the same in every run.
-        let new = (self.setup)(Engine::on(&self.url, store)).config(config).queue("default", Pool::slots(1));
+        let new = (self.setup)(Engine::with_env(&self.url, store, env))
+            .config(config)
+            .queue("default", Pool::slots(1));
         let started = new.start().await;
         *engine = Some(started.unwrap_or_else(|error| panic!("the engine of the lab: {error}")));
     }
@@ -175,8 +180,8 @@ impl Lab {
     }
 
     async fn work(&self, until: Option<Time>) {
-        let mut calm = std::time::Instant::now();
-        let mut before = None;
+        let real = Env::real();
+        let mut last = (None, real.instant());
         loop {
             if self.shared.is_dead.swap(false, Ordering::SeqCst) {
                 self.restart().await;
@@ -189,8 +194,9 @@ impl Lab {
             // What waits in a paused queue waits for someone from outside.
             let paused = |name: &str| paused.iter().any(|queue| queue.name == name && queue.paused.is_some());
             let ready = |queue: &Backlog| if paused(&queue.queue) { 0 } else { queue.ready };
-            let busy: u64 = backlog.iter().map(|queue| ready(queue) + queue.running).sum();
-            if busy == 0 && due.woken + due.admitted + due.fired + due.expired + due.cancelled == 0 {
+            let running: u64 = backlog.iter().map(|queue| queue.running).sum();
+            let is_busy = running > 0 || backlog.iter().any(|queue| ready(queue) > 0);
+            if !is_busy && due.woken + due.admitted + due.fired + due.expired + due.cancelled == 0 {
                 let next = due.next_at.filter(|at| until.is_none_or(|until| *at <= until));
                 // Unless the worker did something meanwhile: then what was seen is of different moments.
                 if self.shared.set_if_still(verbs, next).await && next.is_none() {
@@ -198,16 +204,21 @@ impl Lab {
                 }
                 continue;
             }
-            self.engine().await.poke();
-            let now = (self.shared.commits.load(Ordering::SeqCst), self.now());
-            if before.replace(now) != Some(now) {
-                calm = std::time::Instant::now();
+            if running == 0 {
+                self.engine().await.poke();
             }
-            assert!(calm.elapsed() < PATIENCE, "nothing has moved in the lab for {PATIENCE:?}: {backlog:?}");
-            tokio::select! {
-                () = moved => {}
-                () = self.shared.died.notified() => {}
-                () = tokio::time::sleep(Duration::from_millis(2)) => {}
+            let progress = Some((self.shared.commits.load(Ordering::SeqCst), self.now()));
+            if last.0 != progress {
+                last = (progress, real.instant());
+            }
+            let something = async {
+                tokio::select! {
+                    () = moved => {}
+                    () = self.shared.died.notified() => {}
+                }
+            };
+            if real.timeout_at(last.1 + PATIENCE, something).await.is_err() {
+                panic!("nothing was committed in the lab for {PATIENCE:?}: {backlog:?}");
             }
         }
     }

@@ -3,12 +3,13 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
+use windlass_env::VirtualClock;
 use windlass_model::{
     Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
 };
@@ -32,7 +33,8 @@ pub(super) struct Crash {
 
 /// What all handles of one store in a lab share.
 pub(super) struct Shared {
-    clock: AtomicI64,
+    /// The date of the store and of its workers.
+    pub(super) clock: Arc<VirtualClock>,
     /// How many changes were brought to the store.
     pub(super) commits: AtomicUsize,
     pub(super) crash: Mutex<Option<Crash>>,
@@ -48,9 +50,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(now: Time, crash: Option<Crash>) -> Shared {
+    pub(super) fn new(clock: VirtualClock, crash: Option<Crash>) -> Shared {
         Shared {
-            clock: AtomicI64::new(now.micros()),
+            clock: Arc::new(clock),
             commits: AtomicUsize::new(0),
             crash: Mutex::new(crash),
             died: Notify::new(),
@@ -62,11 +64,11 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Time {
-        Time(self.clock.load(Ordering::SeqCst))
+        self.clock.now()
     }
 
     pub(super) fn set(&self, now: Time) {
-        self.clock.fetch_max(now.micros(), Ordering::SeqCst);
+        self.clock.set(now);
     }
 
     /// Whether the worker dies at the next of `changes` commits, and if so how.
@@ -356,11 +358,17 @@ impl Control for VirtualStore {
         act: JobAction,
         by: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
-        self.store.control().act_on_jobs(self.now(now), jobs, act, by)
+        Box::pin(
+            self.store_moved(
+                async move { self.store.control().act_on_jobs(self.now(now), jobs, act, by).await },
+            ),
+        )
     }
 
     fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
-        self.store.control().administer(self.now(now), rule, by)
+        Box::pin(
+            self.store_moved(async move { self.store.control().administer(self.now(now), rule, by).await }),
+        )
     }
 
     fn update_stages<'a>(
@@ -369,19 +377,25 @@ impl Control for VirtualStore {
         jobs: &'a [StageUpdate],
         by: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
-        self.store.control().update_stages(self.now(now), jobs, by)
+        Box::pin(
+            self.store_moved(
+                async move { self.store.control().update_stages(self.now(now), jobs, by).await },
+            ),
+        )
     }
 
     fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        self.store.control().fork(self.now(now), forks, by)
+        Box::pin(self.store_moved(async move { self.store.control().fork(self.now(now), forks, by).await }))
     }
 
     fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
-        self.store.control().record_audit(self.now(now), action, subject, by)
+        Box::pin(self.store_moved(async move {
+            self.store.control().record_audit(self.now(now), action, subject, by).await
+        }))
     }
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
-        self.store.control().prune(self.now(now), prune)
+        Box::pin(self.store_moved(async move { self.store.control().prune(self.now(now), prune).await }))
     }
 }
 

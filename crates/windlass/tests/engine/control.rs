@@ -335,11 +335,11 @@ async fn bulk_operations_preview_act_and_are_logged(url: &str) {
     // Ended by hand after the first batch, then done in full.
     let mut bulk = ops.bulk(filter.clone(), cancel);
     let seen = AtomicUsize::new(0);
-    let tally = bulk.run(|_| seen.fetch_add(1, Ordering::Relaxed) > 0).await.expect("run");
-    assert!(tally.cut_short && tally.done == 100, "{tally:?}");
+    let counts = bulk.run(|_| seen.fetch_add(1, Ordering::Relaxed) > 0).await.expect("run");
+    assert!(counts.cut_short && counts.done == 100, "{counts:?}");
     bulk = ops.bulk(filter, cancel).per_second(1_000);
-    let tally = bulk.run(|_| true).await.expect("run");
-    assert_eq!((tally.done, tally.refused, tally.cut_short), (151, 0, false));
+    let counts = bulk.run(|_| true).await.expect("run");
+    assert_eq!((counts.done, counts.refused, counts.cut_short), (151, 0, false));
     assert_eq!(state(&engine, later.id()).await, State::Cancelled);
     let entries = engine.inspect().audit(&AuditFilter { limit: 1_000, ..AuditFilter::default() }).await;
     let entries = entries.expect("audit");

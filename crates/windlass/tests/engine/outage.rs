@@ -309,7 +309,7 @@ async fn a_server_killed_under_a_branch_costs_no_child() {
     kill_twice(&cluster, &engine).await;
     assert_eq!(result_of(&engine, job.id()).await, (0..children).sum::<u64>());
     let branches = engine.inspect().branches(job.id()).await.expect("branches");
-    let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.tally.ends())).collect();
+    let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.counts.ends())).collect();
     assert_eq!(seen, [(children as i64, (children as i64, 0, 0))], "each was spawned and counted once");
     assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
     engine.stop().await;

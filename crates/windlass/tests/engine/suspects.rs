@@ -12,11 +12,12 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
+    env::IdSource,
     model::{ClaimNo, KindVersion},
     prelude::*,
     store::{
-        ClaimBatch, ClaimRequest, Error, Fut, IdSource, NewWorker, Now, ReapRequest, RenewRequest, Renewal,
-        Store, delegate_store,
+        ClaimBatch, ClaimRequest, Error, Fut, NewWorker, Now, ReapRequest, RenewRequest, Renewal, Store,
+        delegate_store,
     },
 };
 
@@ -31,7 +32,7 @@ on_both_stores!(
 /// Claims jobs of a kind for a worker that then dies: they become suspects.
 pub(crate) async fn lose(engine: &Engine, kind: &str, jobs: usize) {
     let store = engine.store();
-    let id = IdSource::new().worker();
+    let id = IdSource::default().worker();
     let new = NewWorker {
         id,
         name: "dies".into(),
@@ -104,12 +105,12 @@ impl Store for Watched {
     fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
             let seen = &self.seen;
-            if !beat.to_confirm.is_empty() && seen.kills.swap(false, Ordering::SeqCst) {
+            if !beat.solo_ended.is_empty() && seen.kills.swap(false, Ordering::SeqCst) {
                 let sweep = ReapRequest { dead: vec![beat.worker], lapsed: false, limit: 9, crashes: 3 };
                 self.store.reap(now, &sweep).await?;
                 return Ok(Renewal::Lost);
             }
-            if !beat.to_confirm.is_empty() && seen.hangs.load(Ordering::SeqCst) {
+            if !beat.solo_ended.is_empty() && seen.hangs.load(Ordering::SeqCst) {
                 seen.unheard.fetch_add(1, Ordering::SeqCst);
                 return Err(Error::Unavailable("not now".into()));
             }

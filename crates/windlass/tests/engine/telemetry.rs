@@ -10,9 +10,10 @@ use std::{
 
 use windlass::{
     Config,
+    env::IdSource,
     model::{ClaimNo, Epoch, JobClaim},
     prelude::*,
-    store::{ClaimRequest, IdSource, NewWorker},
+    store::{ClaimRequest, NewWorker},
 };
 use windlass_testpg::Cluster;
 
@@ -270,7 +271,7 @@ async fn a_lost_worker_is_counted(url: &str) {
     let engine = engine(url).await;
     engine.submit(Do(Act::Return)).await.expect("submitted");
     // A worker that claims and is not heard of again.
-    let id = IdSource::new().worker();
+    let id = IdSource::default().worker();
     let lost = NewWorker {
         id,
         name: "lost".into(),

@@ -10,6 +10,7 @@ use std::{
 
 use windlass::{
     Config, OnFailure, Reason, State, Time,
+    env::IdSource,
     prelude::*,
     store::{Filter, Job},
 };
@@ -375,12 +376,12 @@ async fn a_graceful_stop_finishes_what_runs_and_hands_back_the_rest(url: &str) {
 async fn a_predecessor_that_died_leaves_nothing_waiting(url: &str) {
     use windlass::{
         model::{ClaimNo, KindVersion},
-        store::{ClaimRequest, IdSource, NewWorker},
+        store::{ClaimRequest, NewWorker},
     };
     let engine = engine(url).await;
     let job = engine.submit(Do(Act::Return(5))).await.expect("submitted");
     let store = engine.store();
-    let dead = IdSource::new().worker();
+    let dead = IdSource::default().worker();
     let hour = Duration::from_secs(3_600);
     let new = NewWorker {
         id: dead,

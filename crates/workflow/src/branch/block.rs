@@ -16,12 +16,13 @@ use std::{
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
+use windlass_env::IdSource;
 use windlass_model::{
     BranchMember, BranchNo, BranchPosition, Failure, FirstAttempt, JobId, KindVersion, NewJob, Outcome,
     Payload, Retry, Step, Time, Verdict, When, branch::MAX_BLOCK_ITEMS, failure::class,
 };
 use windlass_runtime::{Attempt, StepResult, StepWriter};
-use windlass_store::{IdSource, JobEnd};
+use windlass_store::JobEnd;
 
 use super::results::ChildOf;
 use crate::{JobError, Task, TaskCx, child::Packable, codec::Codecs, machine::Services};
@@ -435,6 +436,7 @@ pub(crate) async fn run<T: Task>(
     let (fresh, promoted, first_attempts) = (0, Vec::new(), Vec::new());
     let bytes = progress.results.iter().flatten().map(|result| result.get().len()).sum();
     let limit_bytes = self::bytes(&bound);
+    let commit_at = bound.env.instant() + COMMIT_INTERVAL;
     let mut running = Running {
         attempt,
         bound,
@@ -447,7 +449,7 @@ pub(crate) async fn run<T: Task>(
         first_attempts,
         bytes,
         limit: limit_bytes,
-        commit_at: Instant::now() + COMMIT_INTERVAL,
+        commit_at,
     };
     running.progress.results.resize_with(running.items.items.len(), || None);
     let left = running.left();
@@ -477,20 +479,22 @@ impl Running<'_> {
             None => ItemOutcome::Slow,
         };
         let mut waiting = FuturesUnordered::new();
-        let mut yielded = Instant::now();
+        let env = self.bound.env.clone();
+        let mut yielded = env.instant();
         for (count, place) in left.iter().copied().enumerate() {
             let item = AssertUnwindSafe(one::<T>(self.cx(place), self.items.items[place]));
             let mut item = Box::pin(item.catch_unwind());
             // One that holds its thread is given up like any other task, and the block is taken apart after that.
-            self.attempt.writer.pulse(Some(limit.unwrap_or(BLOCKED)));
+            self.attempt.writer.set_poll_deadline(Some(limit.unwrap_or(BLOCKED)));
             let polled = poll_once(&mut item).await;
-            self.attempt.writer.pulse(None);
+            self.attempt.writer.set_poll_deadline(None);
             match polled {
                 Poll::Ready(came) => self.note_item(place, None, flat(came)),
                 Poll::Pending => {
                     let started_at = Some(self.attempt.writer.now());
+                    let env = env.clone();
                     waiting.push(async move {
-                        match tokio::time::timeout(patience, item).await {
+                        match env.timeout(patience, item).await {
                             Ok(came) => (place, started_at, flat(came)),
                             Err(_) => (place, started_at, late()),
                         }
@@ -512,9 +516,9 @@ impl Running<'_> {
                 self.promote_to_blocks(&left[count + 1..]);
                 return self.end();
             }
-            if count % TURN == TURN - 1 || yielded.elapsed() > HELD {
+            if count % TURN == TURN - 1 || env.since(yielded) > HELD {
                 tokio::task::yield_now().await;
-                yielded = Instant::now();
+                yielded = env.instant();
             }
             if self.attempt.is_cancelled() {
                 break;
@@ -536,7 +540,7 @@ impl Running<'_> {
         Ok(match (over, self.attempt.cancel_requested_by()) {
             (Some(turn), _) => turn,
             (None, Some(by)) => StepResult::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) },
-            (None, None) => StepResult::Over,
+            (None, None) => StepResult::ClaimOver,
         })
     }
 
@@ -545,8 +549,9 @@ impl Running<'_> {
     where
         F: Future<Output = (usize, Option<Time>, ItemOutcome)>,
     {
-        let left = self.commit_at.saturating_duration_since(Instant::now());
-        if let Ok(Some((place, started_at, came))) = tokio::time::timeout(left, waiting.next()).await {
+        let left = self.commit_at.saturating_duration_since(self.bound.env.instant());
+        let next = self.bound.env.timeout(left, waiting.next()).await;
+        if let Ok(Some((place, started_at, came))) = next {
             self.note_item(place, started_at, came);
         }
         self.commit_if_due().await
@@ -635,12 +640,12 @@ impl Running<'_> {
 
     /// Commits what was done so far, if the last commit was long enough ago.
     async fn commit_if_due(&mut self) -> Result<Option<StepResult>, Failure> {
-        if self.commit_at <= Instant::now() { self.commit().await } else { Ok(None) }
+        if self.commit_at <= self.bound.env.instant() { self.commit().await } else { Ok(None) }
     }
 
     /// Commits what was done so far. Answers how the attempt ends, if it does.
     async fn commit(&mut self) -> Result<Option<StepResult>, Failure> {
-        self.commit_at = Instant::now() + COMMIT_INTERVAL;
+        self.commit_at = self.bound.env.instant() + COMMIT_INTERVAL;
         if self.fresh == 0 && self.promoted.is_empty() {
             return Ok(None);
         }
@@ -652,11 +657,11 @@ impl Running<'_> {
             first_attempts: std::mem::take(&mut self.first_attempts),
             ..Step::default()
         };
-        Ok(match StepWriter::commit_through(&self.attempt, step).await {
+        Ok(match StepWriter::commit_detached(&self.attempt, step).await {
             Verdict::Committed => None,
             Verdict::Halted => Some(StepResult::Halted),
-            Verdict::Fenced => Some(StepResult::Over),
-            Verdict::Refused(_) if self.attempt.writer.is_over() => Some(StepResult::Over),
+            Verdict::Fenced => Some(StepResult::ClaimOver),
+            Verdict::Refused(_) if self.attempt.writer.is_closed() => Some(StepResult::ClaimOver),
             Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
         })
     }

@@ -4,11 +4,12 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use windlass_env::JoinHandle;
 use windlass_model::{
     BranchNo, BranchPosition, Failure, JobId, NewJob, Payload, Time, When,
     branch::{MAX_SPAWNS, check_branch},
@@ -223,7 +224,7 @@ impl Plan {
     pub(crate) fn start(self, bound: Arc<Services>, job: JobId, number: Option<BranchNo>) -> ChunkStream {
         // One chunk waits while one is committed and the next is made.
         let (sender, chunks) = mpsc::channel(1);
-        let store = Arc::clone(&bound.store);
+        let (store, env) = (Arc::clone(&bound.store), bound.env.clone());
         let skipped: Arc<OnceLock<Duration>> = Arc::default();
         let producer = Producer { plan: self, bound, job, number, sender, skipped: Arc::clone(&skipped) };
         let work = STORE.scope(store, async move {
@@ -232,7 +233,7 @@ impl Plan {
                 let _ = sender.send(Err(failure)).await;
             }
         });
-        ChunkStream { chunks, task: tokio::spawn(store_retry::inherit_attempt(work)), skipped }
+        ChunkStream { chunks, task: env.spawn(store_retry::inherit_attempt(work)), skipped }
     }
 }
 
@@ -261,7 +262,7 @@ impl ChildFeed for Single {
 /// Sources that are being read.
 pub(crate) struct ChunkStream {
     chunks: mpsc::Receiver<Result<Chunk, PartError>>,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinHandle<()>,
     skipped: Arc<OnceLock<Duration>>,
 }
 
@@ -355,9 +356,9 @@ impl Producer {
             }
             let mut feed = (spawn.feed)(SourceStart { n: cursor.n, after: cursor.after.clone() });
             if cursor.n > 0 {
-                let since = Instant::now();
+                let since = bound.env.instant();
                 resume(&bound, &branch, &mut *feed, &cursor, &spawn.name).await?;
-                let _ = self.skipped.set(since.elapsed());
+                let _ = self.skipped.set(bound.env.since(since));
             }
             loop {
                 let most = self.plan.chunk().min(fits);

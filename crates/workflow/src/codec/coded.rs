@@ -35,7 +35,7 @@ impl Handler for Coded {
                 running: Box::pin(ready(Err(failure))),
                 timeout: None,
                 stage,
-                times_all_steps: false,
+                handles_own_end: false,
             },
         }
     }
@@ -106,8 +106,8 @@ impl Coded {
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
                 }
                 // A workflow encodes what it writes itself.
-                StepResult::Commit { .. } | StepResult::SetAside(_) => {}
-                StepResult::ByPolicy(_) | StepResult::Stop(_) | StepResult::Halted | StepResult::Over => {}
+                StepResult::Commit { .. } | StepResult::MarkUnreadable(_) => {}
+                StepResult::Failed(_) | StepResult::Stop(_) | StepResult::Halted | StepResult::ClaimOver => {}
             }
             Ok(turn)
         })

@@ -154,7 +154,7 @@ impl MachineBranch<'_> {
             };
             let over = grow.seal;
             let step = Step { children, branches: vec![grow], partial: true, ..Step::default() };
-            match StepWriter::commit_through(&cx.attempt, step).await {
+            match StepWriter::commit_detached(&cx.attempt, step).await {
                 Verdict::Committed if over => return Ok(()),
                 Verdict::Committed => {}
                 Verdict::Refused(why) => return Err(Failure::stop(why).class(class::REFUSED)),
@@ -178,7 +178,7 @@ async fn wait_or_give_up(
 ) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     let linger = skipped.max(LINGER);
-    match wait_for_room(&*cx.bound.store, (cx.id(), number), limit, more, linger).await? {
+    match wait_for_room(&cx.bound, (cx.id(), number), limit, more, linger).await? {
         None => Ok(()),
         Some(_) => {
             cx.paused.notify_one();
@@ -190,7 +190,7 @@ async fn wait_or_give_up(
 /// What follows when a step was given up because a branch that it fills is full.
 pub(super) fn pause(attempt: &Attempt) -> StepResult {
     if attempt.cancel_requested_by().is_some() {
-        return StepResult::ByPolicy(Failure::retry("the step waited for room in a branch"));
+        return StepResult::Failed(Failure::retry("the step waited for room in a branch"));
     }
     let spent = attempt.job.retry_counts.clone();
     StepResult::Commit {
@@ -205,7 +205,7 @@ async fn branches(bound: &Arc<Services>, attempt: &Attempt) -> Result<Vec<Kept>,
 }
 
 fn progress(branch: &Kept) -> BranchProgress {
-    BranchProgress { spawned: branch.spawned, counts: branch.tally }
+    BranchProgress { spawned: branch.spawned, counts: branch.counts }
 }
 
 /// A branch that nobody merges is a mistake: its children would end unseen.
@@ -369,9 +369,9 @@ pub(super) async fn poll_merge(
     let consumed = attempt.job.inbox.iter().map(|signal| signal.number).collect();
     let branches = wanted.iter().map(grow).collect();
     let step = Step { consumed, branches, partial: true, ..Step::default() };
-    match StepWriter::commit_through(attempt, step).await {
+    match StepWriter::commit_detached(attempt, step).await {
         Verdict::Committed => Ok(None),
         Verdict::Refused(why) => Err(Failure::stop(why).class(class::REFUSED)),
-        Verdict::Halted | Verdict::Fenced => Ok(Some(StepResult::Over)),
+        Verdict::Halted | Verdict::Fenced => Ok(Some(StepResult::ClaimOver)),
     }
 }

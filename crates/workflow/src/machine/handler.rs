@@ -9,15 +9,18 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use windlass_env::{Env, IdSource};
 use windlass_model::{Failure, Outcome, Reason, Retry, failure::class};
 use windlass_runtime::{Attempt, Handler, Policy, Running, Started, StepResult};
-use windlass_store::{IdSource, Store};
+use windlass_store::Store;
 
 use super::{Machine, Next, StepCx, branch, stage};
 use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
 
 /// What a machine's steps need of their engine.
 pub struct Services {
+    /// The clock, the timers and the tasks.
+    pub env: Env,
     /// The store.
     pub store: Arc<dyn Store>,
     /// What encodes and decodes payloads.
@@ -61,7 +64,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
                     running: Box::pin(ready(Err(failure))),
                     timeout: None,
                     stage,
-                    times_all_steps: false,
+                    handles_own_end: false,
                 };
             }
         };
@@ -79,7 +82,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
             running,
             timeout: timeout.filter(|limit| !limit.is_zero()),
             stage: Some(name),
-            times_all_steps: false,
+            handles_own_end: false,
         }
     }
 
@@ -122,7 +125,7 @@ async fn run<M: Machine>(
         return Ok(StepResult::Commit { step: None, outcome });
     }
     match next {
-        _ if !aside.is_empty() => Ok(StepResult::SetAside(aside)),
+        _ if !aside.is_empty() => Ok(StepResult::MarkUnreadable(aside)),
         Some(next) => next.map_err(Into::into)?.into_step_result(cx).await,
         None => Ok(branch::pause(&cx.attempt)),
     }

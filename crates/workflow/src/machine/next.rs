@@ -23,7 +23,7 @@ enum NextKind<M: Machine> {
     Again(M, Duration),
     Done(M::Output),
     Stop(Failure),
-    ByPolicy(Failure),
+    Failed(Failure),
 }
 
 impl<M: Machine> Next<M> {
@@ -84,7 +84,7 @@ impl<M: Machine> Next<M> {
 
     /// The retry policy of the state decides what follows from this error.
     pub fn by_policy(failure: Failure) -> Next<M> {
-        Next::new(NextKind::ByPolicy(failure))
+        Next::new(NextKind::Failed(failure))
     }
 
     /// Goes on when this time is over, if what is waited for has not come by then; [`crate::StepCx::timed_out`] tells.
@@ -132,7 +132,7 @@ impl<M: Machine> Next<M> {
                 StepResult::Done(windlass_model::Payload::json(bytes))
             }
             NextKind::Stop(failure) => StepResult::Stop(failure),
-            NextKind::ByPolicy(failure) => StepResult::ByPolicy(failure),
+            NextKind::Failed(failure) => StepResult::Failed(failure),
         })
     }
 }

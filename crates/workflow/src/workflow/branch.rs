@@ -184,8 +184,8 @@ impl Filling {
         };
         let Some(number) = number else { return Ok(None) };
         // Made anew it is skipped forward, which is worth as long a wait: then that takes no longer than the waits do.
-        let (store, linger) = (&*self.core.bound.store, self.producing.skipped());
-        wait_for_room(store, (self.core.job.id, number), limit, more, linger).await
+        let linger = self.producing.skipped();
+        wait_for_room(&self.core.bound, (self.core.job.id, number), limit, more, linger).await
     }
 }
 

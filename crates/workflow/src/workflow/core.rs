@@ -93,7 +93,7 @@ impl Core {
     pub(super) fn now(&self) -> Time {
         match &self.attempt {
             Some(attempt) => attempt.writer.now(),
-            None => Time::from_system(std::time::SystemTime::now()),
+            None => self.bound.env.now(),
         }
     }
 
@@ -222,19 +222,19 @@ impl Core {
             fn drop(&mut self) {
                 CURRENT_WORKFLOW.set(self.1);
                 self.0.lock().polled_step = None;
-                self.0.pulse(Some(super::driver::POLL));
+                self.0.set_poll_deadline(Some(super::driver::POLL));
             }
         }
         self.lock().polled_step = Some(name.to_owned());
         // A body that blocks its thread for longer than it may run is given up like a task that does.
-        self.pulse(limit.map(|limit| limit.saturating_add(super::driver::POLL)));
+        self.set_poll_deadline(limit.map(|limit| limit.saturating_add(super::driver::POLL)));
         let _outside = Outside(self, CURRENT_WORKFLOW.replace(0));
         run()
     }
 
-    pub(super) fn pulse(&self, limit: Option<Duration>) {
+    pub(super) fn set_poll_deadline(&self, limit: Option<Duration>) {
         if let Some(attempt) = &self.attempt {
-            attempt.writer.pulse(limit);
+            attempt.writer.set_poll_deadline(limit);
         }
     }
 

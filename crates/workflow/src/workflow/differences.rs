@@ -94,7 +94,7 @@ impl Differences {
 
     /// Leaves out what is not recorded because the job stands there, with the old code as with the new: what it waits for, if
     /// it is parked, and a step that runs, if it is not.
-    pub fn forget_where_it_stands(&mut self, waiting: Option<&Awaited>) {
+    pub fn forget_where_it_stands(&mut self, waiting: Option<&WaitCondition>) {
         self.new.retain(|call| match waiting {
             Some(waiting) => match call.op {
                 Op::Signal | Op::ContinueIf => !waiting.names().any(|name| name == call.name),

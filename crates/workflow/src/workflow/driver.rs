@@ -188,13 +188,13 @@ impl Driver {
             // Whatever asked for it before is answered by this.
             core.take_repoll();
             let Some(root) = self.root.as_mut() else { return Poll::Ready(Poll::Pending) };
-            core.pulse(Some(POLL));
+            core.set_poll_deadline(Some(POLL));
             let mut inner = Context::from_waker(&waker);
             let polled = {
                 let mut root = tokio::task::coop::unconstrained(Polled(root.as_mut()));
                 core.run_as_code(|| Pin::new(&mut root).poll(&mut inner))
             };
-            core.pulse(None);
+            core.set_poll_deadline(None);
             Poll::Ready(polled)
         })
         .await
@@ -344,9 +344,9 @@ impl Driver {
         match attempt.writer.commit(&attempt, step).await {
             Verdict::Committed => {}
             Verdict::Halted => return Ok(Some(StepResult::Halted)),
-            Verdict::Fenced => return Ok(Some(StepResult::Over)),
+            Verdict::Fenced => return Ok(Some(StepResult::ClaimOver)),
             // If it was the store that refused it, the job has failed by that.
-            Verdict::Refused(_) if attempt.writer.is_over() => return Ok(Some(StepResult::Over)),
+            Verdict::Refused(_) if attempt.writer.is_closed() => return Ok(Some(StepResult::ClaimOver)),
             Verdict::Refused(why) => {
                 return Err(misuse(format!("what the workflow wants written is refused: {why}")));
             }
@@ -356,7 +356,7 @@ impl Driver {
         }
         record_finished(&mut self.core.lock());
         // Handed back where it stands: the next worker goes on from here.
-        Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::Over))
+        Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::ClaimOver))
     }
 
     /// Ends the claim because someone wants the job to end: the store has it unwound, or ends it.
@@ -368,7 +368,7 @@ impl Driver {
             (Verdict::Committed, Some(by)) => {
                 StepResult::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) }
             }
-            _ => StepResult::Over,
+            _ => StepResult::ClaimOver,
         }
     }
 }

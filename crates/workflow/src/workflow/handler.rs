@@ -39,7 +39,7 @@ impl<W: Workflow> WorkflowHandler<W> {
 impl<W: Workflow> Handler for WorkflowHandler<W> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
         let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        let started = |running| Started { running, timeout: None, stage: None, times_all_steps: true };
+        let started = |running| Started { running, timeout: None, stage: None, handles_own_end: true };
         let workflow = match input::<W>(&attempt.job) {
             Ok(workflow) => workflow,
             Err(failure) => return started(Box::pin(ready(Err(failure)))),

@@ -56,7 +56,7 @@ pub(super) struct EndRecord {
 }
 
 /// The places of the ends that an entry makes void, if it is that of a workflow's end.
-pub fn voids_of(entry: &Entry) -> Vec<i32> {
+pub fn voids_of(entry: &JournalEntry) -> Vec<i32> {
     if entry.op != Op::Life || entry.name != ENDED {
         return Vec::new();
     }

@@ -248,7 +248,7 @@ impl BranchRead {
             let branch = branches.iter().find(|branch| branch.number == *number);
             branch.map_or(BranchProgress::default(), |branch| BranchProgress {
                 spawned: branch.spawned,
-                counts: branch.tally,
+                counts: branch.counts,
             })
         };
         let stands: Vec<BranchProgress> = numbers.iter().map(stand).collect();

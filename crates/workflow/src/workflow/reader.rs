@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+use windlass_env::Env;
 use windlass_model::{ClaimedJob, JobId, JournalEntry};
 use windlass_store::{Error, Store};
 
@@ -16,6 +17,7 @@ const ENTRIES: usize = 5_000;
 
 /// Reads journals of claimed workflows, those that are wanted at the same time in one query.
 pub struct Reader {
+    env: Env,
     store: Arc<dyn Store>,
     state: Mutex<State>,
 }
@@ -39,8 +41,8 @@ const READS: usize = 2;
 
 impl Reader {
     /// A reader of this store.
-    pub fn new(store: Arc<dyn Store>) -> Reader {
-        Reader { store, state: Mutex::default() }
+    pub fn new(env: Env, store: Arc<dyn Store>) -> Reader {
+        Reader { env, store, state: Mutex::default() }
     }
 
     /// The journal of a job.
@@ -81,7 +83,7 @@ impl Reader {
             batch
         };
         let reader = Arc::clone(self);
-        tokio::spawn(async move {
+        self.env.spawn(async move {
             let _turn = Turn(&reader);
             reader.read_all(batch).await;
         });

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use windlass_model::{ClaimedJob, Entry, Failure};
+use windlass_model::{ClaimedJob, Failure, JournalEntry};
 
 use super::{Boxed, Workflow, core::Core, differences::Differences, handler, journal::Journal};
 use crate::machine::Services;
@@ -13,7 +13,7 @@ pub trait Replayer: Send + Sync {
     fn replay(
         &self,
         job: ClaimedJob,
-        entries: Vec<Entry>,
+        entries: Vec<JournalEntry>,
         bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>>;
 }
@@ -31,7 +31,7 @@ impl<W: Workflow> Replayer for Replays<W> {
     fn replay(
         &self,
         job: ClaimedJob,
-        entries: Vec<Entry>,
+        entries: Vec<JournalEntry>,
         bound: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>> {
         Box::pin(async move {

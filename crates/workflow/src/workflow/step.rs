@@ -14,6 +14,7 @@ use std::{
 
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
+use windlass_env::Env;
 use windlass_model::{Failure, JobId, Payload, Retry, Time, failure::class, journal::Op};
 use windlass_runtime::Policy;
 
@@ -206,7 +207,7 @@ impl<'f> RawStep<'f> {
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
         let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
         self.running = Some(match made {
-            Ok(run) => within(self.timeout, run),
+            Ok(run) => within(&self.core.bound.env, self.timeout, run),
             Err(panic) => {
                 let failure = Failure::retry(panic_text(&*panic)).class(class::PANIC);
                 Box::pin(std::future::ready(Err(failure)))
@@ -443,12 +444,14 @@ where
 
 /// A try within its time limit.
 fn within<'f>(
+    env: &Env,
     limit: Option<Duration>,
     run: Boxed<'f, Result<Vec<u8>, Failure>>,
 ) -> Boxed<'f, Result<Vec<u8>, Failure>> {
     let Some(limit) = limit else { return run };
+    let env = env.clone();
     Box::pin(async move {
-        match tokio::time::timeout(limit, run).await {
+        match env.timeout(limit, run).await {
             Ok(result) => result,
             Err(_) => {
                 Err(Failure::retry(format!("the step ran longer than {limit:?}")).class(class::TIMEOUT))

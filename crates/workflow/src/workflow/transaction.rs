@@ -218,8 +218,8 @@ impl<'f, T, E> TransactionCall<'f, T, E> {
 
 async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> TransactionEnd {
     let core = Arc::clone(&writer.core);
-    let Some(attempt) = &core.attempt else { return TransactionEnd::Over(StepResult::Over) };
-    let answer = tokio::time::timeout(timeout, attempt.writer.transact(work)).await;
+    let Some(attempt) = &core.attempt else { return TransactionEnd::Over(StepResult::ClaimOver) };
+    let answer = core.bound.env.timeout(timeout, attempt.writer.transact(work)).await;
     let doubt = match answer {
         Ok(Ok(verdict)) => {
             return match (verdict, writer.wrote()) {
@@ -231,7 +231,7 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
                     TransactionEnd::Failed(Failure::stop(why).class(class::REFUSED))
                 }
                 (None, Some(Err(failure))) => TransactionEnd::Failed(failure),
-                _ => TransactionEnd::Over(StepResult::Over),
+                _ => TransactionEnd::Over(StepResult::ClaimOver),
             };
         }
         Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(store_retry::STORE),
@@ -249,19 +249,19 @@ async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> Transact
         Some(Err(failure)) => failure,
         _ => doubt,
     };
-    match StepWriter::settle_through(attempt).await {
+    match StepWriter::settle_detached(attempt).await {
         Verdict::Committed => {}
         Verdict::Halted => return TransactionEnd::Over(StepResult::Halted),
-        _ => return TransactionEnd::Over(StepResult::Over),
+        _ => return TransactionEnd::Over(StepResult::ClaimOver),
     }
     let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
-    let Some(ident) = name else { return TransactionEnd::Over(StepResult::Over) };
+    let Some(ident) = name else { return TransactionEnd::Over(StepResult::ClaimOver) };
     let mut after = core.lock().journal.next_seq - 1;
     loop {
         let page = match core.bound.store.inspect().journal(core.job.id, Some(after), 1_000).await {
             Ok(page) => page,
             Err(_) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                core.bound.env.sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };

@@ -91,8 +91,8 @@ impl Driver {
         let limit = Policy::default().timeout.unwrap_or(Duration::MAX);
         // One that blocks its thread for longer than it may run is given up like a step that does.
         let held = limit.saturating_add(POLL);
-        let run = pulsed(run, |polls| self.core.pulse(polls.then_some(held)));
-        let result = match tokio::time::timeout(limit, run).await {
+        let run = with_poll_deadline(run, |polls| self.core.set_poll_deadline(polls.then_some(held)));
+        let result = match self.core.bound.env.timeout(limit, run).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(Failure::retry(super::step::panic_text(&*panic)).class(class::PANIC)),
             Err(_) => {
@@ -150,7 +150,7 @@ impl Driver {
 }
 
 /// Polls a future, and says before and after each poll whether it has the thread.
-async fn pulsed<F: Future>(mut run: Pin<&mut F>, mut polls: impl FnMut(bool)) -> F::Output {
+async fn with_poll_deadline<F: Future>(mut run: Pin<&mut F>, mut polls: impl FnMut(bool)) -> F::Output {
     poll_fn(|cx| {
         polls(true);
         let polled = run.as_mut().poll(cx);
@@ -174,7 +174,10 @@ mod tests {
             tokio::task::yield_now().await;
             seen.borrow_mut().push("runs");
         });
-        pulsed(run, |polls| seen.borrow_mut().push(if polls { "watched" } else { "not watched" })).await;
+        with_poll_deadline(run, |polls| {
+            seen.borrow_mut().push(if polls { "watched" } else { "not watched" })
+        })
+        .await;
         let once = ["watched", "runs", "not watched"];
         assert_eq!(*seen.borrow(), [once, once].concat());
     }

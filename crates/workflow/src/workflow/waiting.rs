@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use windlass_model::{
@@ -338,12 +338,12 @@ impl Driver {
             let due = waits().filter_map(|wait| wait.due_at).min();
             (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
         };
-        let now = self.core.now();
+        let (now, env) = (self.core.now(), self.core.bound.env.clone());
         let mut span = due.map(|due| due.since(now));
         if listens {
             // A moment, and not a span: bodies that wake often must not put it off.
-            let look_at = *self.next_inbox_read.get_or_insert_with(|| Instant::now() + INBOX_INTERVAL);
-            let left = look_at.saturating_duration_since(Instant::now());
+            let look_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);
+            let left = look_at.saturating_duration_since(env.instant());
             span = Some(span.map_or(left, |span| span.min(left)));
         }
         let core = Arc::clone(&self.core);
@@ -355,7 +355,7 @@ impl Driver {
         });
         let sleep = async {
             match span {
-                Some(span) => tokio::time::sleep(span).await,
+                Some(span) => env.sleep(span).await,
                 None => std::future::pending().await,
             }
         };
@@ -365,7 +365,7 @@ impl Driver {
                 return Ok(true);
             }
             () = sleep => {
-                if self.next_inbox_read.take_if(|at| *at <= Instant::now()).is_some()
+                if self.next_inbox_read.take_if(|at| *at <= env.instant()).is_some()
                     && let Err(failure) = self.refresh_inbox().await
                 {
                     // Nothing that runs is given up for it: it is looked at again soon.

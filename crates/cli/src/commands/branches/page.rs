@@ -81,7 +81,7 @@ pub(crate) fn page(
 fn lines(view: &BranchView, parent: &Parent, now: Time, layout: Layout) -> String {
     let name = out::plain(&view.branch.name);
     let mut text = format!("{}  {}\n", layout.style(&name).bold(), view.state());
-    let tally = &view.branch.tally;
+    let counts = &view.branch.counts;
     let (ended, spawned) = (view.ended(), view.spawned());
     let more = if view.branch.sealed { "" } else { ", more to come" };
     text += &match spawned {
@@ -101,9 +101,9 @@ fn lines(view: &BranchView, parent: &Parent, now: Time, layout: Layout) -> Strin
         let styled = layout.style(&text);
         if count > 0 { styled.red().to_string() } else { text.clone() }
     };
-    let mut ends = format!("{} · {} · ", number(tally.done, "done"), in_red(tally.failed, "failed"));
+    let mut ends = format!("{} · {} · ", number(counts.done, "done"), in_red(counts.failed, "failed"));
     ends +=
-        &format!("{} · {}", in_red(tally.cancelled, "cancelled"), pending(view.pending, view.never_started));
+        &format!("{} · {}", in_red(counts.cancelled, "cancelled"), pending(view.pending, view.never_started));
     ends += &rate_and_time_left(view.rate.filter(|_| !view.branch.merged), view.time_left(), view.pending);
     text += &wrap(&ends, 2, layout.width);
     text += &wrap(&polls(view, now), 2, layout.width);
@@ -212,16 +212,16 @@ const COLUMNS: [Column; 11] = [
 pub(crate) fn table(views: &[BranchView], layout: Layout) -> String {
     let number = |count: i64| out::thousands(count.unsigned_abs());
     let row = |view: &BranchView| {
-        let tally = &view.branch.tally;
+        let counts = &view.branch.counts;
         let rate = view.rate.filter(|_| view.pending > 0).map(format_rate).unwrap_or_default();
         vec![
             out::plain(&view.branch.name),
             view.state(),
             bar(view, SHORT_BAR, layout),
             out::thousands(view.spawned()),
-            number(tally.done),
-            number(tally.failed),
-            number(tally.cancelled),
+            number(counts.done),
+            number(counts.failed),
+            number(counts.cancelled),
             out::thousands(view.pending),
             view.never_started.map(out::thousands).unwrap_or_default(),
             rate,

@@ -85,9 +85,9 @@ impl BranchView {
             (false, false, Some(_)) if !parent.state.is_final() => MergeState::Merging,
             (false, false, _) => MergeState::Unmerged,
         };
-        let pending = count(branch.spawned - branch.tally.ended());
+        let pending = count(branch.spawned - branch.counts.ended());
         // Children in their first attempt are known to the last poll only.
-        let never = count(branch.spawned - branch.tally.started).min(count(branch.poll.never_started));
+        let never = count(branch.spawned - branch.counts.started).min(count(branch.poll.never_started));
         let never_started = branch.poll.at.map(|_| never.min(pending));
         let rate = rate.or((branch.poll.polls > 1).then_some(branch.poll.rate));
         let mut view =
@@ -97,11 +97,11 @@ impl BranchView {
     }
 
     pub(crate) fn unsuccessful(&self) -> u64 {
-        count(self.branch.tally.unsuccessful())
+        count(self.branch.counts.unsuccessful())
     }
 
     pub(crate) fn ended(&self) -> u64 {
-        count(self.branch.tally.ended())
+        count(self.branch.counts.ended())
     }
 
     pub(crate) fn spawned(&self) -> u64 {
@@ -173,12 +173,12 @@ impl BranchView {
 
     pub(crate) fn to_json(&self) -> Value {
         let Branch {
-            number, name, spawns, sealed, cancels_children, tally, opened_at, merged_at, poll, ..
+            number, name, spawns, sealed, cancels_children, counts, opened_at, merged_at, poll, ..
         } = &self.branch;
         json!({
             "name": name, "number": number, "spawns": spawns, "merge_state": self.merge_state, "sealed": sealed,
             "cancels_children": cancels_children,
-            "spawned": self.spawned(), "done": tally.done, "failed": tally.failed, "cancelled": tally.cancelled,
+            "spawned": self.spawned(), "done": counts.done, "failed": counts.failed, "cancelled": counts.cancelled,
             "pending": self.pending, "never_started": self.never_started, "rate": self.rate,
             "eta_seconds": self.time_left().map(|left| left.as_secs_f64()),
             "merge": self.merge.as_ref().map(Merge::to_string), "blocked": self.is_blocked(), "notes": self.notes,
@@ -241,7 +241,7 @@ impl Totals {
         Totals {
             branches: open().count(),
             spawned: sum(&BranchView::spawned),
-            done: sum(&|view| count(view.branch.tally.done)),
+            done: sum(&|view| count(view.branch.counts.done)),
             unsuccessful: sum(&BranchView::unsuccessful),
             pending: sum(&|view| view.pending),
             never_started: (!never.is_empty()).then(|| never.iter().sum()),

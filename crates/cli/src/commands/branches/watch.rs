@@ -38,7 +38,7 @@ pub(super) struct RateMeter {
 
 impl RateMeter {
     fn add(&mut self, at: Instant, branches: &[Branch]) {
-        let ended = branches.iter().map(|branch| (branch.number, branch.tally.ended()));
+        let ended = branches.iter().map(|branch| (branch.number, branch.counts.ended()));
         self.samples.push_back((at, ended.collect()));
         while self.samples.len() > 2
             && self.samples.front().is_some_and(|(first, _)| at - *first > RATE_WINDOW)
@@ -238,7 +238,7 @@ mod tests {
             merged: false,
             cancels_children: false,
             spawned: 1_000,
-            tally: windlass::model::Tally { done, ..Default::default() },
+            counts: windlass::model::BranchCounts { done, ..Default::default() },
             watch: None,
             goal: None,
             opened_at: Time(0),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windlass::{
     JobId, State,
     graph::{Graph, Run},
-    model::{Awaited, Entry, journal::Op},
+    model::{JournalEntry, WaitCondition, journal::Op},
     store::{Branch, Filter, Inspect, Job},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn graphs_of_kind(
 }
 
 /// The branches of a job, read only if its journal has a branch.
-async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[Entry]) -> anyhow::Result<Vec<Branch>> {
+async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[JournalEntry]) -> anyhow::Result<Vec<Branch>> {
     match entries.iter().any(|entry| entry.op == Op::Branch) {
         true => Ok(inspect.branches(id).await?),
         false => Ok(Vec::new()),
@@ -71,9 +71,9 @@ async fn branches(inspect: &dyn Inspect, id: JobId, entries: &[Entry]) -> anyhow
 
 /// What the store has about one job.
 struct Records {
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     state: State,
-    wait: Option<Awaited>,
+    wait: Option<WaitCondition>,
     branches: Vec<Branch>,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::{
     Engine, JobId, Merge, Time,
-    model::{Tally, merge::BranchProgress},
+    model::{BranchCounts, merge::BranchProgress},
 };
 
 use super::Findings;
@@ -25,14 +25,14 @@ struct Row {
 
 impl Row {
     fn pending(&self) -> u64 {
-        (self.progress.spawned - self.progress.tally.ended()).max(0).unsigned_abs()
+        (self.progress.spawned - self.progress.counts.ended()).max(0).unsigned_abs()
     }
 
     /// Whether its merge waits for unsuccessful children only.
     fn is_blocked(&self) -> bool {
         let merge =
             self.merge_record.as_deref().and_then(|record| serde_json::from_str::<Merge>(record).ok());
-        self.progress.tally.unsuccessful() > 0
+        self.progress.counts.unsuccessful() > 0
             && self.pending() == 0
             && merge.is_some_and(|merge| merge.waits_for_unsuccessful())
     }
@@ -55,7 +55,7 @@ fn judge(findings: &mut Findings, awaited: &[Row], orphaned: &[Row], now: Time, 
     if let Some(first) = blocked.first() {
         let (job, name) = (first.job, &first.name);
         let unsuccessful: u64 =
-            blocked.iter().map(|row| row.progress.tally.unsuccessful().unsigned_abs()).sum();
+            blocked.iter().map(|row| row.progress.counts.unsuccessful().unsigned_abs()).sum();
         findings.warn(
             "branches",
             format!(
@@ -106,18 +106,18 @@ mod rows {
     pub(super) const LIMIT: usize = 10_000;
 
     /// Branches that a parent waits for, by the time of their next poll: walks the index on it.
-    pub(super) const AWAITED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
+    pub(super) const AWAITED: &str = "select b.job, b.name, b.merge_record, b.spawned, {counts}, b.poll_at \
         from (select * from {p}branches where poll_at is not null order by poll_at limit 10000) b {tallies} \
         where b.watch is not null and not {cancelling}";
     /// Those of the newest 10,000 branches whose job has ended while children have not.
-    pub(super) const ORPHANED: &str = "select b.job, b.name, b.merge_record, b.spawned, {tally}, b.poll_at \
+    pub(super) const ORPHANED: &str = "select b.job, b.name, b.merge_record, b.spawned, {counts}, b.poll_at \
         from (select * from {p}branches order by job desc, number desc limit 10000) b \
         join {p}jobs j on j.id = b.job and j.state > 0 {tallies} \
         where not {cancelling} and b.spawned > {ended}";
 
     /// In SQLite the counts are in the branch's own row.
     fn sqlite(sql: &str) -> String {
-        sql.replace("{tally}", "b.done, b.failed, b.cancelled")
+        sql.replace("{counts}", "b.done, b.failed, b.cancelled")
             .replace("{tallies}", "")
             .replace("{cancelling}", "b.cancels_children")
             .replace("{ended}", "b.done + b.failed + b.cancelled")
@@ -128,7 +128,7 @@ mod rows {
     fn postgres(sql: &str) -> String {
         let tallies = "cross join lateral (select coalesce(sum(done), 0)::int8 as done, coalesce(sum(failed), 0)::int8 as failed, \
             coalesce(sum(cancelled), 0)::int8 as cancelled from branch_counts where job = b.job and branch = b.number) t";
-        sql.replace("{tally}", "t.done, t.failed, t.cancelled")
+        sql.replace("{counts}", "t.done, t.failed, t.cancelled")
             .replace("{tallies}", tallies)
             .replace("{cancelling}", "b.cancels_children")
             .replace("{ended}", "t.done + t.failed + t.cancelled")
@@ -140,14 +140,18 @@ mod rows {
             let mut statement = file.prepare(&sqlite(sql))?;
             let rows = statement.query_map([], |row| {
                 let job: [u8; 16] = row.get(0)?;
-                let tally =
-                    Tally { started: 0, done: row.get(4)?, failed: row.get(5)?, cancelled: row.get(6)? };
+                let counts = BranchCounts {
+                    started: 0,
+                    done: row.get(4)?,
+                    failed: row.get(5)?,
+                    cancelled: row.get(6)?,
+                };
                 let poll_at: Option<i64> = row.get(7)?;
                 Ok(Row {
                     job: JobId::from_bytes(job),
                     name: row.get(1)?,
                     merge_record: row.get(2)?,
-                    progress: BranchProgress { spawned: row.get(3)?, tally },
+                    progress: BranchProgress { spawned: row.get(3)?, counts },
                     poll_at: poll_at.map(Time),
                 })
             })?;
@@ -155,12 +159,13 @@ mod rows {
         }
         let Some(client) = server(program).await? else { return Ok(Vec::new()) };
         let row = |row: &tokio_postgres::Row| {
-            let tally = Tally { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
+            let counts =
+                BranchCounts { started: 0, done: row.get(4), failed: row.get(5), cancelled: row.get(6) };
             Row {
                 job: JobId(row.get(0)),
                 name: row.get(1),
                 merge_record: row.get(2),
-                progress: BranchProgress { spawned: row.get(3), tally },
+                progress: BranchProgress { spawned: row.get(3), counts },
                 poll_at: row.get::<_, Option<i64>>(7).map(Time),
             }
         };
@@ -176,12 +181,12 @@ mod tests {
     const NOW: Time = Time(1_800_000_000_000_000);
 
     fn row(spawned: i64, done: i64, failed: i64, merge: &Merge) -> Row {
-        let tally = Tally { started: 0, done, failed, cancelled: 0 };
+        let counts = BranchCounts { started: 0, done, failed, cancelled: 0 };
         Row {
             job: JobId::from_parts(1, 0, 0),
             name: "items".into(),
             merge_record: serde_json::to_string(merge).ok(),
-            progress: BranchProgress { spawned, tally },
+            progress: BranchProgress { spawned, counts },
             poll_at: Some(NOW),
         }
     }

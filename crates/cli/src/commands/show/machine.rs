@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use windlass::{
     State, Time,
     model::{
-        Awaited, Rev, Signal,
-        branch::BRANCH,
-        wait::{self, CHILD},
+        Rev, Signal, WaitCondition,
+        branch::BRANCH_SIGNAL,
+        wait::{self, CHILD_SIGNAL},
     },
     store::{Inspect, Job, Transition},
 };
@@ -30,7 +30,7 @@ impl Machine {
     pub(super) async fn read(job: &Job, inspect: &dyn Inspect) -> anyhow::Result<Machine> {
         let mut inbox = inspect.inbox(job.summary.id, IN_JSON + 1).await?;
         // A branch signal is internal: it tells the engine to check the branch.
-        inbox.retain(|signal| signal.name != BRANCH);
+        inbox.retain(|signal| signal.name != BRANCH_SIGNAL);
         let transitions = match job.summary.stage {
             Some(_) => last_transitions(job, inspect).await?,
             None => Vec::new(),
@@ -108,23 +108,25 @@ pub(super) fn lines(job: &Job, now: Time) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn wait_text(wait: &Awaited, pending: u32) -> String {
+fn wait_text(wait: &WaitCondition, pending: u32) -> String {
     match wait {
-        Awaited::Nothing => "for nothing: it yielded its slot".to_owned(),
-        Awaited::Children { .. } => {
+        WaitCondition::Nothing => "for nothing: it yielded its slot".to_owned(),
+        WaitCondition::Children { .. } => {
             let have = if pending == 1 { "has" } else { "have" };
             format!("for its children, of which {} {have} not ended", out::thousands(pending.into()))
         }
-        Awaited::Signals { names, needs } => {
+        WaitCondition::Signals { names, needs } => {
             let between = if *needs == 1 { " or " } else { " and " };
             let name = |name: &wait::SignalName| format!("{:?}", name.name);
-            let is_signal = |name: &&wait::SignalName| ![CHILD, BRANCH].contains(&name.name.as_str());
+            let is_signal =
+                |name: &&wait::SignalName| ![CHILD_SIGNAL, BRANCH_SIGNAL].contains(&name.name.as_str());
             let signals: Vec<String> = names.iter().filter(is_signal).map(name).collect();
             let signals = (!signals.is_empty()).then(|| format!("for the signal {}", signals.join(between)));
             // A workflow receives the ends of its children as signals.
-            let children = names.iter().any(|name| name.name == CHILD).then(|| "for a child".to_owned());
+            let children =
+                names.iter().any(|name| name.name == CHILD_SIGNAL).then(|| "for a child".to_owned());
             let branches =
-                names.iter().any(|name| name.name == BRANCH).then(|| "for its branches".to_owned());
+                names.iter().any(|name| name.name == BRANCH_SIGNAL).then(|| "for its branches".to_owned());
             signals.into_iter().chain(children).chain(branches).collect::<Vec<String>>().join(between)
         }
     }

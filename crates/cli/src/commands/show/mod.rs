@@ -235,8 +235,8 @@ fn flow_control(holds: &Holds, now: Time) -> String {
     if let Some(rate) = &holds.rate {
         let text = match &rate.limit {
             None => "its rate limit is lifted".to_owned(),
-            Some(_) if rate.enough_at > now => {
-                format!("its rate limit has enough tokens {}", durations::relative(rate.enough_at, now))
+            Some(_) if rate.affordable_at > now => {
+                format!("its rate limit has enough tokens {}", durations::relative(rate.affordable_at, now))
             }
             Some(_) => "its rate limit has enough tokens".to_owned(),
         };

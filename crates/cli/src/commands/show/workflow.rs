@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use windlass::{
     Engine, Payload, Time, failure_of,
     model::{
-        Entry, Unwind,
+        JournalEntry, Unwind,
         journal::{Mark, Op},
     },
     store::Job,
@@ -27,7 +27,7 @@ const VALUE_WIDTH: usize = 200;
 
 /// The journal, or its last entries, and the context.
 pub(super) struct Workflow {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<JournalEntry>,
     /// When the entry before the first of these was written.
     previous_at: Option<Time>,
     /// How many earlier entries are not shown.
@@ -47,7 +47,7 @@ impl Workflow {
             after = page.last().map(|entry| entry.seq);
             entries.extend(page);
             while !all && entries.len() > SHOWN {
-                previous_at = entries.pop_front().map(|entry: Entry| entry.at);
+                previous_at = entries.pop_front().map(|entry: JournalEntry| entry.at);
                 omitted += 1;
             }
             if last {
@@ -60,7 +60,7 @@ impl Workflow {
     }
 
     pub(super) fn add_to_json(&self, answer: &mut Value, engine: &Engine) {
-        let entry = |entry: &Entry| {
+        let entry = |entry: &JournalEntry| {
             let mut json = json!({
                 "seq": entry.seq, "op": entry.op, "mark": entry.mark, "name": entry.name, "key": entry.key,
                 "line": entry.line, "at": entry.at,
@@ -99,7 +99,7 @@ impl Workflow {
 
     fn rows(&self, engine: &Engine) -> Vec<Vec<String>> {
         let mut previous_at = self.previous_at;
-        let row = |entry: &Entry| {
+        let row = |entry: &JournalEntry| {
             let since = previous_at
                 .replace(entry.at)
                 .map(|previous| format!("+{}", durations::format(entry.at.since(previous))));
@@ -131,7 +131,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// The value or failure of an entry, on one line.
-fn entry_text(entry: &Entry, engine: &Engine) -> String {
+fn entry_text(entry: &JournalEntry, engine: &Engine) -> String {
     if let Some(failure) = failure_of(entry) {
         return short(&failure.to_string());
     }

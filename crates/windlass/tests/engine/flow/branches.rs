@@ -86,7 +86,7 @@ async fn sum(on: On, packed: bool, limit: Option<u64>) {
                 let branches = engine.inspect().branches(job.id()).await.expect("branches");
                 let seen: Vec<_> = branches
                     .iter()
-                    .map(|branch| (branch.spawned, branch.tally.ends(), branch.sealed, branch.merged))
+                    .map(|branch| (branch.spawned, branch.counts.ends(), branch.sealed, branch.merged))
                     .collect();
                 let result = lab.result(job).await.map_err(|error| error.to_string());
                 (result, seen)

@@ -93,7 +93,7 @@ async fn a_parent_that_is_cancelled_while_it_spawns_spawns_no_more(on: On) {
     }
     let control = engine.control("test");
     control.cancel_within(job, Duration::ZERO).await.expect("cancelled");
-    until("all are cancelled", &|branch| branch.tally.ends() == (0, 0, branch.spawned)).await;
+    until("all are cancelled", &|branch| branch.counts.ends() == (0, 0, branch.spawned)).await;
     let seen = branch().await.expect("the branch is there");
     assert!(!seen.sealed && !seen.merged && seen.spawned <= 12, "{seen:?}");
     let children = engine.inspect().children(job, None, 99).await.expect("children");
@@ -150,7 +150,7 @@ async fn a_cancel_goes_down_through_all_branches(on: On) {
     for parent in [vec![job.id()], descendants(&lab, job.id()).await.iter().map(|child| child.id).collect()] {
         for parent in parent {
             if !branches(&lab, parent).await.is_empty() {
-                until_branch(&lab, parent, |branch| branch.tally.ends() == (0, 0, 3)).await;
+                until_branch(&lab, parent, |branch| branch.counts.ends() == (0, 0, 3)).await;
             }
         }
     }
@@ -186,7 +186,7 @@ async fn children_do_not_outlive_their_parents_deadline(on: On) {
     assert_eq!(lab.state(job).await, State::Waiting);
     lab.advance(Duration::from_secs(600)).await;
     assert_eq!(lab.state(job).await, State::Failed);
-    until_branch(&lab, job.id(), |branch| branch.tally.ends() == (0, 0, 4)).await;
+    until_branch(&lab, job.id(), |branch| branch.counts.ends() == (0, 0, 4)).await;
     let parent = engine.inspect().job(job.id()).await.expect("read").expect("there");
     assert_eq!(parent.summary.reason, Some(windlass::model::Reason::Expired));
     for child in descendants(&lab, job.id()).await {

@@ -153,7 +153,7 @@ async fn what_is_merged_is_redriven_only_by_name(on: On) {
     lab.run().await;
     let engine = lab.engine().await;
     let branches = engine.inspect().branches(job.id()).await.expect("branches");
-    assert_eq!(branches[0].tally.ends(), (21, 0, 0));
+    assert_eq!(branches[0].counts.ends(), (21, 0, 0));
     let control = engine.control("test");
     let wrong = control.redrive(job.id(), Some("peaces")).run(|_| true).await.expect_err("no such branch");
     assert_eq!(wrong.to_string(), format!("job {} has no branch \"peaces\"; it has pieces", job.id()));

@@ -93,7 +93,7 @@ async fn a_machine_leaves_its_slot_to_its_children(on: On) {
     engine.signal(job.id(), "fill", 5_u64).await.expect("sent");
     assert_eq!(job.result().await.expect("done"), (5, 5));
     let branch = &engine.inspect().branches(job.id()).await.expect("branches")[0];
-    assert_eq!((branch.spawned, branch.tally.ends()), (5, (5, 0, 0)));
+    assert_eq!((branch.spawned, branch.counts.ends()), (5, (5, 0, 0)));
     let failed = engine.inspect().history(job.id()).await.expect("history");
     assert!(failed.is_empty(), "a pause is no failure: {failed:?}");
     engine.stop().await;
@@ -117,7 +117,7 @@ async fn blocks_count_as_their_items(on: On) {
     let job = engine.submit(Slow { items: 9, packed: true }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), 36);
     let branch = &engine.inspect().branches(job.id()).await.expect("branches")[0];
-    assert_eq!((branch.spawned, branch.tally.ends()), (9, (9, 0, 0)));
+    assert_eq!((branch.spawned, branch.counts.ends()), (9, (9, 0, 0)));
     let blocks = engine.inspect().children(job.id(), None, 99).await.expect("children");
     assert_eq!(blocks.len(), 5, "of two items each");
     engine.stop().await;

@@ -86,7 +86,7 @@ async fn a_mended_source_goes_on_where_it_was(on: On) {
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), result, "merges: {merges}");
         let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
-        let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.tally.done)).collect();
+        let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.counts.done)).collect();
         assert_eq!(seen, [(spawned, spawned)], "one branch, each child once");
     }
 }
@@ -126,7 +126,7 @@ async fn a_cancelled_parent_can_be_retried(on: On) {
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
     lab.cancel(job).await;
-    super::spawned::until_branch(&lab, job.id(), |branch| branch.tally.cancelled == 3).await;
+    super::spawned::until_branch(&lab, job.id(), |branch| branch.counts.cancelled == 3).await;
     lab.engine().await.control("test").retry(job.id()).await.expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 3);
@@ -294,7 +294,7 @@ async fn a_machine_opens_two_at_once(on: On) {
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 12);
     let branches = lab.engine().await.inspect().branches(job.id()).await.expect("branches");
-    assert_eq!(branches.iter().map(|branch| branch.tally.done).collect::<Vec<_>>(), [6, 6]);
+    assert_eq!(branches.iter().map(|branch| branch.counts.done).collect::<Vec<_>>(), [6, 6]);
 }
 
 async fn a_machine_must_merge(on: On) {

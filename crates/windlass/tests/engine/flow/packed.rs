@@ -112,13 +112,13 @@ async fn a_block_that_was_cancelled_half_way_goes_on_where_it_was(on: On) {
     assert!(done > 0 && cancelled > 0 && done + cancelled == ITEMS, "{done} and {cancelled}");
     assert_eq!(seen, done, "what was done is there to be read");
     assert_eq!(u64::from(times(format!("{run} any"))), done, "what ran is counted, and nothing else");
-    let tally = async || engine.inspect().branches(job.id()).await.expect("branches")[0].tally.ends();
-    assert_eq!(tally().await, (done as i64, 0, cancelled as i64));
+    let counts = async || engine.inspect().branches(job.id()).await.expect("branches")[0].counts.ends();
+    assert_eq!(counts().await, (done as i64, 0, cancelled as i64));
 
     let redriven = control.redrive(job.id(), Some("busy")).run(|_| true).await.expect("redriven");
     assert_eq!((redriven.retried, redriven.refused), (cancelled, 0), "{redriven:?}");
     engine.result::<serde_json::Value>(blocks[0].id).await.expect("done");
-    assert_eq!(tally().await, (ITEMS as i64, 0, 0));
+    assert_eq!(counts().await, (ITEMS as i64, 0, 0));
     for n in 0..ITEMS {
         assert_eq!(times(format!("{run} {n}")), 1, "item {n}");
     }
@@ -225,17 +225,17 @@ async fn slow(url: &str, on: On, how: How) -> (Engine, windlass::Handle<(u64, u6
 
 /// Waits until so many items of a job's branch are committed, and lets the others go, or gives up.
 async fn let_go_after(engine: &Engine, job: JobId, run: &str, done: i64) {
-    let mut tally = 0;
+    let mut counts = 0;
     for _ in 0..1_000 {
         let branches = engine.inspect().branches(job).await.expect("branches");
-        tally = branches.first().map_or(0, |branch| branch.tally.done);
-        if tally > 0 {
+        counts = branches.first().map_or(0, |branch| branch.counts.done);
+        if counts > 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     LET_GO.lock().unwrap_or_else(|e| e.into_inner()).insert(run.to_owned());
-    assert_eq!(tally, done, "committed before the others are let go");
+    assert_eq!(counts, done, "committed before the others are let go");
 }
 
 async fn a_block_commits_between_items_that_hold_its_thread(on: On) {

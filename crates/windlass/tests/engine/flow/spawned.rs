@@ -205,7 +205,7 @@ async fn streams_and_results_of_closures(on: On) {
     // What was spawned before is accounted for.
     let branches = lab.engine().await.inspect().branches(bad.id()).await.expect("branches");
     let [branch] = branches.as_slice() else { panic!("{branches:?}") };
-    assert_eq!((branch.spawned, branch.tally.done, branch.sealed, branch.merged), (5, 5, false, false));
+    assert_eq!((branch.spawned, branch.counts.done, branch.sealed, branch.merged), (5, 5, false, false));
 }
 
 /// What is wrong, by its number.
@@ -477,7 +477,7 @@ async fn a_cancelled_parent_takes_its_children_along(on: On) {
     let job = lab.submit(Waits).await;
     lab.run().await;
     lab.cancel(job).await;
-    until_branch(&lab, job.id(), |branch| branch.tally.ends() == (0, 0, 7)).await;
+    until_branch(&lab, job.id(), |branch| branch.counts.ends() == (0, 0, 7)).await;
     assert_eq!(lab.state(job).await, State::Cancelled);
 }
 
@@ -546,7 +546,7 @@ async fn the_rest_is_cancelled_when_enough_are_done(on: On) {
     let job = lab.submit(Enough).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 3);
-    until_branch(&lab, job.id(), |branch| branch.tally.ends() == (3, 0, 3)).await;
+    until_branch(&lab, job.id(), |branch| branch.counts.ends() == (3, 0, 3)).await;
 }
 
 /// Fails until it is told otherwise.

@@ -2,7 +2,7 @@
 
 use windlass::{
     JobId, Merge, State,
-    model::{BranchNo, BranchPoll, Tally},
+    model::{BranchCounts, BranchNo, BranchPoll},
     store::Branch,
 };
 
@@ -45,7 +45,7 @@ fn branch(name: &str, spawned: i64, (done, failed, cancelled): (i64, i64, i64)) 
         merged: false,
         cancels_children: false,
         spawned,
-        tally: Tally { started: done, done, failed, cancelled },
+        counts: BranchCounts { started: done, done, failed, cancelled },
         watch: None,
         goal: Some(serde_json::to_string(&Merge::all()).expect("JSON")),
         opened_at: NOW.minus(seconds(60)),
@@ -70,7 +70,7 @@ fn the_page_shows_progress_and_what_blocks_a_branch() {
          \u{20} 580,000 done · 12 failed · 3 cancelled · 419,985 pending, 400,000 of them never started ·\n\
          \u{20}   12,340/s, about 34s left\n\
          \u{20} opened 60s ago · last poll 3s ago · next poll in 17s · 12 polls · 2 redelivered\n\
-         \u{20} merged when all children have ended well; one that has not is waited for\n\
+         \u{20} merged when all children are done; a failed or cancelled one is waited for\n\
          \u{20} blocked: the merge waits for 15 unsuccessful children; fix the cause\n\
          \u{20}   (`windlass branches {id} --children --only failed` lists them),\n\
          \u{20}   then `windlass redrive {id} --branch orders`\n"
@@ -112,7 +112,7 @@ fn orphaned_cancelling_full_and_overdue_branches_have_notes() {
     let mut late = branch("a", 10, (0, 0, 0));
     late.poll.next_at = Some(NOW.minus(seconds(300)));
     assert!(notes(late, State::Waiting).starts_with("overdue: workers should have polled it 5m ago"));
-    let watch = windlass::model::Watch { ended: Some(7), ..Default::default() };
+    let watch = windlass::model::BranchWatch { ended: Some(7), ..Default::default() };
     let full = Branch { watch: Some(watch), sealed: false, goal: None, ..branch("a", 10, (4, 0, 0)) };
     assert!(
         notes(full.clone(), State::Waiting)
