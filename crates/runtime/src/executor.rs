@@ -59,7 +59,7 @@ impl Core {
             claim: &job.claim,
             watch,
             limit,
-            handles_own_end: handles_own_end,
+            handles_own_end,
         };
         let end = execution.perform(running).await?;
         let end = execution.resolve_own_end(end).await?;
