@@ -1,6 +1,6 @@
 //! The workspace: crates depend on each other in one direction, and the documents agree with the code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
@@ -111,4 +111,52 @@ fn documents_link_to_documents_that_are_there() {
             }
         }
     }
+}
+
+/// What these crates must take from an `Env`, so that tests can replace it.
+const DIRECT: [&str; 14] = [
+    "Instant::now",
+    "SystemTime::now",
+    ".elapsed()",
+    "tokio::time::",
+    "tokio::spawn",
+    "task::spawn",
+    "Handle::current",
+    "runtime::Builder",
+    "thread::spawn",
+    "thread::Builder",
+    "thread::sleep",
+    "fastrand",
+    "now_v7",
+    "new_v4",
+];
+
+#[test]
+fn only_env_uses_the_clock_the_randomness_and_the_threads_of_the_machine() {
+    for name in ["runtime", "workflow", "operate", "windlass"] {
+        for file in rust_files(&root().join("crates").join(name).join("src")) {
+            let text = std::fs::read_to_string(&file).expect("a file");
+            // Unit tests come last in a file, and have tasks and timers of their own.
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for (line, number) in code.lines().zip(1..) {
+                let line = line.split("//").next().unwrap_or_default();
+                let direct = DIRECT.iter().find(|call| line.contains(**call));
+                assert_eq!(direct, None, "{}:{number}: take it from `Env`", file.display());
+            }
+        }
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.extension().is_some_and(|extension| extension == "rs") {
+            true => files.push(path),
+            false if path.is_dir() => files.extend(rust_files(&path)),
+            false => {}
+        }
+    }
+    files.retain(|file| file.file_stem().is_none_or(|stem| stem != "tests"));
+    files
 }
