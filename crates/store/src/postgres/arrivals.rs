@@ -1,11 +1,17 @@
-//! Jobs submitted in transactions of others: appended there, put in here.
+//! Jobs that were submitted in transactions of callers: rows of `arrivals`, which a worker admits.
+//!
+//! A row is deleted in the transaction that inserts its job. An arrival that cannot be admitted becomes a job too, which has ended
+//! and says why, so that its submitter finds it.
 
 use std::collections::HashSet;
 
-use tokio_postgres::Row;
+use tokio_postgres::{GenericClient, Row};
 use windlass_model::{Invalid, JobId, Limits, NewJob, Reason, SubmitOutcome, Time};
 
-use super::{Postgres, control::transaction, errors::sorted, names::Names, pool::Guard, sql, submit::Batch};
+use super::{
+    Postgres, change_params::Param, control::transaction, errors::sorted, names::Names, sql, submit::Batch,
+    tx::Tx,
+};
 use crate::{
     Error, Now,
     arrival::{Arrival, check, duplicate, refused},
@@ -35,20 +41,20 @@ fn read(row: &Row) -> Arrival {
     }
 }
 
-/// A row that waits, and what can be made of it.
-struct Waiting {
+/// A row of the table, and its job or why it is invalid.
+struct Pending {
     seq: i64,
     arrival: Arrival,
     job: Result<NewJob, Invalid>,
 }
 
-/// Puts in what waits, at most `limit` jobs; answers how many rows were taken. Rows and jobs change places in one
-/// transaction. What is invalid becomes a failed job, and what is there already a cancelled one.
+/// Admits the oldest arrivals, up to `limit`. Returns how many rows were taken. An invalid arrival becomes a failed job, and one whose
+/// key or unique name is taken a cancelled one.
 pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<usize, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = store.conn().await?.query(sql::arrivals::READ_OLDEST, &[&limit]).await?;
     let mut names = Names::default();
-    let mut waiting = Vec::with_capacity(rows.len());
+    let mut pending = Vec::with_capacity(rows.len());
     for row in &rows {
         let arrival = read(row);
         let job = match arrival.job(&store.shared.options.limits) {
@@ -62,51 +68,52 @@ pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<us
             },
             Err(invalid) => Err(invalid),
         };
-        waiting.push(Waiting { seq: row.get(0), arrival, job });
+        pending.push(Pending { seq: row.get(0), arrival, job });
     }
-    match put(store, now, &waiting, &names).await {
-        // Something in it cannot be written at all: one by one, so that it stands alone.
+    match admit_batch(store, now, &pending, &names).await {
+        // The database refuses one of them: admit them one by one, to find it.
         Err(Error::Refused(_)) => {
             let mut admitted = 0;
-            for mut one in waiting {
-                admitted += match put(store, now, std::slice::from_ref(&one), &names).await {
+            for mut one in pending {
+                admitted += match admit_batch(store, now, std::slice::from_ref(&one), &names).await {
                     Err(Error::Refused(why)) => {
                         let hint = "see the page on submitting in your own transaction".to_owned();
                         one.job =
                             Err(Invalid { what: "the job".into(), why: format!("is refused ({why})"), hint });
-                        put(store, now, std::slice::from_ref(&one), &names).await?
+                        admit_batch(store, now, std::slice::from_ref(&one), &names).await?
                     }
-                    answer => answer?,
+                    admitted => admitted?,
                 };
             }
             Ok(admitted)
         }
-        answer => answer,
+        admitted => admitted,
     }
 }
 
-/// Takes rows and puts their jobs in; answers how many were taken.
-async fn put(store: &Postgres, now: Now, waiting: &[Waiting], names: &Names) -> Result<usize, Error> {
-    for one in waiting.iter().filter(|one| one.job.is_err()) {
-        let job = shown(store, &one.arrival);
-        store.intern([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
+/// Deletes arrivals and inserts their jobs. Returns how many were taken.
+async fn admit_batch(store: &Postgres, now: Now, pending: &[Pending], names: &Names) -> Result<usize, Error> {
+    for one in pending.iter().filter(|one| one.job.is_err()) {
+        let job = readable_part(store, &one.arrival);
+        store.intern_lanes([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
     }
-    let seqs: Vec<i64> = waiting.iter().map(|one| one.seq).collect();
-    transaction(store, now, async |conn, now| {
-        let taken = conn.query(sql::arrivals::TAKE, &[&seqs]).await?;
+    let seqs: Vec<i64> = pending.iter().map(|one| one.seq).collect();
+    transaction(store, now, async |tx, now| {
+        let taken = tx.query(sql::arrivals::TAKE, &[&seqs]).await?;
         let taken: HashSet<i64> = taken.iter().map(|row| row.get(0)).collect();
         let mut jobs: Vec<NewJob> = Vec::new();
         let mut seen = HashSet::new();
-        for one in waiting.iter().filter(|one| taken.contains(&one.seq)) {
+        for one in pending.iter().filter(|one| taken.contains(&one.seq)) {
             match &one.job {
                 Ok(job) if seen.insert(job.id) => jobs.push(job.clone()),
                 Ok(_) => {}
-                Err(invalid) => keep(store, conn, now, &one.arrival, invalid).await?,
+                Err(invalid) => refuse(store, tx, now, &one.arrival, invalid).await?,
             }
         }
-        let batch = Batch { store, conn, now: Some(now), jobs: &jobs, names, claim_on_submit: None, runs: &[] };
-        for (job, answer) in jobs.iter().zip(batch.put_within().await?) {
-            let there = match answer {
+        let at = Some(now);
+        let batch = Batch { store, now: at, jobs: &jobs, names, claim_on_submit: None, running: &[] };
+        for (job, outcome) in jobs.iter().zip(batch.insert_in(tx).await?) {
+            let existing = match outcome {
                 Some(SubmitOutcome::Existing { id, .. } | SubmitOutcome::Rejected { id }) => id,
                 Some(SubmitOutcome::IdTaken) => {
                     tracing::warn!(job = %job.id, "a job submitted in a transaction has the id of another; it is dropped");
@@ -115,16 +122,16 @@ async fn put(store: &Postgres, now: Now, waiting: &[Waiting], names: &Names) -> 
                 Some(_) => continue,
                 None => return Err(Error::Unavailable("jobs with these keys are being pruned".into())),
             };
-            let failure = columns::failure_text(&duplicate(there));
-            end(conn, now, batch.lane(job)?, job, (CANCELLED, None), &failure).await?;
+            let failure = columns::failure_text(&duplicate(existing));
+            insert_ended(tx, now, batch.lane(job)?, job, (CANCELLED, None), &failure).await?;
         }
         Ok(taken.len())
     })
     .await
 }
 
-/// An invalid arrival as far as it can be shown.
-fn shown(store: &Postgres, arrival: &Arrival) -> NewJob {
+/// An invalid arrival as a job, as far as it can be shown.
+fn readable_part(store: &Postgres, arrival: &Arrival) -> NewJob {
     let limits = &store.shared.options.limits;
     let fits = limits.check_payload("input", &arrival.input).is_ok();
     let input = windlass_model::Payload {
@@ -137,24 +144,24 @@ fn shown(store: &Postgres, arrival: &Arrival) -> NewJob {
     job
 }
 
-/// Keeps an invalid arrival as a failed job.
-async fn keep(
+/// Inserts an invalid arrival as a failed job.
+async fn refuse(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     arrival: &Arrival,
     invalid: &Invalid,
 ) -> Result<(), Error> {
-    let job = shown(store, arrival);
+    let job = readable_part(store, arrival);
     let lane = store.shared.lanes.get(&job.queue, &job.kind);
-    let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being made; look again".into()))?;
+    let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being added; try again".into()))?;
     let failure = columns::failure_text(&refused(invalid));
     let reason = Some(columns::reason_number(Reason::Refused));
-    end(conn, now, lane, &job, (FAILED, reason), &failure).await
+    insert_ended(tx, now, lane, &job, (FAILED, reason), &failure).await
 }
 
-async fn end(
-    conn: &Guard<'_>,
+async fn insert_ended(
+    tx: &Tx<'_>,
     now: Time,
     lane: Lane,
     job: &NewJob,
@@ -162,8 +169,7 @@ async fn end(
     failure: &str,
 ) -> Result<(), Error> {
     let (codec, digest) = (i16::from(job.input.codec), job.digest.as_slice());
-    let sql = sql::arrivals::INSERT_REFUSED;
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
+    let params: [Param<'_>; 10] = [
         &job.id.0,
         &now.micros(),
         &lane.id,
@@ -175,13 +181,13 @@ async fn end(
         &reason,
         &failure,
     ];
-    conn.execute(sql, &params).await.map(drop)
+    tx.execute(sql::arrivals::INSERT_REFUSED, &params).await.map(drop)
 }
 
-/// Appends a job to the arrivals of the store in `schema`, in the caller's own transaction: it is in if, and only if, that commits.
-/// Nothing is locked and nobody is held up, however long the transaction takes.
+/// Submits a job to the store in `schema` in a transaction of the caller's own: the job exists if, and only if, that commits.
+/// Locks nothing, and blocks no other transaction, however long this one takes.
 pub async fn submit_in(
-    client: &impl tokio_postgres::GenericClient,
+    client: &impl GenericClient,
     schema: &str,
     limits: &Limits,
     job: &NewJob,
@@ -189,7 +195,7 @@ pub async fn submit_in(
     check(job, limits)?;
     let sql = sql::arrivals::APPEND.replacen("into arrivals", &format!("into \"{schema}\".arrivals"), 1);
     let row = Arrival::of(job);
-    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
+    let params: [Param<'_>; 17] = [
         &row.id.0,
         &row.kind,
         &row.version,

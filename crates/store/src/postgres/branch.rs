@@ -1,73 +1,72 @@
-//! Branches: how the ends of their children are counted, and who is told.
+//! Branches: counting how their children end, and notifying their parents.
 //!
-//! Whoever ends a child in a transaction notes that with its connection ([`Conn::count_end`]). [`commit`] writes the sums, one
-//! row for each branch in the lane of the connection, commits, and looks at the branches, all in one round trip. Of
-//! several that commit at once the last one sees the whole sum. If a watch is met, a second transaction tells the parent; a
-//! crash between the two is what [`super::poll`] is for.
+//! A verb that ends a child notes that in its transaction ([`Tx::count_end`]). [`commit`] writes the sums, one row per branch and
+//! connection, commits, and reads the counts of the branches, all in one round trip: of several transactions that commit at
+//! once, the last one sees the counts of all. If a watch is met, a second transaction notifies the parent. After a crash
+//! between the two, [`super::poll`] does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::{join3, join4};
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{BranchCounts, Change, NewJob, Outcome, Reason, Rev, State};
+use windlass_model::{BranchCounts, Change, NewJob, Reason, Rev, State};
 
 use super::{
     Postgres,
     conn::{Conn, retry_deadlock},
-    micros,
-    pool::Guard,
-    serial, sql,
-    wait::{self, LOCK},
+    micros, serial, sql,
+    tx::{Executor, Tx},
+    wait,
 };
 use crate::{Error, Now, columns};
 
-/// A branch: its job and its number.
-pub(super) type Key = (Uuid, i64);
+/// A branch: its job, and its number there.
+pub(super) type BranchKey = (Uuid, i64);
 
-/// The statement that reads watches and sums, for those who prepare it.
-pub(super) const WATCHED_SUMS: &str = sql::branches::READ_COUNTS;
-
-const TALLY: &str = sql::branches::ADD_COUNTS;
-const WATCHED: &str = sql::branches::LOCK;
-
-/// What a transaction counts, and which branches are to be looked at once it is committed.
+/// What a transaction counts.
 #[derive(Default)]
 pub(super) struct Counts {
-    tallies: BTreeMap<Key, BranchCounts>,
-    looks: BTreeSet<Key>,
+    added: BTreeMap<BranchKey, BranchCounts>,
+    /// Branches whose watches are checked once the transaction is committed.
+    to_check: BTreeSet<BranchKey>,
 }
 
 impl Counts {
-    fn add(&mut self, branch: Key, tally: BranchCounts) {
-        if tally.ends() != (0, 0, 0) {
-            self.looks.insert(branch);
+    pub(super) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.to_check.is_empty()
+    }
+
+    fn add(&mut self, branch: BranchKey, counts: BranchCounts) {
+        if counts.ends() != (0, 0, 0) {
+            self.to_check.insert(branch);
         }
-        self.tallies.entry(branch).or_default().add(tally);
+        self.added.entry(branch).or_default().add(counts);
     }
 }
 
-/// A child of a branch, as its row says.
+/// What the row of a job says about the branch that it is in.
 #[derive(Clone, Copy)]
-pub(super) struct Child {
-    branch: Key,
-    /// How many children it stands for that are not counted yet.
+pub(super) struct Member {
+    branch: BranchKey,
+    /// How many children it represents that are not counted yet.
     items: i64,
-    /// Whether it has written nothing yet.
-    fresh: bool,
+    /// Whether it has committed nothing yet.
+    is_unstarted: bool,
 }
 
-impl Child {
-    /// Out of four columns: parent, branch, items and revision. `None` if it is none.
-    pub(super) fn read(row: &Row, first: usize) -> Option<Child> {
-        let child = Child::wrote(row, first)?;
-        Some(Child { fresh: Rev(row.get(first + 3)) == Rev(0), ..child })
+impl Member {
+    /// Reads parent, branch, items and revision, from this column on; `None` if the job is in no branch.
+    pub(super) fn read(row: &Row, from: usize) -> Option<Member> {
+        let member = Member::read_started(row, from)?;
+        Some(Member { is_unstarted: Rev(row.get(from + 3)) == Rev(0), ..member })
     }
 
-    /// Out of the first three of them, of a child that has just written.
-    pub(super) fn wrote(row: &Row, first: usize) -> Option<Child> {
-        let (parent, branch) = (row.get::<_, Option<Uuid>>(first)?, row.get::<_, Option<i64>>(first + 1)?);
-        Some(Child { branch: (parent, branch), items: i64::from(row.get::<_, i32>(first + 2)), fresh: false })
+    /// Reads parent, branch and items of a job that has just committed something.
+    pub(super) fn read_started(row: &Row, from: usize) -> Option<Member> {
+        let (parent, branch) = (row.get::<_, Option<Uuid>>(from)?, row.get::<_, Option<i64>>(from + 1)?);
+        let items = i64::from(row.get::<_, i32>(from + 2));
+        Some(Member { branch: (parent, branch), items, is_unstarted: false })
     }
 
     /// The job that opened its branch.
@@ -75,250 +74,263 @@ impl Child {
         self.branch.0
     }
 
-    /// What its end in a state counts for, once or, if it is live again, with -1 as `times`.
-    fn tally(&self, state: State, times: i64) -> BranchCounts {
-        let mut tally = BranchCounts::of(state, times * self.items);
-        // It never wrote anything, and will not.
-        tally.started = if self.fresh { times * self.items } else { 0 };
-        tally
+    /// How its end in a state is counted: `times` is 1, or -1 if it is live again.
+    fn end_counts(&self, state: State, times: i64) -> BranchCounts {
+        let mut counts = BranchCounts::of(state, times * self.items);
+        // It never committed anything, and will not.
+        counts.started = if self.is_unstarted { times * self.items } else { 0 };
+        counts
     }
 }
 
-impl Conn {
-    /// Counts the end of a child, in the transaction that is open.
-    pub(super) fn count_end(&self, child: &Child, state: State) {
-        self.counts().add(child.branch, child.tally(state, 1));
+impl Tx<'_> {
+    /// Counts the end of a child.
+    pub(super) fn count_end(&self, member: &Member, state: State) {
+        self.counts().add(member.branch, member.end_counts(state, 1));
     }
 
-    /// Counts that a child which had ended is live again.
-    pub(super) fn count_life(&self, child: &Child, was: State) {
-        self.counts().add(child.branch, child.tally(was, -1));
+    /// Counts that a child which had ended in state `was` is live again.
+    pub(super) fn count_revival(&self, member: &Member, was: State) {
+        self.counts().add(member.branch, member.end_counts(was, -1));
     }
 
-    /// Counts what a change of a child has written, by what its row said then.
-    pub(super) fn count_change(&self, change: &Change, child: &Child) {
-        self.counts().add(child.branch, tally(change, child.items));
+    /// Counts a change of a child that was written.
+    pub(super) fn count_change(&self, change: &Change, member: &Member) {
+        self.counts().add(member.branch, change_counts(change, member.items));
     }
 
-    /// Has a branch looked at once the transaction that is open is committed.
-    pub(super) fn watch_branch(&self, branch: Key) {
-        self.counts().looks.insert(branch);
+    /// Checks the watch of a branch once the transaction is committed.
+    pub(super) fn check_watch(&self, branch: BranchKey) {
+        self.counts().to_check.insert(branch);
     }
 }
 
-/// What a child's change counts for: whether it is its first, which items of a block it accounts for, and its end. `items` is
-/// how many children it stands for that are not counted yet.
-fn tally(change: &Change, items: i64) -> BranchCounts {
+/// How a child's change is counted: whether it is its first, which items of a block it completes, and its end. `items` is how
+/// many children it represents that are not counted yet.
+fn change_counts(change: &Change, items: i64) -> BranchCounts {
     let step = change.step.as_deref();
     let done = step.map_or(0, |step| i64::from(step.items));
-    // What was promoted begins anew.
+    // A promoted item starts again.
     let promoted = step.map_or(0, |step| promoted_items(&step.promoted));
     let first = if change.rev == Rev(0) { items } else { 0 };
-    let mut tally = BranchCounts { started: first - promoted, done, ..BranchCounts::default() };
-    if let Some(state) = end(&change.outcome) {
-        tally.add(BranchCounts::of(state, items - done - promoted));
+    let mut counts = BranchCounts { started: first - promoted, done, ..BranchCounts::default() };
+    if let Some(state) = change.outcome.final_state() {
+        counts.add(BranchCounts::of(state, items - done - promoted));
     }
-    tally
+    counts
 }
 
 fn promoted_items(promoted: &[NewJob]) -> i64 {
     promoted.iter().filter_map(|job| Some(i64::from(job.branch_position.as_ref()?.items))).sum()
 }
 
-/// The state in which an outcome ends its job, if it does.
-fn end(outcome: &Outcome) -> Option<State> {
-    match outcome {
-        Outcome::Done(_) => Some(State::Done),
-        Outcome::Failed { .. } => Some(State::Failed),
-        Outcome::Cancelled(_) => Some(State::Cancelled),
-        _ => None,
-    }
+/// Whether a change must be counted: it is the first or the last of a child, or completes a part of a block. The child's row
+/// says how much it counts.
+pub(super) fn is_counted(change: &Change) -> bool {
+    change.branch_member.is_some() && (change.rev == Rev(0) || change.outcome.ends() || has_items(change))
 }
 
-/// Whether there is something to count of a change: it is the first or the last of a child, or accounts for a part of a block.
-/// How much, its row says.
-pub(super) fn counts(change: &Change) -> bool {
-    change.branch_member.is_some() && (change.rev == Rev(0) || change.outcome.ends() || !is_whole(change))
-}
-
-/// Whether a statement can count a change by what it finds in the row: it accounts for no part of a block.
-pub(super) fn is_whole(change: &Change) -> bool {
-    change.step.as_ref().is_none_or(|step| step.items == 0 && step.promoted.is_empty())
+/// Whether a change completes or promotes a part of a block. Otherwise the statement that writes it can count it.
+pub(super) fn has_items(change: &Change) -> bool {
+    change.step.as_ref().is_some_and(|step| step.items != 0 || !step.promoted.is_empty())
 }
 
 /// The branches in which changes end children.
-pub(super) fn touched<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<Key> {
+pub(super) fn branches_of_ends<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<BranchKey> {
     let ends = changes.filter(|change| change.outcome.ends());
-    let keys: BTreeSet<Key> = ends
-        .filter_map(|change| change.branch_member.map(|counted| (counted.parent.0, counted.branch.0)))
+    let keys: BTreeSet<BranchKey> = ends
+        .filter_map(|change| change.branch_member.map(|member| (member.parent.0, member.branch.0)))
         .collect();
     keys.into_iter().collect()
 }
 
-/// Commits the transaction that is open, with what was counted in it and the slots of serial keys that it has freed; then tells parents what they wait to be told.
-pub(super) async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
-    serial::hand_over(conn).await?;
-    let Counts { tallies, looks } = std::mem::take(&mut *conn.counts());
-    if tallies.is_empty() && looks.is_empty() {
-        return conn.commit().await;
+/// Ends a transaction: commits if the work in it succeeded, with what it has counted and the serial slots it has freed, and
+/// rolls back if not. Then notifies the parents whose watches are met.
+pub(super) async fn finish<T>(
+    store: &Postgres,
+    tx: Tx<'_>,
+    now: Now,
+    result: Result<T, Error>,
+) -> Result<T, Error> {
+    let result = match result {
+        Ok(value) => serial::fill_slots(&tx).await.map(|_| value),
+        Err(error) => Err(error),
+    };
+    let counts = std::mem::take(&mut *tx.counts());
+    if result.is_err() || counts.is_empty() {
+        return tx.finish(result).await;
     }
-    for sql in [TALLY, WATCHED_SUMS] {
-        conn.prepare(sql).await?;
+    let Counts { added, to_check } = counts;
+    for sql in [sql::branches::ADD_COUNTS, sql::branches::READ_COUNTS] {
+        tx.prepare(sql).await?;
     }
-    let looks: Vec<Key> = looks.into_iter().collect();
+    let to_check: Vec<BranchKey> = to_check.into_iter().collect();
     // Polled, and so sent, in this order. If the first fails, the second rolls back.
+    let after_end = Executor::Conn(tx.after_end());
     let (counted, committed, met) =
-        join3(write(conn, &tallies), conn.commit(), read_watched(conn, &looks)).await;
+        join3(add_counts(&tx, &added), tx.commit(), find_met(after_end, &to_check)).await;
     counted?;
     committed?;
-    notified(store, conn, now, met).await;
-    Ok(())
+    notify_met(store, tx.into_conn(), now, met).await;
+    result
 }
 
-/// Writes what was counted in the transaction that is open, whose commit is for others; answers the branches that are to be
-/// looked at afterwards.
-pub(super) async fn flush(conn: &Guard<'_>) -> Result<Vec<Key>, Error> {
-    let Counts { tallies, looks } = std::mem::take(&mut *conn.counts());
-    write(conn, &tallies).await?;
-    Ok(looks.into_iter().collect())
+/// Writes what a transaction has counted. Returns the branches whose watches must be checked after the commit.
+pub(super) async fn write_counts(tx: &Tx<'_>) -> Result<Vec<BranchKey>, Error> {
+    let Counts { added, to_check } = std::mem::take(&mut *tx.counts());
+    add_counts(tx, &added).await?;
+    Ok(to_check.into_iter().collect())
 }
 
-/// Tells parents what they wait to be told, as far as it is seen within the transaction that is open, which goes on. They are
-/// looked at again when it is committed.
-pub(super) async fn notify_in_transaction(conn: &Guard<'_>, now: Now) -> Result<(), Error> {
-    let touched = flush(conn).await?;
-    let met = read_watched(conn, &touched).await?;
-    conn.counts().looks.extend(touched);
+/// Notifies parents whose watches are met as far as an open transaction sees. The same watches are checked again after its
+/// commit.
+pub(super) async fn notify_in(tx: &Tx<'_>, now: Now) -> Result<(), Error> {
+    let to_check = write_counts(tx).await?;
+    let met = find_met(Executor::Tx(tx), &to_check).await?;
+    tx.counts().to_check.extend(to_check);
     if met.is_empty() {
         return Ok(());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = met.into_iter().unzip();
-    wait::lock(conn, &jobs).await?;
-    conn.execute(WATCHED, &[&jobs, &numbers]).await?;
-    end_watches(conn, now, &jobs, &numbers).await.map(drop)
+    wait::lock_jobs(tx, &jobs).await?;
+    tx.execute(sql::branches::LOCK, &[&jobs, &numbers]).await?;
+    signal_parents(tx, now, &jobs, &numbers).await.map(drop)
 }
 
-/// Ends watches that are met, tells the parents, and wakes them if that is what they wait for. Both are locked.
-async fn end_watches(conn: &Guard<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -> Result<usize, Error> {
+/// Ends watches, sends their parents signals, and wakes those whose waits are met by that. Parents and branches are locked.
+/// Returns how many watches ended.
+async fn signal_parents(tx: &Tx<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -> Result<usize, Error> {
     if jobs.is_empty() {
         return Ok(0);
     }
     let sql = sql::signals::NOTIFY_PARENTS;
-    let told = conn.query(sql, &[&micros(now), &jobs, &numbers]).await?.len();
-    let woken = wait::wake(conn, now, jobs).await?;
-    serial::settle(conn, &woken.unsettled).await?;
-    Ok(told)
+    let notified = tx.query(sql, &[&micros(now), &jobs, &numbers]).await?.len();
+    let woken = wait::wake(tx, now, jobs).await?;
+    serial::settle(tx, &woken.unsettled).await?;
+    Ok(notified)
 }
 
-/// Adds to the tallies of branches, in the lane of the connection.
-pub(super) async fn write(conn: &Guard<'_>, tallies: &BTreeMap<Key, BranchCounts>) -> Result<(), Error> {
-    let some = || tallies.iter().filter(|(_, tally)| **tally != BranchCounts::default());
-    if some().next().is_none() {
+/// Adds to the counts of branches, in the rows of the connection.
+pub(super) async fn add_counts(tx: &Tx<'_>, counts: &BTreeMap<BranchKey, BranchCounts>) -> Result<(), Error> {
+    let changed = || counts.iter().filter(|(_, counts)| **counts != BranchCounts::default());
+    if changed().next().is_none() {
         return Ok(());
     }
-    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = some().map(|(branch, _)| *branch).unzip();
-    let column = |of: fn(&BranchCounts) -> i64| -> Vec<i64> { some().map(|(_, tally)| of(tally)).collect() };
-    let (started, done) = (column(|tally| tally.started), column(|tally| tally.done));
-    let (failed, cancelled) = (column(|tally| tally.failed), column(|tally| tally.cancelled));
-    let lane = conn.lane();
-    conn.execute(TALLY, &[&jobs, &numbers, &started, &done, &failed, &cancelled, &lane]).await.map(drop)
+    let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = changed().map(|(branch, _)| *branch).unzip();
+    let column =
+        |of: fn(&BranchCounts) -> i64| -> Vec<i64> { changed().map(|(_, counts)| of(counts)).collect() };
+    let (started, done) = (column(|counts| counts.started), column(|counts| counts.done));
+    let (failed, cancelled) = (column(|counts| counts.failed), column(|counts| counts.cancelled));
+    let writer = tx.gate_writer as i32;
+    let sql = sql::branches::ADD_COUNTS;
+    tx.execute(sql, &[&jobs, &numbers, &started, &done, &failed, &cancelled, &writer]).await.map(drop)
 }
 
-/// Those of some branches whose watch is met.
-pub(super) async fn read_watched(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<Key>, Error> {
+/// Finds those of some branches whose watch is met.
+pub(super) async fn find_met(
+    executor: Executor<'_>,
+    branches: &[BranchKey],
+) -> Result<Vec<BranchKey>, Error> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-    let rows = conn.read(WATCHED_SUMS, &[&jobs, &numbers]).await?;
-    let met = |row: &&Row| columns::watch(row.get(2)).is_some_and(|watch| watch.is_met(&sum(row, 3)));
+    let rows = executor.read(sql::branches::READ_COUNTS, &[&jobs, &numbers]).await?;
+    let met = |row: &&Row| columns::watch(row.get(2)).is_some_and(|watch| watch.is_met(&read_counts(row, 3)));
     Ok(rows.iter().filter(met).map(|row| (row.get(0), row.get(1))).collect())
 }
 
-/// A tally out of four columns.
-pub(super) fn sum(row: &Row, first: usize) -> BranchCounts {
-    let column = |n: usize| row.get::<_, i64>(first + n);
+/// Reads started, done, failed and cancelled, from this column on.
+pub(super) fn read_counts(row: &Row, from: usize) -> BranchCounts {
+    let column = |n: usize| row.get::<_, i64>(from + n);
     BranchCounts { started: column(0), done: column(1), failed: column(2), cancelled: column(3) }
 }
 
-/// Tells parents what a look has found. What was committed before is committed, whatever comes of this.
-pub(super) async fn notified(store: &Postgres, conn: &Guard<'_>, now: Now, met: Result<Vec<Key>, Error>) {
-    let told = async {
+/// Notifies the parents of branches that [`find_met`] has found after a commit. An error is only logged: the commit is valid.
+pub(super) async fn notify_met(
+    store: &Postgres,
+    conn: &mut Conn,
+    now: Now,
+    met: Result<Vec<BranchKey>, Error>,
+) {
+    let notified = async {
         match met?.as_slice() {
             [] => Ok(0),
             met => notify(store, conn, now, met).await,
         }
     };
-    if let Err(error) = told.await {
-        tracing::debug!(%error, "what is to be told of branches is left to the next look at them");
+    if let Err(error) = notified.await {
+        tracing::debug!(%error, "parents of branches were not notified; the next poll notifies them");
     }
 }
 
-/// Tells parents that some of their branches have come to what they watch for, those that have: the one routine for all doors.
-/// Answers how many branches had.
+/// Notifies the parents of those branches whose watches are met: the one routine for all verbs. Returns how many were.
 pub(super) async fn notify(
     store: &Postgres,
-    conn: &Guard<'_>,
+    conn: &mut Conn,
     now: Now,
-    branches: &[Key],
+    branches: &[BranchKey],
 ) -> Result<usize, Error> {
-    let told = retry_deadlock!(notify_once(conn, now, branches, true));
+    let notified = retry_deadlock!(notify_once(conn, now, branches, true));
     store.shared.floors.lowered(i64::MIN);
-    told
+    notified
 }
 
-/// Tells parents of branches that they watch, whether or not they have come to what is watched for: that may never be.
+/// Notifies the parents of watched branches, whether or not the watches are met: some may never be.
 pub(super) async fn notify_unmet(
     store: &Postgres,
-    conn: &Guard<'_>,
+    conn: &mut Conn,
     now: Now,
-    branches: &[Key],
+    branches: &[BranchKey],
 ) -> Result<usize, Error> {
-    let told = retry_deadlock!(notify_once(conn, now, branches, false));
+    let notified = retry_deadlock!(notify_once(conn, now, branches, false));
     store.shared.floors.lowered(i64::MIN);
-    told
+    notified
 }
 
-async fn notify_once(conn: &Guard<'_>, now: Now, branches: &[Key], only_met: bool) -> Result<usize, Error> {
-    for sql in [LOCK, WATCHED, WATCHED_SUMS] {
+async fn notify_once(
+    conn: &mut Conn,
+    now: Now,
+    branches: &[BranchKey],
+    only_met: bool,
+) -> Result<usize, Error> {
+    for sql in [wait::LOCK_JOBS, sql::branches::LOCK, sql::branches::READ_COUNTS] {
         conn.prepare(sql).await?;
     }
+    let tx = Tx::pipelined(conn);
     let work = async {
         let jobs: BTreeSet<Uuid> = branches.iter().map(|(job, _)| *job).collect();
         let parents: Vec<Uuid> = jobs.into_iter().collect();
         let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
-        // The sum is read by a statement of its own: what was counted before the locks were had is seen.
+        // The counts are read by a statement of its own, so that those written before the locks were acquired are seen.
         let (begun, locked, watched, met) = join4(
-            conn.begin(),
-            wait::lock(conn, &parents),
-            conn.execute(WATCHED, &[&jobs, &numbers]),
-            read_watched(conn, branches),
+            tx.begin(),
+            wait::lock_jobs(&tx, &parents),
+            tx.execute(sql::branches::LOCK, &[&jobs, &numbers]),
+            find_met(Executor::Tx(&tx), branches),
         )
         .await;
         begun?;
         locked?;
         watched?;
         let met = met?;
-        let told = if only_met { &met } else { branches };
-        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = told.iter().copied().unzip();
-        let told = end_watches(conn, now, &jobs, &numbers).await?;
-        serial::hand_over(conn).await?;
-        conn.commit().await?;
-        Ok(told)
+        let notified = if only_met { &met } else { branches };
+        let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = notified.iter().copied().unzip();
+        let notified = signal_parents(&tx, now, &jobs, &numbers).await?;
+        serial::fill_slots(&tx).await?;
+        Ok(notified)
     };
-    let told = work.await;
-    if told.is_err() {
-        conn.rollback().await;
-    }
-    told
+    let notified = work.await;
+    tx.finish(notified).await
 }
 
-/// Jobs with branches have ended: nobody waits for these any more, and those of a job that was made to end are cut.
-pub(super) async fn orphan(conn: &Guard<'_>, now: Now, jobs: &[Uuid]) -> Result<(), Error> {
+/// Ends the watches of branches of jobs that have ended. If a job was cancelled or has expired, the children in its branches are
+/// cancelled too.
+pub(super) async fn parents_ended(executor: Executor<'_>, now: Now, jobs: &[Uuid]) -> Result<(), Error> {
     if jobs.is_empty() {
         return Ok(());
     }
     let expired = columns::reason_number(Reason::Expired);
     let sql = sql::branches::END_WATCHES;
-    conn.execute(sql, &[&micros(now), &conn.gate_writer, &jobs, &expired]).await.map(drop)
+    executor.execute(sql, &[&micros(now), &executor.gate_writer(), &jobs, &expired]).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Changes as the arrays that a commit sends.
+//! The arrays that a commit sends for its changes.
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -7,10 +7,10 @@ use windlass_model::{Change, Outcome, Payload, Step, Wait, WaitCondition};
 use super::span;
 use crate::columns::{self, CANCELLED, DONE, FAILED};
 
-/// An array as a parameter.
+/// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// What all sorts of changes have in common, as arrays.
+/// What all kinds of changes have, as arrays.
 pub(super) struct Base {
     pub(super) id: Vec<Uuid>,
     pub(super) epoch: Vec<i32>,
@@ -31,11 +31,11 @@ impl Base {
             worker: changes.iter().map(|change| change.worker.0).collect(),
             started_at: changes.iter().map(|change| change.started_at.micros()).collect(),
             claim: changes.iter().map(|change| change.claim.0).collect(),
-            claims: distinct(changes).into_iter().unzip(),
+            claims: distinct_claims(changes).into_iter().unzip(),
         }
     }
 
-    /// The parameters of all statements that write changes, after the time.
+    /// The parameters that all statements which write changes take after the time.
     pub(super) fn params(&self) -> [Param<'_>; 8] {
         [
             &self.id,
@@ -50,8 +50,8 @@ impl Base {
     }
 }
 
-/// The claims of changes. Those of a batch are mostly of few.
-fn distinct(changes: &[&Change]) -> Vec<(i64, i64)> {
+/// The claims of changes, each once: a batch mostly has few.
+fn distinct_claims(changes: &[&Change]) -> Vec<(i64, i64)> {
     let mut claims: Vec<(i64, i64)> =
         changes.iter().map(|change| (change.worker.0, change.claim.0)).collect();
     claims.sort_unstable();
@@ -59,18 +59,18 @@ fn distinct(changes: &[&Change]) -> Vec<(i64, i64)> {
     claims
 }
 
-/// What steps write beside their outcomes, as arrays.
+/// What steps write besides their outcomes, as arrays.
 #[derive(Default)]
 pub(super) struct Steps<'a> {
-    ran: Vec<Option<&'a str>>,
+    from_stage: Vec<Option<&'a str>>,
     stage: Vec<Option<&'a str>>,
     codec: Vec<Option<i16>>,
     data: Vec<Option<&'a [u8]>>,
-    /// `None` for what is but a part of an attempt.
+    /// `None` for steps that are only a part of an attempt.
     pub(super) unchanged: Vec<Option<bool>>,
     undo: Vec<bool>,
     pub(super) how: Vec<&'static str>,
-    /// The signals that are consumed, with their jobs.
+    /// The consumed signals, with their jobs.
     consumed_job: Vec<Uuid>,
     consumed: Vec<i64>,
 }
@@ -88,7 +88,7 @@ impl<'a> Steps<'a> {
         });
         let (consumed_job, consumed) = consumed.unzip();
         Steps {
-            ran: changes.iter().map(|change| step(change)?.from_stage.as_deref()).collect(),
+            from_stage: changes.iter().map(|change| step(change)?.from_stage.as_deref()).collect(),
             stage: changes.iter().map(|change| Some(step(change)?.stage.as_ref()?.0.as_str())).collect(),
             codec: changes.iter().map(|change| Some(i16::from(data(change)?.codec))).collect(),
             data: changes.iter().map(|change| Some(data(change)?.bytes.as_slice())).collect(),
@@ -100,13 +100,21 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// What ran and what it leads to, the consumed signals with their jobs, and whether there is something to undo.
+    /// Stages and data, the consumed signals with their jobs, and whether the job has something to undo.
     pub(super) fn params(&self) -> [Param<'_>; 7] {
-        [&self.ran, &self.stage, &self.codec, &self.data, &self.consumed_job, &self.consumed, &self.undo]
+        [
+            &self.from_stage,
+            &self.stage,
+            &self.codec,
+            &self.data,
+            &self.consumed_job,
+            &self.consumed,
+            &self.undo,
+        ]
     }
 }
 
-/// How jobs end, as arrays.
+/// The ends of jobs, as arrays.
 #[derive(Default)]
 pub(super) struct Ends<'a> {
     state: Vec<i16>,
@@ -125,7 +133,7 @@ impl<'a> Ends<'a> {
                 Outcome::Done(output) => (DONE, None, Some(output)),
                 Outcome::Failed { reason, .. } => (FAILED, Some(columns::reason_number(*reason)), None),
                 Outcome::Cancelled(_) => (CANCELLED, None, None),
-                _ => unreachable!("sorted before"),
+                _ => unreachable!("changes are split by kind"),
             };
             ends.state.push(state);
             ends.reason.push(reason);
@@ -137,49 +145,49 @@ impl<'a> Ends<'a> {
         ends
     }
 
-    /// Into which state, and why.
+    /// The states, and why.
     pub(super) fn params(&self) -> [Param<'_>; 4] {
         [&self.state, &self.reason, &self.failure, &self.counts]
     }
 
-    /// With which output.
+    /// The outputs.
     pub(super) fn output(&self) -> [Param<'_>; 2] {
         [&self.output_codec, &self.output]
     }
 }
 
-/// How jobs are tried again, as arrays.
+/// The retries of jobs, as arrays.
 #[derive(Default)]
-pub(super) struct Again {
+pub(super) struct Retries {
     after: Vec<i64>,
-    spent: Vec<Option<String>>,
+    retry_counts: Vec<Option<String>>,
     failure: Vec<Option<String>>,
 }
 
-impl Again {
-    pub(super) fn new(changes: &[&Change]) -> Again {
-        let mut again = Again::default();
+impl Retries {
+    pub(super) fn new(changes: &[&Change]) -> Retries {
+        let mut retries = Retries::default();
         for change in changes {
-            let Outcome::Retry { after, retry_counts: spent, failure } = &change.outcome else {
-                unreachable!("sorted before")
+            let Outcome::Retry { after, retry_counts, failure } = &change.outcome else {
+                unreachable!("changes are split by kind")
             };
-            again.after.push(span(*after));
-            again.spent.push(columns::retry_counts_text(spent));
-            again.failure.push(failure.as_ref().map(columns::failure_text));
+            retries.after.push(span(*after));
+            retries.retry_counts.push(columns::retry_counts_text(retry_counts));
+            retries.failure.push(failure.as_ref().map(columns::failure_text));
         }
-        again
+        retries
     }
 
     pub(super) fn params(&self) -> [Param<'_>; 3] {
-        [&self.after, &self.spent, &self.failure]
+        [&self.after, &self.retry_counts, &self.failure]
     }
 }
 
-/// What jobs wait for, as arrays; nothing of those that only let others pass.
+/// What jobs wait for, as arrays; nulls for jobs that only return to the ready set.
 #[derive(Default)]
 pub(super) struct Waits {
-    what: Vec<Option<String>>,
-    /// The names of signals, between blanks: no name contains one.
+    condition: Vec<Option<String>>,
+    /// The names of signals, joined with blanks, which no name contains.
     names: Vec<Option<String>>,
     needs: Vec<Option<i32>>,
     timeout: Vec<Option<i64>>,
@@ -189,30 +197,30 @@ impl Waits {
     pub(super) fn new(changes: &[&Change]) -> Waits {
         let mut waits = Waits::default();
         for change in changes {
-            let Outcome::Wait(Wait { condition: what, timeout }) = &change.outcome else {
-                unreachable!("sorted before")
+            let Outcome::Wait(Wait { condition, timeout }) = &change.outcome else {
+                unreachable!("changes are split by kind")
             };
-            let waited = *what != WaitCondition::Nothing;
-            let (names, needs) = match what {
+            let waits_at_all = *condition != WaitCondition::Nothing;
+            let (names, needs) = match condition {
                 WaitCondition::Signals { needs, .. } => {
-                    (Some(what.names().collect::<Vec<_>>().join(" ")), Some(*needs as i32))
+                    (Some(condition.names().collect::<Vec<_>>().join(" ")), Some(*needs as i32))
                 }
                 _ => (None, None),
             };
-            waits.what.push(waited.then(|| columns::wait_text(what)));
+            waits.condition.push(waits_at_all.then(|| columns::wait_text(condition)));
             waits.names.push(names);
             waits.needs.push(needs);
-            waits.timeout.push(timeout.filter(|_| waited).map(span));
+            waits.timeout.push(timeout.filter(|_| waits_at_all).map(span));
         }
         waits
     }
 
     pub(super) fn params(&self) -> [Param<'_>; 4] {
-        [&self.what, &self.names, &self.needs, &self.timeout]
+        [&self.condition, &self.names, &self.needs, &self.timeout]
     }
 }
 
-/// Whether a step leads to where it came from; `None` if it is but a part of an attempt.
+/// Whether a step leaves the stage and data unchanged; `None` if it is only a part of an attempt.
 fn unchanged(change: &Change) -> Option<bool> {
     match change.step.as_deref() {
         Some(step) if step.partial => None,

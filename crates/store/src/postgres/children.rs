@@ -1,30 +1,30 @@
-//! Reads for people and for parents: branches, their children, and where a child stands.
+//! Reads for people and for parents: branches, their children, and the positions of children.
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::Row;
 use windlass_model::{BranchNo, BranchPosition, JobId, Payload, Rev, Time};
 
 use super::{
-    Postgres, SPAN, branch::sum, change_params::Param, inspect::payload, poll::PAGE, pool::Guard, sql,
+    Postgres, SPAN, branch::read_counts, change_params::Param, conn::Conn, inspect::payload, poll::PAGE, sql,
 };
 use crate::{
     Branch, BranchChild, BranchChildFilter, ChildEnd, ChildPlace, ChildStates, Error, JobEnd, Summary,
     columns::{self, CANCELLED, DONE, FAILED, LIVE},
 };
 
-/// The names of a branch's spawns, read back.
+/// Decodes the names of a branch's spawns.
 fn spawns(text: Option<&str>) -> Vec<String> {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// Where a job stands in a branch, out of six columns.
-pub(super) fn place(row: &Row, first: usize) -> Option<ChildPlace> {
-    let branch = BranchNo(row.get::<_, Option<i64>>(first)?);
-    let name = row.get::<_, Option<String>>(first + 4)?;
-    let mut spawns = spawns(row.get(first + 5));
-    let spawn = row.get::<_, Option<i16>>(first + 1).and_then(|spawn| usize::try_from(spawn).ok());
+/// Reads the position of a job in a branch, from six columns.
+pub(super) fn read_place(row: &Row, from: usize) -> Option<ChildPlace> {
+    let branch = BranchNo(row.get::<_, Option<i64>>(from)?);
+    let name = row.get::<_, Option<String>>(from + 4)?;
+    let mut spawns = spawns(row.get(from + 5));
+    let spawn = row.get::<_, Option<i16>>(from + 1).and_then(|spawn| usize::try_from(spawn).ok());
     let spawn = spawn.filter(|spawn| *spawn < spawns.len()).map(|spawn| spawns.swap_remove(spawn));
-    let item = row.get::<_, Option<String>>(first + 2).unwrap_or_default();
-    let items = row.get::<_, i32>(first + 3) as u32;
+    let item = row.get::<_, Option<String>>(from + 2).unwrap_or_default();
+    let items = row.get::<_, i32>(from + 3) as u32;
     Some(ChildPlace { branch, name, spawn: spawn.unwrap_or_default(), item, items })
 }
 
@@ -40,22 +40,22 @@ impl Postgres {
         let conn = self.conn().await?;
         let sql = sql::children::CHILDREN;
         let rows = conn.read(sql, &[&SPAN, &parent.0, &after, &limit]).await?;
-        self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
     }
 
-    pub(super) async fn read_joined(
+    pub(super) async fn read_child_ends(
         &self,
         parent: JobId,
-        round: Rev,
+        parent_rev: Rev,
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Vec<ChildEnd>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = sql::children::CHILD_ENDS;
-        let params: [&(dyn ToSql + Sync); 4] = [&parent.0, &round.0, &after.map(|id| id.0), &limit];
+        let params: [Param<'_>; 4] = [&parent.0, &parent_rev.0, &after.map(|id| id.0), &limit];
         let rows = self.conn().await?.read(sql, &params).await?;
-        let joined = |row: &Row| {
+        let child = |row: &Row| {
             let state = columns::final_state(row.get(3));
             let (reason, failure) = (columns::reason(row.get(4)), columns::failure(row.get(5)));
             let output = payload(row.get(6), row.get(7));
@@ -66,7 +66,7 @@ impl Postgres {
                 ended: state.and_then(|state| JobEnd::from_parts(state, reason, failure, output)),
             }
         };
-        Ok(rows.iter().map(joined).collect())
+        Ok(rows.iter().map(child).collect())
     }
 
     pub(super) async fn read_branches(&self, job: JobId) -> Result<Vec<Branch>, Error> {
@@ -81,7 +81,7 @@ impl Postgres {
             merged: row.get::<_, Option<i64>>(11).is_some(),
             cancels_children: row.get(6),
             spawned: row.get(7),
-            counts: sum(row, 14),
+            counts: read_counts(row, 14),
             watch: columns::watch(row.get(8)),
             goal: row.get(9),
             opened_at: Time(row.get(10)),
@@ -91,59 +91,63 @@ impl Postgres {
         Ok(rows.iter().map(branch).collect())
     }
 
-    pub(super) async fn read_leaves(&self, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
-        let states: Option<&[i16]> = match of.only {
+    pub(super) async fn read_branch_children(
+        &self,
+        filter: &BranchChildFilter,
+    ) -> Result<Vec<BranchChild>, Error> {
+        let states: Option<&[i16]> = match filter.only {
             ChildStates::All => None,
             ChildStates::Live => Some(&[LIVE]),
             ChildStates::Ended => Some(&[DONE, FAILED, CANCELLED]),
-            ChildStates::Bad => return self.read_bad(of).await,
+            ChildStates::Bad => return self.read_unsuccessful(filter).await,
         };
         let conn = self.conn().await?;
-        let mut leaves = Vec::new();
-        let mut after = of.after.map(|id| id.0);
-        // All of the first children may be meant. If they are not, more and more of the others are looked at.
-        let mut page = i64::try_from(of.limit).unwrap_or(i64::MAX);
-        while leaves.len() < of.limit {
-            let limit = i64::try_from(of.limit - leaves.len()).unwrap_or(i64::MAX);
-            let params: [Param<'_>; 7] = [&SPAN, &of.job.0, &of.branch.0, &after, &states, &limit, &page];
+        let mut children = Vec::new();
+        let mut after = filter.after.map(|id| id.0);
+        // Mostly the first children match. If they do not, the pages grow.
+        let mut page = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        while children.len() < filter.limit {
+            let limit = i64::try_from(filter.limit - children.len()).unwrap_or(i64::MAX);
+            let params: [Param<'_>; 7] =
+                [&SPAN, &filter.job.0, &filter.branch.0, &after, &states, &limit, &page];
             let rows = conn.read(sql::children::BRANCH_CHILDREN, &params).await?;
-            self.read_leaf_rows(&conn, of.branch, &rows, &mut leaves).await?;
+            self.add_branch_children(&conn, filter.branch, &rows, &mut children).await?;
             after = rows.first().and_then(|row| row.get(25));
             if after.is_none() {
                 break;
             }
             page = page.saturating_mul(4).clamp(1_000, PAGE);
         }
-        Ok(leaves)
+        Ok(children)
     }
 
-    async fn read_bad(&self, of: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
-        let limit = i64::try_from(of.limit).unwrap_or(i64::MAX);
-        let after = of.after.map(|id| id.0);
+    async fn read_unsuccessful(&self, filter: &BranchChildFilter) -> Result<Vec<BranchChild>, Error> {
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let after = filter.after.map(|id| id.0);
         let conn = self.conn().await?;
-        let params: [Param<'_>; 5] = [&SPAN, &of.job.0, &of.branch.0, &after, &limit];
+        let params: [Param<'_>; 5] = [&SPAN, &filter.job.0, &filter.branch.0, &after, &limit];
         let rows = conn.read(sql::children::UNSUCCESSFUL_CHILDREN, &params).await?;
-        let mut leaves = Vec::with_capacity(rows.len());
-        self.read_leaf_rows(&conn, of.branch, &rows, &mut leaves).await?;
-        Ok(leaves)
+        let mut children = Vec::with_capacity(rows.len());
+        self.add_branch_children(&conn, filter.branch, &rows, &mut children).await?;
+        Ok(children)
     }
 
-    async fn read_leaf_rows(
+    async fn add_branch_children(
         &self,
-        conn: &Guard<'_>,
+        conn: &Conn,
         branch: BranchNo,
         rows: &[Row],
-        leaves: &mut Vec<BranchChild>,
+        children: &mut Vec<BranchChild>,
     ) -> Result<(), Error> {
-        let there = || rows.iter().filter(|row| row.get::<_, Option<i32>>(1).is_some());
-        self.know_lanes(conn, there().map(|row| row.get(1))).await?;
-        for row in there() {
-            leaves.push(self.leaf(branch, row)?);
+        let found = || rows.iter().filter(|row| row.get::<_, Option<i32>>(1).is_some());
+        self.ensure_lanes(conn, found().map(|row| row.get(1))).await?;
+        for row in found() {
+            children.push(self.branch_child(branch, row)?);
         }
         Ok(())
     }
 
-    fn leaf(&self, branch: BranchNo, row: &Row) -> Result<BranchChild, Error> {
+    fn branch_child(&self, branch: BranchNo, row: &Row) -> Result<BranchChild, Error> {
         let summary = self.summary(row)?;
         let (failure, output) = (columns::failure(row.get(18)), payload(row.get(19), row.get(20)));
         Ok(BranchChild {

@@ -1,10 +1,10 @@
-//! Taking ready jobs.
+//! Claiming ready jobs.
 
 use std::{collections::HashMap, time::Instant};
 
 use tokio_postgres::{
     Row,
-    types::{FromSql, ToSql, Type},
+    types::{FromSql, Type},
 };
 use uuid::Uuid;
 use windlass_model::{
@@ -13,50 +13,52 @@ use windlass_model::{
 
 use super::{
     Postgres,
+    change_params::Param,
+    conn::Conn,
     inspect::payload,
     micros,
-    pool::Guard,
-    rate::{Dry, charged, dry},
+    rate::{Unaffordable, claim_charged, unaffordable},
     signal, sql,
 };
 use crate::{ClaimBatch, ClaimRequest, Error, Now, columns, memory::lease_ran_out};
 
-pub(super) async fn claim(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBatch, Error> {
-    match once(store, now, ask).await {
-        // The same claim, sent twice at once: the other one has recorded it, and this one is a repeat.
-        Err(Error::Refused(_)) => once(store, now, ask).await,
+pub(super) async fn claim(store: &Postgres, now: Now, request: &ClaimRequest) -> Result<ClaimBatch, Error> {
+    match claim_once(store, now, request).await {
+        // The same claim was sent twice at once: the other one has recorded it, and this one is a repeat.
+        Err(Error::Refused(_)) => claim_once(store, now, request).await,
         answer => answer,
     }
 }
 
-async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBatch, Error> {
-    store.intern(ask.kinds.iter().map(|kind| (ask.queue.as_str(), kind, 0))).await?;
-    let all = store.shared.lanes.all(&ask.queue, &ask.kinds);
-    let queue = store.shared.lanes.queue(&ask.queue);
+async fn claim_once(store: &Postgres, now: Now, request: &ClaimRequest) -> Result<ClaimBatch, Error> {
+    store.intern_lanes(request.kinds.iter().map(|kind| (request.queue.as_str(), kind, 0))).await?;
+    let all = store.shared.lanes.all(&request.queue, &request.kinds);
+    let queue = store.shared.lanes.queue(&request.queue);
     let buckets: Vec<i32> = all.iter().map(|lane| lane.bucket).collect();
     let limited = buckets.iter().any(|bucket| *bucket != 0);
     let served: Vec<i32> = all.into_iter().map(|lane| lane.id).collect();
     let suspects: Vec<i32> = served.iter().map(|lane| -lane).collect();
-    let lanes = if ask.solo { &suspects } else { &served };
-    let limit = if ask.solo { 1 } else { i64::try_from(ask.limit).unwrap_or(i64::MAX) };
-    let settled: Vec<i64> = ask.settled.iter().map(|number| number.0).collect();
+    let lanes = if request.solo { &suspects } else { &served };
+    let limit = if request.solo { 1 } else { i64::try_from(request.limit).unwrap_or(i64::MAX) };
+    let settled: Vec<i64> = request.settled.iter().map(|number| number.0).collect();
     let sql = match lanes.as_slice() {
         _ if limited => sql::claim::RATE_LIMITED_LANES,
         [_] => sql::claim::ONE_LANE,
         _ => sql::claim::SEVERAL_LANES,
     };
     let (floors, raised) = store.shared.floors.of(lanes);
-    let (now, worker, number) = (micros(now), ask.worker.0, ask.number.0);
-    let mut params: Vec<&(dyn ToSql + Sync)> =
-        vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &ask.solo, &floors, &queue];
-    let conn = store.conn().await?;
-    let is_same_server = store.shared.open_claims.are_since(conn.opened_at, ask.worker, &ask.settled);
+    let (now, worker, number) = (micros(now), request.worker.0, request.number.0);
+    let mut params: Vec<Param<'_>> =
+        vec![&now, &worker, &number, lanes, &suspects, &limit, &settled, &request.solo, &floors, &queue];
+    let mut conn = store.conn().await?;
+    let is_same_server =
+        store.shared.open_claims.are_all_after(conn.opened_at, request.worker, &request.settled);
     let before = Instant::now();
-    // While there is nothing to do, a claim is sent often, and costs the least without settings; one of several lanes needs them
-    // for its plan.
+    // An idle worker sends claims often, and without settings they cost the least. A claim of several lanes needs the settings for
+    // its plan.
     let mut rows = if limited {
-        params.extend::<[&(dyn ToSql + Sync); 2]>([&is_same_server, &buckets]);
-        charged(&conn, &buckets, sql, &params).await?
+        params.extend::<[Param<'_>; 2]>([&is_same_server, &buckets]);
+        claim_charged(&mut conn, &buckets, sql, &params).await?
     } else {
         params.push(&is_same_server);
         match lanes.len() == 1 && store.shared.floors.are_idle(lanes) {
@@ -64,55 +66,55 @@ async fn once(store: &Postgres, now: Now, ask: &ClaimRequest) -> Result<ClaimBat
             false => conn.query(sql, &params).await?,
         }
     };
-    let first = rows.first().ok_or_else(|| Error::Fault("a claim answered nothing".into()))?;
+    let first = rows.first().ok_or_else(|| Error::Fault("a claim returned no row".into()))?;
     if !first.get::<_, bool>(0) {
         return Err(Error::Dead);
     }
     if !first.get::<_, bool>(1) {
         return Err(lease_ran_out());
     }
-    let (repeat, suspects, passed_over) = (first.get(2), first.get(3), first.get::<_, bool>(18));
+    let (repeat, suspects, skipped) = (first.get(2), first.get(3), first.get::<_, bool>(18));
     let now = Time(first.get(17));
-    let (there, dry) = (first.get::<_, Option<i32>>(20), dry(first.get(21))?);
-    store.shared.open_claims.settled(ask.worker, &ask.settled);
+    let (lane_count, unaffordable) = (first.get::<_, Option<i32>>(20), unaffordable(first.get(21))?);
+    store.shared.open_claims.settled(request.worker, &request.settled);
     if repeat {
-        // It may have been made before this session was opened.
-        rows = conn.query(sql::claim::REPEAT, &[&ask.worker.0, &ask.number.0]).await?;
+        // It may have been made before this connection was opened.
+        rows = conn.query(sql::claim::REPEAT, &[&request.worker.0, &request.number.0]).await?;
     } else {
-        store.shared.open_claims.made(ask.worker, ask.number, before);
+        store.shared.open_claims.made(request.worker, request.number, before);
     }
     rows.retain(|row| row.get::<_, Option<i32>>(5).is_some());
     let full = limit > 0 && rows.len() as i64 >= limit;
     store.shared.floors.set_idle(lanes, rows.is_empty());
     if !repeat {
         let last = rows.iter().map(|row| (row.get(5), row.get(16)));
-        store.shared.floors.reached(lanes, raised, full && !ask.solo, last);
+        store.shared.floors.reached(lanes, raised, full && !request.solo, last);
     }
-    store.know_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
-    let mut jobs = rows.iter().map(|row| claimed(store, ask.number, row)).collect::<Result<Vec<_>, _>>()?;
-    show_inboxes(&conn, &mut jobs, repeat).await?;
+    store.ensure_lanes(&conn, rows.iter().map(|row| row.get(5))).await?;
+    let mut jobs =
+        rows.iter().map(|row| claimed(store, request.number, row)).collect::<Result<Vec<_>, _>>()?;
+    read_inboxes(&conn, &mut jobs, repeat).await?;
     let last = rows.last().map(|row| (row.get::<_, i64>(16), row.get::<_, Uuid>(4)));
-    // What stands behind the last job of a full claim was not asked for.
-    let asked = |dry: &&Dry| !full || last.is_some_and(|last| (dry.rank, dry.job) < last);
-    let refill_at = dry.iter().filter(asked).map(Dry::next_claim_at).min();
-    let unknown = there.is_some_and(|there| there > store.shared.lanes.count());
-    if unknown {
+    // Jobs that rank after the last job of a full claim were not requested.
+    let is_requested = |job: &&Unaffordable| !full || last.is_some_and(|last| (job.rank, job.job) < last);
+    let refill_at = unaffordable.iter().filter(is_requested).map(Unaffordable::next_claim_at).min();
+    let has_new_lanes = lane_count.is_some_and(|count| count > store.shared.lanes.count());
+    if has_new_lanes {
         store.read_lanes(&conn).await?;
         if jobs.is_empty() && !repeat {
-            // Nothing was recorded, so the same claim may be made again, with the lanes that it did not know.
+            // Nothing was recorded, so the same claim may be made again, with the new lanes.
             drop(conn);
-            return Box::pin(once(store, Some(now), ask)).await;
+            return Box::pin(claim_once(store, Some(now), request)).await;
         }
     }
-    // A claim that began behind the beginning and came back short, found places locked, or did not know of a lane, has
-    // passed something over.
-    let more = full || passed_over || (raised && !repeat) || unknown;
+    // A claim that started at a floor and is not full, that skipped locked rows, or that lacked a lane, may have missed jobs.
+    let more = full || skipped || (raised && !repeat) || has_new_lanes;
     Ok(ClaimBatch { jobs, more, suspects, refill_at, now })
 }
 
-/// Hands those of some claimed jobs that waited for signals what came of them: those that did not wait for one of each name, and
-/// all of a claim that is repeated. The others have it already.
-async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
+/// Reads the inboxes of claimed jobs that waited for every signal of a name, or for signals in a claim that is repeated. For all other
+/// jobs the claim has read them.
+async fn read_inboxes(conn: &Conn, jobs: &mut [ClaimedJob], repeat: bool) -> Result<(), Error> {
     let waited = |job: &&mut ClaimedJob| match &job.wait {
         Some(WaitCondition::Signals { names, .. }) => repeat || names.iter().any(|name| name.every),
         _ => false,
@@ -132,7 +134,7 @@ async fn show_inboxes(conn: &Guard<'_>, jobs: &mut [ClaimedJob], repeat: bool) -
     let rows = conn.read_autocommit(sql::claim::INBOX, &[&ids, &every, &names]).await?;
     waited.values_mut().for_each(|job| job.inbox.clear());
     for row in rows {
-        let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("asked for");
+        let job = waited.get_mut(&row.get::<_, Uuid>(0)).expect("one of the jobs");
         job.inbox.push(signal::read(&row, 1));
     }
     Ok(())
@@ -170,12 +172,12 @@ fn claimed(store: &Postgres, claim: ClaimNo, row: &Row) -> Result<ClaimedJob, Er
     })
 }
 
-/// An inbox out of an array of records: of each signal the same five columns.
+/// An inbox, decoded from an array of records of five columns.
 struct Inbox(Vec<Signal>);
 
 impl<'a> FromSql<'a> for Inbox {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Inbox, Box<dyn std::error::Error + Sync + Send>> {
-        // How many dimensions, whether some are null, their type; unless it is empty, its length and its first index.
+        // The header: dimensions, whether some are null, type; unless it is empty, also length and first index.
         let (mut array, mut inbox) = (Fields(raw), Vec::new());
         array.take(if raw.len() > 12 { 20 } else { 12 })?;
         while !array.0.is_empty() {
@@ -198,7 +200,7 @@ impl<'a> FromSql<'a> for Inbox {
     tokio_postgres::types::accepts!(RECORD_ARRAY);
 }
 
-/// What is left of values that the server sent one behind the other, none of them null.
+/// The rest of some values that the server sent one after the other; none is null.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -206,13 +208,13 @@ impl<'a> Fields<'a> {
         self.0.split_off(..length).ok_or("a record ends too early")
     }
 
-    /// One behind its length.
+    /// A value after its length.
     fn value(&mut self) -> Result<&'a [u8], &'static str> {
         let length = self.take(4)?;
         self.take(u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize)
     }
 
-    /// One behind its type and its length.
+    /// A value after its type and its length.
     fn field(&mut self) -> Result<&'a [u8], &'static str> {
         self.take(4)?;
         self.value()

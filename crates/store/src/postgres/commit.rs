@@ -1,7 +1,7 @@
-//! Writing what attempts ask for.
+//! Writing the changes of attempts.
 //!
-//! A batch of one sort is one statement, which needs no brackets. Otherwise all statements are sent together, brackets
-//! included, unless what is sent later hangs on what was written: see [`super::follow`].
+//! A batch of one kind is one statement, which needs no transaction around it. Otherwise all statements are pipelined in one
+//! transaction, unless later ones depend on what was written: see [`super::consequences`].
 
 use std::{collections::HashMap, pin::Pin};
 
@@ -12,27 +12,26 @@ use windlass_model::{Change, JobId, Outcome, Verdict};
 use super::{
     Postgres, branch,
     change_params::{Base, Param},
-    conn::retry_deadlock,
-    consequences::{Group, follows, parks, readies, step_by_step},
+    conn::{Conn, retry_deadlock},
+    consequences::{Group, has_consequences, makes_ready, parks, write_groups},
     journal::JournalWrites,
     names::Names,
-    pool::Guard,
     serial, sql,
     step::{ChangeBatches, ChangeKind, Written},
-    wait::{self, LOCK, WAKE},
+    tx::{Executor, Tx},
+    wait::{self, LOCK_JOBS, WAKE},
 };
 use crate::{Error, Now, columns::DEADLINE};
 
-/// Commits a batch. If the database refuses it for its data, it is halved until the bad change stands alone; the
-/// others commit.
+/// Commits a batch. If the database refuses its data, it is halved until the bad change is alone; the others commit.
 pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
     let mut verdicts = vec![Verdict::Fenced; changes.len()];
     let mut names = Names::default();
-    let mut batch: Vec<Placed> = Vec::with_capacity(changes.len());
-    for (place, change) in changes.iter().enumerate() {
+    let mut batch: Vec<Indexed> = Vec::with_capacity(changes.len());
+    for (index, change) in changes.iter().enumerate() {
         match refusal(store, change, &mut names).await? {
-            Some(why) => verdicts[place] = Verdict::Refused(why),
-            None => batch.push((place, change)),
+            Some(why) => verdicts[index] = Verdict::Refused(why),
+            None => batch.push((index, change)),
         }
     }
     if !batch.is_empty() {
@@ -41,7 +40,7 @@ pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Re
     Ok(verdicts)
 }
 
-/// Why a change is never taken, if it is not; otherwise the names of its children are known.
+/// Returns why a change can never be written, if so; otherwise adds the names of its children to `names`.
 pub(super) async fn refusal(
     store: &Postgres,
     change: &Change,
@@ -61,28 +60,28 @@ pub(super) async fn refusal(
     Ok(None)
 }
 
-/// A change and its place among those asked for.
-pub(super) type Placed<'a> = (usize, &'a Change);
+/// A change, with its index in the call.
+pub(super) type Indexed<'a> = (usize, &'a Change);
 
 fn bisect<'a>(
     store: &'a Postgres,
     now: Now,
-    batch: &'a [Placed<'a>],
+    batch: &'a [Indexed<'a>],
     names: &'a Names,
     verdicts: &'a mut [Verdict],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
-        match (retry_deadlock!(whole(store, now, batch, names)), batch) {
-            (Ok(told), _) => {
-                for (place, change) in batch {
-                    if let Some(verdict) = told.get(&change.job) {
-                        verdicts[*place] = verdict.clone();
+        match (retry_deadlock!(commit_batch(store, now, batch, names)), batch) {
+            (Ok(applied), _) => {
+                for (index, change) in batch {
+                    if let Some(verdict) = applied.get(&change.job) {
+                        verdicts[*index] = verdict.clone();
                     }
                 }
                 Ok(())
             }
-            (Err(Error::Refused(why)), [(place, _)]) => {
-                verdicts[*place] = Verdict::Refused(why);
+            (Err(Error::Refused(why)), [(index, _)]) => {
+                verdicts[*index] = Verdict::Refused(why);
                 Ok(())
             }
             (Err(Error::Refused(_)), _) => {
@@ -95,168 +94,168 @@ fn bisect<'a>(
     })
 }
 
-/// Commits all of a batch or nothing of it; answers what is to be said of the changes that are now, or were before,
-/// committed.
-async fn whole(
+/// Commits all of a batch or nothing of it. Returns the verdicts of the changes that are committed, now or before.
+async fn commit_batch(
     store: &Postgres,
     now: Now,
-    batch: &[Placed<'_>],
+    batch: &[Indexed<'_>],
     names: &Names,
 ) -> Result<HashMap<JobId, Verdict>, Error> {
     let changes = || batch.iter().map(|(_, change)| *change);
-    let mut parts = Group::parts(batch);
-    let Group { batches: sorts, journal_writes: beside, .. } = parts.first_mut().expect("there are changes");
-    let parks: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
-    let counts = changes().any(branch::counts);
+    let mut groups = Group::split(batch);
+    let Group { batches, journal_writes, .. } = groups.first_mut().expect("the batch has changes");
+    let parked: Vec<Uuid> = changes().filter(|change| parks(change)).map(|change| change.job.0).collect();
+    let counts = changes().any(branch::is_counted);
     // Ends of children of branches are counted by the statement that writes them, if it is the only one.
-    let follows = changes().any(follows) || (counts && !(beside.is_empty() && sorts.tally()));
+    let has_consequences =
+        changes().any(has_consequences) || (counts && !(journal_writes.is_empty() && batches.count_ends()));
 
-    let conn = store.conn().await?;
-    let wrote = if follows {
-        step_by_step(store, &conn, now, &parts, names).await?
+    let mut conn = store.conn().await?;
+    let written = if has_consequences {
+        write_groups(store, &mut conn, now, &groups, names).await?
     } else if counts {
-        counted(store, &conn, now, sorts, &branch::touched(changes())).await?
+        write_counted(store, &mut conn, now, batches, &branch::branches_of_ends(changes())).await?
     } else {
-        let wrote = match sorts.count() > 1 || !parks.is_empty() || !beside.is_empty() {
-            true => together(&conn, now, sorts, beside, &parks).await?,
-            false => sorts.write(&conn, now).await?,
+        let written = match batches.kinds() > 1 || !parked.is_empty() || !journal_writes.is_empty() {
+            true => write_pipelined(&mut conn, now, batches, journal_writes, &parked).await?,
+            false => batches.write(Executor::Conn(&conn), now).await?,
         };
-        // Few steps find their job paused: its slot is handed over afterwards, and a sweep finds what a crash leaves.
-        let leaving: Vec<Uuid> = wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0).collect();
-        serial::settle_alone(&conn, &leaving).await?;
-        wrote
+        // Few steps find their job paused: its serial slot is filled afterwards. After a crash, `repair` fills it.
+        let leaving: Vec<Uuid> = written.iter().filter(|one| one.leaves).map(|one| one.id.0).collect();
+        serial::settle_alone(&mut conn, &leaving).await?;
+        written
     };
-    let again = |part: &Group<'_>| part.batches.has(ChangeKind::Again) || part.batches.has(ChangeKind::Waits);
-    if parts.iter().any(again) || changes().any(readies) {
+    let returns =
+        |group: &Group<'_>| group.batches.has(ChangeKind::Retry) || group.batches.has(ChangeKind::Park);
+    if groups.iter().any(returns) || changes().any(makes_ready) {
         store.shared.floors.lowered(i64::MIN);
     }
-    let wrote: HashMap<JobId, Written> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
-    tidy(&conn, now, &wrote, batch, !follows).await?;
-    let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
+    let written: HashMap<JobId, Written> = written.into_iter().map(|one| (one.id, one)).collect();
+    clean_up(Executor::Conn(&conn), now, &written, batch, !has_consequences).await?;
+    let mut verdicts: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
-        if let Some(wrote) = wrote.get(&change.job) {
-            told.insert(change.job, verdict(change, wrote));
+        if let Some(written) = written.get(&change.job) {
+            verdicts.insert(change.job, verdict(change, written));
         }
     }
-    if told.len() < batch.len() {
-        seen(&conn, batch, &mut told).await?;
+    if verdicts.len() < batch.len() {
+        explain_unapplied(&conn, batch, &mut verdicts).await?;
     }
-    Ok(told)
+    Ok(verdicts)
 }
 
-/// Writes ends of children of branches by one statement, which counts them too, and looks at the branches once it is
-/// committed: one round trip.
-async fn counted(
+/// Writes ends of children of branches by one statement, which also counts them, and checks the watches of the branches after
+/// its commit: one round trip.
+async fn write_counted(
     store: &Postgres,
-    conn: &Guard<'_>,
+    conn: &mut Conn,
     now: Now,
-    sorts: &ChangeBatches<'_>,
-    branches: &[branch::Key],
+    batches: &ChangeBatches<'_>,
+    branches: &[branch::BranchKey],
 ) -> Result<Vec<Written>, Error> {
-    // One that is still being prepared would be overtaken by the next.
-    sorts.prepare(conn).await?;
-    conn.prepare(branch::WATCHED_SUMS).await?;
-    let (wrote, met) = join(sorts.write(conn, now), branch::read_watched(conn, branches)).await;
-    let wrote = wrote?;
-    branch::notified(store, conn, now, met).await;
-    Ok(wrote)
+    let alone = Executor::Conn(conn);
+    batches.prepare(alone).await?;
+    alone.prepare(sql::branches::READ_COUNTS).await?;
+    let (written, met) = join(batches.write(alone, now), branch::find_met(alone, branches)).await;
+    let written = written?;
+    branch::notify_met(store, conn, now, met).await;
+    Ok(written)
 }
 
-/// Sends everything at once: nobody waits for the answer of another.
-async fn together(
-    conn: &Guard<'_>,
+/// Writes a batch of which no statement depends on the answer of another: one round trip.
+async fn write_pipelined(
+    conn: &mut Conn,
     now: Now,
-    sorts: &ChangeBatches<'_>,
-    beside: &JournalWrites<'_>,
-    parks: &[Uuid],
+    batches: &ChangeBatches<'_>,
+    journal_writes: &JournalWrites<'_>,
+    parked: &[Uuid],
 ) -> Result<Vec<Written>, Error> {
-    // One that is still being prepared would be overtaken by the next.
-    sorts.prepare(conn).await?;
-    beside.prepare(conn).await?;
-    for sql in [LOCK, WAKE] {
+    batches.prepare(Executor::Conn(conn)).await?;
+    journal_writes.prepare(Executor::Conn(conn)).await?;
+    for sql in [LOCK_JOBS, WAKE] {
         conn.prepare(sql).await?;
     }
-    // Each statement locks by id, but one comes after the other: with several, all jobs are locked before.
-    let ids = if sorts.count() > 1 || !beside.is_empty() { sorts.ids() } else { Vec::new() };
-    // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
-    let (begun, locked, wrote, woken, committed) = join5(
-        conn.begin(),
-        wait::lock(conn, &ids),
-        join(beside.write(conn), sorts.write(conn, now)),
-        wait::wake(conn, now, parks),
-        conn.commit(),
+    // Each statement locks jobs by id. With several statements, all jobs are locked first.
+    let ids = if batches.kinds() > 1 || !journal_writes.is_empty() { batches.ids() } else { Vec::new() };
+    let tx = Tx::pipelined(conn);
+    // Polled, and so sent, in this order. If one fails, those after it do nothing, and the last one rolls back.
+    let (begun, locked, written, woken, committed) = join5(
+        tx.begin(),
+        wait::lock_jobs(&tx, &ids),
+        join(journal_writes.write(&tx), batches.write(Executor::Tx(&tx), now)),
+        wait::wake(&tx, now, parked),
+        tx.commit(),
     )
     .await;
     begun?;
     locked?;
-    wrote.0?;
-    let wrote = wrote.1?;
+    written.0?;
+    let written = written.1?;
     woken?;
     committed?;
-    Ok(wrote)
+    Ok(written)
 }
 
-/// Writes one change within the transaction that is open, with all that follows from it. `None` if its claim is outdated,
-/// or if it was written before.
-pub(super) async fn within(
+/// Writes one change, with all its consequences, in a transaction. `None` if its claim is outdated, or if it was written before.
+pub(super) async fn commit_in(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     change: &Change,
     names: &Names,
 ) -> Result<Option<Verdict>, Error> {
-    let part = Group::of(vec![(0, change)]);
-    part.prepare(conn).await?;
-    let wrote = part.write(store, conn, now, names).await?;
-    let Some(one) = wrote.first() else { return Ok(None) };
-    tidy(conn, now, &HashMap::from([(one.id, *one)]), &part.batch, false).await?;
+    let group = Group::of(vec![(0, change)]);
+    group.prepare(Executor::Tx(tx)).await?;
+    let written = group.write(store, tx, now, names).await?;
+    let Some(one) = written.first() else { return Ok(None) };
+    clean_up(Executor::Tx(tx), now, &HashMap::from([(one.id, *one)]), &group.changes, false).await?;
     Ok(Some(verdict(change, one)))
 }
 
-/// What is to be said of a change that was written.
-fn verdict(change: &Change, wrote: &Written) -> Verdict {
-    let halted = wrote.held && change.outcome == Outcome::Next;
+/// The verdict of a change that was written.
+fn verdict(change: &Change, written: &Written) -> Verdict {
+    let halted = written.held && change.outcome == Outcome::Next;
     if halted { Verdict::Halted } else { Verdict::Committed }
 }
 
-/// Forgets what is kept beside jobs that have ended. It need not be done with the commit: what a crash leaves of it says
-/// nothing of a job that has ended. With `orphan` that includes who waits for its branches.
-async fn tidy(
-    conn: &Guard<'_>,
+/// Deletes the holds and deadlines of jobs that have ended; with `end_watches`, also ends the watches of their branches. It may
+/// follow the commit: on jobs that have ended, what a crash leaves of them has no effect.
+async fn clean_up(
+    executor: Executor<'_>,
     now: Now,
-    wrote: &HashMap<JobId, Written>,
-    batch: &[Placed<'_>],
-    orphan: bool,
+    written: &HashMap<JobId, Written>,
+    batch: &[Indexed<'_>],
+    end_watches: bool,
 ) -> Result<(), Error> {
     let ends = batch.iter().map(|(_, change)| *change).filter(|change| change.outcome.ends());
     let ends: Vec<(&Change, &Written)> =
-        ends.filter_map(|change| Some((change, wrote.get(&change.job)?))).collect();
+        ends.filter_map(|change| Some((change, written.get(&change.job)?))).collect();
     let held: Vec<Uuid> =
-        ends.iter().filter(|(_, wrote)| wrote.held).map(|(change, _)| change.job.0).collect();
+        ends.iter().filter(|(_, written)| written.held).map(|(change, _)| change.job.0).collect();
     if !held.is_empty() {
-        conn.execute(sql::control::CLEAR_HOLDS, &[&held]).await?;
-        if orphan {
-            branch::orphan(conn, now, &held).await?;
+        executor.execute(sql::control::CLEAR_HOLDS, &[&held]).await?;
+        if end_watches {
+            branch::parents_ended(executor, now, &held).await?;
         }
     }
     let deadline = |(change, _): &(&Change, &Written)| Some((change.deadline_at?.micros(), change.job.0));
     let (at, ids): (Vec<i64>, Vec<Uuid>) = ends.iter().filter_map(deadline).unzip();
     if !at.is_empty() {
-        conn.execute(sql::timers::REMOVE, &[&at, &ids, &DEADLINE]).await?;
+        executor.execute(sql::timers::REMOVE, &[&at, &ids, &DEADLINE]).await?;
     }
     Ok(())
 }
 
-/// What is to be said of changes that were not written now, but before their answer was lost.
-async fn seen(
-    conn: &Guard<'_>,
-    batch: &[Placed<'_>],
-    told: &mut HashMap<JobId, Verdict>,
+/// Finds the verdicts of changes that were not written now because they were written before and the answer was lost.
+async fn explain_unapplied(
+    conn: &Conn,
+    batch: &[Indexed<'_>],
+    verdicts: &mut HashMap<JobId, Verdict>,
 ) -> Result<(), Error> {
     let missing: HashMap<JobId, &Change> = batch
         .iter()
         .map(|(_, change)| (change.job, *change))
-        .filter(|(job, _)| !told.contains_key(job))
+        .filter(|(job, _)| !verdicts.contains_key(job))
         .collect();
     let base = Base::new(&missing.values().copied().collect::<Vec<_>>());
     let params: [Param<'_>; 5] = [&base.id, &base.epoch, &base.rev, &base.worker, &base.claim];
@@ -264,10 +263,10 @@ async fn seen(
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         match (missing[&id].outcome == Outcome::Next, claimed) {
-            (true, false) => told.insert(id, Verdict::Halted),
-            // What its claim wrote was another change: this one would have ended the claim.
+            (true, false) => verdicts.insert(id, Verdict::Halted),
+            // The claim has written another change: this one would have ended the claim.
             (false, true) => None,
-            _ => told.insert(id, Verdict::Committed),
+            _ => verdicts.insert(id, Verdict::Committed),
         };
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Changes with consequences that hang on whether they were written: slots of serial keys, children, branches, and the ends
-//! of children, which count for their parents or are told to them.
+//! Changes with consequences that depend on whether they were written: slots of serial keys, children, branches, and the ends of
+//! children, which their parents count or are notified of.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,15 +9,16 @@ use windlass_model::{Change, Event, JobId, NewJob, Outcome, Reason, Rev, SubmitO
 
 use super::{
     Postgres, branch, branch_update,
-    commit::Placed,
+    commit::Indexed,
+    conn::Conn,
     journal::JournalWrites,
     names::Names,
-    pool::Guard,
     serial,
     step::{ChangeBatches, Written},
     submit::Batch,
+    tx::{Executor, Tx},
     unique,
-    wait::{self, COUNT, LOCK, WAKE},
+    wait::{self, COUNT_CHILD_ENDS, LOCK_JOBS, WAKE},
 };
 use crate::{Error, Now};
 
@@ -32,206 +33,199 @@ pub(super) fn parks(change: &Change) -> bool {
 }
 
 /// Whether a change leaves its job live and not running.
-fn gives_up_its_claim(change: &Change) -> bool {
+fn ends_claim_of_live(change: &Change) -> bool {
     !change.outcome.ends() && change.outcome != Outcome::Next
 }
 
 /// Whether a change may free a slot of a serial key.
-fn is_tied(change: &Change) -> bool {
+fn may_free_slot(change: &Change) -> bool {
     change.is_serial && change.outcome != Outcome::Next
 }
 
-/// Whether a change ends a child that its parent's wait counts, or that its parent is told of.
-fn is_counted(change: &Change) -> bool {
+/// Whether a change ends a child that its parent's wait counts, or whose end its parent is notified of.
+fn ends_child(change: &Change) -> bool {
     change.parent.is_some() && change.outcome.ends()
 }
 
-/// Whether a change may cut branches of its job: it is one that is made to end, and may have opened some before.
-fn may_cut(change: &Change) -> bool {
-    let made_to =
+/// Whether a change may cancel children in branches of its job: the job is cancelled or has expired, and may have opened branches
+/// before.
+fn may_cancel_children(change: &Change) -> bool {
+    let is_ended =
         matches!(change.outcome, Outcome::Cancelled(_) | Outcome::Failed { reason: Reason::Expired, .. });
-    made_to && change.rev > Rev(0)
+    is_ended && change.rev > Rev(0)
 }
 
-/// Whether something hangs on a change, beside the count of a branch.
-pub(super) fn follows(change: &Change) -> bool {
-    is_tied(change)
-        || is_counted(change)
-        || may_cut(change)
-        || branch_update::grows(change)
+/// Whether a change has consequences, other than the counts of a branch.
+pub(super) fn has_consequences(change: &Change) -> bool {
+    may_free_slot(change)
+        || ends_child(change)
+        || may_cancel_children(change)
+        || branch_update::updates_branches(change)
         || children_of(change).next().is_some()
 }
 
-/// Whether jobs may have come before others in the ready set, once a change is written with all that follows from it. What is
-/// spawned in branches comes behind them.
-pub(super) fn readies(change: &Change) -> bool {
-    is_tied(change)
-        || is_counted(change)
+/// Whether a change and its consequences may add jobs to the ready set that rank before others. Jobs that are spawned in branches
+/// rank after them.
+pub(super) fn makes_ready(change: &Change) -> bool {
+    may_free_slot(change)
+        || ends_child(change)
         || children_of(change).any(|job| job.branch_position.is_none() || job.needs_slow_path())
 }
 
-/// Changes that are written together, by job, before the jobs they submit are put in.
+/// Changes that are written together, by job, before the jobs that they submit are inserted.
 pub(super) struct Group<'a> {
-    pub(super) batch: Vec<Placed<'a>>,
+    pub(super) changes: Vec<Indexed<'a>>,
     pub(super) batches: ChangeBatches<'a>,
     pub(super) journal_writes: JournalWrites<'a>,
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn of(mut batch: Vec<Placed<'a>>) -> Group<'a> {
-        batch.sort_by_key(|(_, change)| change.job);
-        let changes: Vec<&Change> = batch.iter().map(|(_, change)| *change).collect();
-        let (sorts, beside) =
-            (ChangeBatches::of(changes.iter().copied()), JournalWrites::of(changes.iter().copied()));
-        Group { batch, batches: sorts, journal_writes: beside }
+    pub(super) fn of(mut changes: Vec<Indexed<'a>>) -> Group<'a> {
+        changes.sort_by_key(|(_, change)| change.job);
+        let all: Vec<&Change> = changes.iter().map(|(_, change)| *change).collect();
+        let (batches, journal_writes) =
+            (ChangeBatches::of(all.iter().copied()), JournalWrites::of(all.iter().copied()));
+        Group { changes, batches, journal_writes }
     }
 
-    /// Parts a batch, which is in the order given. What becomes of a child with a unique name hangs on where the job is that
-    /// has it, which may be one that changes in the same call: so all changes before its parent's are written before it is put
-    /// in, and all after it later.
-    pub(super) fn parts(batch: &[Placed<'a>]) -> Vec<Group<'a>> {
-        let named = |change: &Change| children_of(change).any(|child| child.settings.unique.is_some());
-        let mut parts: Vec<Vec<Placed<'a>>> = vec![Vec::new()];
-        for placed in batch {
-            match named(placed.1) {
-                true => parts.extend([vec![*placed], Vec::new()]),
-                false => parts.last_mut().expect("there is one").push(*placed),
+    /// Splits a batch, which is in the order of the call. What happens to a child with a unique name depends on the state of the job
+    /// that holds the name, and that may change in the same call. So all changes before that of the child's parent are written
+    /// before the child is inserted, and all others after that.
+    pub(super) fn split(batch: &[Indexed<'a>]) -> Vec<Group<'a>> {
+        let takes_name = |change: &Change| children_of(change).any(|child| child.settings.unique.is_some());
+        let mut groups: Vec<Vec<Indexed<'a>>> = vec![Vec::new()];
+        for indexed in batch {
+            match takes_name(indexed.1) {
+                true => groups.extend([vec![*indexed], Vec::new()]),
+                false => groups.last_mut().expect("never empty").push(*indexed),
             }
         }
-        parts.into_iter().filter(|part| !part.is_empty()).map(Group::of).collect()
+        groups.into_iter().filter(|group| !group.is_empty()).map(Group::of).collect()
     }
 
-    /// The jobs that it writes to, and the parents that count those which end.
+    /// The jobs that it writes, and the parents of those that it ends.
     fn jobs(&self) -> impl Iterator<Item = JobId> {
-        self.batch.iter().map(|(_, change)| change.job).chain(self.counting())
+        self.changes.iter().map(|(_, change)| change.job).chain(self.parents())
     }
 
-    /// The parents that count the ends of jobs of this part.
-    fn counting(&self) -> impl Iterator<Item = JobId> {
-        self.batch.iter().filter(|(_, change)| is_counted(change)).filter_map(|(_, change)| change.parent)
+    /// The parents that count the ends of jobs of this group.
+    fn parents(&self) -> impl Iterator<Item = JobId> {
+        self.changes.iter().filter(|(_, change)| ends_child(change)).filter_map(|(_, change)| change.parent)
     }
 
-    /// Prepares what [`Part::write`] sends.
-    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        self.batches.prepare(conn).await?;
-        self.journal_writes.prepare(conn).await?;
-        for sql in [LOCK, COUNT, WAKE] {
-            conn.prepare(sql).await?;
+    /// Prepares what [`Group::write`] sends.
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+        self.batches.prepare(executor).await?;
+        self.journal_writes.prepare(executor).await?;
+        for sql in [LOCK_JOBS, COUNT_CHILD_ENDS, WAKE] {
+            executor.prepare(sql).await?;
         }
-        if self.batch.iter().any(|(_, change)| branch_update::grows(change)) {
-            branch_update::prepare(conn).await?;
+        if self.changes.iter().any(|(_, change)| branch_update::updates_branches(change)) {
+            branch_update::prepare(executor).await?;
         }
         Ok(())
     }
 }
 
-/// Writes a batch of which some changes have consequences that hang on whether they were written: part by part, in one
-/// transaction.
-pub(super) async fn step_by_step(
+/// Writes a batch of which some changes have consequences: group by group, in one transaction.
+pub(super) async fn write_groups(
     store: &Postgres,
-    conn: &Guard<'_>,
+    conn: &mut Conn,
     now: Now,
-    parts: &[Group<'_>],
+    groups: &[Group<'_>],
     names: &Names,
 ) -> Result<Vec<Written>, Error> {
-    for part in parts {
-        part.prepare(conn).await?;
+    for group in groups {
+        group.prepare(Executor::Conn(conn)).await?;
     }
-    let work = async {
-        let (begun, wrote) = join(conn.begin(), in_turn(store, conn, now, parts, names)).await;
-        begun?;
-        let wrote = wrote?;
-        branch::commit(store, conn, now).await?;
-        Ok(wrote)
-    };
-    let wrote = work.await;
-    if wrote.is_err() {
-        conn.rollback().await;
-    }
-    wrote
+    let tx = Tx::pipelined(conn);
+    let (begun, written) = join(tx.begin(), write_in_order(store, &tx, now, groups, names)).await;
+    let written = begun.and(written);
+    branch::finish(store, tx, now, written).await
 }
 
-/// Writes parts one after the other.
-async fn in_turn(
+/// Writes groups one after the other.
+async fn write_in_order(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
-    parts: &[Group<'_>],
+    groups: &[Group<'_>],
     names: &Names,
 ) -> Result<Vec<Written>, Error> {
-    if let [part] = parts {
-        return part.write(store, conn, now, names).await;
+    if let [group] = groups {
+        return group.write(store, tx, now, names).await;
     }
-    // Each part locks by id, but one comes after the other.
-    let ids: BTreeSet<JobId> = parts.iter().flat_map(Group::jobs).collect();
-    wait::lock(conn, &ids.into_iter().map(|id| id.0).collect::<Vec<Uuid>>()).await?;
-    let mut wrote = Vec::new();
-    for part in parts {
-        wrote.extend(Box::pin(part.write(store, conn, now, names)).await?);
+    // Each group locks jobs by id. With several groups, all jobs are locked first.
+    let ids: BTreeSet<JobId> = groups.iter().flat_map(Group::jobs).collect();
+    wait::lock_jobs(tx, &ids.into_iter().map(|id| id.0).collect::<Vec<Uuid>>()).await?;
+    let mut written = Vec::new();
+    for group in groups {
+        written.extend(Box::pin(group.write(store, tx, now, names)).await?);
     }
-    Ok(wrote)
+    Ok(written)
 }
 
 impl Group<'_> {
-    /// Writes the changes within a transaction, and what follows from them.
+    /// Writes the changes and their consequences.
     pub(super) async fn write(
         &self,
         store: &Postgres,
-        conn: &Guard<'_>,
+        tx: &Tx<'_>,
         now: Now,
         names: &Names,
     ) -> Result<Vec<Written>, Error> {
-        let Group { batch, batches: sorts, journal_writes: beside } = self;
-        for (_, change) in batch.iter().filter(|(_, change)| gives_up_its_claim(change)) {
+        let Group { changes, batches, journal_writes } = self;
+        for (_, change) in changes.iter().filter(|(_, change)| ends_claim_of_live(change)) {
             if children_of(change).any(|child| child.settings.unique.is_some()) {
-                Box::pin(unique::signal_parent(store, conn, now, change, names)).await?;
+                Box::pin(unique::cancel_replaced_parent(store, tx, now, change, names)).await?;
             }
         }
-        // Parents are mostly older than their children: all are locked by id before any is written. Children of branches touch
-        // no row of their parents.
-        let mut ids: BTreeSet<JobId> = self.counting().collect();
-        if !ids.is_empty() || sorts.count() > 1 || !beside.is_empty() {
+        // Parents are mostly older than their children: all are locked by id before any is written. Children of branches
+        // write no row of their parents.
+        let mut ids: BTreeSet<JobId> = self.parents().collect();
+        if !ids.is_empty() || batches.kinds() > 1 || !journal_writes.is_empty() {
             ids.extend(self.jobs());
         }
         let ids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
-        let changes = batch.iter().map(|(_, change)| *change);
-        let (locked, kept, wrote, there) = join4(
-            wait::lock(conn, &ids),
-            beside.write(conn),
-            sorts.write(conn, now),
-            branch_update::read(conn, changes),
+        let (locked, kept, written, sealed) = join4(
+            wait::lock_jobs(tx, &ids),
+            journal_writes.write(tx),
+            batches.write(Executor::Tx(tx), now),
+            branch_update::read_sealed(tx, changes.iter().map(|(_, change)| *change)),
         )
         .await;
         locked?;
         kept?;
-        let wrote = wrote?;
-        let written: HashMap<JobId, &Written> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
-        let mut placed: Vec<Placed> =
-            batch.iter().copied().filter(|(_, change)| written.contains_key(&change.job)).collect();
-        placed.sort_by_key(|(place, _)| *place);
-        let changes: Vec<&Change> = placed.into_iter().map(|(_, change)| change).collect();
+        let written = written?;
+        let by_job: HashMap<JobId, &Written> = written.iter().map(|one| (one.id, one)).collect();
+        let mut applied: Vec<Indexed> =
+            changes.iter().copied().filter(|(_, change)| by_job.contains_key(&change.job)).collect();
+        applied.sort_by_key(|(index, _)| *index);
+        let changes: Vec<&Change> = applied.into_iter().map(|(_, change)| change).collect();
         for change in &changes {
-            if let Some(child) = &written[&change.job].child {
-                conn.count_change(change, child);
+            if let Some(member) = &by_job[&change.job].member {
+                tx.count_change(change, member);
             }
         }
-        let straight = are_distinct(&changes);
-        Box::pin(branch_update::put(store, conn, now, &changes, &there?, straight)).await?;
-        write_first_attempts(store, conn, now, &changes).await?;
-        let has_branches = |change: &&&Change| written[&change.job].held || branch_update::grows(change);
+        let unordered = have_distinct_ids(&changes);
+        Box::pin(branch_update::apply(store, tx, now, &changes, &sealed?, unordered)).await?;
+        write_first_attempts(store, tx, now, &changes).await?;
+        let has_branches =
+            |change: &&&Change| by_job[&change.job].held || branch_update::updates_branches(change);
         let ended = changes.iter().filter(|change| change.outcome.ends()).filter(has_branches);
         let ended: Vec<Uuid> = ended.map(|change| change.job.0).collect();
-        branch::orphan(conn, now, &ended).await?;
-        Box::pin(put_children(store, conn, now, &changes, names, straight)).await?;
-        apply_consequences(conn, now, &changes, &wrote).await?;
-        Ok(wrote)
+        branch::parents_ended(Executor::Tx(tx), now, &ended).await?;
+        Box::pin(spawn_children(store, tx, now, &changes, names, unordered)).await?;
+        apply_consequences(tx, now, &changes, &written).await?;
+        Ok(written)
     }
 }
 
-/// Writes how first attempts at items of blocks ended, which have just become jobs: nothing hangs on them but their branch.
+/// Writes the outcomes of first attempts at items of blocks, which have just become jobs: nothing but their branch depends on
+/// them.
 async fn write_first_attempts(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     changes: &[&Change],
 ) -> Result<(), Error> {
@@ -239,99 +233,100 @@ async fn write_first_attempts(
     if attempts.is_empty() {
         return Ok(());
     }
-    let sorts = ChangeBatches::of(attempts.iter());
-    sorts.prepare(conn).await?;
-    let wrote = sorts.write(conn, now).await?;
-    if wrote.len() < attempts.len() {
-        return Err(Error::Refused("a job was there before its first attempt".into()));
+    let batches = ChangeBatches::of(attempts.iter());
+    batches.prepare(Executor::Tx(tx)).await?;
+    let written = batches.write(Executor::Tx(tx), now).await?;
+    if written.len() < attempts.len() {
+        return Err(Error::Refused("a job existed before its first attempt".into()));
     }
-    let written: HashMap<JobId, &Written> = wrote.iter().map(|wrote| (wrote.id, wrote)).collect();
+    let by_job: HashMap<JobId, &Written> = written.iter().map(|one| (one.id, one)).collect();
     for attempt in &attempts {
-        if let Some(child) = &written[&attempt.job].child {
-            conn.count_change(attempt, child);
+        if let Some(member) = &by_job[&attempt.job].member {
+            tx.count_change(attempt, member);
         }
     }
     store.shared.floors.lowered(i64::MIN);
     Ok(())
 }
 
-/// Whether no two jobs that changes submit have the same id: then it does not matter in which order they are put in.
-fn are_distinct(changes: &[&Change]) -> bool {
+/// Whether all jobs that changes submit have different ids: then they may be inserted in any order.
+fn have_distinct_ids(changes: &[&Change]) -> bool {
     let ids = || changes.iter().flat_map(|change| children_of(change)).map(|job| job.id);
-    // Mostly they come by id.
+    // They mostly come sorted by id.
     ids().is_sorted_by(|one, next| one < next) || {
         let mut seen = HashSet::new();
         ids().all(|id| seen.insert(id))
     }
 }
 
-/// What follows from changes that were written, in their transaction: ends of children count, those that have what they wait
-/// for are woken, and slots are handed over.
+/// Counts the ends of children, wakes jobs whose waits are met, and gives up serial slots, for changes that were written.
 async fn apply_consequences(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     changes: &[&Change],
-    wrote: &[Written],
+    written: &[Written],
 ) -> Result<(), Error> {
     let of = |wanted: fn(&Change) -> bool| -> Vec<Uuid> {
         let wanted = changes.iter().filter(|change| wanted(change));
         wanted.map(|change| change.job.0).collect()
     };
-    let ends = of(is_counted);
-    let first = before_their_parents(changes);
+    let ended = of(ends_child);
+    let before_parents = ended_before_parents(changes);
     let mut waiting: BTreeSet<Uuid> = of(parks).into_iter().collect();
-    let parents = changes.iter().filter(|change| is_counted(change));
+    let parents = changes.iter().filter(|change| ends_child(change));
     waiting.extend(parents.filter_map(|change| Some(change.parent?.0)));
     let waiting: Vec<Uuid> = waiting.into_iter().collect();
     let (counted, woken) =
-        join(wait::count_ends(conn, now, &ends, &first), wait::wake(conn, now, &waiting)).await;
+        join(wait::count_child_ends(tx, now, &ended, &before_parents), wait::wake(tx, now, &waiting)).await;
     counted?;
     let woken = woken?;
-    let mut settling = of(is_tied);
-    settling.extend(wrote.iter().filter(|wrote| wrote.leaves).map(|wrote| wrote.id.0));
-    settling.extend(woken.unsettled);
-    serial::settle(conn, &settling).await
+    let mut unsettled = of(may_free_slot);
+    unsettled.extend(written.iter().filter(|one| one.leaves).map(|one| one.id.0));
+    unsettled.extend(woken.unsettled);
+    serial::settle(tx, &unsettled).await
 }
 
 /// The children that end in a batch before their parents do.
-fn before_their_parents(changes: &[&Change]) -> Vec<Uuid> {
+fn ended_before_parents(changes: &[&Change]) -> Vec<Uuid> {
     let ending = || changes.iter().enumerate().filter(|(_, change)| change.outcome.ends());
     if ending().count() < 2 {
         return Vec::new();
     }
-    let places: HashMap<JobId, usize> = ending().map(|(place, change)| (change.job, place)).collect();
-    let is_first = |(place, change): &(usize, &&Change)| {
-        change.parent.and_then(|parent| places.get(&parent)).is_some_and(|ended| ended > place)
+    let indexes: HashMap<JobId, usize> = ending().map(|(index, change)| (change.job, index)).collect();
+    let is_before = |(index, change): &(usize, &&Change)| {
+        change.parent.and_then(|parent| indexes.get(&parent)).is_some_and(|ended| ended > index)
     };
-    ending().filter(is_first).map(|(_, change)| change.job.0).collect()
+    ending().filter(is_before).map(|(_, change)| change.job.0).collect()
 }
 
-/// Puts in the jobs that changes submit which were written, but for those that went straight in, by [`grow::put`].
-async fn put_children(
+/// Inserts the jobs that written changes submit, except those that [`branch_update::apply`] has inserted.
+async fn spawn_children(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     changes: &[&Change],
     names: &Names,
-    straight: bool,
+    unordered: bool,
 ) -> Result<(), Error> {
     let mut jobs: Vec<NewJob> = Vec::new();
-    // Those that take the place of items of a block were spawned before.
+    // Jobs that replace items of a block were counted as spawned before.
     let mut spawned: Vec<bool> = Vec::new();
     for change in changes {
         let Some(step) = &change.step else { continue };
         let attempted = step.attempted_jobs();
-        let is_in = |job: &NewJob| attempted.contains(&job.id) || (straight && branch_update::is_plain(job));
-        let mine = |job: &&NewJob| !is_in(job);
-        let parent = change.branch_member.map(|counted| counted.parent);
-        let promoted = step.promoted.iter().filter(mine);
+        let is_inserted = |job: &NewJob| {
+            attempted.contains(&job.id) || (unordered && branch_update::is_plain_child(job))
+        };
+        let is_missing = |job: &&NewJob| !is_inserted(job);
+        let parent = change.branch_member.map(|member| member.parent);
+        let promoted = step.promoted.iter().filter(is_missing);
         jobs.extend(promoted.map(|job| NewJob { parent, parent_rev: None, ..job.clone() }));
         spawned.resize(jobs.len(), false);
-        let round = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
-        let children = step.children.iter().filter(mine);
+        let parent_rev = if step.signal_child_ends { Rev::SIGNALLED } else { Rev(change.rev.0 + 1) };
+        let children = step.children.iter().filter(is_missing);
         jobs.extend(children.map(|child| NewJob {
             parent: Some(change.job),
-            parent_rev: Some(round).filter(|_| child.branch_position.is_none()),
+            parent_rev: Some(parent_rev).filter(|_| child.branch_position.is_none()),
             ..child.clone()
         }));
         spawned.resize(jobs.len(), true);
@@ -339,18 +334,18 @@ async fn put_children(
     if jobs.is_empty() {
         return Ok(());
     }
-    // A job submits before it does what its change says, unless that ends it.
-    let runs = changes.iter().filter(|change| !change.outcome.ends());
-    let runs: Vec<JobId> = runs.map(|change| change.job).collect();
-    let batch = Batch { store, conn, now, jobs: &jobs, names, claim_on_submit: None, runs: &runs };
-    let answers = batch.put_within().await?;
-    if answers.iter().any(Option::is_none) {
+    // A job submits children before the rest of its change takes effect, unless the change ends it.
+    let running = changes.iter().filter(|change| !change.outcome.ends());
+    let running: Vec<JobId> = running.map(|change| change.job).collect();
+    let batch = Batch { store, now, jobs: &jobs, names, claim_on_submit: None, running: &running };
+    let outcomes = batch.insert_in(tx).await?;
+    if outcomes.iter().any(Option::is_none) {
         return Err(Error::Unavailable("jobs with these keys are being pruned".into()));
     }
-    let is_in = |answer: &Option<SubmitOutcome>| {
-        matches!(answer, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))
+    let is_inserted = |outcome: &Option<SubmitOutcome>| {
+        matches!(outcome, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))
     };
-    let put = jobs.iter().zip(&spawned).zip(&answers);
-    let put = put.filter(|((_, spawned), answer)| **spawned && is_in(answer));
-    branch_update::spawned(conn, put.map(|((job, _), _)| job)).await
+    let inserted = jobs.iter().zip(&spawned).zip(&outcomes);
+    let inserted = inserted.filter(|((_, spawned), outcome)| **spawned && is_inserted(outcome));
+    branch_update::count_spawned(tx, inserted.map(|((job, _), _)| job)).await
 }

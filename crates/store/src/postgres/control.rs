@@ -1,73 +1,72 @@
-//! What people do to work that is there.
+//! What people do to jobs, queues, schedules and limits. Each act is one transaction, with its entry in the audit log.
 
 use windlass_model::{JobId, Time};
 
 use super::{
-    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, pool::Guard, prune, sql,
-    stage_update,
+    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, prune, sql, stage_update,
+    tx::Tx,
 };
 use crate::{
     Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, Prune, Pruned,
     StageUpdate, control::check_actor,
 };
 
-/// Runs `work` in a transaction, at one moment of the store's clock.
+/// Runs `work` in a transaction, at one time of the store's clock.
 pub(super) async fn transaction<T>(
     store: &Postgres,
     now: Now,
-    work: impl AsyncFnOnce(&Guard<'_>, Time) -> Result<T, Error>,
+    work: impl AsyncFnOnce(&Tx<'_>, Time) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let conn = store.conn().await?;
-    conn.begin().await?;
-    let answer = async {
-        let now = clock(&conn, now).await?;
-        Ok((work(&conn, now).await?, now))
+    let mut conn = store.conn().await?;
+    let tx = Tx::write(&mut conn).await?;
+    let mut at = now;
+    let result = async {
+        let now = clock(&tx, now).await?;
+        at = Some(now);
+        work(&tx, now).await
     };
-    let answer = answer.await;
-    match &answer {
-        Ok((_, now)) => branch::commit(store, &conn, Some(*now)).await?,
-        Err(_) => conn.rollback().await,
-    }
+    let result = result.await;
+    let result = branch::finish(store, tx, at, result).await;
     store.shared.floors.lowered(i64::MIN);
-    answer.map(|(answer, _)| answer)
+    result
 }
 
-/// The store's clock.
-pub(super) async fn clock(conn: &Guard<'_>, now: Now) -> Result<Time, Error> {
+/// Reads the store's clock, unless the time is given.
+pub(super) async fn clock(tx: &Tx<'_>, now: Now) -> Result<Time, Error> {
     if let Some(now) = now {
         return Ok(now);
     }
-    let rows = conn.read(sql::timers::NEXT, &[&micros(now)]).await?;
+    let rows = tx.query(sql::timers::NEXT, &[&micros(now)]).await?;
     rows.first().map(|row| Time(row.get(0))).ok_or_else(|| Error::Fault("the clock answered nothing".into()))
 }
 
 /// Adds entries to the audit log.
 pub(super) async fn log(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     action: &str,
     subjects: &[String],
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<(), Error> {
     if subjects.is_empty() {
         return Ok(());
     }
     let sql = sql::control::WRITE_AUDIT;
-    conn.execute(sql, &[&now.micros(), &by.author, &action, &subjects, &by.note]).await.map(drop)
+    tx.execute(sql, &[&now.micros(), &actor.author, &action, &subjects, &actor.note]).await.map(drop)
 }
 
 impl Control for Postgres {
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(fork::fork(self, now, forks, by))
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(fork::fork(self, now, forks, actor))
     }
 
     fn update_stages<'a>(
         &'a self,
         now: Now,
         jobs: &'a [StageUpdate],
-        by: &'a Actor,
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(stage_update::restate(self, now, jobs, by))
+        Box::pin(stage_update::update_stages(self, now, jobs, actor))
     }
 
     fn act_on_jobs<'a>(
@@ -75,20 +74,31 @@ impl Control for Postgres {
         now: Now,
         jobs: &'a [JobId],
         what: JobAction,
-        by: &'a Actor,
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(job_actions::act(self, now, jobs, what, by))
+        Box::pin(job_actions::act(self, now, jobs, what, actor))
     }
 
-    fn administer<'a>(&'a self, now: Now, what: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
-        Box::pin(async move { retry_deadlock!(admin::rule(self, now, what, by)) })
+    fn administer<'a>(
+        &'a self,
+        now: Now,
+        what: &'a AdminAction,
+        actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome> {
+        Box::pin(async move { retry_deadlock!(admin::administer(self, now, what, actor)) })
     }
 
-    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
+    fn record_audit<'a>(
+        &'a self,
+        now: Now,
+        action: &'a str,
+        subject: &'a str,
+        actor: &'a Actor,
+    ) -> Fut<'a, ()> {
         Box::pin(async move {
-            check_actor(by)?;
+            check_actor(actor)?;
             let subjects = [subject.to_owned()];
-            transaction(self, now, async |conn, now| log(conn, now, action, &subjects, by).await).await
+            transaction(self, now, async |tx, now| log(tx, now, action, &subjects, actor).await).await
         })
     }
 

@@ -1,9 +1,10 @@
-//! Jobs that go on from somewhere in the journals of others.
+//! Forks: new jobs that start from part of another job's journal.
 
 use windlass_model::{NewJob, Payload, SubmitOutcome};
 
 use super::{
     Postgres,
+    change_params::Param,
     conn::retry_deadlock,
     control::{log, transaction},
     names::Names,
@@ -16,52 +17,44 @@ use crate::{
     control::{check_actor, outcome},
 };
 
-/// Makes forks one by one, each in a transaction of its own: whoever sends them again is told the same of those that are
-/// there.
+/// Makes forks one by one, each in a transaction of its own. A caller that repeats them gets the same outcomes for those that exist.
 pub(super) async fn fork(
     store: &Postgres,
     now: Now,
     forks: &[Fork],
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<Vec<ControlOutcome>, Error> {
-    check_actor(by)?;
+    check_actor(actor)?;
     forks.iter().try_for_each(Fork::check)?;
-    let mut dids = Vec::with_capacity(forks.len());
+    let mut outcomes = Vec::with_capacity(forks.len());
     for fork in forks {
-        dids.push(retry_deadlock!(once(store, now, fork, by))?);
+        outcomes.push(retry_deadlock!(fork_once(store, now, fork, actor))?);
     }
-    Ok(dids)
+    Ok(outcomes)
 }
 
-async fn once(store: &Postgres, now: Now, fork: &Fork, by: &Actor) -> Result<ControlOutcome, Error> {
-    let Some(from) = read(store, fork).await? else { return Ok(ControlOutcome::Unknown) };
-    let jobs = [fork.job(&from)];
-    // Before the transaction: they are made over a connection of their own.
+async fn fork_once(store: &Postgres, now: Now, fork: &Fork, actor: &Actor) -> Result<ControlOutcome, Error> {
+    let Some(origin) = read_origin(store, fork).await? else { return Ok(ControlOutcome::Unknown) };
+    let jobs = [fork.job(&origin)];
+    // Before the transaction: names are added over another connection.
     let names = Names::unchecked(store, &jobs).await?;
-    transaction(store, now, async |conn, now| {
-        wait::lock(conn, &[fork.from.0]).await?;
-        let sql = sql::fork::FIND_ENTRY;
-        let rows = conn.query(sql, &[&fork.from.0, &fork.before]).await?;
+    transaction(store, now, async |tx, now| {
+        wait::lock_jobs(tx, &[fork.from.0]).await?;
+        let rows = tx.query(sql::fork::FIND_ENTRY, &[&fork.from.0, &fork.before]).await?;
         let Some(row) = rows.first() else { return Ok(ControlOutcome::Unknown) };
-        let there = conn.query(sql::inspect::JOB_ENDS, &[&vec![fork.id.0]]).await?;
-        if !there.is_empty() {
+        let existing = tx.query(sql::inspect::JOB_ENDS, &[&vec![fork.id.0]]).await?;
+        if !existing.is_empty() {
             return Ok(ControlOutcome::Created(fork.id));
         }
         if !row.get::<_, bool>(0) && !fork.is_whole(row.get(1)) {
             return Ok(outcome::fork_nowhere(fork.before));
         }
-        let batch = Batch {
-            store,
-            conn,
-            now: Some(now),
-            jobs: &jobs,
-            names: &names,
-            claim_on_submit: None,
-            runs: &[],
-        };
-        match batch.put_within().await?.pop().flatten() {
+        let now_at = Some(now);
+        let batch =
+            Batch { store, now: now_at, jobs: &jobs, names: &names, claim_on_submit: None, running: &[] };
+        match batch.insert_in(tx).await?.pop().flatten() {
             Some(SubmitOutcome::New { .. }) => {}
-            // Someone has made it, or taken its id, meanwhile.
+            // Another call has made the fork, or taken its id, meanwhile.
             Some(SubmitOutcome::Repeated | SubmitOutcome::IdTaken) => {
                 return Ok(ControlOutcome::Created(fork.id));
             }
@@ -75,7 +68,7 @@ async fn once(store: &Postgres, now: Now, fork: &Fork, by: &Actor) -> Result<Con
             None => return Err(Error::Unavailable("a job with this key is being pruned; fork again".into())),
         }
         let entry = fork.entry(now);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
+        let params: [Param<'_>; 9] = [
             &fork.from.0,
             &fork.id.0,
             &entry.seq,
@@ -86,19 +79,19 @@ async fn once(store: &Postgres, now: Now, fork: &Fork, by: &Actor) -> Result<Con
             &i16::from(entry.payload.codec),
             &entry.payload.bytes,
         ];
-        conn.execute(sql::fork::COPY, &params).await?;
-        log(conn, now, &columns::fork_action(fork), &[fork.from.to_string()], by).await?;
+        tx.execute(sql::fork::COPY, &params).await?;
+        log(tx, now, &columns::fork_action(fork), &[fork.from.to_string()], actor).await?;
         Ok(ControlOutcome::Created(fork.id))
     })
     .await
 }
 
-/// The job that is forked, as it was submitted; as far as a fork takes it over.
-async fn read(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, Error> {
+/// Reads what a fork copies from the job that it starts from.
+async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, Error> {
     let conn = store.conn().await?;
     let rows = conn.query(sql::fork::READ_JOB, &[&fork.from.0]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    store.know_lanes(&conn, [row.get(0)].into_iter()).await?;
+    store.ensure_lanes(&conn, [row.get(0)].into_iter()).await?;
     let lane = store.lane(row.get(0))?;
     let input = Payload { codec: row.get::<_, i16>(5) as u8, bytes: row.get(6) };
     let mut job = NewJob::new(fork.from, &lane.kind.kind, &lane.queue, input);

@@ -1,11 +1,11 @@
-//! Reads for people.
+//! Reads for people: jobs, their history, and counts of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tokio_postgres::Row;
 use windlass_model::{Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Time, WorkerId};
 
-use super::{Postgres, SPAN, children::place, migrate, sql};
+use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
     Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
@@ -13,18 +13,19 @@ use crate::{
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
-/// A payload out of two columns.
+/// A payload from two columns.
 pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payload> {
     Some(Payload { codec: codec? as u8, bytes: bytes? })
 }
 
-pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
-    let asked: Vec<_> = ids.iter().map(|id| id.0).collect();
+/// Reads how jobs ended; see [`crate::Store::job_ends`].
+pub(super) async fn job_ends(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
+    let all: Vec<_> = ids.iter().map(|id| id.0).collect();
     let conn = store.conn().await?;
-    // Not from a standby, which may not even have the job.
-    let mut rows = conn.query(sql::inspect::JOB_ENDS, &[&asked]).await?;
-    let there: HashSet<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
-    let mut missing: Vec<_> = ids.iter().filter(|id| !there.contains(id)).map(|id| id.0).collect();
+    // Not from a standby, which may not have the job yet.
+    let mut rows = conn.query(sql::inspect::JOB_ENDS, &[&all]).await?;
+    let found: HashSet<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
+    let mut missing: Vec<_> = ids.iter().filter(|id| !found.contains(id)).map(|id| id.0).collect();
     let mut arriving: HashSet<JobId> = HashSet::new();
     if !missing.is_empty() {
         let waiting = conn.query(sql::arrivals::ARE_WAITING, &[&missing]).await?;
@@ -32,17 +33,17 @@ pub(super) async fn ended(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<
         missing.retain(|id| !arriving.contains(&JobId(*id)));
     }
     if !missing.is_empty() {
-        // What was put in between the two reads is in neither answer.
+        // A job that was admitted between the two reads is in neither.
         rows.extend(conn.query(sql::inspect::JOB_ENDS, &[&missing]).await?);
     }
     let found: HashMap<JobId, &Row> = rows.iter().map(|row| (JobId(row.get(0)), row)).collect();
-    let answer = |id: &JobId| {
+    let end = |id: &JobId| {
         let Some(row) = found.get(id) else { return (!arriving.contains(id)).then_some(JobEnd::Gone) };
         let state = columns::final_state(row.get(1))?;
         let output = payload(row.get(4), row.get(5));
         JobEnd::from_parts(state, columns::reason(row.get(2)), columns::failure(row.get(3)), output)
     };
-    Ok(ids.iter().map(answer).collect())
+    Ok(ids.iter().map(end).collect())
 }
 
 impl Postgres {
@@ -76,7 +77,7 @@ impl Postgres {
         let conn = self.conn().await?;
         let rows = conn.read(sql::inspect::JOB, &[&id.0, &SPAN]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        self.know_lanes(&conn, [row.get(1)].into_iter()).await?;
+        self.ensure_lanes(&conn, [row.get(1)].into_iter()).await?;
         Ok(Some(Job {
             summary: self.summary(row)?,
             epoch: Epoch(row.get(14)),
@@ -87,7 +88,7 @@ impl Postgres {
             started_at: row.get::<_, Option<i64>>(19).map(Time),
             deadline_at: row.get::<_, Option<i64>>(20).map(Time),
             parent: row.get::<_, Option<uuid::Uuid>>(30).map(JobId),
-            place: place(row, 37),
+            place: read_place(row, 37),
             tags: columns::tags(row.get(21)),
             options: row.get(22),
             settings: columns::settings(row.get(23)),
@@ -132,14 +133,14 @@ impl Postgres {
                 ],
             )
             .await?;
-        self.know_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(1))).await?;
         rows.iter().map(|row| self.summary(row)).collect()
     }
 
     async fn count_jobs(&self, cap: u64) -> Result<Vec<StateCount>, Error> {
         let conn = self.conn().await?;
         let rows = conn.read(sql::inspect::STATE_COUNTS, &[&i64::MAX]).await?;
-        self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let counts: BTreeMap<(i32, String), u64> =
             rows.iter().map(|row| ((row.get(0), row.get(1)), row.get::<_, i64>(2) as u64)).collect();
         columns::state_counts(counts, cap, |lane| self.lane(lane))
@@ -149,7 +150,7 @@ impl Postgres {
         let conn = self.conn().await?;
         let cap_rows = i64::try_from(cap).unwrap_or(i64::MAX);
         let rows = conn.read(sql::inspect::BACKLOG, &[&cap_rows]).await?;
-        self.know_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
+        self.ensure_lanes(&conn, rows.iter().map(|row| row.get(0))).await?;
         let count = |row: &Row| (row.get(0), row.get(1), row.get::<_, i64>(2) as u64, row.get(3));
         columns::backlog(rows.iter().map(count), cap, |lane| self.lane(lane))
     }
@@ -172,7 +173,7 @@ impl Inspect for Postgres {
                 worker: WorkerId(row.get(1)),
                 started_at: Time(row.get(2)),
                 ended_at: Time(row.get(3)),
-                failure: columns::failure(Some(row.get(4))).expect("there is text"),
+                failure: columns::failure(Some(row.get(4))).expect("the column is not null"),
             };
             Ok(rows.iter().map(attempt).collect())
         })
@@ -215,7 +216,7 @@ impl Inspect for Postgres {
     }
 
     fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
-        Box::pin(self.read_serials(key, limit))
+        Box::pin(self.read_serial_keys(key, limit))
     }
 
     fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
@@ -241,11 +242,11 @@ impl Inspect for Postgres {
     fn child_ends(
         &self,
         parent: JobId,
-        round: Rev,
+        parent_rev: Rev,
         after: Option<JobId>,
         limit: usize,
     ) -> Fut<'_, Vec<ChildEnd>> {
-        Box::pin(self.read_joined(parent, round, after, limit))
+        Box::pin(self.read_child_ends(parent, parent_rev, after, limit))
     }
 
     fn branches(&self, job: JobId) -> Fut<'_, Vec<Branch>> {
@@ -253,7 +254,7 @@ impl Inspect for Postgres {
     }
 
     fn branch_children<'a>(&'a self, of: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>> {
-        Box::pin(self.read_leaves(of))
+        Box::pin(self.read_branch_children(of))
     }
 
     fn source_rows<'a>(
@@ -270,7 +271,7 @@ impl Inspect for Postgres {
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
-        Box::pin(self.read_steps(id, after, limit))
+        Box::pin(self.read_transitions(id, after, limit))
     }
 
     fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
@@ -286,7 +287,7 @@ impl Inspect for Postgres {
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
-        Box::pin(self.read_paths(kind, limit))
+        Box::pin(self.read_transition_counts(kind, limit))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {

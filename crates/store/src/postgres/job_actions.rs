@@ -11,11 +11,13 @@ use windlass_model::{Epoch, JobId, Rev, State, Time, rank::rank};
 
 use super::{
     Postgres, SPAN,
-    branch::{self, Child},
+    branch::{self, Member},
+    change_params::Param,
     conn::retry_deadlock,
     control::{log, transaction},
-    pool::Guard,
-    serial, signal, sql, unique, unwind, wait,
+    serial, signal, sql,
+    tx::{Executor, Tx},
+    unique, unwind, wait,
 };
 use crate::{
     Actor, ControlOutcome, Error, JobAction, Now,
@@ -27,249 +29,254 @@ pub(super) async fn act(
     store: &Postgres,
     now: Now,
     jobs: &[JobId],
-    act: JobAction,
-    by: &Actor,
+    action: JobAction,
+    actor: &Actor,
 ) -> Result<Vec<ControlOutcome>, Error> {
-    check_actor(by)?;
-    columns::check_act(act)?;
-    let mut dids: Vec<Option<ControlOutcome>> = vec![None; jobs.len()];
+    check_actor(actor)?;
+    columns::check_act(action)?;
+    let mut outcomes: Vec<Option<ControlOutcome>> = vec![None; jobs.len()];
     let mut rest: Vec<usize> = (0..jobs.len()).collect();
-    // A job that is named twice has its second turn after its first.
+    // A job that is named twice is acted on twice, the second time in a later transaction.
     while !rest.is_empty() {
         let mut seen = HashSet::new();
         let (wave, later): (Vec<usize>, Vec<usize>) =
-            rest.into_iter().partition(|place| seen.insert(jobs[*place]));
-        let ids: Vec<JobId> = wave.iter().map(|place| jobs[*place]).collect();
-        for (place, did) in wave.into_iter().zip(retry_deadlock!(once(store, now, &ids, act, by))?) {
-            dids[place] = Some(did);
+            rest.into_iter().partition(|index| seen.insert(jobs[*index]));
+        let ids: Vec<JobId> = wave.iter().map(|index| jobs[*index]).collect();
+        let results = retry_deadlock!(act_once(store, now, &ids, action, actor))?;
+        for (index, outcome) in wave.into_iter().zip(results) {
+            outcomes[index] = Some(outcome);
         }
         rest = later;
     }
-    Ok(dids.into_iter().flatten().collect())
+    Ok(outcomes.into_iter().flatten().collect())
 }
 
-async fn once(
+async fn act_once(
     store: &Postgres,
     now: Now,
     jobs: &[JobId],
-    act: JobAction,
-    by: &Actor,
+    action: JobAction,
+    actor: &Actor,
 ) -> Result<Vec<ControlOutcome>, Error> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
-    transaction(store, now, async |conn, now| {
-        let dids = match act {
-            JobAction::Cancel { grace } => cancel(store, conn, now, jobs, grace, by).await?,
-            JobAction::Pause => pause(conn, now, &ids, by).await?,
-            JobAction::Resume => resume(conn, &ids).await?,
-            JobAction::Retry => revive(conn, now, &ids).await?,
-            JobAction::Priority(priority) => reprioritise(conn, &ids, priority).await?,
-            JobAction::DropSignal(number) => signal::drop_from(conn, &ids, number).await?,
-            JobAction::RestoreSignal(number) => signal::restore(conn, now, &ids, number).await?,
+    transaction(store, now, async |tx, now| {
+        let outcomes = match action {
+            JobAction::Cancel { grace } => cancel(store, tx, now, jobs, grace, actor).await?,
+            JobAction::Pause => pause(tx, now, &ids, actor).await?,
+            JobAction::Resume => resume(tx, &ids).await?,
+            JobAction::Retry => revive(tx, now, &ids).await?,
+            JobAction::Priority(priority) => set_priority(tx, &ids, priority).await?,
+            JobAction::DropSignal(number) => signal::drop_from(tx, &ids, number).await?,
+            JobAction::RestoreSignal(number) => signal::restore(tx, now, &ids, number).await?,
         };
-        let done = |(_, did): &(&JobId, &ControlOutcome)| {
-            matches!(did, ControlOutcome::Done | ControlOutcome::CancelRequested)
+        let is_done = |(_, outcome): &(&JobId, &ControlOutcome)| {
+            matches!(outcome, ControlOutcome::Done | ControlOutcome::CancelRequested)
         };
         let subjects: Vec<String> =
-            jobs.iter().zip(&dids).filter(done).map(|(id, _)| id.to_string()).collect();
-        log(conn, now, &columns::action(act), &subjects, by).await?;
-        Ok(dids)
+            jobs.iter().zip(&outcomes).filter(is_done).map(|(id, _)| id.to_string()).collect();
+        log(tx, now, &columns::action(action), &subjects, actor).await?;
+        Ok(outcomes)
     })
     .await
 }
 
-/// A job that is locked to be acted on.
-pub(super) struct Held {
+/// A job that is locked.
+pub(super) struct LockedJob {
     pub(super) id: Uuid,
     pub(super) lane: i32,
     priority: i16,
     pub(super) ended: Option<State>,
     due_at: Time,
     suspect: bool,
-    serial: bool,
-    aside: bool,
+    has_serial_key: bool,
+    /// Whether it is held, and so neither ready nor waiting for its serial key.
+    is_held: bool,
     parked: bool,
     pub(super) epoch: Epoch,
     pub(super) rev: Rev,
-    /// Whether its parent's wait counts it, or its parent is told of its end.
-    child: bool,
-    /// The branch that its end counts for.
-    twig: Option<Child>,
+    /// Whether its parent's wait counts it, or its parent is notified of its end.
+    is_counted_child: bool,
+    /// The branch that it is in.
+    member: Option<Member>,
     /// Whether it has something to undo before it ends.
-    undoes: bool,
+    has_undo: bool,
     settings: windlass_model::Settings,
     kind: i32,
-    in_line: bool,
-    asleep: bool,
+    waits_for_serial_key: bool,
+    is_scheduled: bool,
     paused_by: Option<String>,
-    told: bool,
-    /// Taken out of the ready set by this transaction.
+    cancel_requested: bool,
+    /// Whether this transaction has taken it out of the ready set.
     pub(super) was_ready: bool,
 }
 
-impl Held {
+impl LockedJob {
     pub(super) fn state(&self) -> State {
         match self.ended {
             Some(state) => state,
             None if self.parked => State::Waiting,
-            None if self.was_ready || self.aside || self.in_line => State::Ready,
-            None if self.asleep => State::Scheduled,
+            None if self.was_ready || self.is_held || self.waits_for_serial_key => State::Ready,
+            None if self.is_scheduled => State::Scheduled,
             None => State::Running,
         }
     }
 }
 
-/// Locks jobs, and the parents that count them, and finds out where they are. Live ones that are meant and in the ready set
-/// are taken out of it: then nobody claims them meanwhile.
-pub(super) async fn hold(
-    conn: &Guard<'_>,
+/// Locks jobs, and the parents that count them, and reads where they are. Takes those live jobs for which `take_out` returns true
+/// out of the ready set, so that they are not claimed meanwhile.
+pub(super) async fn lock(
+    tx: &Tx<'_>,
     ids: &[Uuid],
-    out: impl Fn(&Held) -> bool,
-) -> Result<HashMap<Uuid, Held>, Error> {
-    let rows = conn.query(sql::control::LOCK_JOBS, &[&ids]).await?;
-    let held = |row: &Row| Held {
+    take_out: impl Fn(&LockedJob) -> bool,
+) -> Result<HashMap<Uuid, LockedJob>, Error> {
+    let rows = tx.query(sql::control::LOCK_JOBS, &[&ids]).await?;
+    let job = |row: &Row| LockedJob {
         id: row.get(0),
         lane: row.get(1),
         priority: row.get(2),
         ended: columns::final_state(row.get(3)),
         due_at: Time(row.get(4)),
         suspect: row.get(5),
-        serial: row.get::<_, Option<i64>>(6).is_some(),
-        aside: row.get::<_, Option<i16>>(7) == Some(HELD),
+        has_serial_key: row.get::<_, Option<i64>>(6).is_some(),
+        is_held: row.get::<_, Option<i16>>(7) == Some(HELD),
         epoch: Epoch(row.get(8)),
         settings: columns::settings(row.get(9)),
         kind: row.get(10),
         parked: row.get(11),
         rev: Rev(row.get(12)),
-        child: row.get(13),
-        undoes: row.get(15),
-        twig: Child::read(row, 16),
-        in_line: false,
-        asleep: false,
+        is_counted_child: row.get(13),
+        has_undo: row.get(15),
+        member: Member::read(row, 16),
+        waits_for_serial_key: false,
+        is_scheduled: false,
         paused_by: None,
-        told: false,
+        cancel_requested: false,
         was_ready: false,
     };
-    let asked = rows.iter().filter(|row| row.get(14));
-    let mut jobs: HashMap<Uuid, Held> = asked.map(|row| (row.get(0), held(row))).collect();
-    if jobs.values().any(|job| job.serial) {
-        serial::lock(conn, ids).await?;
+    let named = rows.iter().filter(|row| row.get(14));
+    let mut jobs: HashMap<Uuid, LockedJob> = named.map(|row| (row.get(0), job(row))).collect();
+    if jobs.values().any(|job| job.has_serial_key) {
+        serial::lock_keys(tx, ids).await?;
     }
-    let live: Vec<&Held> = jobs.values().filter(|job| job.ended.is_none() && out(job)).collect();
+    let live: Vec<&LockedJob> = jobs.values().filter(|job| job.ended.is_none() && take_out(job)).collect();
     if !live.is_empty() {
         let lanes: Vec<i32> = live.iter().map(|job| if job.suspect { -job.lane } else { job.lane }).collect();
         let ranks: Vec<i64> = live.iter().map(|job| rank(job.due_at, job.priority)).collect();
         let live: Vec<Uuid> = live.iter().map(|job| job.id).collect();
-        for row in conn.query(sql::control::REMOVE_READY, &[&lanes, &ranks, &live]).await? {
-            jobs.get_mut(&row.get(0)).expect("asked for").was_ready = true;
+        for row in tx.query(sql::control::REMOVE_READY, &[&lanes, &ranks, &live]).await? {
+            jobs.get_mut(&row.get(0)).expect("one of the live jobs").was_ready = true;
         }
     }
-    for row in conn.query(sql::control::READ_PLACEMENTS, &[&ids]).await? {
+    for row in tx.query(sql::control::READ_PLACEMENTS, &[&ids]).await? {
         let Some(job) = jobs.get_mut(&row.get(0)) else { continue };
-        (job.in_line, job.asleep) = (row.get(1), row.get(2));
-        (job.paused_by, job.told) = (row.get(3), row.get(4));
+        (job.waits_for_serial_key, job.is_scheduled) = (row.get(1), row.get(2));
+        (job.paused_by, job.cancel_requested) = (row.get(3), row.get(4));
     }
     Ok(jobs)
 }
 
-/// Cancels jobs within a transaction, and says of each what came of it, in order.
+/// Cancels jobs in a transaction. Returns an outcome for each, in order.
 pub(super) async fn cancel(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     jobs: &[JobId],
     grace: Duration,
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<Vec<ControlOutcome>, Error> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
-    let held = hold(conn, &ids, |_| true).await?;
-    let mut end: Vec<Uuid> = Vec::new();
-    let mut undo: Vec<Uuid> = Vec::new();
-    let mut tell: Vec<Uuid> = Vec::new();
-    let dids = ids.iter().map(|id| match held.get(id) {
+    let locked = lock(tx, &ids, |_| true).await?;
+    let mut to_end: Vec<Uuid> = Vec::new();
+    let mut to_unwind: Vec<Uuid> = Vec::new();
+    let mut to_request: Vec<Uuid> = Vec::new();
+    let outcomes = ids.iter().map(|id| match locked.get(id) {
         None => ControlOutcome::Unknown,
         Some(job) => match job.state() {
             state if state.is_final() => outcome::ended(state),
-            State::Running if job.told => outcome::cancel_requested_before(),
+            State::Running if job.cancel_requested => outcome::cancel_requested_before(),
             State::Running => {
-                tell.push(*id);
+                to_request.push(*id);
                 ControlOutcome::CancelRequested
             }
-            _ if job.undoes => {
-                undo.push(*id);
+            _ if job.has_undo => {
+                to_unwind.push(*id);
                 ControlOutcome::CancelRequested
             }
             _ => {
-                end.push(*id);
+                to_end.push(*id);
                 ControlOutcome::Done
             }
         },
     });
-    let dids: Vec<ControlOutcome> = dids.collect();
-    finish(conn, now, &end, &vec![by; end.len()]).await?;
-    unwind::begin(conn, now, &undo, &vec![unwind::cancelled(by); undo.len()]).await?;
-    if !tell.is_empty() {
+    let outcomes: Vec<ControlOutcome> = outcomes.collect();
+    end_cancelled(tx, now, &to_end, &vec![actor; to_end.len()]).await?;
+    unwind::start(tx, now, &to_unwind, &vec![unwind::cancelled(actor); to_unwind.len()]).await?;
+    if !to_request.is_empty() {
         let deadline = now.plus(grace).micros();
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&tell, &deadline, &by.author, &by.note, &conn.gate_writer];
-        conn.execute(sql::control::REQUEST_CANCEL, &params).await?;
+        let params: [Param<'_>; 5] = [&to_request, &deadline, &actor.author, &actor.note, &tx.gate_writer];
+        tx.execute(sql::control::REQUEST_CANCEL, &params).await?;
     }
     store.shared.floors.lowered(i64::MIN);
-    Ok(dids)
+    Ok(outcomes)
 }
 
-/// Cancels one job unless it runs, or has it unwound; answers whether it does not run. One that has ended meanwhile is left
-/// as it is.
-pub(super) async fn cancel_waiting(
+/// Cancels a job unless it runs, or starts to unwind it. Returns whether it does not run. A job that has ended is left as it is.
+pub(super) async fn cancel_unless_running(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     id: JobId,
-    by: &Actor,
+    actor: &Actor,
 ) -> Result<bool, Error> {
-    let held = hold(conn, &[id.0], |_| true).await?;
+    let locked = lock(tx, &[id.0], |_| true).await?;
     store.shared.floors.lowered(i64::MIN);
-    let Some(job) = held.get(&id.0) else { return Ok(true) };
+    let Some(job) = locked.get(&id.0) else { return Ok(true) };
     match job.state() {
         State::Running => return Ok(false),
         state if state.is_final() => {}
-        _ if job.undoes => unwind::begin(conn, now, &[id.0], &[unwind::cancelled(by)]).await?,
-        _ => finish(conn, now, &[id.0], &[by]).await?,
+        _ if job.has_undo => unwind::start(tx, now, &[id.0], &[unwind::cancelled(actor)]).await?,
+        _ => end_cancelled(tx, now, &[id.0], &[actor]).await?,
     }
     Ok(true)
 }
 
-/// Ends live jobs as cancelled that are locked and in no ready set: their slots are handed over, their parents woken if they
-/// were the last they waited for, and their own branches cut.
-pub(super) async fn finish(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &[&Actor]) -> Result<(), Error> {
+/// Ends live jobs, which are locked and not in the ready set, as cancelled: frees their serial slots, wakes parents that waited
+/// only for them, and cancels the children in their branches.
+pub(super) async fn end_cancelled(
+    tx: &Tx<'_>,
+    now: Time,
+    ids: &[Uuid],
+    actors: &[&Actor],
+) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
     }
-    let failures: Vec<String> = by.iter().map(|by| columns::failure_text(&by.failure())).collect();
-    let rows = conn.query(sql::control::CANCEL, &[&ids, &failures, &now.micros()]).await?;
-    serial::leave(conn, ids).await?;
+    let failures: Vec<String> = actors.iter().map(|actor| columns::failure_text(&actor.failure())).collect();
+    let rows = tx.query(sql::control::CANCEL, &[&ids, &failures, &now.micros()]).await?;
+    serial::leave(tx, ids).await?;
     let of = |column: usize| rows.iter().filter(move |row| row.get(column)).map(|row| row.get::<_, Uuid>(0));
-    branch::orphan(conn, Some(now), &of(2).collect::<Vec<_>>()).await?;
-    for child in rows.iter().filter_map(|row| Child::read(row, 3)) {
-        conn.count_end(&child, State::Cancelled);
+    branch::parents_ended(Executor::Tx(tx), Some(now), &of(2).collect::<Vec<_>>()).await?;
+    for member in rows.iter().filter_map(|row| Member::read(row, 3)) {
+        tx.count_end(&member, State::Cancelled);
     }
     let children: HashSet<Uuid> = of(1).collect();
     let children: Vec<Uuid> = ids.iter().copied().filter(|id| children.contains(id)).collect();
-    wait::children_ended(conn, Some(now), &children).await
+    wait::children_ended(tx, Some(now), &children).await
 }
 
-async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &Actor) -> Result<Vec<ControlOutcome>, Error> {
-    let held = hold(conn, ids, |_| true).await?;
+async fn pause(tx: &Tx<'_>, now: Time, ids: &[Uuid], actor: &Actor) -> Result<Vec<ControlOutcome>, Error> {
+    let locked = lock(tx, ids, |_| true).await?;
     let (mut put_back, mut paused, mut holds): (Vec<Uuid>, Vec<Uuid>, Vec<i16>) = Default::default();
-    let mut dids = Vec::with_capacity(ids.len());
+    let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(job) = held.get(id) else {
-            dids.push(ControlOutcome::Unknown);
+        let Some(job) = locked.get(id) else {
+            outcomes.push(ControlOutcome::Unknown);
             continue;
         };
         let state = job.state();
-        let did = if state.is_final() {
+        let outcome = if state.is_final() {
             outcome::cannot("pause", state)
-        } else if job.told {
+        } else if job.cancel_requested {
             outcome::being_cancelled()
         } else if let Some(author) = &job.paused_by {
             ControlOutcome::Already(format!("it was paused by {author} before"))
@@ -278,96 +285,105 @@ async fn pause(conn: &Guard<'_>, now: Time, ids: &[Uuid], by: &Actor) -> Result<
             holds.push(if state == State::Ready { HELD } else { TO_HOLD });
             ControlOutcome::Done
         };
-        if did != ControlOutcome::Done && job.was_ready {
+        if outcome != ControlOutcome::Done && job.was_ready {
             put_back.push(*id);
         }
-        dids.push(did);
+        outcomes.push(outcome);
     }
-    conn.execute(sql::control::PAUSE, &[&paused, &holds, &now.micros(), &by.author, &by.note]).await?;
-    serial::enter(conn, &put_back).await?;
-    serial::leave(conn, &paused).await?;
-    Ok(dids)
+    let params: [Param<'_>; 5] = [&paused, &holds, &now.micros(), &actor.author, &actor.note];
+    tx.execute(sql::control::PAUSE, &params).await?;
+    serial::enter(tx, &put_back).await?;
+    serial::leave(tx, &paused).await?;
+    Ok(outcomes)
 }
 
-async fn resume(conn: &Guard<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
-    let held = hold(conn, ids, |_| false).await?;
-    let paused = |id: &Uuid| held.get(id).is_some_and(|job| job.paused_by.is_some() && job.ended.is_none());
-    let mine: Vec<Uuid> = ids.iter().copied().filter(paused).collect();
-    conn.execute(sql::control::RESUME, &[&mine]).await?;
-    let back: Vec<Uuid> = mine.iter().copied().filter(|id| held[id].aside && !held[id].told).collect();
-    serial::enter(conn, &back).await?;
-    let did = |id: &Uuid| match held.get(id) {
+async fn resume(tx: &Tx<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
+    let locked = lock(tx, ids, |_| false).await?;
+    let is_paused =
+        |id: &Uuid| locked.get(id).is_some_and(|job| job.paused_by.is_some() && job.ended.is_none());
+    let paused: Vec<Uuid> = ids.iter().copied().filter(is_paused).collect();
+    tx.execute(sql::control::RESUME, &[&paused]).await?;
+    let enters = |id: &Uuid| locked[id].is_held && !locked[id].cancel_requested;
+    serial::enter(tx, &paused.iter().copied().filter(enters).collect::<Vec<_>>()).await?;
+    let outcome = |id: &Uuid| match locked.get(id) {
         None => ControlOutcome::Unknown,
-        Some(_) if paused(id) => ControlOutcome::Done,
+        Some(_) if is_paused(id) => ControlOutcome::Done,
         Some(_) => ControlOutcome::Already("it is not paused".into()),
     };
-    Ok(ids.iter().map(did).collect())
+    Ok(ids.iter().map(outcome).collect())
 }
 
-async fn revive(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
-    let held = hold(conn, ids, |_| false).await?;
-    let mut back: Vec<Uuid> = Vec::new();
-    let mut dids = Vec::with_capacity(ids.len());
+async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
+    let locked = lock(tx, ids, |_| false).await?;
+    let mut revived: Vec<Uuid> = Vec::new();
+    let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(job) = held.get(id) else {
-            dids.push(ControlOutcome::Unknown);
+        let Some(job) = locked.get(id) else {
+            outcomes.push(ControlOutcome::Unknown);
             continue;
         };
-        dids.push(match job.ended {
+        outcomes.push(match job.ended {
             Some(State::Done) => outcome::retry_done(),
-            // Its place may be the ready set, which was left alone.
-            None => outcome::retry_live(live_state(conn, job).await?),
+            // It may be in the ready set, from which it was not taken.
+            None => outcome::retry_live(live_state(tx, job).await?),
             Some(_) => match &job.settings.unique {
                 None => {
-                    back.push(*id);
+                    revived.push(*id);
                     ControlOutcome::Done
                 }
-                // One by one: two of them may want the same name.
-                Some(unique) => match unique::retake(conn, now, job.kind, unique, JobId(*id)).await? {
+                // One by one: two of them may want the same unique name.
+                Some(unique) => match unique::retake(tx, now, job.kind, unique, JobId(*id)).await? {
                     Some(other) => outcome::name_taken(other),
                     None => {
-                        bring_back(conn, now, &[*id]).await?;
-                        back.push(*id);
+                        make_live(tx, now, &[*id]).await?;
+                        revived.push(*id);
                         ControlOutcome::Done
                     }
                 },
             },
         });
     }
-    let plain: Vec<Uuid> = back.iter().copied().filter(|id| held[id].settings.unique.is_none()).collect();
-    bring_back(conn, now, &plain).await?;
-    let children: Vec<Uuid> = back.iter().copied().filter(|id| held[id].child).collect();
-    wait::count_revivals(conn, &children).await?;
-    for job in back.iter().map(|id| &held[id]) {
-        if let (Some(twig), Some(was)) = (&job.twig, job.ended) {
-            conn.count_life(twig, was);
+    let plain: Vec<Uuid> =
+        revived.iter().copied().filter(|id| locked[id].settings.unique.is_none()).collect();
+    make_live(tx, now, &plain).await?;
+    let children: Vec<Uuid> = revived.iter().copied().filter(|id| locked[id].is_counted_child).collect();
+    wait::count_revivals(tx, &children).await?;
+    for job in revived.iter().map(|id| &locked[id]) {
+        if let (Some(member), Some(was)) = (&job.member, job.ended) {
+            tx.count_revival(member, was);
         }
     }
-    serial::settle(conn, &back).await?;
-    Ok(dids)
+    serial::settle(tx, &revived).await?;
+    Ok(outcomes)
 }
 
-/// Makes ended jobs live and lets them enter; slots are handed over later.
-async fn bring_back(conn: &Guard<'_>, now: Time, ids: &[Uuid]) -> Result<(), Error> {
-    let (at, end) = (now.micros(), Time::MAX.micros());
-    conn.execute(sql::control::REVIVE, &[&ids, &at, &end, &conn.gate_writer]).await?;
-    serial::enter_unsettled(conn, ids).await.map(drop)
+/// Makes ended jobs live again, and ready; [`serial::settle`] must follow.
+async fn make_live(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<(), Error> {
+    let (at, last) = (now.micros(), Time::MAX.micros());
+    tx.execute(sql::control::REVIVE, &[&ids, &at, &last, &tx.gate_writer]).await?;
+    serial::enter_unsettled(tx, ids).await.map(drop)
 }
 
-/// Where a live job stands, without moving it.
-pub(super) async fn live_state(conn: &Guard<'_>, job: &Held) -> Result<State, Error> {
-    let rows = conn.query(sql::control::READ_STATE, &[&SPAN, &job.id]).await?;
-    Ok(match rows.first() {
-        Some(row) if row.get(7) => State::Waiting,
-        Some(row) if row.get(2) => State::Ready,
-        Some(row) if row.get(3) => State::Scheduled,
-        _ => State::Running,
-    })
+/// Reads the state of a live job, which may be in the ready set.
+pub(super) async fn live_state(tx: &Tx<'_>, job: &LockedJob) -> Result<State, Error> {
+    let rows = tx.query(sql::control::READ_STATE, &[&SPAN, &job.id]).await?;
+    Ok(rows.first().map_or(State::Running, read_state))
 }
 
-async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, Error> {
-    let held = hold(conn, ids, |job| job.priority != priority).await?;
-    let did = |id: &Uuid| match held.get(id) {
+/// Reads a row of [`sql::control::READ_STATE`].
+pub(super) fn read_state(row: &Row) -> State {
+    match columns::final_state(row.get(1)) {
+        Some(state) => state,
+        None if row.get(7) => State::Waiting,
+        None if row.get(2) => State::Ready,
+        None if row.get(3) => State::Scheduled,
+        None => State::Running,
+    }
+}
+
+async fn set_priority(tx: &Tx<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, Error> {
+    let locked = lock(tx, ids, |job| job.priority != priority).await?;
+    let outcome = |id: &Uuid| match locked.get(id) {
         None => ControlOutcome::Unknown,
         Some(job) if job.ended.is_some() => outcome::cannot("reorder", job.state()),
         Some(job) if job.priority == priority => {
@@ -375,11 +391,15 @@ async fn reprioritise(conn: &Guard<'_>, ids: &[Uuid], priority: i16) -> Result<V
         }
         Some(_) => ControlOutcome::Done,
     };
-    let dids: Vec<ControlOutcome> = ids.iter().map(did).collect();
-    let changed: Vec<Uuid> =
-        ids.iter().zip(&dids).filter(|(_, did)| **did == ControlOutcome::Done).map(|(id, _)| *id).collect();
-    conn.execute(sql::control::SET_PRIORITY, &[&changed, &priority]).await?;
-    let back: Vec<Uuid> = held.values().filter(|job| job.was_ready).map(|job| job.id).collect();
-    serial::enter(conn, &back).await?;
-    Ok(dids)
+    let outcomes: Vec<ControlOutcome> = ids.iter().map(outcome).collect();
+    let changed: Vec<Uuid> = ids
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, outcome)| **outcome == ControlOutcome::Done)
+        .map(|(id, _)| *id)
+        .collect();
+    tx.execute(sql::control::SET_PRIORITY, &[&changed, &priority]).await?;
+    let were_ready: Vec<Uuid> = locked.values().filter(|job| job.was_ready).map(|job| job.id).collect();
+    serial::enter(tx, &were_ready).await?;
+    Ok(outcomes)
 }

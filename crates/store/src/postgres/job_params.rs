@@ -1,18 +1,18 @@
-//! New jobs as the arrays that a submit sends.
+//! The arrays that a submit sends for its jobs.
 
 use std::collections::HashMap;
 
 use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Time, When};
 
-use super::{Postgres, change_params::Param, names::gone_back, span, submit::Batch};
+use super::{Postgres, change_params::Param, names::database_restored, span, submit::Batch};
 use crate::{Error, columns};
 
 /// Jobs as columns, in the order in which they are written.
 pub(super) struct Rows<'a> {
-    /// Their places in the batch.
-    pub(super) places: Vec<usize>,
-    pub(super) place_of: HashMap<JobId, usize>,
+    /// Their indexes in the batch.
+    pub(super) indexes: Vec<usize>,
+    pub(super) index_of: HashMap<JobId, usize>,
     pub(super) id: Vec<Uuid>,
     pub(super) lane: Vec<i32>,
     pub(super) kind: Vec<i32>,
@@ -33,29 +33,29 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The columns of those jobs of a batch that stand at the places of a wave.
+    /// The columns of the jobs of a wave.
     pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Result<Rows<'a>, Error> {
         let all = batch.jobs;
-        let mut places: Vec<usize> = wave.to_vec();
-        // Keys first: two batches with the same keys must meet them in the same order.
-        places.sort_by(|a, b| {
-            let order = |place: usize| {
-                let unique = all[place].settings.unique.as_ref().map(|unique| &unique.key);
-                (&all[place].kind.kind, &all[place].key, unique, all[place].id)
+        let mut indexes: Vec<usize> = wave.to_vec();
+        // By keys first: two batches with the same keys must insert them in the same order.
+        indexes.sort_by(|a, b| {
+            let order = |index: usize| {
+                let unique = all[index].settings.unique.as_ref().map(|unique| &unique.key);
+                (&all[index].kind.kind, &all[index].key, unique, all[index].id)
             };
             order(*a).cmp(&order(*b))
         });
-        let jobs: Vec<&'a NewJob> = places.iter().map(|place| &all[*place]).collect();
+        let jobs: Vec<&'a NewJob> = indexes.iter().map(|index| &all[*index]).collect();
         let lane = |job| batch.lane(job).map(|lane| (lane.id, lane.kind_id));
         let lanes = jobs.iter().copied().map(lane).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let place_of = places.iter().map(|place| (all[*place].id, *place)).collect();
-        Ok(Rows { places, place_of, ..Rows::columns(&jobs, lanes) })
+        let index_of = indexes.iter().map(|index| (all[*index].id, *index)).collect();
+        Ok(Rows { indexes, index_of, ..Rows::columns(&jobs, lanes) })
     }
 
-    /// The columns of jobs under no rate limit, in this order. Their lanes are known.
+    /// The columns of jobs without a rate limit, in this order. Their lanes are cached.
     pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Result<Rows<'a>, Error> {
         let lane = |job: &NewJob| {
-            let lane = store.shared.lanes.get(&job.queue, &job.kind).ok_or_else(gone_back)?;
+            let lane = store.shared.lanes.get(&job.queue, &job.kind).ok_or_else(database_restored)?;
             Ok::<_, Error>((lane.id, lane.kind_id))
         };
         let mut lanes: (Vec<i32>, Vec<i32>) = Default::default();
@@ -84,11 +84,12 @@ impl<'a> Rows<'a> {
             _ => 0,
         };
         let tags = |job: &&NewJob| {
-            (!job.tags.is_empty()).then(|| serde_json::to_string(&job.tags).expect("text is plain data"))
+            (!job.tags.is_empty())
+                .then(|| serde_json::to_string(&job.tags).expect("strings always serialize"))
         };
         Rows {
-            places: Vec::new(),
-            place_of: HashMap::new(),
+            indexes: Vec::new(),
+            index_of: HashMap::new(),
             id: jobs.iter().map(|job| job.id.0).collect(),
             lane,
             kind,
@@ -109,7 +110,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The parameters of all statements that insert jobs, after the time and the latest time there is.
+    /// The parameters that all statements which insert jobs take after the time and the latest possible time.
     pub(super) fn params(&self) -> [Param<'_>; 16] {
         [
             &self.id,
@@ -132,7 +133,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The places of jobs in branches, as columns; nulls for those that have none.
+/// The positions of jobs in branches, as columns; nulls for jobs in none.
 pub(super) struct BranchColumns<'a> {
     pub(super) branch: Vec<Option<i64>>,
     pub(super) spawn: Vec<Option<i16>>,
@@ -142,15 +143,18 @@ pub(super) struct BranchColumns<'a> {
 
 impl<'a> BranchColumns<'a> {
     pub(super) fn of(jobs: &[&'a NewJob]) -> BranchColumns<'a> {
-        let twig = |job: &&'a NewJob| job.branch_position.as_deref();
+        let position = |job: &&'a NewJob| job.branch_position.as_deref();
         BranchColumns {
-            branch: jobs.iter().map(|job| Some(twig(job)?.branch.0)).collect(),
-            spawn: jobs.iter().map(|job| Some(twig(job)?.spawn)).collect(),
+            branch: jobs.iter().map(|job| Some(position(job)?.branch.0)).collect(),
+            spawn: jobs.iter().map(|job| Some(position(job)?.spawn)).collect(),
             item: jobs
                 .iter()
-                .map(|job| Some(twig(job)?.item.as_str()).filter(|item| !item.is_empty()))
+                .map(|job| Some(position(job)?.item.as_str()).filter(|item| !item.is_empty()))
                 .collect(),
-            items: jobs.iter().map(|job| Some(twig(job)?.items as i32).filter(|items| *items != 1)).collect(),
+            items: jobs
+                .iter()
+                .map(|job| Some(position(job)?.items as i32).filter(|items| *items != 1))
+                .collect(),
         }
     }
 

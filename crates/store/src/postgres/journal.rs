@@ -1,4 +1,4 @@
-//! Journals and contexts of workflows: as the arrays that a commit sends, and as they are read.
+//! Journals and contexts of workflows: the arrays that a commit sends, and reading them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,10 +10,15 @@ use windlass_model::{
     journal::{Mark, Op},
 };
 
-use super::{Postgres, change_params::Param, pool::Guard, sql};
+use super::{
+    Postgres,
+    change_params::Param,
+    sql,
+    tx::{Executor, Tx},
+};
 use crate::{Error, columns};
 
-/// The entries that steps add to journals, as arrays: one element for each entry.
+/// The entries that steps add to journals, as arrays with one element per entry.
 #[derive(Default)]
 pub(super) struct Entries<'a> {
     job: Vec<Uuid>,
@@ -65,7 +70,7 @@ impl<'a> Entries<'a> {
 }
 
 /// The only entry of a step that does nothing but add it.
-pub(super) fn lone_entry(change: &Change) -> Option<&JournalEntry> {
+pub(super) fn only_entry(change: &Change) -> Option<&JournalEntry> {
     let step = change.step.as_deref()?;
     let plain =
         step.from_stage.is_none() && step.stage.is_none() && step.consumed.is_empty() && !step.partial;
@@ -75,15 +80,9 @@ pub(super) fn lone_entry(change: &Change) -> Option<&JournalEntry> {
     }
 }
 
-const ANEW: &str = sql::journal::CLEAR;
-const FORGET: &str = sql::journal::FORGET_ENTRIES;
-const CONTEXT: &str = sql::journal::SET_CONTEXT;
-const UNWIND: &str = sql::commit::START_UNWIND;
-const SET_ASIDE: &str = sql::signals::MARK_UNREADABLE;
-
-/// The changes that one of these statements is about.
+/// The changes that a statement writes for, as arrays: each statement checks by itself whether the change will be written.
 #[derive(Default)]
-struct Of {
+struct Guards {
     job: Vec<Uuid>,
     epoch: Vec<i32>,
     rev: Vec<i32>,
@@ -91,7 +90,7 @@ struct Of {
     claim: Vec<i64>,
 }
 
-impl Of {
+impl Guards {
     fn push(&mut self, change: &Change) {
         self.job.push(change.job.0);
         self.epoch.push(change.epoch.0);
@@ -105,38 +104,37 @@ impl Of {
     }
 }
 
-/// What few steps write: journals that start anew, entries that are forgotten, values of contexts, that a job is being
-/// unwound, and signals that are set aside. It is sent before the changes themselves, once their jobs are locked: each statement looks by itself whether the
-/// change will be written.
+/// What few steps write: cleared journals, forgotten entries, values of contexts, the start of an unwind, and unreadable signals.
+/// Sent before the changes themselves, once their jobs are locked.
 #[derive(Default)]
 pub(super) struct JournalWrites<'a> {
-    anew: Of,
-    forget: (Of, Vec<i32>),
-    context: (Of, Vec<&'a str>, Vec<i16>, Vec<&'a [u8]>),
-    unwind: (Of, Vec<String>),
-    aside: (Of, Vec<i64>, Vec<&'a str>),
+    cleared: Guards,
+    forgotten: (Guards, Vec<i32>),
+    context: (Guards, Vec<&'a str>, Vec<i16>, Vec<&'a [u8]>),
+    unwinds: (Guards, Vec<String>),
+    unreadable: (Guards, Vec<i64>, Vec<&'a str>),
 }
 
 impl<'a> JournalWrites<'a> {
     pub(super) fn of(changes: impl Iterator<Item = &'a Change>) -> JournalWrites<'a> {
-        let mut beside = JournalWrites::default();
+        let mut writes = JournalWrites::default();
         for change in changes {
             if let Some(step) = change.step.as_deref() {
-                beside.push(change, step);
+                writes.push(change, step);
             }
         }
-        beside
+        writes
     }
 
     fn push(&mut self, change: &'a Change, step: &'a Step) {
         if step.continue_as_new {
-            self.anew.push(change);
+            self.cleared.push(change);
         }
         for seq in &step.forget_entries {
-            self.forget.0.push(change);
-            self.forget.1.push(*seq);
+            self.forgotten.0.push(change);
+            self.forgotten.1.push(*seq);
         }
-        // Of two values for one name the last one counts.
+        // Of two values with one name, the last is kept.
         let context: BTreeMap<&str, &Payload> =
             step.context.iter().map(|(name, value)| (name.as_str(), value)).collect();
         for (name, value) in context {
@@ -146,50 +144,54 @@ impl<'a> JournalWrites<'a> {
             self.context.3.push(&value.bytes);
         }
         if let Some(unwind) = &step.unwind {
-            self.unwind.0.push(change);
-            self.unwind.1.push(columns::unwind_text(unwind));
+            self.unwinds.0.push(change);
+            self.unwinds.1.push(columns::unwind_text(unwind));
         }
-        for aside in &step.unreadable {
-            self.aside.0.push(change);
-            self.aside.1.push(aside.number);
-            self.aside.2.push(&aside.why);
+        for signal in &step.unreadable {
+            self.unreadable.0.push(change);
+            self.unreadable.1.push(signal.number);
+            self.unreadable.2.push(&signal.why);
         }
     }
 
-    /// What is to be sent: each statement with the changes it is about, and what it needs to know of them.
-    fn statements(&self) -> [(&'static str, &Of, Vec<Param<'_>>); 5] {
+    /// The statements, each with the changes that it writes for and its other parameters.
+    fn statements(&self) -> [(&'static str, &Guards, Vec<Param<'_>>); 5] {
         [
-            (ANEW, &self.anew, Vec::new()),
-            (FORGET, &self.forget.0, vec![&self.forget.1]),
-            (CONTEXT, &self.context.0, vec![&self.context.1, &self.context.2, &self.context.3]),
-            (UNWIND, &self.unwind.0, vec![&self.unwind.1]),
-            (SET_ASIDE, &self.aside.0, vec![&self.aside.1, &self.aside.2]),
+            (sql::journal::CLEAR, &self.cleared, Vec::new()),
+            (sql::journal::FORGET_ENTRIES, &self.forgotten.0, vec![&self.forgotten.1]),
+            (
+                sql::journal::SET_CONTEXT,
+                &self.context.0,
+                vec![&self.context.1, &self.context.2, &self.context.3],
+            ),
+            (sql::commit::START_UNWIND, &self.unwinds.0, vec![&self.unwinds.1]),
+            (sql::signals::MARK_UNREADABLE, &self.unreadable.0, vec![&self.unreadable.1, &self.unreadable.2]),
         ]
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.statements().iter().all(|(_, of, _)| of.job.is_empty())
+        self.statements().iter().all(|(_, guards, _)| guards.job.is_empty())
     }
 
-    /// Prepares what [`Beside::write`] sends.
-    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        for (sql, of, _) in self.statements() {
-            if !of.job.is_empty() {
-                conn.prepare(sql).await?;
+    /// Prepares what [`JournalWrites::write`] sends.
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+        for (sql, guards, _) in self.statements() {
+            if !guards.job.is_empty() {
+                executor.prepare(sql).await?;
             }
         }
         Ok(())
     }
 
-    /// Sends what there is; none waits for the answer of another.
-    pub(super) async fn write(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        let send = async |(sql, of, more): (&'static str, &Of, Vec<Param<'_>>)| {
-            let mut params = of.params().to_vec();
+    /// Sends the statements that have something to write, in one round trip.
+    pub(super) async fn write(&self, tx: &Tx<'_>) -> Result<(), Error> {
+        let send = async |(sql, guards, more): (&'static str, &Guards, Vec<Param<'_>>)| {
+            let mut params = guards.params().to_vec();
             params.extend(more);
-            conn.execute(sql, &params).await.map(drop)
+            tx.execute(sql, &params).await.map(drop)
         };
-        let there = self.statements().into_iter().filter(|(_, of, _)| !of.job.is_empty());
-        join_all(there.map(send)).await.into_iter().collect()
+        let needed = self.statements().into_iter().filter(|(_, guards, _)| !guards.job.is_empty());
+        join_all(needed.map(send)).await.into_iter().collect()
     }
 }
 
@@ -200,14 +202,14 @@ impl Postgres {
         after: Option<i32>,
         limit: usize,
     ) -> Result<Vec<JournalEntry>, Error> {
-        let conn = self.conn().await?;
+        let mut conn = self.conn().await?;
         let first = i64::try_from(limit.min(SHORT)).unwrap_or(i64::MAX);
         let sql = sql::inspect::JOURNAL;
         let rows = conn.read(sql, &[&id.0, &after.unwrap_or(i32::MIN), &first]).await?;
         let mut journal = rows.first().map_or(Ok(Vec::new()), entries)?;
         if journal.len() == SHORT && limit > SHORT {
             let after = journal[SHORT - 1].seq;
-            conn.copy(&copied(id, after, limit - SHORT), COLUMNS, |row| {
+            conn.copy(&copy_sql(id, after, limit - SHORT), COLUMNS, |row| {
                 journal.push(entry(row)?);
                 Ok(())
             })
@@ -235,8 +237,8 @@ impl Postgres {
     }
 }
 
-/// How many entries of a journal are read by one prepared statement. The rest of a long one is streamed, so that the server
-/// and this process work on it at the same time.
+/// How many entries of a journal one prepared statement reads. The rest of a longer journal is streamed, so that the server and
+/// this process work on it at the same time.
 const SHORT: usize = 200;
 
 /// The types of a streamed entry's columns.
@@ -252,8 +254,8 @@ const COLUMNS: &[Type] = &[
     Type::BYTEA,
 ];
 
-/// What streams the entries of a job that follow a place. Such a statement takes no parameters.
-fn copied(id: JobId, after: i32, limit: usize) -> String {
+/// The statement that streams the entries of a job after an entry. A `copy` takes no parameters.
+fn copy_sql(id: JobId, after: i32, limit: usize) -> String {
     let (job, limit) = (id.0, i64::try_from(limit).unwrap_or(i64::MAX));
     format!(
         "copy (select seq, op, mark, name, key, source_line, at, codec, payload from journal where job = '{job}' and seq > {after} \
@@ -261,7 +263,7 @@ fn copied(id: JobId, after: i32, limit: usize) -> String {
     )
 }
 
-/// A streamed entry.
+/// Reads a streamed entry.
 fn entry(row: &BinaryCopyOutRow) -> Result<JournalEntry, Error> {
     Ok(JournalEntry {
         seq: row.get(0),
@@ -287,7 +289,7 @@ fn unknown(what: &str, number: i16) -> Error {
     Error::Fault(format!("a journal has an entry with {what} {number}, which this binary does not know"))
 }
 
-/// All entries of a short journal, which come as one row of columns: many small rows would take twice as long.
+/// Reads all entries of a short journal, which is one row of arrays: many small rows would take twice as long.
 fn entries(row: &Row) -> Result<Vec<JournalEntry>, Error> {
     let Some(seqs) = row.get::<_, Option<Vec<i32>>>(0) else { return Ok(Vec::new()) };
     let (ops, marks) = (row.get::<_, Vec<i16>>(1), row.get::<_, Vec<i16>>(2));
@@ -296,16 +298,16 @@ fn entries(row: &Row) -> Result<Vec<JournalEntry>, Error> {
     let mut lines = row.get::<_, Vec<Option<String>>>(5).into_iter();
     let (ats, codecs) = (row.get::<_, Vec<i64>>(6), row.get::<_, Vec<i16>>(7));
     let mut payloads = row.get::<_, Vec<Vec<u8>>>(8).into_iter();
-    let entry = |(place, seq): (usize, i32)| {
+    let entry = |(index, seq): (usize, i32)| {
         Ok(JournalEntry {
             seq,
-            op: op(ops[place])?,
-            mark: mark(marks[place])?,
+            op: op(ops[index])?,
+            mark: mark(marks[index])?,
             name: names.next().unwrap_or_default(),
             key: keys.next().flatten(),
             line: lines.next().flatten(),
-            at: Time(ats[place]),
-            payload: Payload { codec: codecs[place] as u8, bytes: payloads.next().unwrap_or_default() },
+            at: Time(ats[index]),
+            payload: Payload { codec: codecs[index] as u8, bytes: payloads.next().unwrap_or_default() },
         })
     };
     seqs.into_iter().enumerate().map(entry).collect()

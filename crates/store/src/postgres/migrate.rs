@@ -1,9 +1,7 @@
-//! Migrations of a PostgreSQL schema. Each migration and its row in `meta` commit together, under an advisory lock, so
+//! Migrations of a PostgreSQL schema. A migration and its row in `meta` commit together, under an advisory lock, so that
 //! processes that start at the same time migrate once.
 
-use tokio_postgres::Client;
-
-use super::{Options, errors::sorted, pool::connect, settings::Openings};
+use super::{Options, pool::connect_unpooled, tx::Tx};
 use crate::{
     Error, Migration, SchemaState,
     schema::{latest, steps},
@@ -18,23 +16,21 @@ pub(super) const MIGRATIONS: &[Migration] = &[Migration {
     down: include_str!("migrations/0007_baseline.down.sql"),
 }];
 
-async fn state(client: &Client, schema: &str, migrations: &[Migration]) -> Result<SchemaState, Error> {
-    let there = client
-        .query_one("select to_regclass($1::text) is not null", &[&format!("{schema}.meta")])
-        .await
-        .map_err(sorted)?;
-    if !there.get::<_, bool>(0) {
+async fn state(tx: &Tx<'_>, schema: &str, migrations: &[Migration]) -> Result<SchemaState, Error> {
+    let exists = "select to_regclass($1::text) is not null";
+    let rows = tx.query(exists, &[&format!("{schema}.meta")]).await?;
+    if !rows.first().is_some_and(|row| row.get(0)) {
         return Ok(SchemaState::none(migrations));
     }
-    let row = client.query_one("select version, oldest from meta", &[]).await.map_err(sorted)?;
+    let rows = tx.query("select version, oldest from meta", &[]).await?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the table meta has no row".into()))?;
     Ok(SchemaState { version: row.get(0), oldest: row.get(1), latest: latest(migrations) })
 }
 
-/// The version of the schema.
+/// Reads the version of the schema.
 pub(super) async fn read(options: &Options) -> Result<SchemaState, Error> {
-    let client = connect(options, &tokio::runtime::Handle::current()).await?;
-    client.batch_execute(&Openings::new(&options.schema).read).await.map_err(sorted)?;
-    state(&client, &options.schema, MIGRATIONS).await
+    let mut conn = connect_unpooled(options).await?;
+    state(&Tx::read(&mut conn).await?, &options.schema, MIGRATIONS).await
 }
 
 /// Migrates the schema if that is wanted and needed; fails if this binary may not use it.
@@ -53,35 +49,26 @@ pub(super) async fn to(
     target: Option<i32>,
     migrations: &[Migration],
 ) -> Result<SchemaState, Error> {
-    // Dropped before it has committed, the connection leaves nothing.
-    let tx = connect(options, &tokio::runtime::Handle::current()).await?;
+    let mut conn = connect_unpooled(options).await?;
+    let tx = Tx::migrate(&mut conn).await?;
     let schema = &options.schema;
-    tx.batch_execute(&Openings::new(schema).migrate).await.map_err(sorted)?;
-    tx.execute(
-        "select pg_advisory_xact_lock(hashtextextended($1, 0))",
-        &[&format!("windlass schema {schema}")],
-    )
-    .await
-    .map_err(sorted)?;
+    let lock = "select pg_advisory_xact_lock(hashtextextended($1, 0))";
+    tx.query(lock, &[&format!("windlass schema {schema}")]).await?;
     let before = state(&tx, schema, migrations).await?;
     let target = before.target(target)?;
     if target > 0 {
-        tx.batch_execute(&format!("create schema if not exists \"{schema}\"")).await.map_err(sorted)?;
+        tx.simple_query(&format!("create schema if not exists \"{schema}\"")).await?;
     }
     for step in steps(before.version, target, migrations) {
-        tx.batch_execute(step.sql()).await.map_err(sorted)?;
+        tx.simple_query(step.sql()).await?;
         if step.version > 0 {
-            tx.execute(
-                "insert into meta (one, version, oldest) values (1, $1, $2)
-                 on conflict (one) do update set version = excluded.version, oldest = excluded.oldest",
-                &[&step.version, &step.oldest],
-            )
-            .await
-            .map_err(sorted)?;
+            let sql = "insert into meta (one, version, oldest) values (1, $1, $2)
+                 on conflict (one) do update set version = excluded.version, oldest = excluded.oldest";
+            tx.execute(sql, &[&step.version, &step.oldest]).await?;
         }
         step.log();
     }
     let after = state(&tx, schema, migrations).await?;
-    tx.batch_execute("commit").await.map_err(sorted)?;
+    tx.commit().await?;
     Ok(after)
 }

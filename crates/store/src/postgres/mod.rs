@@ -46,6 +46,7 @@ mod step;
 mod submit;
 mod timers;
 mod transact;
+mod tx;
 mod unique;
 mod unwind;
 mod views;
@@ -78,7 +79,7 @@ pub use arrivals::submit_in;
 use floor::Floors;
 use open_claims::OpenClaims;
 pub use options::Options;
-use pool::{Guard, Pool, Role};
+use pool::{Pool, PooledConn, Role};
 
 /// The store in PostgreSQL; cloning shares its connections.
 #[derive(Clone)]
@@ -89,8 +90,8 @@ pub struct Postgres {
 struct Shared {
     options: Options,
     pool: Pool,
-    /// Connections for transactions of others.
-    guests: Pool,
+    /// Connections for transactions that run the caller's own statements.
+    caller_pool: Pool,
     lanes: Lanes,
     floors: Floors,
     open_claims: OpenClaims,
@@ -112,9 +113,9 @@ impl Postgres {
     /// A handle with connections of its own, opened as they are needed, that counts its statements in `statements`.
     fn with(options: Options, statements: Arc<AtomicU64>) -> Postgres {
         let pool = |role| Pool::new(options.clone(), role, Arc::clone(&statements));
-        let (pool, guests) = (pool(Role::Store), pool(Role::Guest));
+        let (pool, caller_pool) = (pool(Role::Store), pool(Role::Caller));
         let (lanes, floors, open_claims) = Default::default();
-        let shared = Shared { options, pool, guests, lanes, floors, open_claims, statements };
+        let shared = Shared { options, pool, caller_pool, lanes, floors, open_claims, statements };
         Postgres { shared: Arc::new(shared) }
     }
 
@@ -143,16 +144,16 @@ impl Postgres {
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
         let client = pool::connect(options, &tokio::runtime::Handle::current()).await?;
         client
-            .batch_execute(&settings::Openings::for_session(&options.schema))
+            .batch_execute(&settings::BeginSql::for_session(&options.schema))
             .await
             .map_err(errors::sorted)?;
         Ok(client)
     }
 
-    async fn conn(&self) -> Result<Guard<'_>, Error> {
+    async fn conn(&self) -> Result<PooledConn<'_>, Error> {
         let conn = self.shared.pool.get().await?;
         if conn.is_new() && !self.read_lanes(&conn).await? {
-            return Err(names::gone_back());
+            return Err(names::database_restored());
         }
         Ok(conn)
     }
@@ -170,20 +171,20 @@ fn span(span: Duration) -> i64 {
 
 impl Store for Postgres {
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        Box::pin(lease::enlist(self, now, worker))
+        Box::pin(lease::register(self, now, worker))
     }
 
     fn submit<'a>(
         &'a self,
         now: Now,
         jobs: &'a [NewJob],
-        born: Option<ClaimOnSubmit>,
+        claim_on_submit: Option<ClaimOnSubmit>,
     ) -> Fut<'a, Vec<SubmitOutcome>> {
-        Box::pin(submit::submit(self, now, jobs, born))
+        Box::pin(submit::submit(self, now, jobs, claim_on_submit))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
-        Box::pin(claim::claim(self, now, ask))
+    fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
+        Box::pin(claim::claim(self, now, request))
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
@@ -198,12 +199,12 @@ impl Store for Postgres {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
-        Box::pin(lease::renew(self, now, beat))
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
+        Box::pin(lease::renew(self, now, request))
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        Box::pin(reap::reap(self, now, sweep))
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        Box::pin(reap::reap(self, now, request))
     }
 
     fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
@@ -211,7 +212,7 @@ impl Store for Postgres {
     }
 
     fn release_claims<'a>(&'a self, _now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        Box::pin(lease::disown(self, worker, numbers))
+        Box::pin(lease::release_claims(self, worker, numbers))
     }
 
     fn retire_worker<'a>(&'a self, _now: Now, worker: WorkerId) -> Fut<'a, usize> {
@@ -219,15 +220,15 @@ impl Store for Postgres {
     }
 
     fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        Box::pin(timers::due(self, now, limit))
+        Box::pin(timers::fire_timers(self, now, limit))
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        Box::pin(timers::gate(self, queues))
+        Box::pin(timers::gates(self, queues))
     }
 
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        Box::pin(inspect::ended(self, ids))
+        Box::pin(inspect::job_ends(self, ids))
     }
 
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
@@ -248,11 +249,11 @@ impl Store for Postgres {
     }
 
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        Box::pin(lease::orders(self, worker))
+        Box::pin(lease::cancel_requests(self, worker))
     }
 
     fn repair(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(async move { Ok(serial::sweep(self).await? + wait::sweep(self, now).await?) })
+        Box::pin(async move { Ok(serial::repair(self).await? + wait::repair(self, now).await?) })
     }
 
     fn control(&self) -> &dyn Control {

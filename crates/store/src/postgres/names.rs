@@ -1,29 +1,29 @@
-//! Names of lanes, serial keys and rate limits as numbers.
+//! The numbers of lanes, serial keys and rate limits.
 
 use std::collections::{BTreeSet, HashMap};
 
 use windlass_model::{KindVersion, NewJob};
 
-use super::{Postgres, pool::Guard, rate::bucket, serial, sql};
+use super::{Postgres, conn::Conn, rate::read_bucket, serial, sql};
 use crate::{Error, columns, intern::Lane};
 
-/// What is said to whoever has numbers of names that may stand for something else by now.
-pub(super) fn gone_back() -> Error {
-    Error::Unavailable("the database has gone back to an earlier state; names are read anew".into())
+/// The error for a caller whose cached numbers may mean other names by now.
+pub(super) fn database_restored() -> Error {
+    Error::Unavailable("the database has gone back to an earlier state; names are read again".into())
 }
 
-/// Numbers for the names in a batch, committed before they are used. They are made over a connection of their own: never
-/// while a transaction is open that may hold what they wait for.
+/// The numbers of the names in a batch, committed before they are used. They are added over a connection of their own, so never while
+/// the caller has a transaction open: that may hold the locks that they wait for.
 #[derive(Default)]
 pub(super) struct Names {
-    pub(super) serials: HashMap<String, i64>,
+    pub(super) serial_keys: HashMap<String, i64>,
     /// Buckets by the names of their limits.
     buckets: HashMap<String, i32>,
 }
 
 impl Postgres {
-    /// Makes numbers for the lanes of some jobs; they are committed before they are cached.
-    pub(super) async fn intern<'a>(
+    /// Adds lanes that do not exist yet; they are committed before they are cached.
+    pub(super) async fn intern_lanes<'a>(
         &self,
         names: impl Iterator<Item = (&'a str, &'a KindVersion, i32)>,
     ) -> Result<(), Error> {
@@ -43,15 +43,15 @@ impl Postgres {
         self.read_lanes(&conn).await.map(drop)
     }
 
-    /// Reads all lanes and queues. What is known of others is forgotten: the store was set back to an earlier state, or a standby
-    /// that lacked them took over. Answers whether nothing was.
-    pub(super) async fn read_lanes(&self, conn: &Guard<'_>) -> Result<bool, Error> {
+    /// Reads all lanes and queues into the cache. Drops cached ones that no longer exist: the database was restored to an earlier
+    /// state, or a standby that lacked them took over. Returns whether none was dropped.
+    pub(super) async fn read_lanes(&self, conn: &Conn) -> Result<bool, Error> {
         let lane = |row: &tokio_postgres::Row| {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
             Lane { id, queue_id, kind_id, bucket, queue: row.get(3), kind }
         };
-        // What others make while this is read may be missing in it.
+        // Lanes that other calls add while these are read may be missing in them.
         let before = self.shared.lanes.snapshot();
         let lanes = conn.read(sql::names::LANES, &[]).await?;
         let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
@@ -61,14 +61,14 @@ impl Postgres {
         let kept = known.keep_if_among(&before, &lanes, &queues);
         lanes.into_iter().for_each(|lane| known.add(lane));
         queues.iter().for_each(|(name, id)| known.add_queue(name, *id));
-        conn.set_known();
+        conn.set_lanes_checked();
         Ok(kept)
     }
 
-    /// What lanes' numbers stand for is known afterwards, though another process may have made them.
-    pub(super) async fn know_lanes(
+    /// Reads the lanes if one of some numbers is not cached: another process may have added it.
+    pub(super) async fn ensure_lanes(
         &self,
-        conn: &Guard<'_>,
+        conn: &Conn,
         mut ids: impl Iterator<Item = i32>,
     ) -> Result<(), Error> {
         if ids.any(|id| self.shared.lanes.by_id(id).is_none()) {
@@ -84,19 +84,18 @@ impl Postgres {
 }
 
 impl Names {
-    /// Looks names up and makes those that are missing; a rate limit must be there and pay for what is asked.
+    /// Finds the numbers of names, and adds missing ones. A rate limit must exist, and its burst must cover the weight of the job.
     pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
         Names::read(store, jobs, true).await
     }
 
-    /// The same for jobs whose weight was checked when it was given; a burst that was lowered since is no reason to
-    /// refuse them.
+    /// The same for jobs whose weight was checked before: a burst that was lowered since is no reason to refuse them.
     pub(super) async fn unchecked(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
         Names::read(store, jobs, false).await
     }
 
     async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, Error> {
-        let mut names = Names { serials: HashMap::new(), buckets: HashMap::new() };
+        let mut names = Names::default();
         if jobs.iter().any(NewJob::needs_slow_path) {
             let wanted: BTreeSet<&str> =
                 jobs.iter().filter_map(|job| Some(job.settings.rate.as_ref()?.limit.as_str())).collect();
@@ -104,7 +103,7 @@ impl Names {
                 let wanted: Vec<&str> = wanted.into_iter().collect();
                 let rows = store.conn().await?.query(sql::rate::READ, &[&Some(&wanted)]).await?;
                 let limits: HashMap<String, _> =
-                    rows.iter().map(|row| (row.get(1), (row.get(0), bucket(row)))).collect();
+                    rows.iter().map(|row| (row.get(1), (row.get(0), read_bucket(row)))).collect();
                 for charge in jobs.iter().filter_map(|job| job.settings.rate.as_ref()) {
                     let (id, (limit, _, lifted)) =
                         limits.get(&charge.limit).ok_or_else(|| columns::no_limit(&charge.limit))?;
@@ -114,29 +113,30 @@ impl Names {
                     names.buckets.insert(charge.limit.clone(), *id);
                 }
             }
-            names.serials = serial::intern(store, jobs).await?;
+            names.serial_keys = serial::intern(store, jobs).await?;
         }
-        store.intern(jobs.iter().map(|job| (job.queue.as_str(), &job.kind, names.bucket(job)))).await?;
+        store.intern_lanes(jobs.iter().map(|job| (job.queue.as_str(), &job.kind, names.bucket(job)))).await?;
         Ok(names)
     }
 
-    /// Whether all names of a job are known.
-    pub(super) fn know(&self, store: &Postgres, job: &NewJob) -> bool {
-        let serial = job.settings.serial.as_ref().is_none_or(|serial| self.serials.contains_key(&serial.key));
+    /// Whether it has all names of a job.
+    pub(super) fn has(&self, store: &Postgres, job: &NewJob) -> bool {
+        let serial =
+            job.settings.serial.as_ref().is_none_or(|serial| self.serial_keys.contains_key(&serial.key));
         let bucket = job.settings.rate.as_ref().is_none_or(|charge| self.buckets.contains_key(&charge.limit));
         serial && bucket && store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job)).is_some()
     }
 
     /// Adds the names of other jobs.
     pub(super) fn extend(&mut self, other: Names) {
-        self.serials.extend(other.serials);
+        self.serial_keys.extend(other.serial_keys);
         self.buckets.extend(other.buckets);
     }
 
-    /// The lane of a job whose names are known.
+    /// The lane of a job whose names it has.
     pub(super) fn lane(&self, store: &Postgres, job: &NewJob) -> Result<Lane, Error> {
         let lane = store.shared.lanes.get_in(&job.queue, &job.kind, self.bucket(job));
-        lane.ok_or_else(gone_back)
+        lane.ok_or_else(database_restored)
     }
 
     pub(super) fn bucket(&self, job: &NewJob) -> i32 {

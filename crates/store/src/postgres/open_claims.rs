@@ -29,7 +29,7 @@ impl OpenClaims {
     }
 
     /// Whether all these claims were made after this moment.
-    pub(super) fn are_since(&self, opened: Instant, worker: WorkerId, numbers: &[ClaimNo]) -> bool {
+    pub(super) fn are_all_after(&self, opened: Instant, worker: WorkerId, numbers: &[ClaimNo]) -> bool {
         let since = self.since.lock().unwrap_or_else(|e| e.into_inner());
         numbers.iter().all(|number| since.get(&(worker, *number)).is_some_and(|made| *made > opened))
     }
@@ -54,12 +54,12 @@ mod tests {
         let (claims, me, opened) = (OpenClaims::default(), WorkerId(1), Instant::now());
         let [first, second] = [ClaimNo(1), ClaimNo(2)];
         claims.made(me, first, opened + Duration::from_secs(1));
-        assert!(claims.are_since(opened, me, &[first]));
-        assert!(!claims.are_since(opened + Duration::from_secs(1), me, &[first]), "opened after it");
-        assert!(!claims.are_since(opened, me, &[first, second]), "nobody knows of the other");
-        assert!(!claims.are_since(opened, WorkerId(2), &[first]), "another worker's");
+        assert!(claims.are_all_after(opened, me, &[first]));
+        assert!(!claims.are_all_after(opened + Duration::from_secs(1), me, &[first]), "opened after it");
+        assert!(!claims.are_all_after(opened, me, &[first, second]), "nobody knows of the other");
+        assert!(!claims.are_all_after(opened, WorkerId(2), &[first]), "another worker's");
         claims.settled(me, &[first]);
-        assert!(!claims.are_since(opened, me, &[first]));
-        assert!(claims.are_since(opened, me, &[]));
+        assert!(!claims.are_all_after(opened, me, &[first]));
+        assert!(claims.are_all_after(opened, me, &[]));
     }
 }

@@ -1,189 +1,186 @@
-//! Looking at branches from time to time; see [`crate::Store::poll`].
+//! Polling branches: see [`crate::Store::poll_branches`].
 //!
-//! Whoever takes a branch has it to itself for [`HELD`]: what takes long is done without a lock, so that nobody who ends a
-//! child or commits for the parent waits for it.
+//! A poll takes a branch for [`POLL_LEASE`]. What takes long is done without a lock, so that it blocks neither the ends of children
+//! nor commits of the parent.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_model::{
-    BranchCounts, BranchPoll, BranchWatch, Time,
+    BranchCounts, BranchNo, BranchPoll, BranchWatch, JobId, Time,
     branch::PollInterval,
     poll::{ChildRows, MAX_REDELIVERED, PollSample, Recount},
 };
 
 use super::{
     Postgres, SPAN,
-    branch::{self, Key, sum},
+    branch::{self, BranchKey, read_counts},
     change_params::Param,
-    conn::retry_deadlock,
-    micros,
-    pool::Guard,
-    serial, sql, wait,
+    conn::{Conn, retry_deadlock},
+    micros, serial, sql,
+    tx::Tx,
+    wait,
 };
 use crate::{CANCEL_AGAIN, Error, Now, PollReport, columns};
 
-/// How long whoever looks at a branch has it to itself: longer than a walk over a million children takes. After a crash it is
-/// looked at again so much later.
-const HELD: Duration = Duration::from_secs(60);
+/// How long a poll has a branch to itself: longer than reading a million children takes. After a crash, the branch is polled again
+/// this much later.
+const POLL_LEASE: Duration = Duration::from_secs(60);
 
-/// How many children one statement walks over: few enough for it to answer in time.
+/// How many children one statement reads: few enough that it answers in time.
 pub(super) const PAGE: i64 = 20_000;
 
 pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<PollReport, Error> {
-    let conn = store.conn().await?;
+    let mut conn = store.conn().await?;
     let (now, next_at) = next(&conn, now).await?;
-    let mut polled = PollReport { now, next_at, ..PollReport::default() };
+    let mut report = PollReport { now, next_at, ..PollReport::default() };
     if next_at.is_none_or(|at| at > now) {
-        return Ok(polled);
+        return Ok(report);
     }
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let until = now.plus(HELD);
-    let sql = sql::poll::TAKE_DUE;
-    let rows = conn.query(sql, &[&now.micros(), &limit, &until.micros()]).await?;
-    let taken: Vec<Key> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    polled.polled = taken.len();
-    for view in views(&conn, &taken).await? {
-        poll_branch(store, &conn, &view, now, until, &mut polled).await?;
+    let until = now.plus(POLL_LEASE);
+    let rows = conn.query(sql::poll::TAKE_DUE, &[&now.micros(), &limit, &until.micros()]).await?;
+    let taken: Vec<BranchKey> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    report.polled = taken.len();
+    for branch in sample(&conn, &taken).await? {
+        poll_branch(store, &mut conn, &branch, now, until, &mut report).await?;
     }
-    polled.next_at = next(&conn, Some(now)).await?.1;
-    Ok(polled)
+    report.next_at = next(&conn, Some(now)).await?.1;
+    Ok(report)
 }
 
-async fn next(conn: &Guard<'_>, now: Now) -> Result<(Time, Option<Time>), Error> {
+async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>), Error> {
     let rows = conn.read(sql::poll::NEXT, &[&micros(now)]).await?;
     let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
     Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
 }
 
-/// What is to be seen of a branch.
-struct View {
-    branch: Key,
+/// A branch that is polled.
+struct DueBranch {
+    key: BranchKey,
     spawned: i64,
     watch: Option<BranchWatch>,
-    before: BranchPoll,
-    tally: BranchCounts,
+    last_poll: BranchPoll,
+    counts: BranchCounts,
     claimed: i64,
-    begun: i64,
+    claimed_unstarted: i64,
 }
 
-impl View {
-    fn seen(&self, now: Time) -> PollSample {
-        let View { spawned, tally: counts, claimed, begun: claimed_unstarted, .. } = *self;
+impl DueBranch {
+    fn sample(&self, now: Time) -> PollSample {
+        let DueBranch { spawned, counts, claimed, claimed_unstarted, .. } = *self;
         PollSample { now, spawned, counts, claimed, claimed_unstarted }
     }
 }
 
-async fn views(conn: &Guard<'_>, branches: &[Key]) -> Result<Vec<View>, Error> {
+async fn sample(conn: &Conn, branches: &[BranchKey]) -> Result<Vec<DueBranch>, Error> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
     let (jobs, numbers): (Vec<Uuid>, Vec<i64>) = branches.iter().copied().unzip();
     let rows = conn.read(sql::poll::SAMPLE, &[&jobs, &numbers]).await?;
-    let view = |row: &Row| View {
-        branch: (row.get(0), row.get(1)),
+    let branch = |row: &Row| DueBranch {
+        key: (row.get(0), row.get(1)),
         spawned: row.get(2),
         watch: columns::watch(row.get(3)),
-        before: columns::poll(row.get(4), None),
-        tally: sum(row, 5),
+        last_poll: columns::poll(row.get(4), None),
+        counts: read_counts(row, 5),
         claimed: row.get(9),
-        begun: row.get(10),
+        claimed_unstarted: row.get(10),
     };
-    Ok(rows.iter().map(view).collect())
+    Ok(rows.iter().map(branch).collect())
 }
 
 async fn poll_branch(
     store: &Postgres,
-    conn: &Guard<'_>,
-    view: &View,
+    conn: &mut Conn,
+    branch: &DueBranch,
     now: Time,
     mut until: Time,
-    polled: &mut PollReport,
+    report: &mut PollReport,
 ) -> Result<(), Error> {
-    let pace = view.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
-    let (branch, before) = (view.branch, &view.before);
-    let mut poll = before.next(&view.seen(now), pace);
-    let mut tally = view.tally;
-    if before.recount_due(&poll) || before.search_due(&poll) {
-        // All children are walked over now, and others may have been before.
-        let held = until;
-        until = held.plus(HELD);
-        let params: [Param<'_>; 4] = [&branch.0, &branch.1, &held.micros(), &until.micros()];
+    let interval = branch.watch.as_ref().map_or(PollInterval::default(), |watch| watch.poll_interval);
+    let (key, last) = (branch.key, &branch.last_poll);
+    let mut poll = last.next(&branch.sample(now), interval);
+    let mut counts = branch.counts;
+    if last.recount_due(&poll) || last.search_due(&poll) {
+        // All children are read now, and those of other branches may have been read before.
+        let taken_until = until;
+        until = taken_until.plus(POLL_LEASE);
+        let params: [Param<'_>; 4] = [&key.0, &key.1, &taken_until.micros(), &until.micros()];
         if conn.execute(sql::poll::EXTEND, &params).await? == 0 {
             return Ok(());
         }
     }
-    if before.recount_due(&poll) {
-        let Some(recount) = recount(conn, branch, until).await? else { return Ok(()) };
+    if last.recount_due(&poll) {
+        let Some(recount) = recount(conn, key, until).await? else { return Ok(()) };
         if recount.difference != BranchCounts::default() {
-            polled.corrected += 1;
-            if let Some(view) = views(conn, &[branch]).await?.first() {
-                tally = view.tally;
-                poll = before.next(&view.seen(now), pace);
+            report.corrected += 1;
+            if let Some(branch) = sample(conn, &[key]).await?.first() {
+                counts = branch.counts;
+                poll = last.next(&branch.sample(now), interval);
             }
         }
         poll.missing = recount.missing;
         poll.counted_at = Some(now);
     }
-    if before.search_due(&poll) {
-        let lost = redeliver(store, conn, branch).await?;
-        polled.redelivered += lost;
+    if last.search_due(&poll) {
+        let lost = redeliver(store, conn, key).await?;
+        report.redelivered += lost;
         poll.add_redelivered(lost);
     }
     let next_at = poll.next_at.map(Time::micros);
     let text = columns::poll_text(&poll);
-    let (live, again) = (poll.pending > 0, now.plus(CANCEL_AGAIN).micros());
-    let params: [Param<'_>; 7] = [&branch.0, &branch.1, &until.micros(), &text, &live, &again, &next_at];
+    let (is_live, cancel_again_at) = (poll.pending > 0, now.plus(CANCEL_AGAIN).micros());
+    let params: [Param<'_>; 7] =
+        [&key.0, &key.1, &until.micros(), &text, &is_live, &cancel_again_at, &next_at];
     let rows = conn.query(sql::poll::WRITE, &params).await?;
     if rows.first().is_some_and(|row| row.get(0)) {
-        polled.to_cancel.push((windlass_model::JobId(branch.0), windlass_model::BranchNo(branch.1)));
+        report.to_cancel.push((JobId(key.0), BranchNo(key.1)));
     }
     if poll.found_missing() {
-        polled.notified += branch::notify_unmet(store, conn, Some(now), &[branch]).await?;
-    } else if view.watch.as_ref().is_some_and(|watch| watch.is_met(&tally)) {
-        polled.notified += branch::notify(store, conn, Some(now), &[branch]).await?;
+        report.notified += branch::notify_unmet(store, conn, Some(now), &[key]).await?;
+    } else if branch.watch.as_ref().is_some_and(|watch| watch.is_met(&counts)) {
+        report.notified += branch::notify(store, conn, Some(now), &[key]).await?;
     }
     Ok(())
 }
 
-/// Counts the children of a branch anew, and corrects the counts. Rows and sums are compared as they were at one moment, and the
-/// difference is added: that is right whatever others have counted meanwhile, unless they have recounted. So it is added only
-/// while the look is this one's; `None` if it is not.
-async fn recount(conn: &Guard<'_>, branch: Key, until: Time) -> Result<Option<Recount>, Error> {
-    conn.begin_snapshot().await?;
-    let recount = compared(conn, branch).await;
-    conn.rollback().await;
+/// Counts the children of a branch again, and corrects its counts. Rows and counts are compared as they were at one moment, and the
+/// difference is added: that is right whatever others have counted meanwhile, unless they have recounted too. So it is added only
+/// while this poll has the branch; `None` if it does not.
+async fn recount(conn: &mut Conn, branch: BranchKey, until: Time) -> Result<Option<Recount>, Error> {
+    let tx = Tx::snapshot(conn).await?;
+    let recount = compare(&tx, branch).await;
+    tx.rollback().await;
     let recount = recount?;
     if recount.difference == BranchCounts::default() {
         return Ok(Some(recount));
     }
-    conn.begin().await?;
+    let tx = Tx::write(conn).await?;
     let work = async {
         let params: [Param<'_>; 3] = [&branch.0, &branch.1, &until.micros()];
-        let mine = !conn.query(sql::poll::LOCK_TAKEN, &params).await?.is_empty();
-        if mine {
-            branch::write(conn, &BTreeMap::from([(branch, recount.difference)])).await?;
+        let is_taken = !tx.query(sql::poll::LOCK_TAKEN, &params).await?.is_empty();
+        if is_taken {
+            branch::add_counts(&tx, &BTreeMap::from([(branch, recount.difference)])).await?;
         }
-        conn.commit().await?;
-        Ok(mine.then_some(recount))
+        Ok(is_taken.then_some(recount))
     };
-    let written = work.await;
-    if written.is_err() {
-        conn.rollback().await;
-    }
-    written
+    let recount = work.await;
+    tx.finish(recount).await
 }
 
-async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error> {
+/// Compares the counts of a branch with the rows of its children.
+async fn compare(tx: &Tx<'_>, (job, number): BranchKey) -> Result<Recount, Error> {
     let ends =
         |row: &Row| BranchCounts { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
-    let sums = conn.query(sql::poll::READ_SUM, &[&job, &number]).await?;
+    let sums = tx.query(sql::poll::READ_SUM, &[&job, &number]).await?;
     let (counted, spawned) = sums.first().map_or((BranchCounts::default(), 0), |row| (ends(row), row.get(3)));
     let mut rows = ChildRows::default();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take() {
-        let page = conn.query(sql::poll::COUNT_CHILDREN, &[&job, &number, &from, &PAGE]).await?;
+        let page = tx.query(sql::poll::COUNT_CHILDREN, &[&job, &number, &from, &PAGE]).await?;
         if let Some(row) = page.first() {
             rows.ends.add(ends(row));
             rows.live += row.get::<_, i64>(3);
@@ -193,8 +190,8 @@ async fn compared(conn: &Guard<'_>, (job, number): Key) -> Result<Recount, Error
     Ok(rows.recount(spawned, &counted))
 }
 
-/// Puts children of a branch back that are in no place at all; answers how many.
-async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Result<usize, Error> {
+/// Finds children of a branch that are live and have no placement, and makes them ready. Returns how many.
+async fn redeliver(store: &Postgres, conn: &mut Conn, (job, number): BranchKey) -> Result<usize, Error> {
     let mut lost: Vec<Uuid> = Vec::new();
     let mut after = Some(Uuid::nil());
     while let Some(from) = after.take().filter(|_| lost.len() < MAX_REDELIVERED) {
@@ -208,26 +205,22 @@ async fn redeliver(store: &Postgres, conn: &Guard<'_>, (job, number): Key) -> Re
     if lost.is_empty() {
         return Ok(0);
     }
-    let back = retry_deadlock!(put_back(conn, &lost))?;
+    let redelivered = retry_deadlock!(redeliver_jobs(conn, &lost))?;
     store.shared.floors.lowered(i64::MIN);
-    Ok(back)
+    Ok(redelivered)
 }
 
-async fn put_back(conn: &Guard<'_>, lost: &[Uuid]) -> Result<usize, Error> {
-    conn.begin().await?;
+async fn redeliver_jobs(conn: &mut Conn, lost: &[Uuid]) -> Result<usize, Error> {
+    let tx = Tx::write(conn).await?;
     let work = async {
-        wait::lock(conn, lost).await?;
-        // Whether they are lost is asked again, now that nobody moves them.
-        let rows = conn.query(sql::poll::REDELIVER, &[&lost, &SPAN]).await?;
-        let back: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-        serial::enter(conn, &back).await?;
-        serial::hand_over(conn).await?;
-        conn.commit().await?;
-        Ok(back.len())
+        wait::lock_jobs(&tx, lost).await?;
+        // Checked again, now that nobody else moves them.
+        let rows = tx.query(sql::poll::REDELIVER, &[&lost, &SPAN]).await?;
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+        serial::enter(&tx, &ids).await?;
+        serial::fill_slots(&tx).await?;
+        Ok(ids.len())
     };
-    let back = work.await;
-    if back.is_err() {
-        conn.rollback().await;
-    }
-    back
+    let redelivered = work.await;
+    tx.finish(redelivered).await
 }

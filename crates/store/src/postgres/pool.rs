@@ -1,82 +1,85 @@
-//! The pool: sessions are opened as they are needed and kept, unless they are of no more use or have lived long enough.
+//! The pool: connections are opened as they are needed, and kept until they are useless or old.
 
 use std::{
     ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 
-use super::{Options, conn::Conn, errors::sorted, settings::Openings};
+use super::{
+    Options,
+    conn::{Conn, ConnConfig},
+    errors::sorted,
+    settings::BeginSql,
+};
 use crate::Error;
 
-/// What a connection is for.
+/// What the connections of a pool are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// The store's statements.
     Store,
-    /// Transactions of others, with what their user sets by default.
-    Guest,
+    /// Transactions that run the caller's own statements, with the settings that their user has by default.
+    Caller,
 }
 
-/// How many transactions of others run at once; more wait. They may take long, and must leave the server connections for
-/// whatever else it serves.
-const GUESTS: usize = 16;
+/// How many transactions of callers run at once; more wait. They may take long, and must leave connections of the server for
+/// its other clients.
+const MAX_CALLER_CONNS: usize = 16;
 
 /// How many connections for them are kept while they are idle.
-pub(super) const GUESTS_KEPT: usize = 4;
+pub(super) const IDLE_CALLER_CONNS: usize = 4;
 
 pub(super) struct Pool {
     options: Options,
     role: Role,
     idle: Mutex<Vec<Conn>>,
-    places: Semaphore,
-    statements: Arc<AtomicU64>,
-    /// Whether a worker was enlisted by this handle.
-    serves: Arc<AtomicBool>,
-    openings: Arc<Openings>,
-    /// Drives the connections: whoever's call opens one may be gone before it is.
+    permits: Semaphore,
+    config: ConnConfig,
+    /// Drives the connections: a connection may outlive the runtime of the call that opened it.
     runtime: tokio::runtime::Handle,
 }
 
-/// A connection taken from the pool, given back when dropped.
-pub(super) struct Guard<'a> {
+/// A connection from the pool, which returns there when it is dropped.
+pub(super) struct PooledConn<'a> {
     conn: Option<Conn>,
     pool: &'a Pool,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Pool {
     pub(super) fn new(options: Options, role: Role, statements: Arc<AtomicU64>) -> Pool {
-        let places = Semaphore::new(if role == Role::Guest { GUESTS } else { options.connections });
+        let permits =
+            Semaphore::new(if role == Role::Caller { MAX_CALLER_CONNS } else { options.connections });
         let runtime = tokio::runtime::Handle::current();
-        let openings = Arc::new(Openings::new(&options.schema));
-        let (idle, serves) = (Mutex::default(), Arc::default());
-        Pool { options, role, idle, places, statements, serves, openings, runtime }
+        let begin = Arc::new(BeginSql::new(&options.schema));
+        let config = ConnConfig { patience: options.patience, begin, statements, has_worker: Arc::default() };
+        Pool { options, role, idle: Mutex::default(), permits, config, runtime }
     }
 
-    /// A worker is enlisted: it must not go by what a standby says.
-    pub(super) fn serve(&self) {
-        self.serves.store(true, Ordering::Relaxed);
+    /// Notes that a worker was registered: it must not rely on what a standby reports.
+    pub(super) fn set_has_worker(&self) {
+        self.config.has_worker.store(true, Ordering::Relaxed);
     }
 
-    pub(super) async fn get(&self) -> Result<Guard<'_>, Error> {
+    pub(super) async fn get(&self) -> Result<PooledConn<'_>, Error> {
         match self.role {
-            // How long others take is theirs to say.
-            Role::Guest => self.get_within(Duration::MAX).await,
+            // How long the transactions of callers take is up to them.
+            Role::Caller => self.get_within(Duration::MAX).await,
             Role::Store => self.get_within(self.options.patience).await,
         }
     }
 
     /// A connection, if one is free within some time.
-    pub(super) async fn get_within(&self, patience: Duration) -> Result<Guard<'_>, Error> {
-        let place = tokio::time::timeout(patience, self.places.acquire()).await;
-        let place = place
+    pub(super) async fn get_within(&self, patience: Duration) -> Result<PooledConn<'_>, Error> {
+        let permit = tokio::time::timeout(patience, self.permits.acquire()).await;
+        let permit = permit
             .map_err(|_| Error::Unavailable(format!("no connection was free within {patience:?}")))?
             .expect("the pool is never closed");
         let kept = self.idle().pop();
@@ -84,11 +87,11 @@ impl Pool {
             Some(conn) => conn,
             None => self.connect().await?,
         };
-        Ok(Guard { conn: Some(conn), pool: self, _place: place })
+        Ok(PooledConn { conn: Some(conn), pool: self, _permit: permit })
     }
 
-    /// The connections that are kept, without those that are of no more use: whoever takes one or gives one back has the
-    /// others looked at too, so that none is kept because it is never taken.
+    /// The idle connections, without those that have become useless. Every caller drops those, so that none is kept because
+    /// it is never taken.
     fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
         let mut idle = self.idle.lock().unwrap_or_else(|e| e.into_inner());
         idle.retain(Conn::is_usable);
@@ -97,19 +100,16 @@ impl Pool {
 
     async fn connect(&self) -> Result<Conn, Error> {
         let client = connect(&self.options, &self.runtime).await?;
-        let opened_at = Instant::now();
-        let until = opened_at.checked_add(jittered(self.options.connection_life));
-        let shared = (Arc::clone(&self.statements), Arc::clone(&self.serves));
-        Ok(Conn::new(client, (opened_at, until), self.options.patience, Arc::clone(&self.openings), shared))
+        Ok(Conn::new(client, self.config.clone(), jittered(self.options.connection_life)))
     }
 }
 
-/// A span, give or take a tenth: what was opened together is not closed together.
+/// A duration, give or take a tenth: connections that were opened together are not closed together.
 fn jittered(life: Duration) -> Duration {
     life.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-/// Connects to the database. Nothing is set for the session: see [`Openings`].
+/// Connects to the database. Nothing is set for the session: see [`super::settings`].
 pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle) -> Result<Client, Error> {
     let mut config = options.config.clone();
     if config.get_application_name().is_none() {
@@ -118,7 +118,7 @@ pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle)
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(options.patience);
     }
-    // The handshake too: a server that takes the connection and says nothing must not be waited for.
+    // Includes the handshake: a server may accept the connection and never answer.
     let connected = tokio::time::timeout(options.patience, config.connect(NoTls)).await;
     let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));
     let (client, connection) = connected.map_err(late)?.map_err(sorted)?;
@@ -130,25 +130,37 @@ pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle)
     Ok(client)
 }
 
-impl Deref for Guard<'_> {
+/// Opens a connection that belongs to no pool, and whose answers are awaited without limit.
+pub(super) async fn connect_unpooled(options: &Options) -> Result<Conn, Error> {
+    let client = connect(options, &tokio::runtime::Handle::current()).await?;
+    let config = ConnConfig {
+        patience: Duration::MAX,
+        begin: Arc::new(BeginSql::new(&options.schema)),
+        statements: Arc::default(),
+        has_worker: Arc::default(),
+    };
+    Ok(Conn::new(client, config, Duration::MAX))
+}
+
+impl Deref for PooledConn<'_> {
     type Target = Conn;
 
     fn deref(&self) -> &Conn {
-        self.conn.as_ref().expect("there until dropped")
+        self.conn.as_ref().expect("taken by drop only")
     }
 }
 
-impl DerefMut for Guard<'_> {
+impl DerefMut for PooledConn<'_> {
     fn deref_mut(&mut self) -> &mut Conn {
-        self.conn.as_mut().expect("there until dropped")
+        self.conn.as_mut().expect("taken by drop only")
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for PooledConn<'_> {
     fn drop(&mut self) {
         let Some(conn) = self.conn.take().filter(Conn::is_usable) else { return };
         let mut idle = self.pool.idle();
-        if self.pool.role != Role::Guest || idle.len() < GUESTS_KEPT {
+        if self.pool.role != Role::Caller || idle.len() < IDLE_CALLER_CONNS {
             idle.push(conn);
         }
     }

@@ -1,4 +1,4 @@
-//! Deleting old ended jobs, a bounded batch at a time.
+//! Pruning: deleting jobs that ended long ago, a bounded batch at a time.
 
 use std::collections::HashSet;
 
@@ -20,11 +20,11 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
     };
     let limit = i64::try_from(prune.limit.max(1)).unwrap_or(i64::MAX);
     let after = prune.after.map(|id| id.0);
-    transaction(store, now, async |conn, now| {
-        let rows = conn.query(sql, &[&state, &prune.before.micros(), &after, &limit, &prune.kind]).await?;
+    transaction(store, now, async |tx, now| {
+        let rows = tx.query(sql, &[&state, &prune.before.micros(), &after, &limit, &prune.kind]).await?;
         let last = rows.last().filter(|_| rows.len() as i64 == limit).map(|row| JobId(row.get(0)));
         let old: Vec<_> = rows.iter().filter(|row| row.get::<_, Option<bool>>(1) == Some(true)).collect();
-        // Names that are still theirs, as far as they still hold them in the state they are in.
+        // A job that still holds its unique name in its state is kept.
         let mut names: (Vec<i32>, Vec<String>, Vec<Uuid>) = Default::default();
         let mut holding = HashSet::new();
         for row in &old {
@@ -39,20 +39,20 @@ pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<P
         }
         if !holding.is_empty() {
             let sql = sql::prune::UNIQUE_NAMES;
-            let theirs = conn.query(sql, &[&names.0, &names.1, &names.2]).await?;
-            let theirs: HashSet<Uuid> = theirs.iter().map(|row| row.get(0)).collect();
-            holding.retain(|id| theirs.contains(id));
+            let holders = tx.query(sql, &[&names.0, &names.1, &names.2]).await?;
+            let holders: HashSet<Uuid> = holders.iter().map(|row| row.get(0)).collect();
+            holding.retain(|id| holders.contains(id));
         }
         let needed =
             |row: &&&tokio_postgres::Row| row.get::<_, bool>(2) || holding.contains(&row.get::<_, Uuid>(0));
         let kept = old.iter().filter(needed).count();
-        let gone: Vec<Uuid> = old.iter().filter(|row| !needed(row)).map(|row| row.get(0)).collect();
+        let pruned: Vec<Uuid> = old.iter().filter(|row| !needed(row)).map(|row| row.get(0)).collect();
         let sql = sql::prune::JOBS;
         let rows =
-            conn.query(sql, &[&gone, &state, &names.0, &names.1, &names.2, &prune.before.micros()]).await?;
+            tx.query(sql, &[&pruned, &state, &names.0, &names.1, &names.2, &prune.before.micros()]).await?;
         let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize);
         if prune.state == State::Done {
-            conn.execute(sql::prune::FIRINGS, &[&prune.before.micros()]).await?;
+            tx.execute(sql::prune::FIRINGS, &[&prune.before.micros()]).await?;
         }
         Ok(Pruned { jobs, kept, after: last })
     })

@@ -1,16 +1,17 @@
-//! Rate limits: what is in their buckets, and which jobs they could not pay for.
+//! Rate limits: the levels of their buckets, and the jobs that they could not pay for.
 
 use std::time::Duration;
 
+use futures_util::future::join4;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_model::{RateLimit, Time, rate::BucketLevel};
 
-use super::{pool::Guard, sql};
+use super::{conn::Conn, sql, tx::Tx};
 use crate::Error;
 
-/// Reads a bucket as it comes.
-pub(super) fn bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
+/// Reads a bucket: its limit, its level, and whether the limit is lifted.
+pub(super) fn read_bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
     let limit = RateLimit {
         name: row.get(1),
         rate: row.get::<_, i64>(2) as u32,
@@ -20,27 +21,22 @@ pub(super) fn bucket(row: &Row) -> (RateLimit, BucketLevel, bool) {
     (limit, BucketLevel { units: row.get(5), at: Time(row.get(6)) }, row.get(7))
 }
 
-/// A claim that charges buckets: they are locked first, so that it sees what the one before it took.
-pub(super) async fn charged(
-    conn: &Guard<'_>,
+/// Sends a claim that charges buckets. They are locked first, so that it sees what the claim before it charged.
+pub(super) async fn claim_charged(
+    conn: &mut Conn,
     buckets: &[i32],
     sql: &'static str,
     params: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, Error> {
     let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
     let lock = sql::rate::LOCK;
-    // One that is still being prepared would be overtaken by the next.
     conn.prepare(lock).await?;
     conn.prepare(sql).await?;
-    // Sent together, in this order: the buckets are locked no longer than the server needs, which is what all processes
-    // under a limit share. After one that fails, the others do nothing, and the last one rolls back.
-    let (begun, locked, rows, committed) = futures_util::future::join4(
-        conn.begin(),
-        conn.query(lock, &[&buckets]),
-        conn.query(sql, params),
-        conn.commit(),
-    )
-    .await;
+    let tx = Tx::pipelined(conn);
+    // Sent together, in this order: the buckets, which all processes share, are locked only as long as the server needs. If one
+    // fails, those after it do nothing, and the last one rolls back.
+    let (begun, locked, rows, committed) =
+        join4(tx.begin(), tx.query(lock, &[&buckets]), tx.query(sql, params), tx.commit()).await;
     begun?;
     locked?;
     let rows = rows?;
@@ -49,7 +45,7 @@ pub(super) async fn charged(
 }
 
 /// The first job that a bucket could not pay for.
-pub(super) struct Dry {
+pub(super) struct Unaffordable {
     pub(super) rank: i64,
     pub(super) job: Uuid,
     weight: u32,
@@ -57,15 +53,16 @@ pub(super) struct Dry {
     level: BucketLevel,
 }
 
-impl Dry {
+impl Unaffordable {
     pub(super) fn next_claim_at(&self) -> Time {
         self.level.next_claim_at(&self.limit, self.weight)
     }
 }
 
-pub(super) fn dry(text: Option<&str>) -> Result<Vec<Dry>, Error> {
+/// Reads them from the JSON that a claim returns.
+pub(super) fn unaffordable(text: Option<&str>) -> Result<Vec<Unaffordable>, Error> {
     type Columns = (i64, Uuid, u32, u32, u64, u32, i64, i64);
-    let read = |(rank, job, weight, rate, per, burst, units, at): Columns| Dry {
+    let read = |(rank, job, weight, rate, per, burst, units, at): Columns| Unaffordable {
         rank,
         job,
         weight,

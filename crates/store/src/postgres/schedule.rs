@@ -1,4 +1,4 @@
-//! Schedules: what is submitted by the calendar.
+//! Schedules: jobs that a calendar submits.
 
 use std::collections::HashSet;
 
@@ -9,25 +9,23 @@ use windlass_model::{
     calendar::{Missed, Overlap},
 };
 
-use super::{
-    Postgres, control::transaction, job_actions, micros, names::Names, pool::Guard, sql, submit::Batch,
-};
+use super::{Postgres, control::transaction, job_actions, micros, names::Names, sql, submit::Batch, tx::Tx};
 use crate::{Actor, ControlOutcome, Error, Now, columns, control::outcome};
 
-/// How many schedules fire in one transaction.
+/// How many schedules fire in one transaction: few enough to lock them for some milliseconds.
 const BATCH: i64 = 1_000;
 
-/// A schedule that is locked.
-struct Kept {
+/// A schedule as it is stored.
+struct Stored {
     id: i32,
     schedule: Schedule,
     next_at: Option<Time>,
     last_job: Option<Uuid>,
 }
 
-fn kept(row: &Row) -> Result<Kept, Error> {
+fn read(row: &Row) -> Result<Stored, Error> {
     let input = Payload { codec: row.get::<_, i16>(2) as u8, bytes: row.get(3) };
-    Ok(Kept {
+    Ok(Stored {
         id: row.get(0),
         schedule: columns::schedule(row.get(1), input)?,
         next_at: row.get::<_, Option<i64>>(4).map(Time),
@@ -35,39 +33,39 @@ fn kept(row: &Row) -> Result<Kept, Error> {
     })
 }
 
-/// Fires schedules that are due; answers how many jobs were submitted.
+/// Fires schedules that are due. Returns how many jobs were submitted.
 pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
-    let names = names(store, now).await?;
-    transaction(store, now, async |conn, now| {
-        let rows = conn.query(sql::schedules::LOCK_DUE, &[&now.micros(), &BATCH]).await?;
-        // One that became due, or was changed, since the names were looked up has its turn at the next look.
-        let due = rows.iter().filter_map(|row| kept(row).ok());
-        let due: Vec<Kept> = due.filter(|kept| names.know(store, &kept.schedule.job(now))).collect();
-        let busy = busy(conn, &due).await?;
-        let mut firing = Firing::new(&names);
-        for kept in &due {
-            let is_busy = kept.last_job.is_some_and(|id| busy.contains(&id));
-            let next_at = kept.next_at.unwrap_or(now);
-            let tick = columns::tick(&kept.schedule, next_at, now, is_busy);
-            let last = firing.add(store, conn, now, kept, &tick.fire, is_busy).await?;
-            firing.next.push((kept.id, tick.next_at, last));
+    let names = names_of_due(store, now).await?;
+    transaction(store, now, async |tx, now| {
+        let rows = tx.query(sql::schedules::LOCK_DUE, &[&now.micros(), &BATCH]).await?;
+        // A schedule that became due or was changed after its names were read fires at the next call.
+        let due = rows.iter().filter_map(|row| read(row).ok());
+        let due: Vec<Stored> = due.filter(|stored| names.has(store, &stored.schedule.job(now))).collect();
+        let busy = busy_jobs(tx, &due).await?;
+        let mut ticks = Ticks::new(&names);
+        for stored in &due {
+            let is_busy = stored.last_job.is_some_and(|id| busy.contains(&id));
+            let next_at = stored.next_at.unwrap_or(now);
+            let tick = columns::tick(&stored.schedule, next_at, now, is_busy);
+            let last = ticks.add(store, tx, now, stored, &tick.fire, is_busy).await?;
+            ticks.next.push((stored.id, tick.next_at, last));
             for (missed, why) in tick.missed {
-                miss(conn, kept.id, now, missed, why).await?;
+                record_miss(tx, stored.id, now, missed, why).await?;
             }
         }
-        firing.write(store, conn, now).await
+        ticks.write(store, tx, now).await
     })
     .await
 }
 
-/// The names of the jobs of all schedules that are due. One that cannot be read is paused, and says so: it must not hold
-/// up the others.
-async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
+/// Reads the names of the jobs of all schedules that are due. A schedule that cannot be read is paused, with the error as its note:
+/// it must not hold up the others.
+async fn names_of_due(store: &Postgres, now: Now) -> Result<Names, Error> {
     let conn = store.conn().await?;
     let mut jobs = Vec::new();
     for row in conn.query(sql::schedules::READ_DUE, &[&micros(now), &BATCH]).await? {
-        match kept(&row) {
-            Ok(kept) => jobs.push(kept.schedule.job(Time(0))),
+        match read(&row) {
+            Ok(stored) => jobs.push(stored.schedule.job(Time(0))),
             Err(error) => {
                 let (id, why) = (row.get::<_, i32>(0), error.to_string());
                 tracing::error!(schedule = id, %error, "a schedule cannot be read; it is paused");
@@ -79,7 +77,7 @@ async fn names(store: &Postgres, now: Now) -> Result<Names, Error> {
     Names::unchecked(store, &jobs).await
 }
 
-/// The names of the jobs of one schedule, if it is there.
+/// Reads the names of the jobs of one schedule, if it exists.
 pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, Error> {
     let all = store.read_schedules().await?;
     match all.into_iter().find(|view| view.schedule.name == name) {
@@ -88,162 +86,159 @@ pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, Erro
     }
 }
 
-async fn busy(conn: &Guard<'_>, due: &[Kept]) -> Result<HashSet<Uuid>, Error> {
-    let asks = |kept: &&Kept| matches!(kept.schedule.overlap, Overlap::Skip | Overlap::CancelPrevious);
-    let last: Vec<Uuid> = due.iter().filter(asks).filter_map(|kept| kept.last_job).collect();
+/// Finds the last jobs of schedules that are live, where the schedule's overlap rule depends on it.
+async fn busy_jobs(tx: &Tx<'_>, due: &[Stored]) -> Result<HashSet<Uuid>, Error> {
+    let depends =
+        |stored: &&Stored| matches!(stored.schedule.overlap, Overlap::Skip | Overlap::CancelPrevious);
+    let last: Vec<Uuid> = due.iter().filter(depends).filter_map(|stored| stored.last_job).collect();
     if last.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = conn.query(sql::schedules::LIVE_JOBS, &[&last]).await?;
+    let rows = tx.query(sql::schedules::LIVE_JOBS, &[&last]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Jobs to be submitted by schedules, and how those move on.
-struct Firing<'a> {
+/// The ticks that a transaction fires.
+struct Ticks<'a> {
     names: &'a Names,
+    /// Jobs that are not submitted yet.
     jobs: Vec<NewJob>,
+    /// The schedule and time of each of them.
     fired: Vec<(i32, Time)>,
+    /// The next tick and the last job of each schedule.
     next: Vec<(i32, Option<Time>, Option<Uuid>)>,
     /// How many jobs were submitted so far.
-    made: usize,
+    submitted: usize,
 }
 
-impl<'a> Firing<'a> {
-    fn new(names: &'a Names) -> Firing<'a> {
-        Firing { names, jobs: Vec::new(), fired: Vec::new(), next: Vec::new(), made: 0 }
+impl<'a> Ticks<'a> {
+    fn new(names: &'a Names) -> Ticks<'a> {
+        Ticks { names, jobs: Vec::new(), fired: Vec::new(), next: Vec::new(), submitted: 0 }
     }
 
-    /// Adds the ticks of one schedule; answers its last job.
+    /// Adds ticks of one schedule. Returns its last job.
     async fn add(
         &mut self,
         store: &Postgres,
-        conn: &Guard<'_>,
+        tx: &Tx<'_>,
         now: Time,
-        kept: &Kept,
+        stored: &Stored,
         ticks: &[Time],
-        busy: bool,
+        is_busy: bool,
     ) -> Result<Option<Uuid>, Error> {
-        let schedule = &kept.schedule;
-        let mut last = kept.last_job.filter(|_| busy).map(JobId);
+        let schedule = &stored.schedule;
+        let mut last = stored.last_job.filter(|_| is_busy).map(JobId);
         for tick in ticks {
             let job = schedule.job(*tick);
             if let (Overlap::CancelPrevious, Some(last)) = (schedule.overlap, last) {
-                // One that this call submits must be in before it can be cancelled.
-                self.write_jobs(store, conn, now).await?;
-                let by = outcome::next_tick(&schedule.name);
-                job_actions::cancel(store, conn, now, &[last], columns::GRACE, &by).await?;
+                // A job of this call must be submitted before it can be cancelled.
+                self.submit_jobs(store, tx, now).await?;
+                let actor = outcome::next_tick(&schedule.name);
+                job_actions::cancel(store, tx, now, &[last], columns::GRACE, &actor).await?;
             }
             last = Some(job.id);
-            self.fired.push((kept.id, *tick));
+            self.fired.push((stored.id, *tick));
             self.jobs.push(job);
         }
         Ok(if ticks.is_empty() { None } else { last.map(|id| id.0) })
     }
 
-    async fn write_jobs(&mut self, store: &Postgres, conn: &Guard<'_>, now: Time) -> Result<(), Error> {
+    async fn submit_jobs(&mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<(), Error> {
         let (jobs, fired) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.fired));
         if jobs.is_empty() {
             return Ok(());
         }
-        let batch = Batch {
-            store,
-            conn,
-            now: Some(now),
-            jobs: &jobs,
-            names: self.names,
-            claim_on_submit: None,
-            runs: &[],
-        };
-        if batch.put_within().await?.iter().any(Option::is_none) {
-            // Its row is being deleted: the tick is fired by the next call.
+        let (now, names) = (Some(now), self.names);
+        let batch = Batch { store, now, jobs: &jobs, names, claim_on_submit: None, running: &[] };
+        if batch.insert_in(tx).await?.iter().any(Option::is_none) {
+            // A job with its id is being deleted: the next call fires the tick.
             return Err(Error::Unavailable(
                 "the job of a tick is being deleted; it is submitted again".into(),
             ));
         }
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
-        let made: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
-        conn.execute(sql::schedules::ADD_FIRING, &[&ids, &ticks, &made]).await?;
-        self.made += jobs.len();
+        let job_ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
+        tx.execute(sql::schedules::ADD_FIRING, &[&ids, &ticks, &job_ids]).await?;
+        self.submitted += jobs.len();
         Ok(())
     }
 
-    /// Writes everything; answers how many jobs were submitted.
-    async fn write(mut self, store: &Postgres, conn: &Guard<'_>, now: Time) -> Result<usize, Error> {
-        self.write_jobs(store, conn, now).await?;
+    /// Submits the jobs and moves the schedules on. Returns how many jobs were submitted in all.
+    async fn write(mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<usize, Error> {
+        self.submit_jobs(store, tx, now).await?;
         let ids: Vec<i32> = self.next.iter().map(|(id, ..)| *id).collect();
         let next: Vec<Option<i64>> = self.next.iter().map(|(_, at, _)| at.map(Time::micros)).collect();
         let last: Vec<Option<Uuid>> = self.next.iter().map(|(.., last)| *last).collect();
-        conn.execute(sql::schedules::SET_NEXT, &[&ids, &next, &last]).await?;
-        Ok(self.made)
+        tx.execute(sql::schedules::SET_NEXT, &[&ids, &next, &last]).await?;
+        Ok(self.submitted)
     }
 }
 
-async fn miss(conn: &Guard<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
+async fn record_miss(tx: &Tx<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
     let Missed { from, to, count, at_least } = missed;
     let (to, count) = (to.micros(), count as i64);
-    let sql = sql::schedules::EXTEND_MISS;
-    if conn.execute(sql, &[&id, &why, &to, &count, &at_least]).await? == 0 {
+    if tx.execute(sql::schedules::EXTEND_MISS, &[&id, &why, &to, &count, &at_least]).await? == 0 {
         let sql = sql::schedules::ADD_MISS;
-        conn.execute(sql, &[&id, &now.micros(), &from.micros(), &to, &count, &at_least, &why]).await?;
+        tx.execute(sql, &[&id, &now.micros(), &from.micros(), &to, &count, &at_least, &why]).await?;
     }
     Ok(())
 }
 
-async fn lock(conn: &Guard<'_>, name: &str) -> Result<Option<(Kept, Option<String>)>, Error> {
-    let rows = conn.query(sql::schedules::LOCK, &[&name]).await?;
-    rows.first().map(|row| Ok((kept(row)?, row.get(6)))).transpose()
+/// Locks and reads a schedule, with the author of its pause.
+async fn lock(tx: &Tx<'_>, name: &str) -> Result<Option<(Stored, Option<String>)>, Error> {
+    let rows = tx.query(sql::schedules::LOCK, &[&name]).await?;
+    rows.first().map(|row| Ok((read(row)?, row.get(6)))).transpose()
 }
 
-/// Makes or changes a schedule.
-pub(super) async fn put(conn: &Guard<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
-    gate(conn).await?;
+/// Adds or changes a schedule.
+pub(super) async fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
+    bump_timer_gate(tx).await?;
     let mut next_at = schedule.calendar.next_after(now);
-    if let Some((kept, _)) = lock(conn, &schedule.name).await? {
-        if kept.schedule == *schedule {
+    if let Some((stored, _)) = lock(tx, &schedule.name).await? {
+        if stored.schedule == *schedule {
             return Ok(ControlOutcome::Already("it is so already".into()));
         }
-        if kept.schedule.calendar == schedule.calendar {
-            next_at = kept.next_at;
+        if stored.schedule.calendar == schedule.calendar {
+            next_at = stored.next_at;
         }
     }
     let (spec, codec) = (columns::schedule_text(schedule), i16::from(schedule.input.codec));
     let (bytes, next) = (&schedule.input.bytes, next_at.map(Time::micros));
-    let sql = sql::schedules::SET;
-    conn.execute(sql, &[&schedule.name, &spec, &codec, bytes, &next]).await?;
+    tx.execute(sql::schedules::SET, &[&schedule.name, &spec, &codec, bytes, &next]).await?;
     Ok(ControlOutcome::Done)
 }
 
-/// Lets a schedule rest, or takes that back.
+/// Pauses a schedule, or resumes it if there is no `actor`.
 pub(super) async fn pause(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     name: &str,
-    by: Option<&Actor>,
+    actor: Option<&Actor>,
 ) -> Result<ControlOutcome, Error> {
-    let Some((kept, paused_by)) = lock(conn, name).await? else { return Ok(ControlOutcome::Unknown) };
-    match (by, paused_by) {
+    let Some((stored, paused_by)) = lock(tx, name).await? else { return Ok(ControlOutcome::Unknown) };
+    match (actor, paused_by) {
         (Some(_), Some(author)) => {
             return Ok(ControlOutcome::Already(format!("it was paused by {author} before")));
         }
         (None, None) => return Ok(ControlOutcome::Already("it is not paused".into())),
         _ => {}
     }
-    let at = by.map(|_| now.micros());
-    let (author, note) = (by.map(|by| &by.author), by.and_then(|by| by.note.as_ref()));
-    let next = match by {
-        Some(_) => kept.next_at.map(Time::micros),
-        None => kept.schedule.calendar.next_after(now).map(Time::micros),
+    let at = actor.map(|_| now.micros());
+    let (author, note) = (actor.map(|actor| &actor.author), actor.and_then(|actor| actor.note.as_ref()));
+    let next = match actor {
+        Some(_) => stored.next_at.map(Time::micros),
+        None => stored.schedule.calendar.next_after(now).map(Time::micros),
     };
-    conn.execute(sql::schedules::PAUSE, &[&kept.id, &at, &author, &note, &next]).await?;
-    if by.is_none() {
-        gate(conn).await?;
+    tx.execute(sql::schedules::PAUSE, &[&stored.id, &at, &author, &note, &next]).await?;
+    if actor.is_none() {
+        bump_timer_gate(tx).await?;
     }
     Ok(ControlOutcome::Done)
 }
 
-/// Forgets a schedule.
-pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<ControlOutcome, Error> {
-    let rows = conn.query(sql::schedules::DROP, &[&name]).await?;
+/// Deletes a schedule.
+pub(super) async fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, Error> {
+    let rows = tx.query(sql::schedules::DROP, &[&name]).await?;
     Ok(match rows.first().map(|row| row.get::<_, i64>(0)) {
         Some(1) => ControlOutcome::Done,
         _ => ControlOutcome::Unknown,
@@ -253,29 +248,28 @@ pub(super) async fn drop(conn: &Guard<'_>, name: &str) -> Result<ControlOutcome,
 /// Submits the job of a schedule now.
 pub(super) async fn trigger(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     name: &str,
     names: &Names,
 ) -> Result<ControlOutcome, Error> {
-    let Some((kept, _)) = lock(conn, name).await? else { return Ok(ControlOutcome::Unknown) };
-    let due = [kept];
-    let is_busy = !busy(conn, &due).await?.is_empty();
-    let [kept] = due;
-    if let (true, Overlap::Skip, Some(job)) = (is_busy, kept.schedule.overlap, kept.last_job) {
+    let Some((stored, _)) = lock(tx, name).await? else { return Ok(ControlOutcome::Unknown) };
+    let due = [stored];
+    let is_busy = !busy_jobs(tx, &due).await?.is_empty();
+    let [stored] = due;
+    if let (true, Overlap::Skip, Some(job)) = (is_busy, stored.schedule.overlap, stored.last_job) {
         return Ok(outcome::still_runs(JobId(job)));
     }
-    if !names.know(store, &kept.schedule.job(now)) {
+    if !names.has(store, &stored.schedule.job(now)) {
         return Err(Error::Unavailable("the schedule was changed meanwhile; trigger it again".into()));
     }
-    let mut firing = Firing::new(names);
-    let last = firing.add(store, conn, now, &kept, &[now], is_busy).await?;
-    firing.next.push((kept.id, kept.next_at, last));
-    firing.write(store, conn, now).await?;
-    Ok(ControlOutcome::Created(JobId(last.expect("it was made"))))
+    let mut ticks = Ticks::new(names);
+    let last = ticks.add(store, tx, now, &stored, &[now], is_busy).await?;
+    ticks.next.push((stored.id, stored.next_at, last));
+    ticks.write(store, tx, now).await?;
+    Ok(ControlOutcome::Created(JobId(last.expect("one tick was added"))))
 }
 
-async fn gate(conn: &Guard<'_>) -> Result<(), Error> {
-    let sql = sql::gates::BUMP;
-    conn.execute(sql, &[&vec![0i32], &conn.gate_writer]).await.map(std::mem::drop)
+async fn bump_timer_gate(tx: &Tx<'_>) -> Result<(), Error> {
+    tx.execute(sql::gates::BUMP, &[&vec![0i32], &tx.gate_writer]).await.map(std::mem::drop)
 }

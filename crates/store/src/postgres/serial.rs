@@ -1,110 +1,99 @@
-//! The one routine by which jobs enter the ready set or a line, and by which slots of serial keys are handed over.
+//! The one routine by which jobs become ready or wait for their serial key, and by which free slots of serial keys are filled.
 //!
-//! Whoever changes what is in a line, a slot or the ready set for a job with a serial key locks the key first
-//! ([`lock`]), changes it in later statements, and has its slots handed over ([`leave`], [`settle`]), all in one transaction.
-//! That is done once, at the end of the transaction ([`hand_over`]): who is first in line is decided when all jobs of a call
-//! stand where it leaves them.
+//! A verb that moves a job with a serial key between its slots, its waiting jobs and the ready set locks the key first
+//! ([`lock_keys`]), moves the job in later statements, and notes it ([`leave`], [`settle`]), all in one transaction. Free slots are
+//! filled once, at the end of the transaction ([`fill_slots`]): which job is first in line is decided when all jobs of the call
+//! are where the call leaves them.
 
 use std::collections::HashMap;
 
 use uuid::Uuid;
 use windlass_model::NewJob;
 
-use super::{Postgres, SPAN, pool::Guard, sql};
+use super::{Postgres, SPAN, conn::Conn, sql, tx::Tx};
 use crate::Error;
 
 /// Locks the serial keys of some jobs.
-pub(super) async fn lock(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
-    conn.execute(sql::serial::LOCK_KEYS_OF_JOBS, &[&ids]).await.map(drop)
+pub(super) async fn lock_keys(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    tx.execute(sql::serial::LOCK_KEYS_OF_JOBS, &[&ids]).await.map(drop)
 }
 
-/// Takes jobs out of slots and lines in which they have no more business; what is free goes to the first in line at the end
-/// of the transaction. Needs [`lock`] before.
-pub(super) async fn leave(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
-    conn.execute(sql::serial::LEAVE, &[&ids]).await?;
-    conn.unsettled().extend(ids);
+/// Takes jobs out of slots and lines in which they no longer belong. Their serial keys must be locked ([`lock_keys`]); free
+/// slots are filled at the end of the transaction.
+pub(super) async fn leave(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    tx.execute(sql::serial::LEAVE, &[&ids]).await?;
+    tx.unsettled().extend(ids);
     Ok(())
 }
 
-/// Both: for jobs that have left, or stand in line since an earlier statement of this transaction.
-pub(super) async fn settle(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+/// Locks the serial keys of jobs that an earlier statement of this transaction has moved, then does what [`leave`] does.
+pub(super) async fn settle(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
     }
-    lock(conn, ids).await?;
-    leave(conn, ids).await
+    lock_keys(tx, ids).await?;
+    leave(tx, ids).await
 }
 
-/// The last but the commit in a transaction that has touched serial keys: free slots go to the first in line. Answers how many
-/// jobs entered the ready set.
-pub(super) async fn hand_over(conn: &Guard<'_>) -> Result<usize, Error> {
-    let ids = std::mem::take(&mut *conn.unsettled());
+/// Gives free slots of the serial keys that the transaction has touched to the first jobs that wait for them. Must be the last
+/// before the counts of branches and the commit. Returns how many jobs became ready.
+pub(super) async fn fill_slots(tx: &Tx<'_>) -> Result<usize, Error> {
+    let ids = std::mem::take(&mut *tx.unsettled());
     if ids.is_empty() {
         return Ok(0);
     }
-    let promote = sql::serial::FILL_SLOTS;
-    let rows = conn.query(promote, &[&ids, &SPAN, &conn.gate_writer]).await?;
+    let rows = tx.query(sql::serial::FILL_SLOTS, &[&ids, &SPAN, &tx.gate_writer]).await?;
     Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
 }
 
-/// The same in a transaction of its own, for jobs whose own is over.
-pub(super) async fn settle_alone(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+/// Settles jobs and fills the slots of their keys in a transaction of its own. Returns how many jobs became ready.
+pub(super) async fn settle_alone(conn: &mut Conn, ids: &[Uuid]) -> Result<usize, Error> {
     if ids.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    conn.begin().await?;
+    let tx = Tx::write(conn).await?;
     let settled = async {
-        settle(conn, ids).await?;
-        hand_over(conn).await
+        settle(&tx, ids).await?;
+        fill_slots(&tx).await
     };
     let settled = settled.await;
-    match &settled {
-        Ok(_) => conn.commit().await?,
-        Err(_) => conn.rollback().await,
-    }
-    settled.map(drop)
+    tx.finish(settled).await
 }
 
-/// Lets live jobs that are due, locked and not held enter the ready set or their key's line.
-pub(super) async fn enter(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
-    if enter_unsettled(conn, ids).await? {
-        settle(conn, ids).await?;
+/// Makes live jobs ready that are due, locked and not held, or lets them wait for their serial key.
+pub(super) async fn enter(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+    if enter_unsettled(tx, ids).await? {
+        settle(tx, ids).await?;
     }
     Ok(())
 }
 
-/// The same without handing slots over; answers whether some stand in line now.
-pub(super) async fn enter_unsettled(conn: &Guard<'_>, ids: &[Uuid]) -> Result<bool, Error> {
+/// The same without settling them. Returns whether any waits for its serial key; then [`settle`] must follow.
+pub(super) async fn enter_unsettled(tx: &Tx<'_>, ids: &[Uuid]) -> Result<bool, Error> {
     if ids.is_empty() {
         return Ok(false);
     }
-    let rows = conn.query(sql::serial::ENTER, &[&ids, &SPAN, &conn.gate_writer]).await?;
+    let rows = tx.query(sql::serial::ENTER, &[&ids, &SPAN, &tx.gate_writer]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// The numbers of the serial keys of some jobs, which are made if needed; those that name their slots have them
-/// afterwards. Committed at once: what a key is does not hang on what becomes of the jobs.
+/// Returns the numbers of the serial keys of some jobs, and adds those that do not exist. Jobs that state the number of slots set
+/// it. Committed at once: what a key is does not depend on whether the jobs are submitted.
 pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<String, i64>, Error> {
     let mut slots: HashMap<&str, Option<i32>> = HashMap::new();
     for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
-        let known = slots.entry(&serial.key).or_default();
-        *known = serial.slots.map(|slots| slots as i32).or(*known);
+        let stated = slots.entry(&serial.key).or_default();
+        *stated = serial.slots.map(|slots| slots as i32).or(*stated);
     }
     if slots.is_empty() {
         return Ok(HashMap::new());
     }
     let keys: Vec<&str> = slots.keys().copied().collect();
-    let conn = store.conn().await?;
-    let read = async || {
-        let rows = conn.query(sql::serial::READ, &[&keys]).await?;
-        Ok::<Vec<(String, i64, i32)>, Error>(
-            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect(),
-        )
-    };
-    let mut known = read().await?;
+    let mut conn = store.conn().await?;
+    let mut known = read(&conn, &keys).await?;
     if known.len() < keys.len() {
         conn.execute(sql::serial::ADD, &[&keys]).await?;
-        known = read().await?;
+        known = read(&conn, &keys).await?;
     }
     let differs = |(key, id, now): &(String, i64, i32)| {
         let wanted = slots.get(key.as_str()).copied().flatten()?;
@@ -112,41 +101,41 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
     };
     let (changed, counts): (Vec<i64>, Vec<i32>) = known.iter().filter_map(differs).unzip();
     if !changed.is_empty() {
-        conn.begin().await?;
+        let tx = Tx::write(&mut conn).await?;
         let work = async {
-            conn.execute(sql::serial::LOCK_KEYS, &[&changed]).await?;
-            conn.execute(sql::serial::CHANGE_SLOTS, &[&changed, &counts]).await?;
-            // More slots than before may let someone in.
+            tx.execute(sql::serial::LOCK_KEYS, &[&changed]).await?;
+            tx.execute(sql::serial::CHANGE_SLOTS, &[&changed, &counts]).await?;
+            // More slots than before may admit a waiting job.
             for serial in &changed {
-                settle_key(&conn, *serial).await?;
+                settle_key(&tx, *serial).await?;
             }
-            hand_over(&conn).await?;
-            Ok::<_, Error>(())
+            fill_slots(&tx).await
         };
-        match work.await {
-            Ok(()) => conn.commit().await?,
-            Err(error) => {
-                conn.rollback().await;
-                return Err(error);
-            }
-        }
+        let filled = work.await;
+        tx.finish(filled).await?;
         store.shared.floors.lowered(i64::MIN);
     }
     Ok(known.into_iter().map(|(key, id, _)| (key, id)).collect())
 }
 
-/// Hands free slots of one key over; its row is locked by this transaction.
-pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<(), Error> {
-    let rows = conn.query(sql::serial::FIRST_WAITING, &[&serial]).await?;
+/// Reads name, number and slots of serial keys.
+async fn read(conn: &Conn, keys: &[&str]) -> Result<Vec<(String, i64, i32)>, Error> {
+    let rows = conn.query(sql::serial::READ, &[&keys]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
+}
+
+/// Notes that a serial key, which is locked, may have free slots.
+pub(super) async fn settle_key(tx: &Tx<'_>, serial: i64) -> Result<(), Error> {
+    let rows = tx.query(sql::serial::FIRST_WAITING, &[&serial]).await?;
     match rows.first() {
-        Some(row) => settle(conn, &[row.get(0)]).await,
+        Some(row) => settle(tx, &[row.get(0)]).await,
         None => Ok(()),
     }
 }
 
-/// The backstop; see [`crate::Store::repair`].
-pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
-    let conn = store.conn().await?;
+/// Fills free slots that have waiting jobs, and frees slots of jobs that no longer need them: see [`crate::Store::repair`].
+pub(super) async fn repair(store: &Postgres) -> Result<usize, Error> {
+    let mut conn = store.conn().await?;
     let mut ids: Vec<Uuid> = Vec::new();
     for sql in [sql::repair::STALE_HOLDERS, sql::repair::FREE_SERIAL_KEYS] {
         ids.extend(conn.query(sql, &[]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
@@ -154,16 +143,7 @@ pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
     if ids.is_empty() {
         return Ok(0);
     }
-    conn.begin().await?;
-    let entered = async {
-        settle(&conn, &ids).await?;
-        hand_over(&conn).await
-    };
-    let entered = entered.await;
-    match &entered {
-        Ok(_) => conn.commit().await?,
-        Err(_) => conn.rollback().await,
-    }
+    let filled = settle_alone(&mut conn, &ids).await;
     store.shared.floors.lowered(i64::MIN);
-    entered
+    filled
 }

@@ -1,12 +1,12 @@
 //! What a transaction sets for itself before its first statement.
 //!
-//! Nothing is set for a session, neither when it is opened nor later: what a role or a database has for defaults must not
-//! matter, a default that is changed while the store works must not either, and a pooler may hand each transaction another
-//! session. So everything that a statement relies on is said by the transaction: see decision 0009.
+//! Nothing is set for a session, neither when it is opened nor later. The defaults of a role or a database must not matter, nor
+//! a default that is changed while the store runs, and a pooler may give each transaction another session. So the transaction
+//! sets everything that its statements rely on: see decision 0009.
 
-/// Tables are reached by their indexes only; a plan made while a table was empty must not come back as a scan when it is full.
-/// Indexes and loops are named too: what is off for a role counts as much against a plan as what is off here.
-const PLANNING: &[(&str, &str)] = &[
+/// Tables are reached by their indexes only: a plan that was made while a table was empty must not be reused as a scan when it
+/// is full. Index scans and loops are set too, because a role's `off` for them weighs as much in a plan as the ones here.
+const PLANNER: &[(&str, &str)] = &[
     ("enable_seqscan", "off"),
     ("enable_indexscan", "on"),
     ("enable_hashjoin", "off"),
@@ -18,13 +18,13 @@ const PLANNING: &[(&str, &str)] = &[
     ("jit", "off"),
 ];
 
-/// A statement takes as long as it takes; whoever waits for a lock, or leaves a transaction open, gives up before the
-/// connection is given up.
-const WAITING: &[(&str, &str)] =
+/// A statement may run for any time. Waiting for a lock, or leaving a transaction open, ends before the connection is given up
+/// (10 s by default: see [`super::Options`]).
+const TIMEOUTS: &[(&str, &str)] =
     &[("statement_timeout", "0"), ("lock_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
 
-/// For migrations, which are planned as usual, wait for others, and have text that is read as it is written.
-const MIGRATING: &[(&str, &str)] = &[
+/// Migrations are planned as usual and wait for others without limit, and their string literals are read as they are written.
+const MIGRATION: &[(&str, &str)] = &[
     ("statement_timeout", "0"),
     ("lock_timeout", "0"),
     ("idle_in_transaction_session_timeout", "0"),
@@ -32,53 +32,81 @@ const MIGRATING: &[(&str, &str)] = &[
     ("client_min_messages", "warning"),
 ];
 
-/// How transactions begin, for one schema.
-#[derive(Debug)]
-pub(super) struct Openings {
-    schema: String,
-    /// One that may write, and sees what others have committed before each of its statements.
-    pub(super) write: String,
-    /// One that only reads; a standby takes it.
-    pub(super) read: String,
-    /// One that sees the store as it is at one moment, and only reads.
-    pub(super) snapshot: String,
-    /// One that migrates.
-    pub(super) migrate: String,
-    /// What is set in a transaction that others have begun, once it is the store's.
-    pub(super) takeover: String,
+/// What a transaction may do, and what it sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// It may write; each statement sees what was committed before it.
+    Write,
+    /// It only reads, and a standby accepts it.
+    Read,
+    /// It only reads, and all its statements see the store as it was at one moment.
+    Snapshot,
+    /// It changes the schema.
+    Migrate,
+    /// It only reads tables of the user, with the settings that the user has by default.
+    UserRead,
 }
 
-impl Openings {
-    pub(super) fn new(schema: &str) -> Openings {
+/// How transactions begin, for one schema.
+#[derive(Debug)]
+pub(super) struct BeginSql {
+    schema: String,
+    write: String,
+    read: String,
+    snapshot: String,
+    migrate: String,
+    take_over: String,
+}
+
+impl BeginSql {
+    pub(super) fn new(schema: &str) -> BeginSql {
         let local = |settings: &[&[(&str, &str)]]| {
             let path = format!("set local search_path to \"{schema}\", pg_temp");
             let settings = settings.iter().copied().flatten();
             settings.fold(path, |sql, (name, value)| format!("{sql}; set local {name} to '{value}'"))
         };
-        // Not `begin isolation level …`: when that fails, no transaction is open, and what was sent behind it would be
-        // committed statement by statement. A failure within the transaction ends all of it.
+        // Not `begin isolation level …`: if that fails, no transaction is open, and the statements that were sent after it
+        // would be committed one by one. A failure within the transaction ends all of it.
         let begin = |mode: &str, settings: &str| {
             format!("begin; set transaction isolation level {mode}, not deferrable; {settings}")
         };
-        let all = local(&[PLANNING, WAITING]);
-        Openings {
+        let all = local(&[PLANNER, TIMEOUTS]);
+        BeginSql {
             schema: schema.to_owned(),
             write: begin("read committed, read write", &all),
             read: begin("read committed, read only", &all),
             snapshot: begin("repeatable read, read only", &all),
-            migrate: begin("read committed, read write", &local(&[MIGRATING])),
-            takeover: all,
+            migrate: begin("read committed, read write", &local(&[MIGRATION])),
+            take_over: all,
         }
     }
 
-    /// Where the tables are.
+    /// What begins a transaction, in one simple query.
+    pub(super) fn of(&self, mode: Mode) -> &str {
+        match mode {
+            Mode::Write => &self.write,
+            Mode::Read => &self.read,
+            Mode::Snapshot => &self.snapshot,
+            Mode::Migrate => &self.migrate,
+            Mode::UserRead => {
+                "begin; set transaction isolation level read committed, read only, not deferrable; reset all"
+            }
+        }
+    }
+
+    /// What is set in a transaction that a caller has begun, once the store continues it.
+    pub(super) fn take_over(&self) -> &str {
+        &self.take_over
+    }
+
+    /// The schema that has the tables.
     pub(super) fn schema(&self) -> &str {
         &self.schema
     }
 
-    /// The same for a session of one's own, which no pooler shares.
+    /// The same settings for a whole session, which no pooler shares.
     pub(super) fn for_session(schema: &str) -> String {
-        Openings::new(schema).takeover.replace("set local ", "set ")
+        BeginSql::new(schema).take_over.replace("set local ", "set ")
     }
 }
 
@@ -87,19 +115,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transaction_says_what_it_is_and_sets_everything_locally() {
-        let openings = Openings::new("jobs");
-        let Openings { write, read, snapshot, migrate, takeover, .. } = &openings;
-        for (sql, mode) in [
-            (write, "read committed, read write"),
-            (read, "read committed, read only"),
-            (snapshot, "repeatable read, read only"),
-            (migrate, "read committed, read write"),
+    fn a_transaction_states_its_mode_and_sets_everything_locally() {
+        let begin = BeginSql::new("jobs");
+        for (mode, sql) in [
+            (Mode::Write, "read committed, read write"),
+            (Mode::Read, "read committed, read only"),
+            (Mode::Snapshot, "repeatable read, read only"),
+            (Mode::Migrate, "read committed, read write"),
+            (Mode::UserRead, "read committed, read only"),
         ] {
-            let begin = format!("begin; set transaction isolation level {mode}, not deferrable; ");
-            assert!(sql.starts_with(&begin), "{sql}");
+            let start = format!("begin; set transaction isolation level {sql}, not deferrable; ");
+            assert!(begin.of(mode).starts_with(&start), "{mode:?}");
         }
-        for sql in [write, read, snapshot, migrate, takeover] {
+        let own = [Mode::Write, Mode::Read, Mode::Snapshot, Mode::Migrate].map(|mode| begin.of(mode));
+        for sql in own.into_iter().chain([begin.take_over()]) {
             assert!(sql.contains("set local search_path to \"jobs\", pg_temp"), "{sql}");
             let sets = sql.matches("set ").count() - sql.matches("set transaction ").count();
             assert_eq!(sets, sql.matches("set local ").count(), "{sql}");

@@ -1,4 +1,4 @@
-//! Signals: delivered into inboxes, each one once.
+//! Signals: delivered to inboxes, each once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,17 +9,12 @@ use windlass_model::{JobId, NewSignal, Payload, Signal, State, Time};
 
 use super::{
     Postgres,
-    conn::retry_deadlock,
-    job_actions::{hold, live_state},
-    micros,
-    pool::Guard,
-    serial, sql,
-    wait::{self, LOCK, WAKE, Woken},
+    conn::{Conn, retry_deadlock},
+    job_actions, micros, serial, sql,
+    tx::Tx,
+    wait::{self, LOCK_JOBS, WAKE, Woken},
 };
 use crate::{AsideSignal, ControlOutcome, Error, Now, SignalOutcome, columns, control::outcome};
-
-/// The statement that fills inboxes, for those who prepare it.
-const PUT: &str = sql::signals::DELIVER;
 
 pub(super) async fn signal(
     store: &Postgres,
@@ -31,26 +26,26 @@ pub(super) async fn signal(
     if signals.is_empty() {
         return Ok(Vec::new());
     }
-    // Of equal ones the first is sent, and what becomes of it says what becomes of the others.
+    // Of equal signals only the first is sent; its outcome decides that of the others.
     let mut sent: Vec<(JobId, &NewSignal)> = Vec::with_capacity(signals.len());
-    let mut places: HashMap<(JobId, &str, &str), usize> = HashMap::with_capacity(signals.len());
-    let mut first_of: Vec<(usize, bool)> = Vec::with_capacity(signals.len());
+    let mut indexes: HashMap<(JobId, &str, &str), usize> = HashMap::with_capacity(signals.len());
+    let mut sent_as: Vec<(usize, bool)> = Vec::with_capacity(signals.len());
     for signal in signals {
-        let place = *places.entry((signal.job, &signal.name, &signal.dedup)).or_insert(sent.len());
-        let first = place == sent.len();
-        sent.extend(first.then_some((signal.job, signal)));
-        first_of.push((place, first));
+        let index = *indexes.entry((signal.job, &signal.name, &signal.dedup)).or_insert(sent.len());
+        let is_first = index == sent.len();
+        sent.extend(is_first.then_some((signal.job, signal)));
+        sent_as.push((index, is_first));
     }
-    let answers = retry_deadlock!(deliver(store, now, &sent))?;
-    let answer = |(place, first): &(usize, bool)| match answers[*place] {
-        SignalOutcome::Delivered { .. } if !first => SignalOutcome::Duplicate,
-        answer => answer,
+    let outcomes = retry_deadlock!(deliver(store, now, &sent))?;
+    let outcome = |(index, is_first): &(usize, bool)| match outcomes[*index] {
+        SignalOutcome::Delivered { .. } if !is_first => SignalOutcome::Duplicate,
+        outcome => outcome,
     };
-    Ok(first_of.iter().map(answer).collect())
+    Ok(sent_as.iter().map(outcome).collect())
 }
 
-/// Delivers signals of which no two are equal. One round trip: the jobs are locked, their inboxes filled, and those that
-/// have what they wait for are woken, each by a statement that sees all that was done by whoever had the locks before.
+/// Delivers signals of which no two are equal, in one round trip: locks the jobs, adds to their inboxes, and wakes those whose wait is
+/// met. Each statement sees what earlier holders of the locks wrote.
 async fn deliver(
     store: &Postgres,
     now: Now,
@@ -58,18 +53,18 @@ async fn deliver(
 ) -> Result<Vec<SignalOutcome>, Error> {
     let ids: BTreeSet<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
-    let conn = store.conn().await?;
-    // One that is still being prepared would be overtaken by the next.
-    for sql in [LOCK, PUT, WAKE] {
+    let mut conn = store.conn().await?;
+    for sql in [LOCK_JOBS, sql::signals::DELIVER, WAKE] {
         conn.prepare(sql).await?;
     }
-    // Polled, and so sent, in this order. After one that fails, the others do nothing, and the last one rolls back.
+    let tx = Tx::pipelined(&mut conn);
+    // Polled, and so sent, in this order. If one fails, those after it do nothing, and the last one rolls back.
     let (begun, locked, rows, woken, committed) = join5(
-        conn.begin(),
-        wait::lock(&conn, &ids),
-        put(&conn, now, signals, store.shared.options.limits.inbox),
-        wait::wake(&conn, now, &ids),
-        conn.commit(),
+        tx.begin(),
+        wait::lock_jobs(&tx, &ids),
+        add(&tx, now, signals, store.shared.options.limits.inbox),
+        wait::wake(&tx, now, &ids),
+        tx.commit(),
     )
     .await;
     begun?;
@@ -77,37 +72,38 @@ async fn deliver(
     let (rows, woken) = (rows?, woken?);
     committed?;
     if !woken.ids.is_empty() {
-        // A crash before this leaves jobs in a line with a free slot, which a sweep finds.
-        if let Err(error) = serial::settle_alone(&conn, &woken.unsettled).await {
-            tracing::debug!(%error, "slots for woken jobs are left to the sweep");
+        // A crash before this leaves waiting jobs with a free serial slot, which `repair` fills.
+        if let Err(error) = serial::settle_alone(&mut conn, &woken.unsettled).await {
+            tracing::debug!(%error, "serial slots of woken jobs were not filled; the next repair fills them");
         }
         store.shared.floors.lowered(i64::MIN);
     }
-    Ok(answers(signals, &rows, &woken))
+    Ok(outcomes(signals, &rows, &woken))
 }
 
-/// Fills inboxes, of at most `most` signals each, with signals of which no two are equal.
-pub(super) async fn put(
-    conn: &Guard<'_>,
+/// Adds signals, of which no two are equal, to inboxes of at most `inbox_limit` signals each.
+pub(super) async fn add(
+    tx: &Tx<'_>,
     now: Now,
     signals: &[(JobId, &NewSignal)],
-    most: usize,
+    inbox_limit: usize,
 ) -> Result<Vec<Row>, Error> {
     let ids: Vec<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
     let names: Vec<&str> = signals.iter().map(|(_, signal)| signal.name.as_str()).collect();
     let dedups: Vec<&str> = signals.iter().map(|(_, signal)| signal.dedup.as_str()).collect();
     let codecs: Vec<i16> = signals.iter().map(|(_, signal)| i16::from(signal.payload.codec)).collect();
     let payloads: Vec<&[u8]> = signals.iter().map(|(_, signal)| signal.payload.bytes.as_slice()).collect();
-    // The statement looks at twice as many.
-    let most = i64::try_from(most).unwrap_or(i64::MAX).min(i64::MAX / 4);
-    conn.query(PUT, &[&micros(now), &ids, &names, &dedups, &codecs, &payloads, &most]).await
+    // The statement doubles it.
+    let limit = i64::try_from(inbox_limit).unwrap_or(i64::MAX).min(i64::MAX / 4);
+    let sql = sql::signals::DELIVER;
+    tx.query(sql, &[&micros(now), &ids, &names, &dedups, &codecs, &payloads, &limit]).await
 }
 
-/// What is to be said of each signal. The one that completed what its job waits for is the one that woke it.
-fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<SignalOutcome> {
-    let mut there: HashMap<JobId, HashSet<String>> = HashMap::new();
-    let mut told: HashSet<JobId> = HashSet::new();
-    let mut answer = |((job, signal), row): (&(JobId, &NewSignal), &Row)| {
+/// The outcome of each signal. Of several signals that woke a job, the one that met its wait is reported as the one that did.
+fn outcomes(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<SignalOutcome> {
+    let mut arrived: HashMap<JobId, HashSet<String>> = HashMap::new();
+    let mut reported: HashSet<JobId> = HashSet::new();
+    let mut outcome = |((job, signal), row): (&(JobId, &NewSignal), &Row)| {
         let Some(state) = row.get::<_, Option<i16>>(0) else { return SignalOutcome::Unknown };
         if let Some(state) = columns::final_state(state) {
             return SignalOutcome::Ended(state);
@@ -117,113 +113,109 @@ fn answers(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec<
             (true, false) => return SignalOutcome::Full,
             (true, true) => {}
         }
-        if !woken.ids.contains(&job.0) || told.contains(job) {
+        if !woken.ids.contains(&job.0) || reported.contains(job) {
             return SignalOutcome::Delivered { woke: false };
         }
-        let there = there.entry(*job).or_default();
-        there.extend(row.get::<_, Option<Vec<String>>>(5).unwrap_or_default());
+        let arrived = arrived.entry(*job).or_default();
+        arrived.extend(row.get::<_, Option<Vec<String>>>(5).unwrap_or_default());
         let (waits, needs) = (row.get::<_, Option<Vec<&str>>>(3), row.get::<_, Option<i32>>(4));
         if waits.is_some_and(|waits| waits.contains(&signal.name.as_str())) {
-            there.insert(signal.name.clone());
+            arrived.insert(signal.name.clone());
         }
-        let woke = there.len() >= needs.unwrap_or(0) as usize;
+        let woke = arrived.len() >= needs.unwrap_or(0) as usize;
         if woke {
-            told.insert(*job);
+            reported.insert(*job);
         }
         SignalOutcome::Delivered { woke }
     };
-    signals.iter().zip(rows).map(&mut answer).collect()
+    signals.iter().zip(rows).map(&mut outcome).collect()
 }
 
-/// The signals of a job that were set aside, as many as people are shown.
-pub(super) async fn aside(conn: &Guard<'_>, id: JobId) -> Result<Vec<AsideSignal>, Error> {
+/// Reads the unreadable signals of a job, as many as people are shown.
+pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<AsideSignal>, Error> {
     let rows = conn.query(sql::inspect::UNREADABLE_SIGNALS, &[&id.0, &columns::UNREADABLE_SHOWN]).await?;
-    let aside = |row: &Row| AsideSignal {
+    let signal = |row: &Row| AsideSignal {
         number: row.get(0),
         name: row.get(1),
         at: Time(row.get(2)),
         why: row.get(3),
     };
-    Ok(rows.iter().map(aside).collect())
+    Ok(rows.iter().map(signal).collect())
 }
 
-/// Takes a signal out of the inboxes of jobs for good, and says of each what came of it. Jobs are out of the ready set meanwhile:
-/// a claim must not read the signal that is dropped.
-pub(super) async fn drop_from(
-    conn: &Guard<'_>,
-    ids: &[Uuid],
-    number: i64,
-) -> Result<Vec<ControlOutcome>, Error> {
-    let jobs = hold(conn, ids, |_| true).await?;
-    let mut dids = Vec::with_capacity(ids.len());
+/// Deletes a signal from the inboxes of jobs. Returns an outcome for each. The jobs are out of the ready set meanwhile: a claim must
+/// not read the signal that is dropped.
+pub(super) async fn drop_from(tx: &Tx<'_>, ids: &[Uuid], number: i64) -> Result<Vec<ControlOutcome>, Error> {
+    let jobs = job_actions::lock(tx, ids, |_| true).await?;
+    let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
         let Some(job) = jobs.get(id) else {
-            dids.push(ControlOutcome::Unknown);
+            outcomes.push(ControlOutcome::Unknown);
             continue;
         };
-        dids.push(match find(conn, *id, number).await? {
+        outcomes.push(match find_signal(tx, *id, number).await? {
             None => outcome::no_signal(number),
             Some(false)
                 if job.ended.is_none()
                     && !job.was_ready
-                    && live_state(conn, job).await? == State::Running =>
+                    && job_actions::live_state(tx, job).await? == State::Running =>
             {
                 outcome::signal_in_use()
             }
             Some(_) => {
-                conn.execute(sql::signals::DROP, &[id, &number]).await?;
+                tx.execute(sql::signals::DROP, &[id, &number]).await?;
                 ControlOutcome::Done
             }
         });
     }
-    let back: Vec<Uuid> = jobs.values().filter(|job| job.was_ready).map(|job| job.id).collect();
-    serial::enter(conn, &back).await?;
-    Ok(dids)
+    let were_ready: Vec<Uuid> = jobs.values().filter(|job| job.was_ready).map(|job| job.id).collect();
+    serial::enter(tx, &were_ready).await?;
+    Ok(outcomes)
 }
 
-/// Puts a signal back that was set aside, and wakes those jobs that have what they wait for by that.
+/// Returns an unreadable signal to the inboxes of jobs, and wakes those whose wait is met by it.
 pub(super) async fn restore(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     ids: &[Uuid],
     number: i64,
 ) -> Result<Vec<ControlOutcome>, Error> {
-    let jobs = hold(conn, ids, |_| false).await?;
-    let mut dids = Vec::with_capacity(ids.len());
+    let jobs = job_actions::lock(tx, ids, |_| false).await?;
+    let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
         if !jobs.contains_key(id) {
-            dids.push(ControlOutcome::Unknown);
+            outcomes.push(ControlOutcome::Unknown);
             continue;
         }
-        dids.push(match find(conn, *id, number).await? {
+        outcomes.push(match find_signal(tx, *id, number).await? {
             None => outcome::no_signal(number),
             Some(false) => outcome::not_aside(),
             Some(true) => {
-                conn.execute(sql::signals::RESTORE, &[id, &number]).await?;
+                tx.execute(sql::signals::RESTORE, &[id, &number]).await?;
                 ControlOutcome::Done
             }
         });
     }
-    let restored: Vec<Uuid> =
-        ids.iter().zip(&dids).filter(|(_, did)| **did == ControlOutcome::Done).map(|(id, _)| *id).collect();
-    let woken = wait::wake(conn, Some(now), &restored).await?;
-    serial::settle(conn, &woken.unsettled).await?;
-    Ok(dids)
+    let restored = ids.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == ControlOutcome::Done);
+    let restored: Vec<Uuid> = restored.map(|(id, _)| *id).collect();
+    let woken = wait::wake(tx, Some(now), &restored).await?;
+    serial::settle(tx, &woken.unsettled).await?;
+    Ok(outcomes)
 }
 
-/// Whether a signal in an inbox was set aside; `None` if there is none of this number.
-async fn find(conn: &Guard<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
-    let rows = conn.query(sql::signals::READ, &[&id, &number]).await?;
+/// Whether a signal in an inbox is unreadable; `None` if the inbox has no signal with this number.
+async fn find_signal(tx: &Tx<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
+    let rows = tx.query(sql::signals::READ, &[&id, &number]).await?;
     Ok(rows.first().map(|row| row.get(1)))
 }
 
-/// A signal in an inbox, out of five columns, or six with why it was set aside.
-pub(super) fn read(row: &Row, first: usize) -> Signal {
+/// Reads a signal from five columns, and from a sixth, if there is one, why it is unreadable.
+pub(super) fn read(row: &Row, from: usize) -> Signal {
     Signal {
-        number: row.get(first),
-        name: row.get(first + 1),
-        at: Time(row.get(first + 2)),
-        payload: Payload { codec: row.get::<_, i16>(first + 3) as u8, bytes: row.get(first + 4) },
-        unreadable: if row.len() > first + 5 { row.get(first + 5) } else { None },
+        number: row.get(from),
+        name: row.get(from + 1),
+        at: Time(row.get(from + 2)),
+        payload: Payload { codec: row.get::<_, i16>(from + 3) as u8, bytes: row.get(from + 4) },
+        unreadable: if row.len() > from + 5 { row.get(from + 5) } else { None },
     }
 }

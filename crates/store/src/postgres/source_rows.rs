@@ -1,4 +1,4 @@
-//! Rows of tables of the user's own, in the order of a key.
+//! Rows of tables of the user, in the order of a key.
 
 use bytes::BytesMut;
 use tokio_postgres::{
@@ -7,12 +7,12 @@ use tokio_postgres::{
     types::{Format, IsNull, ToSql, Type, to_sql_checked},
 };
 
-use super::{Postgres, change_params::Param, errors::sorted, pool::Guard};
+use super::{Postgres, change_params::Param, errors::sorted, tx::Tx};
 use crate::{Error, SourceRow, TableSource};
 
 impl Postgres {
-    /// Rows of a table of the user's own. They are read over a connection of others, with what their user sets by default, in a
-    /// transaction that can only read. Nothing is waited for without end: whoever asks has a slot that others wait for.
+    /// Reads rows of a table of the user, with the settings that the user has by default, in a transaction that can only read. Every
+    /// wait is limited: the caller has a slot that other jobs need.
     pub(super) async fn read_rows(
         &self,
         rows: &TableSource,
@@ -20,48 +20,48 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<SourceRow>, Error> {
         let patience = self.shared.options.patience * ROWS_PATIENCE;
-        let conn = self.shared.guests.get_within(patience).await?;
-        conn.begin_guest_read().await?;
-        let picked = tokio::time::timeout(patience, pick_rows(&conn, rows, after, limit)).await;
-        // One that has not answered is not used again: it is dropped in the middle of its transaction.
+        let mut conn = self.shared.caller_pool.get_within(patience).await?;
+        let tx = Tx::user_read(&mut conn).await?;
+        let fetched = tokio::time::timeout(patience, fetch(&tx, rows, after, limit)).await;
+        // A connection that has not answered is dropped in its transaction, and not reused.
         let late =
             |_| Error::Unavailable(format!("the rows of {} did not come within {patience:?}", rows.from));
-        let picked = picked.map_err(late)?;
-        conn.rollback().await;
-        picked
+        let fetched = fetched.map_err(late)?;
+        tx.rollback().await;
+        fetched
     }
 }
 
-/// How many times the store's patience a page of rows may take: their query is the user's, and may have to sort them.
+/// How many times the store's patience a page of rows may take: the query is the user's, and may have to sort the table.
 const ROWS_PATIENCE: u32 = 3;
 
-async fn pick_rows(
-    conn: &Guard<'_>,
+async fn fetch(
+    tx: &Tx<'_>,
     rows: &TableSource,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<SourceRow>, Error> {
-    let bad = |error: tokio_postgres::Error| wrong(rows, error);
+    let bad = |error: tokio_postgres::Error| query_failed(rows, error);
     let TableSource { from, key, filter } = rows;
-    // On lines of their own: what is written there may end with a comment.
-    let kept = filter.as_ref().map_or(String::new(), |filter| format!("where (\n{filter}\n)"));
-    let source = format!("(select * from {from}\n{kept}) as picked");
+    // On lines of its own: the filter may end with a comment.
+    let condition = filter.as_ref().map_or(String::new(), |filter| format!("where (\n{filter}\n)"));
+    let source = format!("(select * from {from}\n{condition}) as picked");
     let next = if after.is_some() { format!("where {key} > $1") } else { String::new() };
-    // One more than asked for: the next one may have the same key as the last.
-    let most = limit.saturating_add(1).min(i64::MAX as usize);
-    // Their names are no column's: a key that is named is that of the rows.
+    // One more than requested: the next row may have the same key as the last.
+    let fetched = limit.saturating_add(1).min(i64::MAX as usize);
+    // No column has these names, so a name in the key is a column of the table.
     let sql = format!(
         "select ({key})::text as \"the key\", row_to_json(picked)::text as \"the row\" from {source} {next} \
-         order by {key} limit {most}"
+         order by {key} limit {fetched}"
     );
     let after = after.map(AsText);
     let params: Vec<Param<'_>> = after.iter().map(|after| after as Param<'_>).collect();
-    let found = conn.client.query(&sql, &params).await.map_err(bad)?;
-    // Those without a key come last, and behind none that has one.
+    let found = tx.client().query(&sql, &params).await.map_err(bad)?;
+    // Rows without a key sort last, and no page after the first would find them.
     if after.is_none() {
         let sql = format!("select exists (select from {source} where {key} is null)");
-        if conn.client.query_one(&sql, &[]).await.map_err(bad)?.get(0) {
-            return Err(unfit(
+        if tx.client().query_one(&sql, &[]).await.map_err(bad)?.get(0) {
+            return Err(bad_key(
                 rows,
                 "is null in some rows; leave them out by the filter, or choose another key",
             ));
@@ -70,22 +70,22 @@ async fn pick_rows(
     let same = |pair: &[Row]| pair[0].get::<_, Option<&str>>(0) == pair[1].get::<_, Option<&str>>(0);
     if let Some(pair) = found.windows(2).find(|pair| same(pair)) {
         let key = pair[0].get::<_, Option<&str>>(0).unwrap_or_default();
-        return Err(unfit(rows, &format!("is {key:?} in two rows; choose one that is unique")));
+        return Err(bad_key(rows, &format!("is {key:?} in two rows; choose one that is unique")));
     }
-    let picked = |row: &Row| {
+    let source_row = |row: &Row| {
         let key = row.get::<_, Option<String>>(0).unwrap_or_default();
         SourceRow { after: key.clone(), key, row: row.get(1) }
     };
-    Ok(found.iter().take(limit).map(picked).collect())
+    Ok(found.iter().take(limit).map(source_row).collect())
 }
 
-/// What is said of a key by which rows cannot be told apart.
-fn unfit(rows: &TableSource, why: &str) -> Error {
+/// The error for a key that does not identify rows.
+fn bad_key(rows: &TableSource, why: &str) -> Error {
     Error::Config(format!("the key {} of the rows of {} {why}", rows.key, rows.from))
 }
 
-/// What is said of a query that the database does not take, unless that may pass.
-fn wrong(rows: &TableSource, error: tokio_postgres::Error) -> Error {
+/// The error for a query that the database refuses, unless it may succeed later.
+fn query_failed(rows: &TableSource, error: tokio_postgres::Error) -> Error {
     let writes = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
     let why = match sorted(error) {
         Error::Refused(why) | Error::Fault(why) | Error::Config(why) => why,
@@ -93,11 +93,11 @@ fn wrong(rows: &TableSource, error: tokio_postgres::Error) -> Error {
         error => return error,
     };
     let TableSource { from, key, filter } = rows;
-    let kept = filter.as_ref().map_or(String::new(), |filter| format!(" where {filter}"));
-    Error::Config(format!("the rows of {from}{kept} in the order of {key} cannot be read: {why}"))
+    let condition = filter.as_ref().map_or(String::new(), |filter| format!(" where {filter}"));
+    Error::Config(format!("the rows of {from}{condition} in the order of {key} cannot be read: {why}"))
 }
 
-/// A value as text, which the server reads as whatever type it is compared with.
+/// A value as text, which the server converts to the type that it is compared with.
 #[derive(Debug)]
 struct AsText<'a>(&'a str);
 

@@ -1,4 +1,4 @@
-//! The statements that write changes, one for each sort of them.
+//! The statements that write changes, one for each kind of change.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,11 @@ use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
 
 use super::{
     SPAN,
-    branch::{self, Child},
-    change_params::{Again, Base, Ends, Param, Steps, Waits},
-    journal::{Entries, lone_entry},
-    micros,
-    pool::Guard,
-    sql,
+    branch::{self, Member},
+    change_params::{Base, Ends, Param, Retries, Steps, Waits},
+    journal::{Entries, only_entry},
+    micros, sql,
+    tx::Executor,
 };
 use crate::{Error, Now};
 
@@ -22,61 +21,59 @@ use crate::{Error, Now};
 #[derive(Clone, Copy)]
 pub(super) struct Written {
     pub(super) id: JobId,
-    /// Of an end: whether something is kept of a pause, an order or branches. Of a step: whether the job was set aside.
+    /// Of an end: whether the job has a pause, a cancel request or branches. Of a step: whether the job is held.
     pub(super) held: bool,
-    /// Whether it was set aside and has a slot to give up.
+    /// Whether the job is held and has a serial slot to give up.
     pub(super) leaves: bool,
-    /// What its row said of the branch that it counts for; `None` too if the statement has counted it.
-    pub(super) child: Option<Child>,
+    /// What the job's row says about its branch; `None` also if the statement has counted the change.
+    pub(super) member: Option<Member>,
 }
 
 impl Written {
-    /// Out of id, whether it is held, whether it leaves (steps only), and the three columns of a child (unless the statement
-    /// counts).
-    fn new(row: &Row) -> Written {
-        let (leaves, child) = match row.len() {
+    /// Reads id, `held`, `leaves` (steps only), and the three columns of a member (unless the statement counts).
+    fn read(row: &Row) -> Written {
+        let (leaves, member) = match row.len() {
             2 => (false, None),
-            5 => (false, Child::wrote(row, 2)),
-            _ => (row.get(2), Child::wrote(row, 3)),
+            5 => (false, Member::read_started(row, 2)),
+            _ => (row.get(2), Member::read_started(row, 3)),
         };
-        Written { id: JobId(row.get(0)), held: row.get(1), leaves, child }
+        Written { id: JobId(row.get(0)), held: row.get(1), leaves, member }
     }
 }
 
-/// A sort of changes: those that one statement writes.
+/// The kinds of changes; one statement writes all changes of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangeKind {
-    /// Plain tasks that end well.
+    /// Tasks that succeed.
     Done,
-    /// Workflows that end well, with entries of their journals and nothing else.
-    Closed,
-    /// Plain tasks that end badly, or by their own wish.
-    Ended,
-    /// Machines and workflows that end otherwise.
-    Finished,
-    /// Whatever is tried again.
-    Again,
-    /// Machines and workflows that go on under their claim.
+    /// Workflows that succeed, and write nothing but entries of their journals.
+    DoneJournal,
+    /// Tasks that fail or are cancelled.
+    Failed,
+    /// All other ends of machines and workflows.
+    EndWithStep,
+    Retry,
+    /// Steps of machines and workflows that keep their claim.
     Next,
-    /// Machines and workflows that wait, or let others pass.
-    Waits,
+    /// Machines and workflows that wait, or return to the ready set.
+    Park,
 }
 
 /// How much of a step an end has to write.
-enum Size {
+enum StepSize {
     Nothing,
     Entries,
     More,
 }
 
-impl Size {
-    fn of(step: &Step) -> Size {
+impl StepSize {
+    fn of(step: &Step) -> StepSize {
         let more =
             step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
-            (true, _) => Size::More,
-            (false, false) => Size::Entries,
-            (false, true) => Size::Nothing,
+            (true, _) => StepSize::More,
+            (false, false) => StepSize::Entries,
+            (false, true) => StepSize::Nothing,
         }
     }
 }
@@ -84,274 +81,284 @@ impl Size {
 impl ChangeKind {
     const ALL: [ChangeKind; 7] = [
         ChangeKind::Done,
-        ChangeKind::Closed,
-        ChangeKind::Ended,
-        ChangeKind::Finished,
-        ChangeKind::Again,
+        ChangeKind::DoneJournal,
+        ChangeKind::Failed,
+        ChangeKind::EndWithStep,
+        ChangeKind::Retry,
         ChangeKind::Next,
-        ChangeKind::Waits,
+        ChangeKind::Park,
     ];
 
     fn of(change: &Change) -> ChangeKind {
-        let size = || change.step.as_deref().map_or(Size::Nothing, Size::of);
+        let size = || change.step.as_deref().map_or(StepSize::Nothing, StepSize::of);
         match &change.outcome {
             Outcome::Done(_) => match size() {
-                Size::Nothing => ChangeKind::Done,
-                Size::Entries => ChangeKind::Closed,
-                Size::More => ChangeKind::Finished,
+                StepSize::Nothing => ChangeKind::Done,
+                StepSize::Entries => ChangeKind::DoneJournal,
+                StepSize::More => ChangeKind::EndWithStep,
             },
             Outcome::Failed { .. } | Outcome::Cancelled(_) => match size() {
-                Size::Nothing => ChangeKind::Ended,
-                _ => ChangeKind::Finished,
+                StepSize::Nothing => ChangeKind::Failed,
+                _ => ChangeKind::EndWithStep,
             },
-            Outcome::Retry { .. } => ChangeKind::Again,
+            Outcome::Retry { .. } => ChangeKind::Retry,
             Outcome::Next => ChangeKind::Next,
-            Outcome::Wait(_) => ChangeKind::Waits,
+            Outcome::Wait(_) => ChangeKind::Park,
         }
     }
 
-    fn sql(self, changes: &[&Change], tallies: bool) -> &'static str {
+    fn sql(self, changes: &[&Change], counts: bool) -> &'static str {
         match self {
-            ChangeKind::Done if tallies => sql::commit::DONE_COUNTED,
-            ChangeKind::Closed if tallies => sql::commit::DONE_JOURNAL_COUNTED,
-            ChangeKind::Next => match Lone::of(changes) {
-                Some(Lone::Step(_)) => sql::commit::NEXT_SINGLE,
-                Some(Lone::Entry(..)) => sql::commit::NEXT_ENTRY,
+            ChangeKind::Done if counts => sql::commit::DONE_COUNTED,
+            ChangeKind::DoneJournal if counts => sql::commit::DONE_JOURNAL_COUNTED,
+            ChangeKind::Next => match SingleStep::of(changes) {
+                Some(SingleStep::Stage(_)) => sql::commit::NEXT_SINGLE,
+                Some(SingleStep::Entry(..)) => sql::commit::NEXT_ENTRY,
                 None => sql::commit::NEXT,
             },
             ChangeKind::Done => sql::commit::DONE,
-            ChangeKind::Closed => sql::commit::DONE_JOURNAL,
-            ChangeKind::Ended => sql::commit::FAILED,
-            ChangeKind::Finished => sql::commit::END_WITH_STEP,
-            ChangeKind::Again => sql::commit::RETRY,
-            ChangeKind::Waits => sql::waits::PARK,
+            ChangeKind::DoneJournal => sql::commit::DONE_JOURNAL,
+            ChangeKind::Failed => sql::commit::FAILED,
+            ChangeKind::EndWithStep => sql::commit::END_WITH_STEP,
+            ChangeKind::Retry => sql::commit::RETRY,
+            ChangeKind::Park => sql::waits::PARK,
         }
     }
 
-    /// Writes changes of this sort.
+    /// Writes changes of this kind.
     async fn write(
         self,
-        conn: &Guard<'_>,
+        executor: Executor<'_>,
         now: Now,
         changes: &[&Change],
-        tallies: bool,
+        counts: bool,
     ) -> Result<Vec<Row>, Error> {
-        let sql = self.sql(changes, tallies);
-        if let (ChangeKind::Next, Some(lone)) = (self, Lone::of(changes)) {
-            let claim = (changes[0].job, changes[0].worker, changes[0].claim);
-            // Within a transaction it is not known yet what will have been written.
-            let further = !conn.is_open() && conn.wrote_last(claim);
-            let rows = lone.write(conn, now, if further { lone.further() } else { sql }).await?;
-            conn.set_wrote((!conn.is_open() && !rows.is_empty()).then_some(claim));
-            return Ok(rows);
+        let sql = self.sql(changes, counts);
+        if let (ChangeKind::Next, Some(single)) = (self, SingleStep::of(changes)) {
+            return single.write(executor, now, sql).await;
         }
-        let (now, base, lane) = (micros(now), Base::new(changes), conn.lane());
-        let placing: [Param<'_>; 3] = [&LAST, &SPAN, &conn.gate_writer];
+        let (now, base, writer) = (micros(now), Base::new(changes), executor.gate_writer());
+        let count_writer = writer as i32;
+        let placing: [Param<'_>; 3] = [&LAST, &SPAN, &writer];
         let mut params: Vec<Param<'_>> = vec![&now];
         params.extend(base.params());
-        let (steps, ends, again, waits, entries);
-        if !matches!(self, ChangeKind::Done | ChangeKind::Ended) {
+        let (steps, ends, retries, waits, entries);
+        if !matches!(self, ChangeKind::Done | ChangeKind::Failed) {
             entries = Entries::new(changes);
             params.extend(entries.params());
         }
-        if matches!(self, ChangeKind::Finished | ChangeKind::Again | ChangeKind::Next | ChangeKind::Waits) {
+        if matches!(self, ChangeKind::EndWithStep | ChangeKind::Retry | ChangeKind::Next | ChangeKind::Park) {
             steps = Steps::new(changes);
             params.extend(steps.params());
         } else {
             steps = Steps::default();
         }
         match self {
-            ChangeKind::Done | ChangeKind::Closed => {
+            ChangeKind::Done | ChangeKind::DoneJournal => {
                 ends = Ends::new(changes);
                 params.extend(ends.output());
             }
-            ChangeKind::Ended => {
+            ChangeKind::Failed => {
                 ends = Ends::new(changes);
                 params.extend(ends.params());
             }
-            ChangeKind::Finished => {
+            ChangeKind::EndWithStep => {
                 ends = Ends::new(changes);
                 params.push(&steps.how);
                 params.extend(ends.params());
                 params.extend(ends.output());
             }
-            ChangeKind::Again => {
-                again = Again::new(changes);
-                params.extend(again.params());
+            ChangeKind::Retry => {
+                retries = Retries::new(changes);
+                params.extend(retries.params());
                 params.extend(placing);
             }
             ChangeKind::Next => params.push(&steps.unchanged),
-            ChangeKind::Waits => {
+            ChangeKind::Park => {
                 waits = Waits::new(changes);
                 params.extend::<[Param<'_>; 2]>([&steps.unchanged, &steps.how]);
                 params.extend(waits.params());
                 params.extend(placing);
             }
         }
-        if tallies {
-            params.push(&lane);
+        if counts {
+            params.push(&count_writer);
         }
-        conn.query(sql, &params).await
+        executor.query(sql, &params).await
     }
 }
 
-/// A change that goes on under its claim and is written by itself.
-enum Lone<'a> {
-    /// A step that consumes nothing and adds nothing to a journal.
-    Step(&'a Change),
-    /// A step that adds an entry and writes nothing else.
+/// The only step of a batch that keeps its claim: it is written by a cheaper statement, which takes no arrays.
+enum SingleStep<'a> {
+    /// It consumes nothing and adds nothing to a journal.
+    Stage(&'a Change),
+    /// It adds an entry to its journal and writes nothing else.
     Entry(&'a Change, &'a JournalEntry),
 }
 
-impl<'a> Lone<'a> {
-    fn of(changes: &[&'a Change]) -> Option<Lone<'a>> {
+impl<'a> SingleStep<'a> {
+    fn of(changes: &[&'a Change]) -> Option<SingleStep<'a>> {
         let [change] = changes else { return None };
-        if let Some(entry) = lone_entry(change) {
-            return Some(Lone::Entry(change, entry));
+        if let Some(entry) = only_entry(change) {
+            return Some(SingleStep::Entry(change, entry));
         }
         let plain = |step: &Step| {
             step.consumed.is_empty() && step.entries.is_empty() && !step.has_undo && !step.partial
         };
-        change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))
+        change.step.as_deref().is_none_or(plain).then_some(SingleStep::Stage(change))
     }
 
-    /// The statement for a step after one of the same claim, which this connection has written.
-    fn further(&self) -> &'static str {
+    fn change(&self) -> &'a Change {
         match self {
-            Lone::Step(_) => sql::commit::NEXT_SINGLE_FURTHER,
-            Lone::Entry(..) => sql::commit::NEXT_ENTRY_FURTHER,
+            SingleStep::Stage(change) | SingleStep::Entry(change, _) => change,
         }
     }
 
-    async fn write(&self, conn: &Guard<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
+    /// The statement for a step after one of the same claim that this connection has committed.
+    fn further_sql(&self) -> &'static str {
         match self {
-            Lone::Step(change) => Lone::write_step(conn, now, sql, change).await,
-            Lone::Entry(change, entry) => Lone::write_entry(conn, now, sql, change, entry).await,
+            SingleStep::Stage(_) => sql::commit::NEXT_SINGLE_FURTHER,
+            SingleStep::Entry(..) => sql::commit::NEXT_ENTRY_FURTHER,
         }
     }
 
-    async fn write_step(
-        conn: &Guard<'_>,
-        now: Now,
-        sql: &'static str,
-        change: &Change,
-    ) -> Result<Vec<Row>, Error> {
-        let step = change.step.as_deref();
-        let stage = step.and_then(|step| step.stage.as_ref());
-        let params: [Param<'_>; 12] = [
-            &micros(now),
-            &change.job.0,
-            &change.epoch.0,
-            &change.rev.0,
-            &change.worker.0,
-            &change.started_at.micros(),
-            &change.claim.0,
-            &step.is_some_and(|step| step.unchanged),
-            &step.and_then(|step| step.from_stage.as_deref()),
-            &stage.map(|(name, _)| name.as_str()),
-            &stage.map(|(_, data)| i16::from(data.codec)),
-            &stage.map(|(_, data)| data.bytes.as_slice()),
-        ];
-        conn.query_autocommit(sql, &params).await
-    }
-
-    async fn write_entry(
-        conn: &Guard<'_>,
-        now: Now,
-        sql: &'static str,
-        change: &Change,
-        entry: &JournalEntry,
-    ) -> Result<Vec<Row>, Error> {
-        let step = change.step.as_deref();
-        let params: [Param<'_>; 18] = [
-            &micros(now),
-            &change.job.0,
-            &change.epoch.0,
-            &change.rev.0,
-            &change.worker.0,
-            &change.started_at.micros(),
-            &change.claim.0,
-            &step.is_some_and(|step| step.unchanged),
-            &step.is_some_and(|step| step.has_undo),
-            &entry.seq,
-            &entry.op.number(),
-            &entry.mark.number(),
-            &entry.name,
-            &entry.key,
-            &entry.line,
-            &entry.at.micros(),
-            &i16::from(entry.payload.codec),
-            &entry.payload.bytes,
-        ];
-        conn.query_autocommit(sql, &params).await
+    async fn write(&self, executor: Executor<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
+        let Change { job, worker, claim, .. } = *self.change();
+        let claim = (job, worker, claim);
+        // In a transaction it is not yet known what will have been committed.
+        let (is_alone, conn) = (matches!(executor, Executor::Conn(_)), executor.conn());
+        let sql = if is_alone && conn.wrote_last(claim) { self.further_sql() } else { sql };
+        let rows = match self {
+            SingleStep::Stage(change) => write_stage(executor, now, sql, change).await?,
+            SingleStep::Entry(change, entry) => write_entry(executor, now, sql, change, entry).await?,
+        };
+        conn.set_last_step((is_alone && !rows.is_empty()).then_some(claim));
+        Ok(rows)
     }
 }
 
-/// The latest moment that anything is due at.
+async fn write_stage(
+    executor: Executor<'_>,
+    now: Now,
+    sql: &'static str,
+    change: &Change,
+) -> Result<Vec<Row>, Error> {
+    let step = change.step.as_deref();
+    let stage = step.and_then(|step| step.stage.as_ref());
+    let params: [Param<'_>; 12] = [
+        &micros(now),
+        &change.job.0,
+        &change.epoch.0,
+        &change.rev.0,
+        &change.worker.0,
+        &change.started_at.micros(),
+        &change.claim.0,
+        &step.is_some_and(|step| step.unchanged),
+        &step.and_then(|step| step.from_stage.as_deref()),
+        &stage.map(|(name, _)| name.as_str()),
+        &stage.map(|(_, data)| i16::from(data.codec)),
+        &stage.map(|(_, data)| data.bytes.as_slice()),
+    ];
+    executor.query_autocommit(sql, &params).await
+}
+
+async fn write_entry(
+    executor: Executor<'_>,
+    now: Now,
+    sql: &'static str,
+    change: &Change,
+    entry: &JournalEntry,
+) -> Result<Vec<Row>, Error> {
+    let step = change.step.as_deref();
+    let params: [Param<'_>; 18] = [
+        &micros(now),
+        &change.job.0,
+        &change.epoch.0,
+        &change.rev.0,
+        &change.worker.0,
+        &change.started_at.micros(),
+        &change.claim.0,
+        &step.is_some_and(|step| step.unchanged),
+        &step.is_some_and(|step| step.has_undo),
+        &entry.seq,
+        &entry.op.number(),
+        &entry.mark.number(),
+        &entry.name,
+        &entry.key,
+        &entry.line,
+        &entry.at.micros(),
+        &i16::from(entry.payload.codec),
+        &entry.payload.bytes,
+    ];
+    executor.query_autocommit(sql, &params).await
+}
+
+/// The latest time that a job can be due at.
 const LAST: i64 = Time::MAX.micros();
 
-/// A batch, sorted by what is sent for it.
+/// A batch of changes, by kind.
 pub(super) struct ChangeBatches<'a> {
-    sorts: Vec<(ChangeKind, Vec<&'a Change>)>,
-    /// Whether the statement that writes them counts the ends of children of branches too.
-    tallies: bool,
+    batches: Vec<(ChangeKind, Vec<&'a Change>)>,
+    /// Whether the statement that writes them also counts the ends of children of branches.
+    counts: bool,
 }
 
 impl<'a> ChangeBatches<'a> {
-    pub(super) fn of(batch: impl Iterator<Item = &'a Change> + Clone) -> ChangeBatches<'a> {
-        let sort = |sort: ChangeKind| {
-            (sort, batch.clone().filter(|change| ChangeKind::of(change) == sort).collect())
+    pub(super) fn of(changes: impl Iterator<Item = &'a Change> + Clone) -> ChangeBatches<'a> {
+        let batch = |kind: ChangeKind| {
+            (kind, changes.clone().filter(|change| ChangeKind::of(change) == kind).collect())
         };
-        let sorts = ChangeKind::ALL.into_iter().map(sort);
-        let sorts = sorts.filter(|(_, changes): &(ChangeKind, Vec<&Change>)| !changes.is_empty()).collect();
-        ChangeBatches { sorts, tallies: false }
+        let batches = ChangeKind::ALL.into_iter().map(batch);
+        let batches =
+            batches.filter(|(_, changes): &(ChangeKind, Vec<&Change>)| !changes.is_empty()).collect();
+        ChangeBatches { batches, counts: false }
     }
 
-    /// Has the statement count the ends of children of branches, if there is one that can; whether there is.
-    pub(super) fn tally(&mut self) -> bool {
-        self.tallies = match self.sorts.as_slice() {
-            [(ChangeKind::Done | ChangeKind::Closed, changes)] => {
-                changes.iter().all(|change| branch::is_whole(change))
+    /// Lets the statement count the ends of children of branches, if it is the only one and can. Returns whether it does.
+    pub(super) fn count_ends(&mut self) -> bool {
+        self.counts = match self.batches.as_slice() {
+            [(ChangeKind::Done | ChangeKind::DoneJournal, changes)] => {
+                !changes.iter().any(|change| branch::has_items(change))
             }
             _ => false,
         };
-        self.tallies
+        self.counts
     }
 
     /// All jobs, by id.
     pub(super) fn ids(&self) -> Vec<Uuid> {
         let ids: BTreeSet<Uuid> =
-            self.sorts.iter().flat_map(|(_, changes)| changes.iter().map(|change| change.job.0)).collect();
+            self.batches.iter().flat_map(|(_, changes)| changes.iter().map(|change| change.job.0)).collect();
         ids.into_iter().collect()
     }
 
-    /// How many sorts there are: each is one statement.
-    pub(super) fn count(&self) -> usize {
-        self.sorts.len()
+    /// The number of kinds, which is the number of statements.
+    pub(super) fn kinds(&self) -> usize {
+        self.batches.len()
     }
 
-    pub(super) fn has(&self, sort: ChangeKind) -> bool {
-        self.sorts.iter().any(|(there, _)| *there == sort)
+    pub(super) fn has(&self, kind: ChangeKind) -> bool {
+        self.batches.iter().any(|(present, _)| *present == kind)
     }
 
-    /// Prepares what [`Sorts::write`] sends.
-    pub(super) async fn prepare(&self, conn: &Guard<'_>) -> Result<(), Error> {
-        for (sort, changes) in &self.sorts {
-            conn.prepare(sort.sql(changes, self.tallies)).await?;
+    /// Prepares what [`ChangeBatches::write`] sends.
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+        for (kind, changes) in &self.batches {
+            executor.prepare(kind.sql(changes, self.counts)).await?;
         }
         Ok(())
     }
 
-    /// Writes all of them; none waits for the answer of another. All answers are awaited, and the first error is the cause:
-    /// what was sent after it says only that the transaction is over.
-    pub(super) async fn write(&self, conn: &Guard<'_>, now: Now) -> Result<Vec<Written>, Error> {
-        let sorts = self.sorts.iter();
+    /// Writes all changes, in one round trip. All answers are awaited, and the first error is the cause: the statements after
+    /// it only report that the transaction has failed.
+    pub(super) async fn write(&self, executor: Executor<'_>, now: Now) -> Result<Vec<Written>, Error> {
+        let batches = self.batches.iter();
         let answers =
-            join_all(sorts.map(|(sort, changes)| sort.write(conn, now, changes, self.tallies))).await;
-        let mut wrote = Vec::new();
+            join_all(batches.map(|(kind, changes)| kind.write(executor, now, changes, self.counts))).await;
+        let mut written = Vec::new();
         for rows in answers {
-            wrote.extend(rows?.iter().map(Written::new));
+            written.extend(rows?.iter().map(Written::read));
         }
-        Ok(wrote)
+        Ok(written)
     }
 }

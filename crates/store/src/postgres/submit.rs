@@ -1,4 +1,4 @@
-//! Putting jobs in.
+//! Submitting jobs.
 
 use std::{
     borrow::Borrow,
@@ -11,11 +11,13 @@ use windlass_model::{JobId, NewJob, NewSignal, SubmitOutcome, Time, rank::rank};
 use super::{
     Postgres, SPAN, branch,
     change_params::Param,
+    conn::Conn,
     job_params::{BranchColumns, Rows},
     micros,
     names::Names,
-    pool::Guard,
-    serial, signal, sql, unique,
+    serial, signal, sql,
+    tx::{Executor, Tx},
+    unique,
     unique::NameOutcome,
     wait,
 };
@@ -25,203 +27,214 @@ use crate::{
     intern::Lane,
 };
 
-/// How often a submit is sent again because what stood in its way was pruned between two statements.
+/// How often a submit is sent because a job with the same key was pruned between two of its statements.
 const TRIES: usize = 5;
 
 pub(super) async fn submit(
     store: &Postgres,
     now: Now,
     jobs: &[NewJob],
-    born: Option<ClaimOnSubmit>,
+    claim_on_submit: Option<ClaimOnSubmit>,
 ) -> Result<Vec<SubmitOutcome>, Error> {
     jobs.iter().try_for_each(|job| store.shared.options.limits.check(job))?;
     let names = Names::of(store, jobs).await?;
     for _ in 0..TRIES {
-        let conn = store.conn().await?;
+        let mut conn = store.conn().await?;
         let before = Instant::now();
-        let batch = Batch { store, conn: &conn, now, jobs, names: &names, claim_on_submit: born, runs: &[] };
-        let answers: Option<Vec<SubmitOutcome>> = batch.put().await?.into_iter().collect();
-        if let Some(answers) = answers {
-            if let Some(born) = born {
-                store.shared.open_claims.made(born.worker, born.number, before);
+        let batch = Batch { store, now, jobs, names: &names, claim_on_submit, running: &[] };
+        let outcomes: Option<Vec<SubmitOutcome>> = batch.insert(&mut conn).await?.into_iter().collect();
+        if let Some(outcomes) = outcomes {
+            if let Some(claim) = claim_on_submit {
+                store.shared.open_claims.made(claim.worker, claim.number, before);
             }
-            return Ok(answers);
+            return Ok(outcomes);
         }
     }
     Err(Error::Unavailable("jobs with these keys are being pruned; submit again".into()))
 }
 
-/// Jobs to be put in over one connection.
+/// Jobs to be inserted together.
 pub(super) struct Batch<'a> {
     pub(super) store: &'a Postgres,
-    pub(super) conn: &'a Guard<'a>,
     pub(super) now: Now,
     pub(super) jobs: &'a [NewJob],
     pub(super) names: &'a Names,
     pub(super) claim_on_submit: Option<ClaimOnSubmit>,
-    /// Live jobs that are taken for running, wherever the transaction has put them by now: their changes submit these jobs.
-    pub(super) runs: &'a [JobId],
+    /// Live jobs that count as running, wherever the transaction has put them since: their changes submit these jobs.
+    pub(super) running: &'a [JobId],
 }
 
 impl Batch<'_> {
-    /// Puts the batch in, in a transaction of its own if it needs one. `None` for a job that must be sent again.
-    async fn put(&self) -> Result<Vec<Option<SubmitOutcome>>, Error> {
+    /// Inserts the jobs, by a single statement or in a transaction. `None` for a job that must be submitted again.
+    async fn insert(&self, conn: &mut Conn) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         lower_floors(self.store, self.now, self.jobs);
         let waves = waves(self.jobs);
         let plain = !self.jobs.iter().any(NewJob::needs_slow_path);
-        let mut wrote = vec![None; self.jobs.len()];
+        let mut inserted = vec![None; self.jobs.len()];
         if let ([wave], true) = (waves.as_slice(), plain) {
-            self.insert(wave, &mut wrote).await?;
-            return self.answers(&wrote, HashMap::new()).await;
+            self.insert_plain(Executor::Conn(conn), wave, &mut inserted).await?;
+            return self.outcomes(Executor::Conn(conn), &inserted, HashMap::new()).await;
         }
-        self.conn.begin().await?;
-        let told = self.put_in(&waves, &mut wrote).await;
-        match &told {
-            Ok(_) => branch::commit(self.store, self.conn, self.now).await?,
-            Err(_) => self.conn.rollback().await,
-        }
-        self.answers(&wrote, told?).await
+        let tx = Tx::write(conn).await?;
+        let taken = self.insert_waves(&tx, &waves, &mut inserted).await;
+        let taken = branch::finish(self.store, tx, self.now, taken).await?;
+        self.outcomes(Executor::Conn(conn), &inserted, taken).await
     }
 
-    /// Puts the batch in within the transaction that is open.
-    pub(super) async fn put_within(&self) -> Result<Vec<Option<SubmitOutcome>>, Error> {
+    /// Inserts the jobs in a transaction.
+    pub(super) async fn insert_in(&self, tx: &Tx<'_>) -> Result<Vec<Option<SubmitOutcome>>, Error> {
         lower_floors(self.store, self.now, self.jobs);
-        let mut wrote = vec![None; self.jobs.len()];
-        let told = self.put_in(&waves(self.jobs), &mut wrote).await?;
-        self.answers(&wrote, told).await
+        let mut inserted = vec![None; self.jobs.len()];
+        let taken = self.insert_waves(tx, &waves(self.jobs), &mut inserted).await?;
+        self.outcomes(Executor::Tx(tx), &inserted, taken).await
     }
 
-    /// Writes all waves, and answers what is to be said of jobs whose unique name another job had.
-    async fn put_in(
+    /// Inserts all waves. Returns the outcomes of jobs whose unique name another job held.
+    async fn insert_waves(
         &self,
+        tx: &Tx<'_>,
         waves: &[Vec<usize>],
-        wrote: &mut [Option<Inserted>],
+        inserted: &mut [Option<Inserted>],
     ) -> Result<HashMap<usize, SubmitOutcome>, Error> {
-        let mut told = HashMap::new();
+        let mut taken = HashMap::new();
         let mut entering = Vec::new();
-        let mut in_line = false;
+        let mut some_wait = false;
         for wave in waves {
-            let (special, plain): (Vec<usize>, Vec<usize>) = wave.iter().partition(|place| {
-                self.jobs[**place].parent.is_some() || self.jobs[**place].needs_slow_path()
+            let (special, plain): (Vec<usize>, Vec<usize>) = wave.iter().partition(|index| {
+                self.jobs[**index].parent.is_some() || self.jobs[**index].needs_slow_path()
             });
             if !plain.is_empty() {
-                self.insert(&plain, wrote).await?;
+                self.insert_plain(Executor::Tx(tx), &plain, inserted).await?;
             }
             if !special.is_empty() {
                 let first = entering.len();
-                self.insert_special(&special, wrote, &mut told, &mut entering).await?;
-                in_line |= serial::enter_unsettled(self.conn, &entering[first..]).await?;
+                self.insert_special(tx, &special, inserted, &mut taken, &mut entering).await?;
+                some_wait |= serial::enter_unsettled(tx, &entering[first..]).await?;
             }
         }
-        // Slots are handed over once all stand in line.
-        if in_line {
-            serial::settle(self.conn, &entering).await?;
+        // Slots are filled once all jobs wait for their keys.
+        if some_wait {
+            serial::settle(tx, &entering).await?;
         }
-        Ok(told)
+        Ok(taken)
     }
 
-    async fn answers(
+    async fn outcomes(
         &self,
-        wrote: &[Option<Inserted>],
-        mut told: HashMap<usize, SubmitOutcome>,
+        executor: Executor<'_>,
+        inserted: &[Option<Inserted>],
+        mut taken: HashMap<usize, SubmitOutcome>,
     ) -> Result<Vec<Option<SubmitOutcome>>, Error> {
-        let found = match wrote.iter().enumerate().all(|(n, wrote)| wrote.is_some() || told.contains_key(&n))
-        {
+        let is_known =
+            |(n, inserted): (usize, &Option<Inserted>)| inserted.is_some() || taken.contains_key(&n);
+        let found = match inserted.iter().enumerate().all(is_known) {
             true => ExistingJobs::default(),
-            false => self.find(wrote).await?,
+            false => self.find_existing(executor, inserted).await?,
         };
-        let answers = columns::submit_outcomes(self.jobs, wrote, &found);
-        Ok(answers.into_iter().enumerate().map(|(n, answer)| told.remove(&n).or(answer)).collect())
+        let outcomes = columns::submit_outcomes(self.jobs, inserted, &found);
+        Ok(outcomes.into_iter().enumerate().map(|(n, outcome)| taken.remove(&n).or(outcome)).collect())
     }
 
-    /// Sends plain jobs, and notes which were written.
-    async fn insert(&self, wave: &[usize], wrote: &mut [Option<Inserted>]) -> Result<(), Error> {
+    /// Inserts plain jobs, and notes which were inserted.
+    async fn insert_plain(
+        &self,
+        executor: Executor<'_>,
+        wave: &[usize],
+        inserted: &mut [Option<Inserted>],
+    ) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
-        let (worker, number) =
-            (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
-        let (now, last) = (micros(self.now), Time::MAX.micros());
+        let (worker, number) = self.claim();
+        let (now, last, writer) = (micros(self.now), Time::MAX.micros(), executor.gate_writer());
         let mut params: Vec<Param<'_>> = vec![&now, &last];
         params.extend(rows.params());
-        params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &self.conn.gate_writer, &worker, &number]);
-        let written = self.conn.query(sql::submit::INSERT, &params).await?;
-        for row in written {
-            wrote[rows.place_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
+        params.extend::<[Param<'_>; 5]>([&rows.key, &SPAN, &writer, &worker, &number]);
+        for row in executor.query(sql::submit::INSERT, &params).await? {
+            inserted[rows.index_of[&JobId(row.get(0))]] = Some(Inserted { claimed: row.get(1) });
         }
         Ok(())
     }
 
-    /// Sends jobs with more to them: their unique names are taken, or they are taken back; those that are due are to
-    /// enter.
+    /// The claim under which the jobs are inserted, if any: worker and number.
+    fn claim(&self) -> (Option<i64>, Option<i64>) {
+        (self.claim_on_submit.map(|claim| claim.worker.0), self.claim_on_submit.map(|claim| claim.number.0))
+    }
+
+    /// Inserts jobs that have a parent, a unique name, a serial key, a rate limit or signals. A job whose unique name another job
+    /// holds is deleted again. Adds the jobs that are due to `entering`.
     async fn insert_special(
         &self,
+        tx: &Tx<'_>,
         wave: &[usize],
-        wrote: &mut [Option<Inserted>],
-        told: &mut HashMap<usize, SubmitOutcome>,
+        inserted: &mut [Option<Inserted>],
+        taken: &mut HashMap<usize, SubmitOutcome>,
         entering: &mut Vec<uuid::Uuid>,
     ) -> Result<(), Error> {
         let rows = Rows::of(self, wave)?;
-        let jobs: Vec<&NewJob> = rows.places.iter().map(|place| &self.jobs[*place]).collect();
+        let jobs: Vec<&NewJob> = rows.indexes.iter().map(|index| &self.jobs[*index]).collect();
         let parent: Vec<Option<uuid::Uuid>> = jobs.iter().map(|job| job.parent.map(|id| id.0)).collect();
-        let serial = |job: &&NewJob| Some(self.names.serials[&job.settings.serial.as_ref()?.key]);
+        let serial = |job: &&NewJob| Some(self.names.serial_keys[&job.settings.serial.as_ref()?.key]);
         let serials: Vec<Option<i64>> = jobs.iter().map(serial).collect();
         let weight: Vec<Option<i32>> =
             jobs.iter().map(|job| Some(job.settings.rate.as_ref()?.weight as i32)).collect();
         let keeps: Vec<Option<bool>> =
             jobs.iter().map(|job| Some(job.settings.serial.as_ref()?.keeps_slot)).collect();
-        let round: Vec<Option<i32>> = jobs.iter().map(|job| job.parent_rev.map(|round| round.0)).collect();
-        let twigs = BranchColumns::of(&jobs);
+        let parent_rev: Vec<Option<i32>> = jobs.iter().map(|job| job.parent_rev.map(|rev| rev.0)).collect();
+        let positions = BranchColumns::of(&jobs);
         let (now, last) = (micros(self.now), Time::MAX.micros());
         let mut params: Vec<Param<'_>> = vec![&now, &last];
         params.extend(rows.params());
-        params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &round]);
-        params.extend(twigs.params());
-        let written = self.conn.query(sql::submit::INSERT_SPECIAL, &params).await?;
+        params.extend::<[Param<'_>; 6]>([&rows.key, &parent, &serials, &weight, &keeps, &parent_rev]);
+        params.extend(positions.params());
+        let written = tx.query(sql::submit::INSERT_SPECIAL, &params).await?;
         let written: HashMap<JobId, (bool, Time, bool)> = written
             .iter()
             .map(|row| (JobId(row.get(0)), (row.get(1), Time(row.get(2)), row.get(3))))
             .collect();
-        let in_now: Vec<&NewJob> = jobs.into_iter().filter(|job| written.contains_key(&job.id)).collect();
+        let new: Vec<&NewJob> = jobs.into_iter().filter(|job| written.contains_key(&job.id)).collect();
         // Before anything that ends another child of the same parent.
-        wait::count_new_children(self.conn, &in_now, 1).await?;
-        let mut timed = false;
-        let mut undone: Vec<&NewJob> = Vec::new();
+        wait::count_new_children(tx, &new, 1).await?;
+        let mut has_timers = false;
+        let mut deleted: Vec<&NewJob> = Vec::new();
         let mut signals: Vec<(JobId, &NewSignal)> = Vec::new();
-        let mut in_order: Vec<(usize, usize)> = rows.places.iter().copied().enumerate().collect();
-        in_order.sort_unstable_by_key(|(_, place)| *place);
-        for (n, place) in in_order {
-            let job = &self.jobs[place];
+        let mut in_order: Vec<(usize, usize)> = rows.indexes.iter().copied().enumerate().collect();
+        in_order.sort_unstable_by_key(|(_, index)| *index);
+        for (n, index) in in_order {
+            let job = &self.jobs[index];
             let Some((due, now, timer)) = written.get(&job.id) else { continue };
-            match unique::take(self.store, self.conn, *now, job, rows.kind[n], self.runs).await? {
-                NameOutcome::It(replaced) => {
-                    wrote[place] = Some(Inserted { claimed: false });
-                    told.extend(replaced.map(|id| (place, SubmitOutcome::Replaced { id })));
+            match unique::take(self.store, tx, *now, job, rows.kind[n], self.running).await? {
+                NameOutcome::Taken { replaced } => {
+                    inserted[index] = Some(Inserted { claimed: false });
+                    taken.extend(replaced.map(|id| (index, SubmitOutcome::Replaced { id })));
                     entering.extend(due.then_some(job.id.0));
-                    timed |= timer;
+                    has_timers |= timer;
                     signals.extend(distinct(&job.signals).map(|signal| (job.id, signal)));
                 }
-                NameOutcome::Not(answer) => {
-                    self.conn.execute(sql::submit::REMOVE, &[&job.id.0]).await?;
-                    told.insert(place, answer);
-                    undone.push(job);
+                NameOutcome::Held(outcome) => {
+                    tx.execute(sql::submit::REMOVE, &[&job.id.0]).await?;
+                    taken.insert(index, outcome);
+                    deleted.push(job);
                 }
             }
         }
-        wait::count_new_children(self.conn, &undone, -1).await?;
+        wait::count_new_children(tx, &deleted, -1).await?;
         if !signals.is_empty() {
-            signal::put(self.conn, self.now, &signals, self.store.shared.options.limits.inbox).await?;
+            signal::add(tx, self.now, &signals, self.store.shared.options.limits.inbox).await?;
         }
-        if timed {
-            let sql = sql::gates::BUMP;
-            self.conn.execute(sql, &[&vec![0i32], &self.conn.gate_writer]).await?;
+        if has_timers {
+            tx.execute(sql::gates::BUMP, &[&vec![0i32], &tx.gate_writer]).await?;
         }
         Ok(())
     }
 
-    /// Looks up what stood in the way of those that were not inserted.
-    async fn find(&self, wrote: &[Option<Inserted>]) -> Result<ExistingJobs, Error> {
-        let (mine, missing): (Vec<_>, Vec<_>) =
-            self.jobs.iter().zip(wrote).partition(|(_, wrote)| wrote.is_some());
-        let mine: HashSet<JobId> = mine.into_iter().map(|(job, _)| job.id).collect();
+    /// Finds the jobs that exist already with the ids or keys of those that were not inserted.
+    async fn find_existing(
+        &self,
+        executor: Executor<'_>,
+        inserted: &[Option<Inserted>],
+    ) -> Result<ExistingJobs, Error> {
+        let (new, missing): (Vec<_>, Vec<_>) =
+            self.jobs.iter().zip(inserted).partition(|(_, inserted)| inserted.is_some());
+        let new: HashSet<JobId> = new.into_iter().map(|(job, _)| job.id).collect();
         let missing: Vec<&NewJob> = missing.into_iter().map(|(job, _)| job).collect();
         let ids: Vec<_> = missing.iter().map(|job| job.id.0).collect();
         let keyed: Vec<(i32, &NewJob, &str)> = missing
@@ -231,10 +244,9 @@ impl Batch<'_> {
             .collect::<Result<_, Error>>()?;
         let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
-        let (worker, number) =
-            (self.claim_on_submit.map(|b| b.worker.0), self.claim_on_submit.map(|b| b.number.0));
+        let (worker, number) = self.claim();
         let sql = sql::submit::FIND_EXISTING;
-        let rows = self.conn.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
+        let rows = executor.query(sql, &[&worker, &number, &ids, &kinds, &keys]).await?;
         let mut found = ExistingJobs::default();
         for row in rows {
             let id = JobId(row.get(0));
@@ -242,7 +254,7 @@ impl Batch<'_> {
             match row.get::<_, Option<i32>>(2) {
                 None => {
                     found.ids.insert(id, digest);
-                    if row.get(4) && !mine.contains(&id) {
+                    if row.get(4) && !new.contains(&id) {
                         found.claimed_before.insert(id);
                     }
                 }
@@ -261,7 +273,7 @@ impl Batch<'_> {
     }
 }
 
-/// Notes that jobs come into the ready set.
+/// Notes that jobs are added to the ready set.
 pub(super) fn lower_floors(store: &Postgres, now: Now, jobs: &[impl Borrow<NewJob>]) {
     let urgent = jobs.iter().map(|job| job.borrow().priority).min().unwrap_or(0);
     let now_here = now.unwrap_or_else(|| Time::from_system(std::time::SystemTime::now()));
@@ -269,15 +281,15 @@ pub(super) fn lower_floors(store: &Postgres, now: Now, jobs: &[impl Borrow<NewJo
     store.shared.floors.lowered(rank(now_here.minus(Duration::from_secs(1)), urgent));
 }
 
-/// Signals of which no two are equal: the second of two was delivered before.
+/// Signals without duplicates: the second of two equal ones counts as delivered before.
 fn distinct(signals: &[NewSignal]) -> impl Iterator<Item = &NewSignal> {
     let mut seen = HashSet::new();
     signals.iter().filter(move |signal| seen.insert((&signal.name, &signal.dedup)))
 }
 
-/// Parts a batch so that no id, key or unique name stands twice in a part: of two equal ones the first in the call is to win,
-/// and within a statement it would be the one that sorts first. Jobs with unique names stay in the order given: one may cancel
-/// the job before it, and with that change what the next one finds. All but odd batches are one part.
+/// Splits a batch so that no id, key or unique name occurs twice in a wave: of two equal ones the first in the call must win,
+/// and within a statement it would be the one that sorts first. Jobs with unique names keep their order: one may cancel the job
+/// before it, which changes what the next one finds. Most batches are one wave.
 fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     let mut rest: Vec<usize> = (0..jobs.len()).collect();
@@ -285,18 +297,18 @@ fn waves(jobs: &[NewJob]) -> Vec<Vec<usize>> {
         let mut ids = HashSet::with_capacity(rest.len());
         let mut keys = HashSet::new();
         let mut names = HashSet::new();
-        let mut put_off = false;
-        let alone = |place: &usize| {
-            let job = &jobs[*place];
+        let mut deferred = false;
+        let is_first = |index: &usize| {
+            let job = &jobs[*index];
             let new_id = ids.insert(job.id);
             let new_key = job.key.as_ref().is_none_or(|key| keys.insert((&job.kind.kind, key)));
             let unique = job.settings.unique.as_ref();
             let new_name = unique.is_none_or(|unique| names.insert((&job.kind.kind, &unique.key)));
-            let now = new_id && new_key && new_name && !(put_off && unique.is_some());
-            put_off |= !now && unique.is_some();
+            let now = new_id && new_key && new_name && !(deferred && unique.is_some());
+            deferred |= !now && unique.is_some();
             now
         };
-        let (wave, later) = rest.into_iter().partition(alone);
+        let (wave, later) = rest.into_iter().partition(is_first);
         waves.push(wave);
         rest = later;
     }

@@ -1,8 +1,8 @@
-//! Transactions of others that a change is committed with.
+//! Writes of the caller's own and a change, in one transaction.
 //!
-//! They run on connections of their own, with the settings and the search path of the URL's user: a long one holds up
-//! nobody, and how the store has its statements planned is not forced on those of others. Once the work is done, the rest
-//! of the transaction is the store's.
+//! The work runs on connections of its own pool, with the settings and the search path of the URL's user: a long work blocks no
+//! other verb, and the store's planner settings do not affect its statements. Once the work is done, the rest of the transaction
+//! is the store's.
 
 use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
 
@@ -12,20 +12,22 @@ use windlass_model::{Change, Verdict};
 
 use super::{
     Postgres, branch,
-    commit::{refusal, within},
+    commit::{commit_in, refusal},
+    conn::Conn,
     errors::sorted,
     names::Names,
-    pool::{GUESTS_KEPT, Guard},
+    pool::{IDLE_CALLER_CONNS, PooledConn},
     serial,
+    tx::{Executor, Tx},
 };
 use crate::{Error, Now, PostgresWork, Work};
 
-/// What a connection is told at the beginning: whatever the work before left set is gone. What is set in the last statement
-/// lasts as long as the transaction; and as that is a query, the isolation stays what it is.
-const BEGUN: &str = "reset all; discard temp; select set_config('windlass.work', 'begun', true)";
+/// Sent before the work: resets what an earlier work has set. The last statement marks the transaction until its end, and
+/// because it is a query, the isolation level cannot be changed after it.
+const MARK: &str = "reset all; discard temp; select set_config('windlass.work', 'begun', true)";
 
-/// Whether the transaction is still the same.
-const SAME: &str = "select current_setting('windlass.work', true)";
+/// Reads the mark, which is gone if the work has ended the transaction.
+const READ_MARK: &str = "select current_setting('windlass.work', true)";
 
 pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Result<Option<Verdict>, Error> {
     let Work::Postgres(work) = work else {
@@ -33,31 +35,32 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
             "this store is PostgreSQL, and the transaction is written for SQLite; use the form for PostgreSQL".into(),
         ));
     };
-    let (conn, answer) = run(store, work).await?;
+    let (mut conn, answer) = run(store, work).await?;
+    let tx = Tx::adopt(&mut conn);
     let change = match answer {
         Ok(Some(change)) => change,
         Ok(None) => {
-            conn.rollback().await;
+            tx.rollback().await;
             return Ok(None);
         }
         Err(panic) => {
-            conn.rollback().await;
+            tx.rollback().await;
             std::panic::resume_unwind(panic);
         }
     };
-    let verdict = match write(store, &conn, now, &change).await {
-        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match commit(store, &conn, now).await {
+    let verdict = match write(store, &tx, now, &change).await {
+        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match commit(store, &tx, now).await {
             Ok(()) => Ok(verdict),
-            // Checked only now, at the end: nothing was committed.
+            // A deferred constraint is checked at the commit: nothing was written.
             Err(Error::Refused(why)) => Ok(Verdict::Refused(why)),
             Err(error) => Err(error),
         },
         Ok(verdict) => {
-            conn.rollback().await;
+            tx.rollback().await;
             Ok(verdict)
         }
         Err(error) => {
-            conn.rollback().await;
+            tx.rollback().await;
             match error {
                 Error::Refused(why) => Ok(Verdict::Refused(why)),
                 error => Err(error),
@@ -68,40 +71,42 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
     verdict.map(Some)
 }
 
-/// Commits the transaction, and tells parents of branches what they wait to be told: over another connection, whose settings
-/// are the store's.
-async fn commit(store: &Postgres, conn: &Guard<'_>, now: Now) -> Result<(), Error> {
-    serial::hand_over(conn).await?;
-    let touched = branch::flush(conn).await?;
-    conn.commit().await?;
-    if !touched.is_empty() {
+/// Commits, and notifies the parents of branches over another connection, whose settings are the store's.
+async fn commit(store: &Postgres, tx: &Tx<'_>, now: Now) -> Result<(), Error> {
+    serial::fill_slots(tx).await?;
+    let to_check = branch::write_counts(tx).await?;
+    tx.commit().await?;
+    if !to_check.is_empty() {
         match store.conn().await {
-            Ok(conn) => {
-                branch::notified(store, &conn, now, branch::read_watched(&conn, &touched).await).await
+            Ok(mut conn) => {
+                let met = branch::find_met(Executor::Conn(&conn), &to_check).await;
+                branch::notify_met(store, &mut conn, now, met).await
             }
             Err(error) => {
-                tracing::debug!(%error, "what is to be told of branches is left to the next look at them")
+                tracing::debug!(%error, "parents of branches were not notified; the next poll notifies them")
             }
         }
     }
     Ok(())
 }
 
-/// What a work answers, or its panic.
+/// What a work returns, or its panic.
 type Answer = Result<Option<Change>, Box<dyn Any + Send>>;
 
-/// Runs a work, and answers with the connection on which its transaction is open. A connection that was kept idle may have
-/// been lost, which nothing has told: then another is tried, as long as the work has not begun.
-async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(Guard<'s>, Answer), Error> {
+/// Runs a work. Returns its answer, and the connection on which its transaction is open. An idle connection may have been lost
+/// unnoticed: then another is tried, unless the work has begun.
+async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(PooledConn<'s>, Answer), Error> {
     let mut work = Some(work);
     let mut tries = 0;
     loop {
-        let mut conn = store.shared.guests.get().await?;
-        let began = Instant::now();
+        let mut conn = store.shared.caller_pool.get().await?;
+        let started = Instant::now();
         match run_on(&mut conn, &mut work).await {
             Ok(answer) => return Ok((conn, answer)),
-            // A server that says nothing would say nothing to the next one either.
-            Err(Error::Unavailable(_)) if tries < GUESTS_KEPT && began.elapsed() < conn.patience => {
+            // A server that has not answered on this connection would not answer on the next one either.
+            Err(Error::Unavailable(_))
+                if tries < IDLE_CALLER_CONNS && started.elapsed() < conn.patience() =>
+            {
                 tries += 1
             }
             Err(error) => return Err(error),
@@ -109,40 +114,38 @@ async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(Guard<'
     }
 }
 
-/// An error is one of the beginning: the work has not run.
-async fn run_on(conn: &mut Guard<'_>, work: &mut Option<PostgresWork<'_>>) -> Result<Answer, Error> {
-    let patience = conn.patience;
+/// Begins a transaction and runs a work in it. After an error, the work has not run.
+async fn run_on(conn: &mut Conn, work: &mut Option<PostgresWork<'_>>) -> Result<Answer, Error> {
+    let patience = conn.patience();
     let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {patience:?}"));
-    conn.opening();
+    conn.note_begin();
     // The store's statements rely on seeing what was committed while they waited for a lock.
     let begin = conn.client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let begin = begin.read_only(false).deferrable(false);
     let begun = tokio::time::timeout(patience, begin.start()).await;
     let transaction = begun.map_err(late)?.map_err(sorted)?;
-    let told = tokio::time::timeout(patience, transaction.batch_execute(BEGUN)).await;
-    told.map_err(late)?.map_err(sorted)?;
+    let marked = tokio::time::timeout(patience, transaction.batch_execute(MARK)).await;
+    marked.map_err(late)?.map_err(sorted)?;
     let work = work.take().expect("it runs once");
     let answer = AssertUnwindSafe(async { work(&transaction).await }).catch_unwind().await;
-    // It must not be rolled back here: the store has not written yet.
+    // Its drop would roll back, before the store has written.
     std::mem::forget(transaction);
     Ok(answer)
 }
 
-/// Writes the change in what is left of the transaction, as the store writes.
-async fn write(store: &Postgres, conn: &Guard<'_>, now: Now, change: &Change) -> Result<Verdict, Error> {
+/// Writes the change in the rest of the transaction.
+async fn write(store: &Postgres, tx: &Tx<'_>, now: Now, change: &Change) -> Result<Verdict, Error> {
     let mut names = Names::default();
     if let Some(why) = refusal(store, change, &mut names).await? {
         return Ok(Verdict::Refused(why));
     }
-    take_over(conn).await?;
-    Ok(within(store, conn, now, change, &names).await?.unwrap_or(Verdict::Fenced))
+    take_over(tx).await?;
+    Ok(commit_in(store, tx, now, change, &names).await?.unwrap_or(Verdict::Fenced))
 }
 
-/// Makes the rest of the transaction the store's: its search path, its settings. Whoever has ended the transaction by
-/// themselves is told so.
-async fn take_over(conn: &Guard<'_>) -> Result<(), Error> {
-    let sql = format!("{SAME}; {}", conn.openings().takeover);
-    match conn.run(&sql).await {
+/// Makes the rest of the transaction the store's. Fails if the work has ended the transaction by itself.
+async fn take_over(tx: &Tx<'_>) -> Result<(), Error> {
+    match tx.take_over(READ_MARK).await {
         Ok(values) if values.first().and_then(Option::as_deref) == Some("begun") => Ok(()),
         Ok(_) => Err(Error::Fault(
             "the work has ended the transaction by itself, so that what it wrote and the change could not be \

@@ -1,74 +1,72 @@
-//! Unique names: taken by a submit or a retry; whether the last taker has one still is seen when someone asks.
+//! Unique names: a submit or a retry takes them. Whether the last taker still holds a name is decided when another job asks for it.
 
 use windlass_model::{Change, Conflict, JobId, NewJob, State, SubmitOutcome, Time, Unique};
 
-use super::{
-    Postgres, SPAN, change_params::Param, control, job_actions, names::Names, pool::Guard, sql, wait,
-};
+use super::{Postgres, SPAN, change_params::Param, control, job_actions, names::Names, sql, tx::Tx, wait};
 use crate::{Error, Now, columns, control::outcome};
 
-/// The job that has a unique name, and where it stands.
-struct Namesake {
+/// The job that holds a unique name.
+struct Holder {
     id: JobId,
     digest: Vec<u8>,
-    /// Where it stands, or stood when its change submitted the one that asks.
+    /// Its state, or its state when its change submitted the job that asks.
     state: State,
-    /// Whether its change has been written since, and has ended its claim.
-    has_gone_on: bool,
+    /// Whether that change was written since, and has ended its claim.
+    has_ended_claim: bool,
 }
 
-/// What came of taking a name for a job.
+/// What came of taking a unique name for a job.
 pub(super) enum NameOutcome {
-    /// It has it; `Some` is the job that was cancelled for it.
-    It(Option<JobId>),
-    /// It has not, and this is the answer.
-    Not(SubmitOutcome),
+    /// The job holds it, and `replaced` was cancelled for it.
+    Taken { replaced: Option<JobId> },
+    /// Another job holds it, and this is the outcome of the submit.
+    Held(SubmitOutcome),
 }
 
-/// Takes a job's unique name, within the transaction that put the job in. Live jobs in
-/// `runs` are taken for running, wherever they are by now.
+/// Takes a job's unique name, in the transaction that inserted the job. Live jobs in `running` count as running, wherever they are
+/// by now.
 pub(super) async fn take(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     job: &NewJob,
     kind: i32,
-    runs: &[JobId],
+    running: &[JobId],
 ) -> Result<NameOutcome, Error> {
-    let Some(unique) = &job.settings.unique else { return Ok(NameOutcome::It(None)) };
-    let Some(namesake) = ask(conn, now, kind, unique, job.id, runs).await? else {
-        return Ok(NameOutcome::It(None));
+    let Some(unique) = &job.settings.unique else { return Ok(NameOutcome::Taken { replaced: None }) };
+    let Some(holder) = take_or_find_holder(tx, now, kind, unique, job.id, running).await? else {
+        return Ok(NameOutcome::Taken { replaced: None });
     };
-    let id = namesake.id;
-    let same_input = namesake.digest == job.digest;
+    let id = holder.id;
+    let same_input = holder.digest == job.digest;
     match unique.conflict {
-        Conflict::Keep => return Ok(NameOutcome::Not(SubmitOutcome::Existing { id, same_input })),
-        Conflict::Reject => return Ok(NameOutcome::Not(SubmitOutcome::Rejected { id })),
-        Conflict::Replace if runs.contains(&id) && namesake.state == State::Running => {
-            return Ok(NameOutcome::Not(SubmitOutcome::Rejected { id }));
+        Conflict::Keep => return Ok(NameOutcome::Held(SubmitOutcome::Existing { id, same_input })),
+        Conflict::Reject => return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id })),
+        Conflict::Replace if running.contains(&id) && holder.state == State::Running => {
+            return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id }));
         }
-        // It may have been claimed since it was looked at: what decides is what it is once it is locked.
+        // It may have been claimed since it was read: its state decides once it is locked.
         Conflict::Replace => {
-            let by = outcome::replaced(job.id);
-            if !job_actions::cancel_waiting(store, conn, now, id, &by).await? {
-                return Ok(NameOutcome::Not(SubmitOutcome::Rejected { id }));
+            let actor = outcome::replaced(job.id);
+            if !job_actions::cancel_unless_running(store, tx, now, id, &actor).await? {
+                return Ok(NameOutcome::Held(SubmitOutcome::Rejected { id }));
             }
         }
-        // It was told before its change was written.
-        Conflict::CancelAndReplace if namesake.has_gone_on => {}
+        // Its cancel was requested before its change was written.
+        Conflict::CancelAndReplace if holder.has_ended_claim => {}
         Conflict::CancelAndReplace => {
-            job_actions::cancel(store, conn, now, &[id], columns::GRACE, &outcome::replaced(job.id)).await?;
+            job_actions::cancel(store, tx, now, &[id], columns::GRACE, &outcome::replaced(job.id)).await?;
         }
     }
-    give(conn, kind, unique, job.id).await?;
-    Ok(NameOutcome::It(Some(id)))
+    set_holder(tx, kind, unique, job.id).await?;
+    Ok(NameOutcome::Taken { replaced: Some(id) })
 }
 
-/// Tells a job to end whose change submits one that is to take its name: before the change is written, as it runs. The change then
-/// finds that, whatever it does next.
-pub(super) async fn signal_parent(
+/// Requests the cancel of a job whose change submits a job that takes its unique name: while it runs, before the change is written.
+/// The change then finds the request, whatever its outcome.
+pub(super) async fn cancel_replaced_parent(
     store: &Postgres,
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     change: &Change,
     names: &Names,
@@ -80,8 +78,8 @@ pub(super) async fn signal_parent(
             continue;
         };
         let kind = names.lane(store, job)?.kind_id;
-        wait::lock(conn, &[change.job.0]).await?;
-        conn.query(sql::unique::LOCK, &[&kind, key]).await?;
+        wait::lock_jobs(tx, &[change.job.0]).await?;
+        tx.query(sql::unique::LOCK, &[&kind, key]).await?;
         let params: [Param<'_>; 9] = [
             &kind,
             key,
@@ -93,71 +91,67 @@ pub(super) async fn signal_parent(
             &job.id.0,
             &job.key,
         ];
-        let rows = conn.query(sql::unique::HELD_BY_PARENT, &params).await?;
+        let rows = tx.query(sql::unique::HELD_BY_PARENT, &params).await?;
         let Some(row) = rows.first() else { continue };
-        let now = control::clock(conn, now).await?;
-        let mine = columns::settings(row.get(1)).unique;
-        if mine.is_some_and(|mine| mine.holds(State::Running, Time(row.get(0)), now)) {
-            let by = outcome::replaced(job.id);
-            job_actions::cancel(store, conn, now, &[change.job], columns::GRACE, &by).await?;
+        let now = control::clock(tx, now).await?;
+        let unique = columns::settings(row.get(1)).unique;
+        if unique.is_some_and(|unique| unique.holds(State::Running, Time(row.get(0)), now)) {
+            let actor = outcome::replaced(job.id);
+            job_actions::cancel(store, tx, now, &[change.job], columns::GRACE, &actor).await?;
             break;
         }
     }
     Ok(())
 }
 
-/// Takes the name of a job that comes back to life; answers who has it if another job has.
+/// Takes the unique name of a job that is revived. Returns the holder if another job holds it.
 pub(super) async fn retake(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Time,
     kind: i32,
     unique: &Unique,
     id: JobId,
 ) -> Result<Option<JobId>, Error> {
-    Ok(ask(conn, now, kind, unique, id, &[]).await?.map(|namesake| namesake.id))
+    Ok(take_or_find_holder(tx, now, kind, unique, id, &[]).await?.map(|holder| holder.id))
 }
 
-/// Takes the name if nobody has it; otherwise locks it and answers who has.
-async fn ask(
-    conn: &Guard<'_>,
+/// Takes a unique name if no job holds it; otherwise locks it and returns its holder.
+async fn take_or_find_holder(
+    tx: &Tx<'_>,
     now: Time,
     kind: i32,
     unique: &Unique,
     id: JobId,
-    runs: &[JobId],
-) -> Result<Option<Namesake>, Error> {
-    if conn.execute(sql::unique::TAKE, &[&kind, &unique.key, &id.0]).await? == 1 {
+    running: &[JobId],
+) -> Result<Option<Holder>, Error> {
+    if tx.execute(sql::unique::TAKE, &[&kind, &unique.key, &id.0]).await? == 1 {
         return Ok(None);
     }
-    // In statements of their own: the one before could not see what it waited for.
-    let rows = conn.query(sql::unique::LOCK, &[&kind, &unique.key]).await?;
-    let holder = rows.first().map(|row| row.get::<_, uuid::Uuid>(0));
-    if let Some(holder) = holder.filter(|holder| *holder != id.0) {
-        let rows = conn.query(sql::control::READ_STATE, &[&SPAN, &holder]).await?;
+    // Statements of their own: the first did not see what was committed while it waited for the lock.
+    let rows = tx.query(sql::unique::LOCK, &[&kind, &unique.key]).await?;
+    let last_taker = rows.first().map(|row| row.get::<_, uuid::Uuid>(0));
+    if let Some(taker) = last_taker.filter(|taker| *taker != id.0) {
+        let rows = tx.query(sql::control::READ_STATE, &[&SPAN, &taker]).await?;
         for row in rows {
-            let now_in = match columns::final_state(row.get(1)) {
-                Some(state) => state,
-                None if row.get(7) => State::Waiting,
-                None if row.get(2) => State::Ready,
-                None if row.get(3) => State::Scheduled,
-                None => State::Running,
-            };
-            let has_gone_on = runs.contains(&JobId(holder)) && !now_in.is_final() && now_in != State::Running;
-            let state = if has_gone_on { State::Running } else { now_in };
-            let theirs = columns::settings(row.get(5)).unique;
-            if theirs.is_some_and(|theirs| theirs.holds(state, Time(row.get(4)), now)) {
-                return Ok(Some(Namesake { id: JobId(row.get(0)), digest: row.get(6), state, has_gone_on }));
+            let current = job_actions::read_state(&row);
+            let has_ended_claim =
+                running.contains(&JobId(taker)) && !current.is_final() && current != State::Running;
+            let state = if has_ended_claim { State::Running } else { current };
+            let unique = columns::settings(row.get(5)).unique;
+            if unique.is_some_and(|unique| unique.holds(state, Time(row.get(4)), now)) {
+                let (id, digest) = (JobId(row.get(0)), row.get(6));
+                return Ok(Some(Holder { id, digest, state, has_ended_claim }));
             }
         }
     }
-    if holder.is_none() {
+    if last_taker.is_none() {
         // Pruned between the two statements.
         return Err(Error::Unavailable("the job with this unique name is being pruned; try again".into()));
     }
-    give(conn, kind, unique, id).await?;
+    set_holder(tx, kind, unique, id).await?;
     Ok(None)
 }
 
-async fn give(conn: &Guard<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), Error> {
-    conn.execute(sql::unique::SET, &[&kind, &unique.key, &id.0]).await.map(drop)
+async fn set_holder(tx: &Tx<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), Error> {
+    tx.execute(sql::unique::SET, &[&kind, &unique.key, &id.0]).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Reads for people: what keeps jobs, and the rules that do.
+//! Reads for people: holds of jobs, and what limits them.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use windlass_model::{JobId, Payload, Rev, Signal, Time, WorkerId, calendar::Miss
 
 use super::{
     Postgres, SPAN,
-    rate::bucket,
-    signal::{self, aside},
+    rate::read_bucket,
+    signal::{self, unreadable_signals},
     sql,
 };
 use crate::{
@@ -16,10 +16,10 @@ use crate::{
     ScheduleView, SerialHold, SerialView, Transition, TransitionCount, Waiting, columns,
 };
 
-/// A pause out of three columns.
-fn pause(row: &Row, first: usize) -> Option<Pause> {
-    let at = Time(row.get::<_, Option<i64>>(first)?);
-    Some(Pause { at, author: row.get(first + 1), note: row.get(first + 2) })
+/// Reads a pause from three columns.
+fn read_pause(row: &Row, from: usize) -> Option<Pause> {
+    let at = Time(row.get::<_, Option<i64>>(from)?);
+    Some(Pause { at, author: row.get(from + 1), note: row.get(from + 2) })
 }
 
 impl Postgres {
@@ -33,8 +33,8 @@ impl Postgres {
         };
         let mut holds = Holds {
             suspect: row.get(0),
-            paused: pause(row, 2),
-            queue_paused: pause(row, 5),
+            paused: read_pause(row, 2),
+            queue_paused: read_pause(row, 5),
             ahead: row.get::<_, i64>(20) as u64,
             ..Holds::default()
         };
@@ -44,22 +44,23 @@ impl Postgres {
             note: row.get(10),
         });
         if row.get(1) {
-            let (serial, place): (i64, i64) = (row.get(13), row.get(14));
-            let line = conn.read(sql::views::SERIAL_HOLD, &[&serial, &place, &id.0]).await?;
-            let line = line.first().ok_or_else(|| Error::Fault("a line answered nothing".into()))?;
+            let (serial_key, position): (i64, i64) = (row.get(13), row.get(14));
+            let waiting = conn.read(sql::views::SERIAL_HOLD, &[&serial_key, &position, &id.0]).await?;
+            let waiting =
+                waiting.first().ok_or_else(|| Error::Fault("a serial key returned no row".into()))?;
             holds.serial = Some(SerialHold {
                 key: row.get::<_, Option<String>>(11).unwrap_or_default(),
                 slots: row.get::<_, Option<i32>>(12).unwrap_or(1) as u32,
                 held: row.get(15),
-                holders: line.get::<_, Vec<uuid::Uuid>>(0).into_iter().map(JobId).collect(),
-                ahead: if row.get(16) { line.get::<_, i64>(1) as u64 } else { 0 },
+                holders: waiting.get::<_, Vec<uuid::Uuid>>(0).into_iter().map(JobId).collect(),
+                ahead: if row.get(16) { waiting.get::<_, i64>(1) as u64 } else { 0 },
             });
         }
         if let (number, Some(weight)) = (row.get::<_, i32>(17), row.get::<_, Option<i32>>(18)) {
             let now = Time(row.get(21));
             let rows = conn.read(sql::rate::READ, &[&None::<Vec<String>>]).await?;
             holds.rate = rows.iter().find(|row| row.get::<_, i32>(0) == number).map(|row| {
-                let (limit, level, lifted) = bucket(row);
+                let (limit, level, lifted) = read_bucket(row);
                 let weight = weight as u32;
                 let affordable_at =
                     if lifted { now } else { level.refilled(&limit, now).affordable_at(&limit, weight) };
@@ -68,11 +69,12 @@ impl Postgres {
             });
         }
         if let Some(what) = columns::wait(row.get(22)) {
-            let mut there: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
-            there.sort_unstable();
+            let mut arrived: Vec<String> = row.get::<_, Option<Vec<String>>>(25).unwrap_or_default();
+            arrived.sort_unstable();
             let until = row.get::<_, Option<i64>>(23).map(Time);
-            let (pending, aside) = (row.get::<_, i32>(24).max(0) as u32, aside(&conn, id).await?);
-            holds.waiting = Some(Waiting { what, until, arrived: there, pending, aside });
+            let (pending, aside) =
+                (row.get::<_, i32>(24).max(0) as u32, unreadable_signals(&conn, id).await?);
+            holds.waiting = Some(Waiting { what, until, arrived, pending, aside });
         }
         Ok(Some(holds))
     }
@@ -81,7 +83,7 @@ impl Postgres {
         let rows = self.conn().await?.read(sql::views::QUEUES, &[]).await?;
         let view = |row: &Row| QueueView {
             name: row.get(0),
-            paused: pause(row, 1),
+            paused: read_pause(row, 1),
             oldest_ready: row.get::<_, Option<i64>>(4).map(Time),
         };
         Ok(rows.iter().map(view).collect())
@@ -95,7 +97,7 @@ impl Postgres {
         let now = Time(clock.first().map(|row| row.get(0)).unwrap_or_default());
         let rows = conn.read(sql::rate::READ, &[&None::<Vec<String>>]).await?;
         let view = |row: &Row| {
-            let (limit, level, lifted) = bucket(row);
+            let (limit, level, lifted) = read_bucket(row);
             let tokens = level.refilled(&limit, now).tokens(&limit);
             let waiting = waiting.get(&limit.name).copied().unwrap_or(0) as u64;
             LimitView { limit, lifted, tokens, waiting }
@@ -103,7 +105,7 @@ impl Postgres {
         Ok(rows.iter().map(view).collect())
     }
 
-    pub(super) async fn read_serials(
+    pub(super) async fn read_serial_keys(
         &self,
         key: Option<&str>,
         limit: usize,
@@ -138,7 +140,7 @@ impl Postgres {
         let rows = self.conn().await?.read(sql::views::SCHEDULES, &[]).await?;
         let view = |row: &Row| {
             let input = Payload { codec: row.get::<_, i16>(1) as u8, bytes: row.get(2) };
-            let paused = pause(row, 4);
+            let paused = read_pause(row, 4);
             Ok(ScheduleView {
                 schedule: columns::schedule(row.get(0), input)?,
                 next_at: row.get::<_, Option<i64>>(3).filter(|_| paused.is_none()).map(Time),
@@ -172,7 +174,7 @@ impl Postgres {
         Ok(rows.iter().map(|row| signal::read(row, 0)).collect())
     }
 
-    pub(super) async fn read_steps(
+    pub(super) async fn read_transitions(
         &self,
         id: JobId,
         after: Option<Rev>,
@@ -181,7 +183,7 @@ impl Postgres {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let sql = sql::inspect::TRANSITIONS;
         let rows = self.conn().await?.read(sql, &[&id.0, &after.map(|rev| rev.0), &limit]).await?;
-        let stepped = |row: &Row| Transition {
+        let transition = |row: &Row| Transition {
             rev: Rev(row.get(0)),
             stage: row.get(1),
             next: row.get(2),
@@ -189,21 +191,25 @@ impl Postgres {
             at: Time(row.get(4)),
             worker: WorkerId(row.get(5)),
         };
-        Ok(rows.iter().map(stepped).collect())
+        Ok(rows.iter().map(transition).collect())
     }
 
-    pub(super) async fn read_paths(&self, kind: &str, limit: usize) -> Result<Vec<TransitionCount>, Error> {
+    pub(super) async fn read_transition_counts(
+        &self,
+        kind: &str,
+        limit: usize,
+    ) -> Result<Vec<TransitionCount>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self.conn().await?.read(sql::inspect::TRANSITION_COUNTS, &[&kind, &limit]).await?;
-        let path = |row: &Row| TransitionCount {
+        let count = |row: &Row| TransitionCount {
             version: row.get(0),
             stage: row.get(1),
             next: row.get(2),
             how: row.get(3),
             times: row.get::<_, i64>(4) as u64,
         };
-        let mut paths: Vec<TransitionCount> = rows.iter().map(path).collect();
-        paths.sort_unstable();
-        Ok(paths)
+        let mut counts: Vec<TransitionCount> = rows.iter().map(count).collect();
+        counts.sort_unstable();
+        Ok(counts)
     }
 }

@@ -1,117 +1,113 @@
-//! Parked jobs: the one routine by which they are woken before their time is over, and by which the ends of children
-//! count for the waits of their parents.
+//! Parked jobs: the one routine by which they are woken before their timeout, and by which the ends of children are counted in
+//! the waits of their parents.
 //!
-//! A signal and the wait that it ends meet at the lock of the job's row. Whoever has it first is seen by the other: a wait
-//! looks into the inbox after it has written the row, a signal looks at the row after it has locked it.
+//! A signal and the wait that it meets both lock the job's row, and the later one sees the earlier: a wait reads the inbox after it
+//! has written the row, and a signal reads the row after it has locked it.
 
 use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 use windlass_model::{NewJob, Rev};
 
-use super::{Postgres, SPAN, control::transaction, micros, pool::Guard, serial, sql};
+use super::{Postgres, SPAN, control::transaction, micros, serial, sql, tx::Tx};
 use crate::{Error, Now};
 
-/// The statement that wakes, for those who prepare it.
+/// The statements that callers must prepare before they pipeline [`wake`], [`lock_jobs`] and [`count_child_ends`].
 pub(super) const WAKE: &str = sql::waits::WAKE;
+pub(super) const LOCK_JOBS: &str = sql::commit::LOCK_JOBS;
+pub(super) const COUNT_CHILD_ENDS: &str = sql::commit::COUNT_CHILD_ENDS;
 
-/// The statement that locks jobs by id.
-pub(super) const LOCK: &str = sql::commit::LOCK_JOBS;
-
-/// The statement that counts ends of children.
-pub(super) const COUNT: &str = sql::commit::COUNT_CHILD_ENDS;
-
-/// What a call woke.
+/// The jobs that were woken.
 #[derive(Default)]
 pub(super) struct Woken {
     pub(super) ids: HashSet<Uuid>,
-    /// Those that stand in the line of their serial key, or were set aside: [`serial::settle`] comes next.
+    /// Those that wait for their serial key or are held: [`serial::settle`] must follow.
     pub(super) unsettled: Vec<Uuid>,
 }
 
-/// Locks jobs by id.
-pub(super) async fn lock(conn: &Guard<'_>, ids: &[Uuid]) -> Result<(), Error> {
+/// Locks jobs, by id.
+pub(super) async fn lock_jobs(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
     if ids.is_empty() {
         return Ok(());
     }
-    conn.execute(LOCK, &[&ids]).await.map(drop)
+    tx.execute(LOCK_JOBS, &[&ids]).await.map(drop)
 }
 
-/// Wakes those of some jobs that are parked and have what they wait for. Needs their locks from an earlier statement.
-pub(super) async fn wake(conn: &Guard<'_>, now: Now, ids: &[Uuid]) -> Result<Woken, Error> {
+/// Wakes those of some jobs that are parked and whose wait is met. An earlier statement must have locked them.
+pub(super) async fn wake(tx: &Tx<'_>, now: Now, ids: &[Uuid]) -> Result<Woken, Error> {
     let mut woken = Woken::default();
     if ids.is_empty() {
         return Ok(woken);
     }
-    for row in conn.query(WAKE, &[&micros(now), &ids, &SPAN, &conn.gate_writer]).await? {
+    for row in tx.query(WAKE, &[&micros(now), &ids, &SPAN, &tx.gate_writer]).await? {
         woken.ids.insert(row.get(0));
         woken.unsettled.extend(row.get::<_, bool>(1).then(|| row.get::<_, Uuid>(0)));
     }
     Ok(woken)
 }
 
-/// Counts the ends of children, or tells their parents of them, unless these have ended: those of `first` did so after their
-/// children, in the same transaction. Answers the parents, which are to be woken.
-pub(super) async fn count_ends(
-    conn: &Guard<'_>,
+/// Counts the ends of children in the waits of their parents, or sends those signals, unless a parent has ended. The parents of
+/// children in `before_parents` have ended too, but after them, in this transaction. Returns the parents, which must be woken.
+pub(super) async fn count_child_ends(
+    tx: &Tx<'_>,
     now: Now,
     children: &[Uuid],
-    first: &[Uuid],
+    before_parents: &[Uuid],
 ) -> Result<Vec<Uuid>, Error> {
-    count(conn, now, children, -1, first).await
+    count(tx, now, children, -1, before_parents).await
 }
 
-/// Counts children that came back to life.
-pub(super) async fn count_revivals(conn: &Guard<'_>, children: &[Uuid]) -> Result<(), Error> {
-    count(conn, None, children, 1, &[]).await.map(drop)
+/// Counts children that are live again in the waits of their parents.
+pub(super) async fn count_revivals(tx: &Tx<'_>, children: &[Uuid]) -> Result<(), Error> {
+    count(tx, None, children, 1, &[]).await.map(drop)
 }
 
 async fn count(
-    conn: &Guard<'_>,
+    tx: &Tx<'_>,
     now: Now,
     children: &[Uuid],
     each: i32,
-    first: &[Uuid],
+    before_parents: &[Uuid],
 ) -> Result<Vec<Uuid>, Error> {
     if children.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = conn.query(COUNT, &[&micros(now), &children, &each, &first]).await?;
+    let rows = tx.query(COUNT_CHILD_ENDS, &[&micros(now), &children, &each, &before_parents]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Counts children that were put in for the waits of their parents, or takes that back (`each` is -1).
-pub(super) async fn count_new_children(conn: &Guard<'_>, jobs: &[&NewJob], each: i32) -> Result<(), Error> {
-    let counts = |job: &NewJob| job.parent_rev.is_some_and(|round| round != Rev::SIGNALLED);
-    let mut births: BTreeMap<Uuid, i32> = BTreeMap::new();
-    for parent in jobs.iter().filter(|job| counts(job)).filter_map(|job| job.parent) {
-        *births.entry(parent.0).or_default() += each;
+/// Counts new children in the waits of their parents (`each` is 1), or undoes that (-1).
+pub(super) async fn count_new_children(tx: &Tx<'_>, jobs: &[&NewJob], each: i32) -> Result<(), Error> {
+    let is_counted = |job: &NewJob| job.parent_rev.is_some_and(|rev| rev != Rev::SIGNALLED);
+    let mut added: BTreeMap<Uuid, i32> = BTreeMap::new();
+    for parent in jobs.iter().filter(|job| is_counted(job)).filter_map(|job| job.parent) {
+        *added.entry(parent.0).or_default() += each;
     }
-    if births.is_empty() {
+    if added.is_empty() {
         return Ok(());
     }
-    let (parents, counts): (Vec<Uuid>, Vec<i32>) = births.into_iter().unzip();
-    conn.execute(sql::commit::ADD_PENDING_CHILDREN, &[&parents, &counts]).await.map(drop)
+    let (parents, counts): (Vec<Uuid>, Vec<i32>) = added.into_iter().unzip();
+    tx.execute(sql::commit::ADD_PENDING_CHILDREN, &[&parents, &counts]).await.map(drop)
 }
 
-/// Children have ended: their parents are woken if these were the last, or if being told of it is what they wait for.
-pub(super) async fn children_ended(conn: &Guard<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
-    let parents = count_ends(conn, now, children, &[]).await?;
-    let woken = wake(conn, now, &parents).await?;
-    serial::settle(conn, &woken.unsettled).await
+/// Counts the ends of children, and wakes the parents whose waits are met by that.
+pub(super) async fn children_ended(tx: &Tx<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
+    let parents = count_child_ends(tx, now, children, &[]).await?;
+    let woken = wake(tx, now, &parents).await?;
+    serial::settle(tx, &woken.unsettled).await
 }
 
-/// The backstop; see [`crate::Store::repair`].
-pub(super) async fn sweep(store: &Postgres, now: Now) -> Result<usize, Error> {
+/// Wakes parked jobs whose wait is met: see [`crate::Store::repair`].
+pub(super) async fn repair(store: &Postgres, now: Now) -> Result<usize, Error> {
     let rows = store.conn().await?.query(sql::repair::MET_WAITS, &[]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
     if ids.is_empty() {
         return Ok(0);
     }
-    transaction(store, now, async |conn, now| {
-        lock(conn, &ids).await?;
-        let woken = wake(conn, Some(now), &ids).await?;
-        serial::settle(conn, &woken.unsettled).await?;
+    transaction(store, now, async |tx, now| {
+        lock_jobs(tx, &ids).await?;
+        let woken = wake(tx, Some(now), &ids).await?;
+        serial::settle(tx, &woken.unsettled).await?;
         Ok(woken.ids.len())
     })
     .await
