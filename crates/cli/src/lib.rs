@@ -18,7 +18,6 @@ mod durations;
 mod log;
 mod out;
 mod outcome;
-mod pg;
 mod program;
 mod progress;
 mod resolve;

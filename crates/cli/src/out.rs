@@ -4,8 +4,8 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
-use indicatif::HumanCount;
 use serde::Serialize;
+pub(crate) use windlass::operate::text::{counted, jobs, thousands};
 
 /// Prints an answer. The text must end with a newline.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
@@ -36,21 +36,6 @@ pub(crate) fn width() -> Option<usize> {
         return None;
     }
     out.size_checked().map(|(_, columns)| usize::from(columns)).filter(|columns| *columns > 0)
-}
-
-/// A number with commas between thousands.
-pub(crate) fn thousands(number: u64) -> String {
-    HumanCount(number).to_string()
-}
-
-/// A number of jobs: "1 job", "2,000 jobs".
-pub(crate) fn jobs(number: u64) -> String {
-    counted(number, "job", "jobs")
-}
-
-/// A number with the singular or the plural of what it counts.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
 /// Text without control characters: data of jobs must not control the terminal.

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use windlass::{ControlOutcome, Time, store::Pause};
+use windlass::{ControlOutcome, Time, operate::text, store::Pause};
 
-use crate::{durations, out, program::Program};
+use crate::{out, program::Program};
 
 /// Prints the outcome of a change to the `what` called `name`; `done` says what is true after a change.
 pub(crate) fn print(
@@ -39,6 +39,5 @@ fn list_command(what: &str) -> &'static str {
 
 /// Who paused something, when and why, for a cell of a table.
 pub(crate) fn paused_by(pause: &Pause, now: Time) -> String {
-    let note = pause.note.as_ref().map(|note| format!(": {}", out::plain(note))).unwrap_or_default();
-    format!("by {} {}{note}", out::plain(&pause.author), durations::relative(pause.at, now))
+    out::plain(&text::paused_by(pause, now))
 }

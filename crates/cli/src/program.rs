@@ -1,10 +1,9 @@
 //! The program that a command runs in: the stock binary, whose settings name the store, or a program with an engine of its own.
 
 use anyhow::{Context, bail};
-pub(crate) use windlass::store::sqlite_path;
 use windlass::{
     Engine, JobId,
-    store::{with_limits, without_password},
+    store::{sqlite_path, with_limits, without_password},
 };
 
 use crate::config::{DEFAULT_STORE, Settings};
@@ -93,9 +92,4 @@ impl Program {
     fn open_error(&self) -> String {
         format!("the store {} cannot be opened", self.display_url())
     }
-}
-
-/// Whether this is the address of a PostgreSQL database.
-pub(crate) fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }

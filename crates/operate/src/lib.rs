@@ -10,6 +10,7 @@
 mod bulk;
 mod check;
 mod control;
+pub mod doctor;
 mod find;
 mod fork;
 pub mod graph;
@@ -17,6 +18,7 @@ mod items;
 mod migrate;
 mod operator;
 mod redrive;
+pub mod text;
 pub mod why;
 
 pub use bulk::{Bulk, BulkProgress, Preview, describe};

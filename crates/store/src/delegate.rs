@@ -133,6 +133,10 @@ macro_rules! delegate_store {
             self.store.control()
         }
 
+        fn diagnose(&self) -> &dyn $crate::Diagnose {
+            self.store.diagnose()
+        }
+
         fn limits(&self) -> &$crate::model::Limits {
             self.store.limits()
         }

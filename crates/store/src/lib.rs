@@ -19,6 +19,7 @@ mod arrival;
 mod columns;
 mod control;
 mod delegate;
+mod diagnose;
 mod error;
 mod inspect;
 mod intern;
@@ -35,6 +36,10 @@ pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
 pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate};
+pub use diagnose::{
+    BranchHealth, Database, Diagnose, OldestReady, PostgresHealth, SqliteHealth, TableHealth, WriteAccess,
+    database, schema_state,
+};
 pub use error::Error;
 pub use inspect::{
     AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter,
@@ -70,7 +75,7 @@ use std::sync::Arc;
 ///
 /// [`Limits`]: windlass_model::Limits
 pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+    if is_postgres(url) {
         return open_postgres(url, migrate).await;
     }
     let (rest, limits) = address::take_limits(url)?;
@@ -88,6 +93,11 @@ pub async fn open(url: &str, migrate: bool) -> Result<Arc<dyn Store>, Error> {
     Err(Error::Config(format!(
         "{url:?} is not a store; use sqlite://PATH, postgres://USER@HOST/DATABASE or memory:"
     )))
+}
+
+/// Whether this is the address of a PostgreSQL database.
+pub fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 #[cfg(feature = "postgres")]

@@ -8,7 +8,7 @@ use windlass_model::{
     NewSignal, Payload, Reason, State, SubmitOutcome, Time, Verdict, WorkerId,
 };
 
-use crate::{Actor, Control, Error, Inspect};
+use crate::{Actor, Control, Diagnose, Error, Inspect};
 
 /// A verb under way.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -174,6 +174,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The third door.
     fn control(&self) -> &dyn Control;
+
+    /// Reads for a diagnosis of the database and of work that does not progress.
+    fn diagnose(&self) -> &dyn Diagnose;
 
     /// What may be submitted.
     fn limits(&self) -> &Limits;

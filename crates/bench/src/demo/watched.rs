@@ -12,8 +12,8 @@ use windlass::{
     JobId, Time,
     model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
     store::{
-        CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Fut, Inspect, JobEnd, NewWorker,
-        Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
+        CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Fut, Inspect, JobEnd,
+        NewWorker, Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
     },
 };
 
@@ -200,6 +200,10 @@ impl Store for Watched {
 
     fn control(&self) -> &dyn Control {
         self.store.control()
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
+        self.store.diagnose()
     }
 
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {

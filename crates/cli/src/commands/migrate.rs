@@ -3,12 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use windlass::store::{SchemaState, postgres, sqlite};
+use windlass::store::{self, SchemaState, is_postgres, postgres, sqlite, sqlite_path};
 
-use crate::{
-    out, pg,
-    program::{Program, is_postgres, sqlite_path},
-};
+use crate::{out, program::Program};
 
 /// Migrate the store's schema to this binary's version, or to another
 ///
@@ -46,24 +43,11 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 /// Reads the version of the schema. Creates nothing.
-pub(crate) async fn schema_state(program: &Program) -> anyhow::Result<SchemaState> {
-    let url = program.url();
-    if is_postgres(url) {
-        // The store parses the address first, to refuse what it would refuse, above all a bad schema name.
-        postgres::Options::parse(url)?;
-        let (client, schema) =
-            pg::connect(url).await.with_context(|| format!("{} cannot be reached", program.display_url()))?;
-        return pg::schema_state(&client, &schema).await;
-    }
-    let Some(path) = sqlite_path(url) else {
-        // The memory store is always current; any other address is an error of `open`.
-        return Ok(windlass::store::open(url, false).await?.inspect().schema().await?);
-    };
-    let none = SchemaState { version: 0, oldest: 0, ..SchemaState::CURRENT };
-    if !path.exists() {
-        return Ok(none);
-    }
-    sqlite::Sqlite::schema_of(&path).with_context(|| format!("{} cannot be read", path.display()))
+async fn schema_state(program: &Program) -> anyhow::Result<SchemaState> {
+    let state = store::schema_state(program.url()).await;
+    state.with_context(|| {
+        format!("{} cannot be read; check the address, and that it can be reached", program.display_url())
+    })
 }
 
 async fn migrate(program: &Program, target: i32) -> anyhow::Result<SchemaState> {

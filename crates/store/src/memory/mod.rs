@@ -5,6 +5,7 @@
 
 mod branch;
 mod control;
+mod diagnose;
 mod flow;
 mod inspect;
 mod schedule;
@@ -27,8 +28,8 @@ use windlass_model::{
 
 use crate::{
     Actor, Attempt, AuditEntry, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control,
-    Error, Fut, Inspect, JobEnd, NewWorker, Now, Pause, PollReport, ReapReport, ReapRequest, RenewRequest,
-    Renewal, Serves, SignalOutcome, Store, TimerReport, Transition, Work, columns,
+    Diagnose, Error, Fut, Inspect, JobEnd, NewWorker, Now, Pause, PollReport, ReapReport, ReapRequest,
+    RenewRequest, Renewal, Serves, SignalOutcome, Store, TimerReport, Transition, Work, columns,
 };
 
 /// The store in memory.
@@ -432,6 +433,10 @@ impl Store for Memory {
     }
 
     fn control(&self) -> &dyn Control {
+        self
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
         self
     }
 

@@ -19,6 +19,7 @@ mod commit;
 mod conn;
 mod consequences;
 mod control;
+mod diagnose;
 mod errors;
 mod floor;
 mod fork;
@@ -71,9 +72,9 @@ use windlass_model::{
 };
 
 use crate::{
-    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
-    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SchemaState, SignalOutcome,
-    Store, TimerReport, Work, intern::Lanes,
+    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Error, Fut, Inspect, JobEnd,
+    Migration, NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SchemaState,
+    SignalOutcome, Store, TimerReport, Work, intern::Lanes,
 };
 pub use arrivals::submit_in;
 use floor::Floors;
@@ -257,6 +258,10 @@ impl Store for Postgres {
     }
 
     fn control(&self) -> &dyn Control {
+        self
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
         self
     }
 

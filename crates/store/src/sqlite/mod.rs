@@ -19,6 +19,7 @@ mod commit;
 mod conn;
 mod consequences;
 mod control;
+mod diagnose;
 mod errors;
 mod fork;
 mod inspect;
@@ -72,9 +73,9 @@ use windlass_model::{
 
 use self::{open_claims::OpenClaims, pool::SMALL};
 use crate::{
-    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Error, Fut, Inspect, JobEnd, Migration,
-    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store,
-    TimerReport, Work, intern::Lanes,
+    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Error, Fut, Inspect, JobEnd,
+    Migration, NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome,
+    Store, TimerReport, Work, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -261,6 +262,10 @@ impl Store for Sqlite {
     }
 
     fn control(&self) -> &dyn Control {
+        self
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
         self
     }
 

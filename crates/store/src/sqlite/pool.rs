@@ -174,7 +174,7 @@ impl Drop for Unsynced<'_> {
 }
 
 /// Runs `work`; if it may take long, the async runtime moves its other tasks to another thread first.
-fn run_blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
+pub(super) fn run_blocking<T>(long: bool, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current() {
         Ok(handle) if long && handle.runtime_flavor() == RuntimeFlavor::MultiThread => {

@@ -15,8 +15,8 @@ use windlass_model::{
 };
 use windlass_store::{
     Actor, AdminAction, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome,
-    Error, Fork, Fut, Inspect, JobAction, JobEnd, NewWorker, Now, PollReport, Prune, Pruned, ReapReport,
-    ReapRequest, RenewRequest, Renewal, SignalOutcome, StageUpdate, Store, TimerReport, Work,
+    Diagnose, Error, Fork, Fut, Inspect, JobAction, JobEnd, NewWorker, Now, PollReport, Prune, Pruned,
+    ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, StageUpdate, Store, TimerReport, Work,
 };
 
 /// So long that no lease runs out when the clock is set forward.
@@ -315,6 +315,10 @@ impl Store for VirtualStore {
 
     fn control(&self) -> &dyn Control {
         self
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
+        self.store.diagnose()
     }
 
     fn limits(&self) -> &Limits {

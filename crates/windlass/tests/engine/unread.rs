@@ -15,7 +15,7 @@ use windlass::{
     Config, State,
     model::{JournalEntry, Limits, Payload, Rev, Signal, Time},
     prelude::*,
-    store::{self, Control, Error, Fut, Inspect, JobEnd, Store, delegate_store},
+    store::{self, Control, Diagnose, Error, Fut, Inspect, JobEnd, Store, delegate_store},
 };
 
 use crate::on_both_stores;
@@ -51,6 +51,10 @@ impl Store for Blind {
 
     fn control(&self) -> &dyn Control {
         self.store.control()
+    }
+
+    fn diagnose(&self) -> &dyn Diagnose {
+        self.store.diagnose()
     }
 
     fn limits(&self) -> &Limits {

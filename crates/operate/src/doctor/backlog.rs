@@ -1,0 +1,241 @@
+//! Checks workers and the jobs that wait for them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use windlass_model::{State, Time};
+use windlass_store::{Error, OldestReady, StateCount, WorkerView};
+
+use super::Finding;
+use crate::{Operator, text};
+
+/// A ready job that waits longer than this is worth a warning.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+/// Counting stops here: a diagnosis needs no exact number of many.
+const CAP: u64 = 100_000;
+/// How many workers a finding names.
+const NAMED: usize = 5;
+
+/// What was read.
+pub(super) struct Backlog {
+    workers: Vec<WorkerView>,
+    state_counts: Vec<StateCount>,
+    oldest_ready: Vec<OldestReady>,
+    suspects: u64,
+    now: Time,
+}
+
+pub(super) async fn read(operator: &Operator) -> Result<Backlog, Error> {
+    let (inspect, diagnose) = (operator.inspect(), operator.store().diagnose());
+    Ok(Backlog {
+        workers: inspect.workers().await?,
+        state_counts: inspect.state_counts(CAP).await?,
+        oldest_ready: diagnose.oldest_ready().await?,
+        suspects: diagnose.suspects(CAP).await?,
+        now: inspect.clock().await?,
+    })
+}
+
+impl Backlog {
+    pub(super) fn judge(&self) -> Vec<Finding> {
+        let mut findings = self.workers();
+        findings.push(self.ready());
+        findings.extend(self.parked());
+        if self.alive().next().is_some() {
+            findings.extend(self.unserved());
+        }
+        findings.extend(self.suspects());
+        findings.extend(self.failed());
+        findings
+    }
+
+    fn count(&self, state: State) -> u64 {
+        self.state_counts.iter().filter(|count| count.state == state).map(|count| count.jobs).sum()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &WorkerView> {
+        self.workers.iter().filter(|worker| worker.alive && worker.lease_until >= self.now)
+    }
+
+    fn workers(&self) -> Vec<Finding> {
+        let alive: Vec<&WorkerView> = self.alive().collect();
+        let lapsed: Vec<&WorkerView> =
+            self.workers.iter().filter(|worker| worker.alive && worker.lease_until < self.now).collect();
+        let mut findings = Vec::new();
+        if !lapsed.is_empty() {
+            let found = format!("{} stopped renewing ({})", lapsed.len(), names(&lapsed));
+            let finding = Finding::warn("workers", found).advice("other workers take over their jobs");
+            findings.push(finding.number("lapsed", lapsed.len() as u64));
+        }
+        // Parked jobs need a worker too: for their timeouts, and once their waits are over.
+        let waiting = self.count(State::Ready) + self.count(State::Scheduled) + self.count(State::Waiting);
+        let finding = match (alive.len(), waiting) {
+            (0, 0) => Finding::ok("workers", "none is alive, and no job waits"),
+            (0, _) => {
+                let jobs = text::counted(waiting, "job waits", "jobs wait");
+                Finding::warn("workers", format!("none is alive, and {jobs}"))
+                    .advice("start one with `windlass worker`")
+            }
+            (count, _) => Finding::ok("workers", format!("{count} alive ({})", names(&alive))),
+        };
+        findings.push(finding.number("alive", alive.len() as u64));
+        findings
+    }
+
+    fn ready(&self) -> Finding {
+        let Some(due) = self.oldest_ready.iter().map(|oldest| oldest.due_at).min() else {
+            return Finding::ok("backlog", "no job is ready");
+        };
+        let (ready, waits) = (self.count(State::Ready), self.now.since(due));
+        let found = format!("{} ready, the oldest for {}", text::thousands(ready), text::duration(waits));
+        let finding = match waits < LONG_WAIT {
+            true => Finding::ok("backlog", found),
+            false => Finding::warn("backlog", found).advice("`windlass jobs --state ready` lists them"),
+        };
+        finding.number("ready", ready).seconds("oldest_seconds", waits)
+    }
+
+    fn parked(&self) -> Option<Finding> {
+        let parked = self.count(State::Waiting);
+        let found = format!("{}, waiting for signals, children or a time", text::jobs(parked));
+        let finding = Finding::ok("parked", found).advice("`windlass jobs --state waiting` lists them");
+        (parked > 0).then(|| finding.number("parked", parked))
+    }
+
+    /// A finding for each kind with ready jobs that no live worker serves.
+    fn unserved(&self) -> Vec<Finding> {
+        let serves = |oldest: &OldestReady| {
+            let mut pools =
+                self.alive().flat_map(|worker| &worker.serves).filter(|pool| pool.queue == oldest.queue);
+            pools.any(|pool| {
+                pool.kinds.iter().any(|kind| kind.kind == oldest.kind && kind.version == oldest.version)
+            })
+        };
+        let mut stuck: BTreeMap<(&str, &str, i32), Time> = BTreeMap::new();
+        for oldest in self.oldest_ready.iter().filter(|oldest| !serves(oldest)) {
+            let since = stuck.entry((&oldest.queue, &oldest.kind, oldest.version)).or_insert(oldest.due_at);
+            *since = oldest.due_at.min(*since);
+        }
+        let finding = |((queue, kind, version), due): ((&str, &str, i32), Time)| {
+            let waits = self.now.since(due);
+            let version = if version == 1 { String::new() } else { format!(" v{version}") };
+            let found = format!(
+                "no live worker serves kind {kind}{version} in queue {queue}, and a job has waited for {}",
+                text::duration(waits)
+            );
+            let list = format!("`windlass jobs --state ready --kind {kind} --queue {queue}` lists them");
+            Finding::warn("unserved", found)
+                .advice(format!("start one that serves it; {list}"))
+                .seconds("oldest_seconds", waits)
+        };
+        stuck.into_iter().map(finding).collect()
+    }
+
+    fn suspects(&self) -> Option<Finding> {
+        let found = "ready jobs are suspects: a worker died while running them; each runs alone next";
+        let found = format!("{} {found}", text::thousands(self.suspects));
+        (self.suspects > 0).then(|| Finding::warn("suspects", found).number("suspects", self.suspects))
+    }
+
+    fn failed(&self) -> Option<Finding> {
+        let failed = self.count(State::Failed);
+        let finding = Finding::warn("failed", format!("{} failed", text::jobs(failed)));
+        let finding = finding.advice("`windlass jobs --state failed` lists them");
+        (failed > 0).then(|| finding.number("failed", failed))
+    }
+}
+
+fn names(workers: &[&WorkerView]) -> String {
+    let names: Vec<&str> = workers.iter().take(NAMED).map(|worker| worker.name.as_str()).collect();
+    names.join(", ") + if workers.len() > NAMED { ", …" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_model::{KindVersion, WorkerId};
+    use windlass_store::Serves;
+
+    use super::*;
+    use crate::doctor::Verdict;
+
+    const NOW: Time = Time(1_800_000_000_000_000);
+
+    fn worker(name: &str, lease_until: Time, kinds: &[(&str, i32)]) -> WorkerView {
+        let kinds = kinds
+            .iter()
+            .map(|(kind, version)| KindVersion { kind: (*kind).into(), version: *version })
+            .collect();
+        WorkerView {
+            id: WorkerId(1),
+            name: name.into(),
+            beacon: None,
+            alive: true,
+            lease_until,
+            claims: 0,
+            serves: vec![Serves { queue: "default".into(), slots: 1, kinds }],
+        }
+    }
+
+    fn count(state: State, jobs: u64) -> StateCount {
+        StateCount { queue: "default".into(), kind: "mail".into(), state, jobs }
+    }
+
+    fn oldest(kind: &str, seconds: u64) -> OldestReady {
+        let due_at = NOW.minus(Duration::from_secs(seconds));
+        OldestReady { queue: "default".into(), kind: kind.into(), version: 1, due_at }
+    }
+
+    fn empty() -> Backlog {
+        Backlog {
+            workers: Vec::new(),
+            state_counts: Vec::new(),
+            oldest_ready: Vec::new(),
+            suspects: 0,
+            now: NOW,
+        }
+    }
+
+    fn found(backlog: &Backlog) -> Vec<(Verdict, &'static str, String)> {
+        backlog.judge().into_iter().map(|finding| (finding.verdict, finding.what, finding.found)).collect()
+    }
+
+    #[test]
+    fn jobs_without_a_live_worker_are_a_warning() {
+        assert!(found(&empty()).iter().all(|(verdict, ..)| *verdict == Verdict::Ok));
+        let parked = Backlog { state_counts: vec![count(State::Waiting, 2)], ..empty() };
+        assert_eq!(
+            found(&parked)[0],
+            (Verdict::Warn, "workers", "none is alive, and 2 jobs wait".to_owned())
+        );
+        let lapsed = Backlog { workers: vec![worker("smith", NOW.minus(LONG_WAIT), &[])], ..parked };
+        assert_eq!(found(&lapsed)[0].2, "1 stopped renewing (smith)");
+    }
+
+    #[test]
+    fn an_old_backlog_and_kinds_that_nobody_serves_are_warnings() {
+        let backlog = Backlog {
+            workers: vec![worker("smith", NOW.plus(LONG_WAIT), &[("mail", 1)])],
+            state_counts: vec![count(State::Ready, 2_000), count(State::Failed, 1)],
+            oldest_ready: vec![oldest("mail", 5), oldest("report", 300)],
+            suspects: 3,
+            ..empty()
+        };
+        let expected = [
+            (Verdict::Ok, "workers", "1 alive (smith)"),
+            (Verdict::Warn, "backlog", "2,000 ready, the oldest for 5m"),
+            (
+                Verdict::Warn,
+                "unserved",
+                "no live worker serves kind report in queue default, and a job has waited for 5m",
+            ),
+            (
+                Verdict::Warn,
+                "suspects",
+                "3 ready jobs are suspects: a worker died while running them; each runs alone next",
+            ),
+            (Verdict::Warn, "failed", "1 job failed"),
+        ];
+        let expected: Vec<_> =
+            expected.map(|(verdict, what, found)| (verdict, what, found.to_owned())).into();
+        assert_eq!(found(&backlog), expected);
+    }
+}
