@@ -1,17 +1,17 @@
-//! Payloads behind codecs, on both stores.
+//! Codecs: what the store keeps is encoded, and what programs receive is not.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use windlass::{Codec, Error, Reason, codec, codec::Deflate, prelude::*, store::Job};
 
 crate::on_both_stores!(
-    what_is_kept_is_encoded_and_what_is_seen_is_plain,
-    a_key_is_changed_without_touching_a_row,
-    without_the_codec_a_job_is_undecodable_and_says_so,
-    a_repeat_is_recognised_whatever_the_nonce,
-    large_payloads_are_packed_and_the_limit_is_of_what_is_kept,
-    a_codec_that_fails_is_told_of,
-    codecs_that_clash_are_refused,
+    payloads_are_encoded_in_the_store_and_decoded_for_programs,
+    an_encryption_key_is_changed_without_rewriting_rows,
+    without_its_codec_a_job_fails_as_undecodable,
+    a_repeated_submit_is_recognised_although_its_nonce_differs,
+    large_payloads_are_compressed_and_limited_by_their_compressed_size,
+    errors_of_a_codec_reach_the_caller,
+    two_codecs_with_one_number_are_refused,
 );
 
 /// A toy cipher: a nonce that is new each time, then the key, then the text, both shifted.
@@ -47,7 +47,7 @@ impl Codec for Sealed {
     }
 }
 
-/// Says what it was told, as often as it was told to.
+/// Returns `text`, repeated.
 #[derive(Serialize, Deserialize, Clone)]
 struct Say {
     text: String,
@@ -73,7 +73,7 @@ async fn engine(url: &str) -> Engine {
 }
 
 async fn view(engine: &Engine, id: JobId) -> Job {
-    engine.inspect().job(id).await.expect("read").expect("there")
+    engine.inspect().job(id).await.expect("read").expect("the job exists")
 }
 
 /// The codecs of a job's input and output.
@@ -82,7 +82,7 @@ async fn codecs(engine: &Engine, id: JobId) -> (u8, u8) {
     (job.input.codec, job.output.expect("an output").codec)
 }
 
-async fn what_is_kept_is_encoded_and_what_is_seen_is_plain(url: &str) {
+async fn payloads_are_encoded_in_the_store_and_decoded_for_programs(url: &str) {
     let engine = engine(url).await.codec(Sealed { id: 10, key: 7 }).start().await.expect("started");
     let one = engine.submit(say("hello")).await.expect("submitted");
     assert_eq!(one.result().await.expect("done"), "hello");
@@ -98,7 +98,7 @@ async fn what_is_kept_is_encoded_and_what_is_seen_is_plain(url: &str) {
     let kept = view(&engine, one.id()).await;
     let output = kept.output.expect("an output");
     for payload in [&kept.input, &output] {
-        assert!(!payload.bytes.windows(5).any(|word| word == b"hello"), "nobody reads it in the store");
+        assert!(!payload.bytes.windows(5).any(|word| word == b"hello"), "it cannot be read in the store");
     }
     assert_eq!(engine.decode(&output).expect("decoded"), b"\"hello\"");
 
@@ -107,7 +107,7 @@ async fn what_is_kept_is_encoded_and_what_is_seen_is_plain(url: &str) {
     engine.stop().await;
 }
 
-async fn a_key_is_changed_without_touching_a_row(url: &str) {
+async fn an_encryption_key_is_changed_without_rewriting_rows(url: &str) {
     let before = engine(url).await.codec(Sealed { id: 10, key: 1 });
     let waiting = before.submit(say("old")).await.expect("submitted");
     let plain = engine(url).await.submit(say("older still")).await.expect("submitted");
@@ -124,7 +124,7 @@ async fn a_key_is_changed_without_touching_a_row(url: &str) {
     after.stop().await;
 }
 
-async fn without_the_codec_a_job_is_undecodable_and_says_so(url: &str) {
+async fn without_its_codec_a_job_fails_as_undecodable(url: &str) {
     let with = engine(url).await.codec(Sealed { id: 10, key: 1 });
     let job = with.submit(say("hello")).await.expect("submitted");
     let without = engine(url).await.start().await.expect("started");
@@ -145,7 +145,7 @@ async fn without_the_codec_a_job_is_undecodable_and_says_so(url: &str) {
     with.stop().await;
 }
 
-async fn a_repeat_is_recognised_whatever_the_nonce(url: &str) {
+async fn a_repeated_submit_is_recognised_although_its_nonce_differs(url: &str) {
     let old = engine(url).await.codec(Sealed { id: 10, key: 1 });
     let id = old.new_id();
     assert!(old.submit(say("once")).id(id).await.expect("submitted").is_new());
@@ -155,11 +155,11 @@ async fn a_repeat_is_recognised_whatever_the_nonce(url: &str) {
 
     let new = old.clone().codec(Sealed { id: 11, key: 2 });
     let again = new.submit(say("once")).key("k").await.expect("submitted");
-    assert!(!again.is_new() && !again.differs(), "also after the key was changed");
+    assert!(!again.is_new() && !again.differs(), "also after the key has changed");
     assert!(new.submit(say("other")).key("k").await.expect("submitted").differs());
 }
 
-async fn large_payloads_are_packed_and_the_limit_is_of_what_is_kept(url: &str) {
+async fn large_payloads_are_compressed_and_limited_by_their_compressed_size(url: &str) {
     let engine = engine(url).await.codec(Deflate { over: 200 }).start().await.expect("started");
     let small = engine.submit(say("small")).await.expect("submitted");
     let grows = Say { text: "0123456789".into(), times: 300_000 };
@@ -183,7 +183,7 @@ async fn large_payloads_are_packed_and_the_limit_is_of_what_is_kept(url: &str) {
     engine.stop().await;
 }
 
-async fn a_codec_that_fails_is_told_of(url: &str) {
+async fn errors_of_a_codec_reach_the_caller(url: &str) {
     let engine = engine(url).await.codec(Sealed { id: 10, key: 1 }).start().await.expect("started");
     let error = engine.submit(say("a secret")).await.err().expect("refused");
     assert!(matches!(error, Error::Codec { .. }) && !error.is_retryable());
@@ -192,7 +192,7 @@ async fn a_codec_that_fails_is_told_of(url: &str) {
     let error = engine.submit_all([say("fine"), say("a secret")]).await.expect_err("refused");
     assert!(matches!(error, Error::Codec { .. }), "{error}");
 
-    // Harmless as an input; said twice it holds the word.
+    // The input does not contain the word; the output does.
     let grows = Say { text: "ret sec".into(), times: 2 };
     let error = engine.submit(grows).await.expect("submitted").result().await.expect_err("refused");
     assert!(matches!(error, JobError::Failed { reason: Reason::Refused, .. }), "{error}");
@@ -208,7 +208,7 @@ async fn a_codec_that_fails_is_told_of(url: &str) {
     engine.stop().await;
 }
 
-async fn codecs_that_clash_are_refused(url: &str) {
+async fn two_codecs_with_one_number_are_refused(url: &str) {
     let clash = engine(url).await.codec(Sealed { id: 10, key: 1 }).reads_codec(Sealed { id: 10, key: 2 });
     let error = clash.submit(say("x")).await.err().expect("refused").to_string();
     assert!(error.contains("two codecs have the number 10"), "{error}");

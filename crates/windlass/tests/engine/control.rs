@@ -1,4 +1,4 @@
-//! What people do to running work, and what keeps work back, through the engine on both stores.
+//! Control of jobs (cancel, pause, retry, bulk, prune) and flow control (serial keys, rate limits, schedules, unique jobs).
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,6 @@ use std::{
         LazyLock, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
 };
 
 use windlass::{
@@ -15,20 +14,22 @@ use windlass::{
     store::{AuditFilter, Filter},
 };
 
+use crate::common::{reaches, state, until};
+
 crate::on_both_stores!(
-    a_running_job_that_listens_ends_when_it_is_told,
-    a_running_job_that_does_not_listen_is_ended_at_its_deadline,
-    a_job_that_blocks_its_thread_is_ended_by_the_store,
+    a_running_job_that_watches_for_a_cancel_ends_by_itself,
+    a_running_job_that_ignores_a_cancel_is_ended_after_the_grace_period,
+    a_cancelled_job_that_blocks_its_thread_is_ended_by_the_store,
     a_paused_queue_runs_nothing_until_it_is_resumed,
     jobs_of_a_serial_key_run_in_order_and_never_two_at_once,
-    a_failed_job_of_a_serial_key_lets_the_next_one_pass,
+    a_job_of_a_serial_key_that_ends_lets_the_next_one_run,
     a_rate_limit_holds_and_can_be_raised_while_jobs_wait,
-    schedules_fire_and_tell_their_tick,
-    a_unique_submit_is_answered_or_replaces,
+    schedules_fire_and_their_jobs_know_the_tick,
+    a_unique_submit_returns_the_existing_job_or_replaces_it,
     a_failed_job_is_retried_with_its_counters_reset,
-    bulk_operations_preview_act_and_are_logged,
+    bulk_operations_can_be_previewed_and_are_in_the_audit_log,
     cancelling_a_parent_cancels_its_children,
-    pruning_keeps_what_is_needed,
+    pruning_keeps_children_of_open_parents_and_holders_of_unique_names,
 );
 
 static LOG: LazyLock<Mutex<HashMap<String, Vec<u64>>>> = LazyLock::new(Mutex::default);
@@ -43,15 +44,15 @@ fn noted(what: &str) -> Vec<u64> {
 
 #[derive(Serialize, Deserialize, Clone)]
 enum Play {
-    /// Notes its number under a name, and takes so many milliseconds.
+    /// Logs its number under a name, and takes `millis`.
     Note { name: String, n: u64, millis: u64 },
-    /// Waits until it is told to end.
+    /// Waits until it is cancelled.
     Listen,
-    /// Does not listen.
+    /// Ignores a cancel.
     Sleep,
-    /// Blocks its thread for so many seconds.
+    /// Blocks its thread, for a number of seconds.
     Block(u64),
-    /// Fails until it was told not to.
+    /// Fails until something is logged under this name.
     Fail(String),
 }
 
@@ -92,29 +93,13 @@ async fn start(url: &str) -> Engine {
     engine.queue("default", Pool::slots(16)).start().await.expect("started")
 }
 
-async fn until<F: AsyncFn() -> bool>(what: &str, holds: F) {
-    let started = Instant::now();
-    while !holds().await {
-        assert!(started.elapsed() < Duration::from_secs(30), "{what} did not come true");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn state(engine: &Engine, id: JobId) -> State {
-    engine.inspect().job(id).await.expect("job").expect("there").summary.state
-}
-
-async fn reaches(engine: &Engine, id: JobId, wanted: State) {
-    until(&format!("{id} is {wanted}"), async || state(engine, id).await == wanted).await;
-}
-
 fn name(test: &str, url: &str) -> String {
     format!("{test} {url}")
 }
 
-async fn a_running_job_that_listens_ends_when_it_is_told(url: &str) {
+async fn a_running_job_that_watches_for_a_cancel_ends_by_itself(url: &str) {
     let engine = start(url).await;
-    // Told from another process, as it were.
+    // As from another process.
     let operator = Engine::open(url).await.expect("opened");
     let job = engine.submit(Play::Listen).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
@@ -128,28 +113,28 @@ async fn a_running_job_that_listens_ends_when_it_is_told(url: &str) {
     };
     assert_eq!(failure.message, "cancelled by ada: wrong month");
     let ControlOutcome::Already(why) = ops.cancel(job.id()).await.expect("cancel") else {
-        panic!("it was so already")
+        panic!("it is cancelled")
     };
     assert!(why.contains("cancelled already"), "{why}");
     engine.stop().await;
 }
 
-async fn a_running_job_that_does_not_listen_is_ended_at_its_deadline(url: &str) {
+async fn a_running_job_that_ignores_a_cancel_is_ended_after_the_grace_period(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(Play::Sleep).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
-    let did = engine.control("ada").cancel_within(job.id(), Duration::from_millis(200)).await;
-    assert_eq!(did.expect("cancel"), ControlOutcome::CancelRequested);
+    let outcome = engine.control("ada").cancel_within(job.id(), Duration::from_millis(200)).await;
+    assert_eq!(outcome.expect("cancel"), ControlOutcome::CancelRequested);
     assert!(matches!(job.result().await, Err(JobError::Cancelled(_))));
-    // Its slot is free again: nothing of it runs on.
+    // Its slot is free again: the attempt does not run any more.
     assert_eq!(engine.stop().await, 0, "no attempt had to be given up");
 }
 
-async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
+async fn a_cancelled_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(Play::Block(6)).await.expect("submitted");
     until("it runs", async || engine.counts().started == 1).await;
-    // Told, and ended, from another process as it were.
+    // Cancelled and ended as from another process.
     let (url, id) = (url.to_owned(), job.id());
     let others = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -157,7 +142,7 @@ async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
             let operator = Engine::open(&url).await.expect("opened");
             let grace = Duration::from_millis(100);
             operator.control("ada").cancel_within(id, grace).await.expect("cancel");
-            until("its time is over", async || {
+            until("its grace period is over", async || {
                 operator.store().fire_timers(None, 10).await.expect("due");
                 state(&operator, id).await == State::Cancelled
             })
@@ -165,7 +150,7 @@ async fn a_job_that_blocks_its_thread_is_ended_by_the_store(url: &str) {
         });
     });
     tokio::task::spawn_blocking(|| others.join().expect("joined")).await.expect("joined");
-    // What it returns when its thread comes back is fenced.
+    // What it returns when its thread is free again is fenced.
     let result = job.result().await;
     assert!(matches!(result, Err(JobError::Cancelled(_))), "{result:?}");
     engine.stop().await;
@@ -176,16 +161,16 @@ async fn a_paused_queue_runs_nothing_until_it_is_resumed(url: &str) {
     let ops = engine.control("ada").note("the printer is out of paper");
     assert_eq!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Done);
     assert!(matches!(ops.pause_queue("default").await.expect("pause"), ControlOutcome::Already(_)));
-    // Born-claimed jobs are their submitter's own; a queue that is paused is for claims.
+    // Several at once, which are not claimed at submit: a pause concerns claims.
     let jobs: Vec<Play> = (0..20).map(|n| Play::Note { name: name("paused", url), n, millis: 0 }).collect();
-    let put = engine.submit_all(jobs).await.expect("submitted");
+    let submitted = engine.submit_all(jobs).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(noted(&name("paused", url)).is_empty(), "nothing was claimed");
-    let why = engine.why(put[3].id).await.expect("why").expect("there");
+    let why = engine.why(submitted[3].id).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "queue_paused");
     assert!(why.because.contains("ada") && why.because.contains("out of paper"), "{}", why.because);
     assert_eq!(ops.resume_queue("default").await.expect("resume"), ControlOutcome::Done);
-    for job in put {
+    for job in submitted {
         let done: u64 = engine.result(job.id).await.expect("it runs");
         assert!(done < 20);
     }
@@ -198,7 +183,7 @@ async fn jobs_of_a_serial_key_run_in_order_and_never_two_at_once(url: &str) {
     let mut jobs = Vec::new();
     for n in 0..30 {
         let play = Play::Note { name: log.clone(), n, millis: 2 };
-        // A better priority does not help: places are taken in the order of arrival.
+        // Priorities do not count: jobs of a serial key run in the order of their submits.
         let submit = engine.submit(play).serial("customer 7").priority(-(n as i16));
         jobs.push(submit.await.expect("submitted"));
     }
@@ -212,13 +197,13 @@ async fn jobs_of_a_serial_key_run_in_order_and_never_two_at_once(url: &str) {
     engine.stop().await;
 }
 
-async fn a_failed_job_of_a_serial_key_lets_the_next_one_pass(url: &str) {
+async fn a_job_of_a_serial_key_that_ends_lets_the_next_one_run(url: &str) {
     let engine = start(url).await;
     let stuck = engine.submit(Play::Sleep).serial("k").await.expect("submitted");
     reaches(&engine, stuck.id(), State::Running).await;
     let next = engine.submit(Play::Note { name: name("next", url), n: 1, millis: 0 }).serial("k");
     let next = next.await.expect("submitted");
-    let why = engine.why(next.id()).await.expect("why").expect("there");
+    let why = engine.why(next.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "serial");
     assert!(why.because.contains(&stuck.id().to_string()), "{}", why.because);
     engine.control("ada").cancel_within(stuck.id(), Duration::ZERO).await.expect("cancel");
@@ -245,7 +230,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     until("two ran", async || noted(&log).len() == 2).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(noted(&log).len(), 2, "no more than the burst");
-    let why = engine.why(jobs[5].id()).await.expect("why").expect("there");
+    let why = engine.why(jobs[5].id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "rate", "{}", why.because);
     assert_eq!(ops.set_limit(RateLimit::per_second("api", 1_000)).await.expect("set"), ControlOutcome::Done);
     for job in &jobs {
@@ -254,7 +239,7 @@ async fn a_rate_limit_holds_and_can_be_raised_while_jobs_wait(url: &str) {
     engine.stop().await;
 }
 
-async fn schedules_fire_and_tell_their_tick(url: &str) {
+async fn schedules_fire_and_their_jobs_know_the_tick(url: &str) {
     let engine = start(url).await;
     let log = name("schedule", url);
     let play = Play::Note { name: log.clone(), n: 0, millis: 0 };
@@ -266,7 +251,7 @@ async fn schedules_fire_and_tell_their_tick(url: &str) {
     assert_eq!(scheduling(play.clone()).await.expect("made"), ControlOutcome::Done);
     assert!(
         matches!(scheduling(play).await.expect("made"), ControlOutcome::Already(_)),
-        "at every start of a program"
+        "repeated at every start of a program"
     );
     until("three ticks", async || noted(&log).len() >= 3).await;
     let mut ticks = noted(&log);
@@ -281,14 +266,14 @@ async fn schedules_fire_and_tell_their_tick(url: &str) {
     engine.stop().await;
 }
 
-async fn a_unique_submit_is_answered_or_replaces(url: &str) {
+async fn a_unique_submit_returns_the_existing_job_or_replaces_it(url: &str) {
     let engine = start(url).await;
     let first = engine.submit(Play::Listen).unique("report").await.expect("submitted");
     let same = engine.submit(Play::Listen).unique("report").await.expect("answered");
     assert_eq!((same.id(), same.is_new()), (first.id(), false));
     reaches(&engine, first.id(), State::Running).await;
     let rejected = engine.submit(Play::Listen).unique(Unique::new("report").or_replace()).await;
-    let rejected = rejected.err().expect("what runs is not replaced").to_string();
+    let rejected = rejected.err().expect("a running job is not replaced").to_string();
     assert!(rejected.contains(&first.id().to_string()), "{rejected}");
     let unique = Unique::new("report").or_cancel_and_replace();
     let second = engine.submit(Play::Sleep).unique(unique).delay(Duration::from_secs(3_600)).await;
@@ -305,10 +290,10 @@ async fn a_unique_submit_is_answered_or_replaces(url: &str) {
 
 async fn a_failed_job_is_retried_with_its_counters_reset(url: &str) {
     let engine = start(url).await;
-    let mended = name("mended", url);
-    let job = engine.submit(Play::Fail(mended.clone())).await.expect("submitted");
+    let fixed = name("fixed", url);
+    let job = engine.submit(Play::Fail(fixed.clone())).await.expect("submitted");
     assert!(matches!(job.result().await, Err(JobError::Failed { .. })));
-    note(&mended, 1);
+    note(&fixed, 1);
     let ops = engine.control("ada");
     assert_eq!(ops.retry(job.id()).await.expect("retry"), ControlOutcome::Done);
     reaches(&engine, job.id(), State::Done).await;
@@ -316,23 +301,23 @@ async fn a_failed_job_is_retried_with_its_counters_reset(url: &str) {
         panic!("it is done")
     };
     assert!(why.contains("submit it anew"), "{why}");
-    let job = engine.inspect().job(job.id()).await.expect("job").expect("there");
-    assert_eq!(job.summary.attempts, 0, "the first life's attempts do not count");
+    let job = engine.inspect().job(job.id()).await.expect("job").expect("the job exists");
+    assert_eq!(job.summary.attempts, 0, "attempts before the retry do not count");
     engine.stop().await;
 }
 
-async fn bulk_operations_preview_act_and_are_logged(url: &str) {
+async fn bulk_operations_can_be_previewed_and_are_in_the_audit_log(url: &str) {
     let engine = Engine::open(url).await.expect("opened");
     let jobs: Vec<Play> = (0..250).map(|_| Play::Listen).collect();
-    let put = engine.submit_all(jobs).tag("batch 7").await.expect("submitted");
+    let submitted = engine.submit_all(jobs).tag("batch 7").await.expect("submitted");
     let ops = engine.control("ada").note("the wrong file");
     let filter = Filter { tag: Some("batch 7".into()), state: Some(State::Ready), ..Filter::default() };
     let cancel = windlass::JobAction::Cancel { grace: Duration::ZERO };
     let preview = ops.bulk(filter.clone(), cancel).preview().await.expect("preview");
     assert_eq!((preview.matching, preview.at_least, preview.sample.len()), (250, false, 10));
-    assert_eq!(state(&engine, put[0].id).await, State::Ready, "a preview does nothing");
+    assert_eq!(state(&engine, submitted[0].id).await, State::Ready, "a preview does nothing");
     let later = engine.submit(Play::Listen).tag("batch 7").await.expect("submitted");
-    // Ended by hand after the first batch, then done in full.
+    // Interrupted after the first batch, then repeated to its end.
     let mut bulk = ops.bulk(filter.clone(), cancel);
     let seen = AtomicUsize::new(0);
     let counts = bulk.run(|_| seen.fetch_add(1, Ordering::Relaxed) > 0).await.expect("run");
@@ -363,7 +348,7 @@ async fn cancelling_a_parent_cancels_its_children(url: &str) {
     assert_eq!(state(&engine, other.id()).await, State::Ready);
 }
 
-async fn pruning_keeps_what_is_needed(url: &str) {
+async fn pruning_keeps_children_of_open_parents_and_holders_of_unique_names(url: &str) {
     let engine = start(url).await;
     let quick = |n| Play::Note { name: name("prune", url), n, millis: 0 };
     let parent = engine.submit(Play::Listen).await.expect("submitted");
@@ -384,7 +369,7 @@ async fn pruning_keeps_what_is_needed(url: &str) {
     assert_eq!(again.id(), named.id(), "a name that is still held is still held");
     assert!(
         ops.prune(State::Running, Duration::ZERO, None, |_| true).await.is_err(),
-        "never unfinished work"
+        "unfinished jobs are never pruned"
     );
     ops.cancel_within(parent.id(), Duration::ZERO).await.expect("cancel");
     reaches(&engine, parent.id(), State::Cancelled).await;

@@ -1,10 +1,10 @@
-//! Limits: each can be set in the store's URL, and the error that it causes says what the setting is called.
+//! Limits: each can be set in the URL of the store, and the error that it causes names its setting.
 
 use windlass::{JobError, model::Limits, prelude::*, store::with_limits};
 
 crate::on_both_stores!(every_limit_is_set_in_the_url_and_named_in_its_error);
 
-/// Says something of a length, and keeps it in its context if it is told to.
+/// Has an input of some length, and publishes a value of `kept` bytes in its context.
 #[derive(Serialize, Deserialize)]
 struct Long {
     text: String,
@@ -22,7 +22,7 @@ impl Workflow for Long {
     }
 }
 
-/// Does what a limit allows, and a little more if `over`. Answers what is said of it.
+/// Uses as much as a limit allows, and a little more if `over`. Returns the error.
 async fn reach(engine: &Engine, name: &str, over: bool) -> Result<(), String> {
     let more = usize::from(over);
     let submit = async |text: usize, kept: usize| engine.submit(Long { text: "x".repeat(text), kept }).await;
@@ -34,7 +34,7 @@ async fn reach(engine: &Engine, name: &str, over: bool) -> Result<(), String> {
         "inbox" => {
             let job = submit(0, 0).await.expect("submitted");
             for _ in 0..2_000 {
-                engine.signal(job.id(), "other", ()).await.expect("there is room");
+                engine.signal(job.id(), "other", ()).await.expect("the inbox has room");
             }
             if !over {
                 return Ok(());
@@ -53,7 +53,7 @@ async fn reach(engine: &Engine, name: &str, over: bool) -> Result<(), String> {
                 other => other.to_string(),
             })
         }
-        other => panic!("the limit {other:?} is new: say here how it is reached"),
+        other => panic!("the limit {other:?} is new: reach it here"),
     }
 }
 
@@ -64,9 +64,9 @@ async fn every_limit_is_set_in_the_url_and_named_in_its_error(url: &str) {
         let engine = engine.start().await.expect("started");
         assert_eq!(engine.store().limits().get(name), Some(2_000), "{limited}");
         assert_eq!(reach(&engine, name, false).await, Ok(()), "{name}");
-        let said = reach(&engine, name, true).await.expect_err(name);
+        let error = reach(&engine, name, true).await.expect_err(name);
         for part in ["2000", &Limits::raise_hint(name)] {
-            assert!(said.contains(part), "of the limit {name} it is said {said:?}, which lacks {part:?}");
+            assert!(error.contains(part), "the error of the limit {name} lacks {part:?}: {error:?}");
         }
         engine.stop().await;
     }

@@ -1,40 +1,43 @@
-//! Machines on an engine: steps, waits, signals, children, versions, and whatever can go wrong in them.
+//! Machines on an engine: steps, waits, signals, children, and how they fail.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use windlass::{ChildResult, Config, Delivery, Error, Reason, State, StepCx, prelude::*};
 
-use crate::on_both_stores;
+use crate::{
+    common::{reaches, state},
+    on_both_stores,
+};
 
 on_both_stores!(
-    a_machine_goes_through_its_states_and_each_transition_is_recorded_once,
+    each_transition_of_a_machine_is_recorded_once,
     a_signal_wakes_a_parked_machine,
-    signals_that_come_early_are_kept,
-    a_storm_of_duplicates_has_one_effect_each,
-    a_wait_that_is_over_goes_on_without_its_signal,
+    a_signal_that_arrives_before_its_wait_is_kept,
+    many_duplicates_of_a_signal_have_one_effect,
+    a_wait_that_times_out_continues_without_its_signal,
     all_waits_for_all_and_any_for_the_first,
-    what_is_not_asked_for_stays_in_the_inbox,
-    a_step_that_fails_is_shown_the_same_signals_again,
-    a_signal_goes_with_the_submit_or_to_the_job_that_is_there,
-    signals_that_cannot_be_delivered_say_why,
+    a_wait_for_one_signal_leaves_the_others_in_the_inbox,
+    a_step_that_did_not_wait_gets_no_signal,
+    a_submit_with_a_signal_sends_it_to_the_new_or_existing_job,
+    a_signal_that_cannot_be_delivered_is_an_error_that_says_why,
     errors_panics_and_timeouts_reach_on_error,
     an_on_error_that_fails_ends_the_job,
-    retry_after_keeps_the_state_and_counts,
-    a_state_that_leads_to_itself_is_stopped,
+    retry_after_keeps_the_stage_and_counts_attempts,
+    a_stage_that_leads_to_itself_forever_is_stopped,
     a_machine_sleeps,
-    bad_outcomes_are_refused_with_what_to_do,
-    children_are_waited_for_and_their_results_read,
-    a_parent_of_no_children_goes_on_at_once,
-    a_long_chain_lets_others_pass,
+    bad_steps_are_refused_with_what_to_do,
+    a_parent_waits_for_its_children_and_reads_their_results,
+    a_parent_of_no_children_continues_at_once,
+    a_machine_of_many_steps_yields_its_slot_to_others,
     a_paused_machine_stops_after_its_step,
     a_cancelled_machine_ends_between_its_steps,
 );
 
-/// What steps noted, by name.
+/// What steps logged, by name.
 fn notes() -> &'static Mutex<HashMap<String, Vec<String>>> {
     static NOTES: OnceLock<Mutex<HashMap<String, Vec<String>>>> = OnceLock::new();
     NOTES.get_or_init(Mutex::default)
@@ -48,15 +51,15 @@ fn noted(name: &str) -> Vec<String> {
     notes().lock().expect("notes").get(name).cloned().unwrap_or_default()
 }
 
-/// A machine that does what its states say.
+/// A machine that does what its stage says.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 enum Act {
-    /// Counts down to the end, one committed step each.
+    /// Counts down to 0, one step for each number.
     Count {
         left: u32,
         log: String,
     },
-    /// Waits for signals, then is in `Got`.
+    /// Waits for signals, then moves to `Got`.
     Wait {
         names: Vec<String>,
         all: bool,
@@ -64,38 +67,38 @@ enum Act {
         millis: Option<u64>,
         log: String,
     },
-    /// Answers what it was shown.
+    /// Returns the signals that it received.
     Got {
         names: Vec<String>,
         log: String,
         fail: u32,
     },
-    /// Submits children and adds up what they return.
+    /// Submits children, then moves to `Sum`, which adds up their results.
     Spawn {
-        children: Vec<Kid>,
+        children: Vec<Addend>,
     },
     Sum,
-    /// Fails in some way, so often.
+    /// Fails in its first `times` attempts.
     Fail {
         how: How,
         times: u32,
         log: String,
     },
     Rescued,
-    /// Looks again until it has looked so often.
+    /// Polls `until` times.
     Poll {
-        looked: u32,
+        polls: u32,
         until: u32,
     },
     /// Leads to itself.
-    Stand,
-    /// Sleeps so long, then is `Rescued`.
+    Loop,
+    /// Sleeps, then moves to `Rescued`.
     Nap {
         millis: u64,
     },
-    /// Asks for something that cannot be.
+    /// Returns an invalid `Next`.
     Bad(u8),
-    /// Sleeps so long in each of so many steps.
+    /// Counts down to 0 with a sleep of `millis` in each step.
     Slow {
         left: u32,
         millis: u64,
@@ -109,7 +112,7 @@ enum How {
     Stop,
     Panic,
     Timeout,
-    /// Goes on in `Rescued` from `on_error`.
+    /// Moves to `Rescued` from `on_error`.
     Rescue,
     /// Fails in `on_error` too.
     Twice,
@@ -118,17 +121,17 @@ enum How {
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug)]
-struct Kid {
-    gives: Option<u32>,
+struct Addend {
+    value: Option<u32>,
 }
 
-impl Task for Kid {
-    const KIND: &'static str = "kid";
+impl Task for Addend {
+    const KIND: &'static str = "addend";
     type Output = u32;
     type Error = Failure;
 
     async fn run(self, _cx: &TaskCx) -> Result<u32, Failure> {
-        self.gives.ok_or_else(|| Failure::stop("gives nothing"))
+        self.value.ok_or_else(|| Failure::stop("no value"))
     }
 }
 
@@ -192,25 +195,25 @@ impl Machine for Act {
                 return Err(Failure::retry("went wrong"));
             }
             Act::Rescued => Next::done(vec!["rescued".into()]),
-            Act::Poll { looked, until } if looked < until => {
-                Next::retry_after(Act::Poll { looked: looked + 1, until }, Duration::from_millis(1))
+            Act::Poll { polls, until } if polls < until => {
+                Next::retry_after(Act::Poll { polls: polls + 1, until }, Duration::from_millis(1))
             }
-            Act::Poll { looked, .. } => Next::done(vec![looked.to_string(), cx.attempt().to_string()]),
-            Act::Stand => Next::to(Act::Stand),
-            Act::Bad(0) => Next::wait(Act::Stand, signal("x")).timeout(Duration::ZERO),
-            Act::Bad(1) => Next::wait(Act::Stand, signal("x")).timeout(days(365 * 200)),
-            Act::Bad(2) => Next::wait(Act::Stand, any([])),
-            Act::Bad(3) => Next::to(Act::Stand).timeout(seconds(1)),
-            Act::Bad(4) => Next::children(Act::Sum, [Child::new(Kid { gives: None }).queue("")]),
+            Act::Poll { polls, .. } => Next::done(vec![polls.to_string(), cx.attempt().to_string()]),
+            Act::Loop => Next::to(Act::Loop),
+            Act::Bad(0) => Next::wait(Act::Loop, signal("x")).timeout(Duration::ZERO),
+            Act::Bad(1) => Next::wait(Act::Loop, signal("x")).timeout(days(365 * 200)),
+            Act::Bad(2) => Next::wait(Act::Loop, any([])),
+            Act::Bad(3) => Next::to(Act::Loop).timeout(seconds(1)),
+            Act::Bad(4) => Next::children(Act::Sum, [Child::new(Addend { value: None }).queue("")]),
             Act::Bad(5) => Next::retry_after(Act::Bad(5), days(365 * 200)),
             Act::Bad(6) => {
                 let _: Option<u8> = cx.signal("never waited for")?;
-                Next::to(Act::Stand)
+                Next::to(Act::Loop)
             }
             Act::Nap { millis } => Next::sleep(Act::Rescued, Duration::from_millis(millis)),
             Act::Bad(7) => Next::done(vec!["x".repeat(2 << 20)]),
-            Act::Bad(9) => Next::wait(Act::Stand, all([any([signal("a"), signal("b")]), signal("c")])),
-            Act::Bad(10) => Next::retry_after(Act::Stand, seconds(1)),
+            Act::Bad(9) => Next::wait(Act::Loop, all([any([signal("a"), signal("b")]), signal("c")])),
+            Act::Bad(10) => Next::retry_after(Act::Loop, seconds(1)),
             Act::Bad(12) => Next::done(vec!["a century is long".into()]),
             Act::Bad(_) => Next::to(Act::Count { left: 0, log: "x".repeat(2 << 20) }),
             Act::Slow { left, millis, log } => {
@@ -251,25 +254,13 @@ impl Machine for Act {
 }
 
 async fn start(url: &str) -> Engine {
-    let engine = Engine::open(url).await.expect("opened").machine::<Act>().task::<Kid>();
+    let engine = Engine::open(url).await.expect("opened").machine::<Act>().task::<Addend>();
     engine.queue("default", Pool::slots(8)).start().await.expect("started")
 }
 
 fn wait(names: &[&str], all: bool, millis: Option<u64>, log: &str) -> Act {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     Act::Wait { names, all, every: false, millis, log: log.to_owned() }
-}
-
-pub(crate) async fn state(engine: &Engine, id: JobId) -> State {
-    engine.inspect().job(id).await.expect("job").expect("there").summary.state
-}
-
-pub(crate) async fn reaches(engine: &Engine, id: JobId, wanted: State) {
-    let started = Instant::now();
-    while state(engine, id).await != wanted {
-        assert!(started.elapsed() < Duration::from_secs(30), "{id} is not {wanted}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 async fn failure(handle: &Handle<Vec<String>>) -> (Reason, Failure) {
@@ -287,7 +278,7 @@ async fn transitions(engine: &Engine, id: JobId) -> Vec<String> {
     steps.iter().map(text).collect()
 }
 
-async fn a_machine_goes_through_its_states_and_each_transition_is_recorded_once(url: &str) {
+async fn each_transition_of_a_machine_is_recorded_once(url: &str) {
     let engine = start(url).await;
     let log = format!("count {url}");
     let job = engine.submit(Act::Count { left: 5, log: log.clone() }).await.expect("submitted");
@@ -296,10 +287,10 @@ async fn a_machine_goes_through_its_states_and_each_transition_is_recorded_once(
     let mut expected = vec!["Count next Count"; 5];
     expected.push("Count done -");
     assert_eq!(transitions(&engine, job.id()).await, expected);
-    let kept = engine.inspect().job(job.id()).await.expect("job").expect("there");
+    let kept = engine.inspect().job(job.id()).await.expect("job").expect("the job exists");
     assert_eq!((kept.summary.stage.as_deref(), kept.rev.0, kept.epoch.0), (Some("Count"), 6, 0));
     let data = engine.decode(&kept.data.expect("data")).expect("decoded");
-    assert!(String::from_utf8_lossy(&data).contains("\"left\":0"), "the last state is kept");
+    assert!(String::from_utf8_lossy(&data).contains("\"left\":0"), "the data of the last stage is kept");
     engine.stop().await;
 }
 
@@ -307,17 +298,17 @@ async fn a_signal_wakes_a_parked_machine(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(wait(&["go"], false, None, "")).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
-    let why = engine.why(job.id()).await.expect("why").expect("there");
+    let why = engine.why(job.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "signal", "{why:?}");
     assert_eq!(engine.signal(job.id(), "other", 1).await.expect("sent"), Delivery::Delivered);
-    assert_eq!(state(&engine, job.id()).await, State::Waiting, "another name wakes nobody");
+    assert_eq!(state(&engine, job.id()).await, State::Waiting, "a signal of another name does not wake it");
     job.signal("go", vec![1, 2]).await.expect("sent");
     assert_eq!(job.result().await.expect("done"), ["go=[1,2]"]);
     assert_eq!(transitions(&engine, job.id()).await, ["Wait wait Got", "Got done -"]);
     engine.stop().await;
 }
 
-async fn signals_that_come_early_are_kept(url: &str) {
+async fn a_signal_that_arrives_before_its_wait_is_kept(url: &str) {
     let idle = Engine::open(url).await.expect("opened");
     let job = idle.submit(wait(&["go"], false, None, "")).key("early").await.expect("submitted");
     idle.signal_key("act", "early", "go", "first").await.expect("sent");
@@ -332,7 +323,7 @@ async fn signals_that_come_early_are_kept(url: &str) {
     engine.stop().await;
 }
 
-async fn a_storm_of_duplicates_has_one_effect_each(url: &str) {
+async fn many_duplicates_of_a_signal_have_one_effect(url: &str) {
     let engine = start(url).await;
     let log = format!("storm {url}");
     let mut jobs = Vec::new();
@@ -344,12 +335,12 @@ async fn a_storm_of_duplicates_has_one_effect_each(url: &str) {
         let (engine, ids) = (engine.clone(), jobs.iter().map(Handle::id).collect::<Vec<_>>());
         senders.spawn(async move {
             let mut delivered = 0;
-            for round in 0..5 {
+            for pass in 0..5 {
                 for id in &ids {
                     match engine.signal(*id, "go", 7).dedup("once").await {
                         Ok(Delivery::Delivered) => delivered += 1,
                         Ok(Delivery::Duplicate) | Err(Error::Ended { .. }) => {}
-                        Err(error) => panic!("sender {sender}, round {round}: {error}"),
+                        Err(error) => panic!("sender {sender}, pass {pass}: {error}"),
                     }
                 }
             }
@@ -365,13 +356,13 @@ async fn a_storm_of_duplicates_has_one_effect_each(url: &str) {
     engine.stop().await;
 }
 
-async fn a_wait_that_is_over_goes_on_without_its_signal(url: &str) {
+async fn a_wait_that_times_out_continues_without_its_signal(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(wait(&["go"], false, Some(50), "")).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), ["late"]);
     let partly = engine.submit(wait(&["a", "b"], true, Some(300), "")).await.expect("submitted");
     partly.signal("b", 1).await.expect("sent");
-    assert_eq!(partly.result().await.expect("done"), ["b=1", "late"], "it is shown what has come");
+    assert_eq!(partly.result().await.expect("done"), ["b=1", "late"], "it receives what has arrived");
     engine.stop().await;
 }
 
@@ -418,16 +409,16 @@ impl Machine for Items {
     }
 }
 
-async fn what_is_not_asked_for_stays_in_the_inbox(url: &str) {
+async fn a_wait_for_one_signal_leaves_the_others_in_the_inbox(url: &str) {
     let engine = Engine::open(url).await.expect("opened").machine::<Items>().start().await.expect("started");
     let job = engine.submit(Items::Start).signal("item", 1).signal("item", 2).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
     job.signal("item", 3).await.expect("sent");
-    assert_eq!(job.result().await.expect("done"), [1, 2, 3, 0], "each is shown once, in order");
+    assert_eq!(job.result().await.expect("done"), [1, 2, 3, 0], "each is received once, in order");
     engine.stop().await;
 }
 
-async fn a_step_that_fails_is_shown_the_same_signals_again(url: &str) {
+async fn a_step_that_did_not_wait_gets_no_signal(url: &str) {
     let engine = start(url).await;
     let log = format!("again {url}");
     let got = Act::Got { names: vec!["go".into()], log: log.clone(), fail: 0 };
@@ -439,7 +430,7 @@ async fn a_step_that_fails_is_shown_the_same_signals_again(url: &str) {
     engine.stop().await;
 }
 
-async fn a_signal_goes_with_the_submit_or_to_the_job_that_is_there(url: &str) {
+async fn a_submit_with_a_signal_sends_it_to_the_new_or_existing_job(url: &str) {
     let engine = start(url).await;
     let submit = || engine.submit(wait(&["a", "b"], true, None, "")).key("with");
     let first = submit().signal_once("a", "1", 1).await.expect("submitted");
@@ -452,7 +443,7 @@ async fn a_signal_goes_with_the_submit_or_to_the_job_that_is_there(url: &str) {
     engine.stop().await;
 }
 
-async fn signals_that_cannot_be_delivered_say_why(url: &str) {
+async fn a_signal_that_cannot_be_delivered_is_an_error_that_says_why(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(wait(&["go"], false, None, "")).await.expect("submitted");
     let unknown = engine.signal(engine.new_id(), "go", 1).await.expect_err("unknown").to_string();
@@ -485,7 +476,10 @@ async fn errors_panics_and_timeouts_reach_on_error(url: &str) {
         assert_eq!(noted(&log), ["1", "2", "3"]);
         let job = engine.submit(Act::Fail { how, times: 9, log }).await.expect("submitted");
         let (reason, _) = failure(&job).await;
-        assert!(matches!(reason, Reason::Exhausted | Reason::Timeout), "the state's own policy: {reason}");
+        assert!(
+            matches!(reason, Reason::Exhausted | Reason::Timeout),
+            "by the policy of the stage: {reason}"
+        );
     }
     let log = format!("rescue {url}");
     let job = engine.submit(Act::Fail { how: How::Rescue, times: 9, log }).await.expect("submitted");
@@ -501,29 +495,32 @@ async fn errors_panics_and_timeouts_reach_on_error(url: &str) {
 
 async fn an_on_error_that_fails_ends_the_job(url: &str) {
     let engine = start(url).await;
-    for (how, said) in [(How::Twice, "and again"), (How::PanicTwice, "in on_error")] {
+    for (how, message) in [(How::Twice, "and again"), (How::PanicTwice, "in on_error")] {
         let log = format!("{how:?} {url}");
         let job = engine.submit(Act::Fail { how, times: 9, log: log.clone() }).await.expect("submitted");
         let (reason, failure) = failure(&job).await;
         assert_eq!(reason, Reason::Stopped);
-        assert!(failure.message.contains("on_error failed") && failure.message.contains(said), "{failure}");
-        assert_eq!(noted(&log), ["1"], "it is not tried again");
+        assert!(
+            failure.message.contains("on_error failed") && failure.message.contains(message),
+            "{failure}"
+        );
+        assert_eq!(noted(&log), ["1"], "it is not retried");
     }
     engine.stop().await;
 }
 
-async fn retry_after_keeps_the_state_and_counts(url: &str) {
+async fn retry_after_keeps_the_stage_and_counts_attempts(url: &str) {
     let engine = start(url).await;
-    let job = engine.submit(Act::Poll { looked: 0, until: 25 }).await.expect("submitted");
+    let job = engine.submit(Act::Poll { polls: 0, until: 25 }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), ["25", "26"], "no policy limits it");
-    assert_eq!(transitions(&engine, job.id()).await, ["Poll done -"], "looking again is no transition");
+    assert_eq!(transitions(&engine, job.id()).await, ["Poll done -"], "polling again is no transition");
     assert!(engine.inspect().history(job.id()).await.expect("history").is_empty(), "nor is it an error");
     engine.stop().await;
 }
 
-async fn a_state_that_leads_to_itself_is_stopped(url: &str) {
+async fn a_stage_that_leads_to_itself_forever_is_stopped(url: &str) {
     let engine = start(url).await;
-    let job = engine.submit(Act::Stand).await.expect("submitted");
+    let job = engine.submit(Act::Loop).await.expect("submitted");
     let (reason, failure) = failure(&job).await;
     assert_eq!(reason, Reason::Stopped);
     assert!(failure.message.contains("100 times in a row"), "{failure}");
@@ -535,16 +532,16 @@ async fn a_machine_sleeps(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(Act::Nap { millis: 300 }).await.expect("submitted");
     reaches(&engine, job.id(), State::Waiting).await;
-    let why = engine.why(job.id()).await.expect("why").expect("there");
+    let why = engine.why(job.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "asleep", "{why:?}");
     assert_eq!(job.result().await.expect("done"), ["rescued"]);
     assert_eq!(transitions(&engine, job.id()).await, ["Nap wait Rescued", "Rescued done -"]);
     engine.stop().await;
 }
 
-async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
+async fn bad_steps_are_refused_with_what_to_do(url: &str) {
     let engine = start(url).await;
-    let said = [
+    let messages = [
         "the timeout of the wait is zero",
         "longer than 100 years",
         "names no signal",
@@ -558,34 +555,34 @@ async fn bad_outcomes_are_refused_with_what_to_do(url: &str) {
         "use `Next::sleep`",
         "the timeout of the state \"Bad\" is zero; give the step time",
     ];
-    for (n, said) in said.iter().enumerate() {
+    for (n, message) in messages.iter().enumerate() {
         let job = engine.submit(Act::Bad(n as u8)).await.expect("submitted");
         let (reason, failure) = failure(&job).await;
         assert_eq!(reason, Reason::Refused, "{n}: {failure}");
-        assert!(failure.message.contains(said), "{n}: {failure}");
+        assert!(failure.message.contains(message), "{n}: {failure}");
     }
     let job = engine.submit(Act::Bad(12)).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), ["a century is long"]);
     engine.stop().await;
 }
 
-async fn children_are_waited_for_and_their_results_read(url: &str) {
+async fn a_parent_waits_for_its_children_and_reads_their_results(url: &str) {
     let engine = start(url).await;
-    let kids = [Some(1), Some(2), None, Some(39)].map(|gives| Kid { gives }).to_vec();
-    let job = engine.submit(Act::Spawn { children: kids }).await.expect("submitted");
-    assert_eq!(job.result().await.expect("done"), ["42", "1"], "a failed child releases its place too");
+    let children = [Some(1), Some(2), None, Some(39)].map(|value| Addend { value }).to_vec();
+    let job = engine.submit(Act::Spawn { children }).await.expect("submitted");
+    assert_eq!(job.result().await.expect("done"), ["42", "1"], "a failed child counts as ended too");
     assert_eq!(transitions(&engine, job.id()).await, ["Spawn children Sum", "Sum done -"]);
     engine.stop().await;
 }
 
-async fn a_parent_of_no_children_goes_on_at_once(url: &str) {
+async fn a_parent_of_no_children_continues_at_once(url: &str) {
     let engine = start(url).await;
     let job = engine.submit(Act::Spawn { children: Vec::new() }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), ["0", "0"]);
     engine.stop().await;
 }
 
-async fn a_long_chain_lets_others_pass(url: &str) {
+async fn a_machine_of_many_steps_yields_its_slot_to_others(url: &str) {
     let engine = Engine::open(url).await.expect("opened").machine::<Act>();
     let engine = engine.queue("default", Pool::slots(1)).start().await.expect("started");
     let long = Act::Slow { left: 2_000, millis: 1, log: format!("long {url}") };
@@ -613,8 +610,8 @@ async fn a_paused_machine_stops_after_its_step(url: &str) {
     let steps = noted(&log).len();
     assert!(steps < 60, "it did not run to its end");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(noted(&log).len(), steps, "nothing of it runs");
-    assert_eq!(engine.why(job.id()).await.expect("why").expect("there").cause, "paused");
+    assert_eq!(noted(&log).len(), steps, "no step runs");
+    assert_eq!(engine.why(job.id()).await.expect("why").expect("the job exists").cause, "paused");
     engine.control("ada").resume(job.id()).await.expect("resumed");
     job.result().await.expect("done");
     assert_eq!(noted(&log).len(), 61, "each step ran once");
@@ -627,14 +624,14 @@ async fn a_cancelled_machine_ends_between_its_steps(url: &str) {
     let slow = Act::Slow { left: 1_000, millis: 10, log: log.clone() };
     let job = engine.submit(slow).await.expect("submitted");
     reaches(&engine, job.id(), State::Running).await;
-    engine.control("ada").cancel_within(job.id(), Duration::from_secs(600)).await.expect("told");
+    engine.control("ada").cancel_within(job.id(), Duration::from_secs(600)).await.expect("requested");
     let Err(JobError::Cancelled(_)) = job.result().await else { panic!("it is cancelled") };
     assert!(noted(&log).len() < 1_000);
     engine.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_no_machine_is_refused_at_the_start() {
+async fn an_enum_that_cannot_be_a_machine_is_refused_at_start() {
     #[derive(Serialize, Deserialize)]
     #[serde(tag = "type")]
     enum Tagged {

@@ -1,25 +1,25 @@
-//! The engine on real stores: as its users meet it, and while the database goes away.
+//! The engine on both stores, through its public API; also while the store fails.
 
-mod blocked;
+mod batched_calls;
+mod blocked_thread;
+mod cancel_requests;
 mod codec;
 mod common;
 mod control;
-mod crash;
-mod crowd;
 mod faults;
 mod flow;
-mod handed_back;
 mod limits;
+mod lost_claims;
+mod machine_crashes;
 mod machines;
+mod many_processes;
 mod outage;
-mod restored;
-mod set_aside;
+mod read_outage;
+mod released;
 mod spans;
 mod suspects;
+mod tasks;
 mod telemetry;
-mod together;
-mod told;
 mod transactions;
-mod unread;
+mod unreadable_signals;
 mod versions;
-mod work;

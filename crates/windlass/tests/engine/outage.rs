@@ -1,11 +1,8 @@
-//! A database that goes away and comes back: nothing is lost, nothing is doubled, and nobody has to help.
+//! A database that fails and recovers: no job is lost, none runs twice, and nobody has to intervene.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use windlass::{
@@ -18,7 +15,9 @@ use windlass::{
 };
 use windlass_testpg::{Cluster, Proxy};
 
-/// How often each number was executed, and by which fence.
+use crate::common::{postgres_on, until};
+
+/// The numbers of all attempts.
 static RUNS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 #[derive(Serialize, Deserialize)]
@@ -39,14 +38,6 @@ impl Task for Count {
     }
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 async fn server() -> Arc<Mutex<Cluster>> {
     let cluster =
         tokio::task::spawn_blocking(Cluster::start).await.expect("ran").expect("PostgreSQL is needed");
@@ -54,28 +45,28 @@ async fn server() -> Arc<Mutex<Cluster>> {
 }
 
 /// Kills the server as a crash of the machine would, and starts it again after a while.
-async fn crash(cluster: &Arc<Mutex<Cluster>>, away: Duration) {
+async fn crash(cluster: &Arc<Mutex<Cluster>>, down_for: Duration) {
     let cluster = Arc::clone(cluster);
     let crash = move || {
         let mut cluster = cluster.lock().expect("not poisoned");
         cluster.kill().expect("killed");
-        std::thread::sleep(away);
+        std::thread::sleep(down_for);
         cluster.restart().expect("restarted");
     };
     tokio::task::spawn_blocking(crash).await.expect("crashed and restarted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_killed_under_load_costs_nothing() {
+async fn a_server_killed_under_load_loses_and_repeats_no_job() {
     let cluster = server().await;
-    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let config =
         Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
     let engine = Engine::open(&place.url).await.expect("opened").task::<Count>().config(config);
     let engine = engine.start().await.expect("started");
     let submitted = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
-    // A client that goes on submitting throughout, each submit until it is acknowledged.
+    // A client that submits throughout, and waits until each submit is acknowledged.
     let client = tokio::spawn({
         let (engine, submitted, over) = (engine.clone(), Arc::clone(&submitted), Arc::clone(&over));
         async move {
@@ -83,25 +74,29 @@ async fn a_server_killed_under_load_costs_nothing() {
             while !over.load(Ordering::Relaxed) {
                 let batch: Vec<Count> = (n..n + 20).map(|n| Count { n, ms: n % 7 }).collect();
                 n += 20;
-                engine.submit_all(batch).key(|job| job.n.to_string()).await.expect("ridden out");
+                engine
+                    .submit_all(batch)
+                    .key(|job| job.n.to_string())
+                    .await
+                    .expect("retried until the server is back");
                 submitted.store(n, Ordering::Relaxed);
             }
             n
         }
     });
-    for away in [0, 1_500] {
+    for down_for in [0, 1_500] {
         let before = engine.counts().committed;
-        until("work goes on", async || engine.counts().committed > before + 500).await;
-        crash(&cluster, Duration::from_millis(away)).await;
+        until("jobs run", async || engine.counts().committed > before + 500).await;
+        crash(&cluster, Duration::from_millis(down_for)).await;
     }
     let before = engine.counts().committed;
-    until("work goes on by itself", async || engine.counts().committed > before + 500).await;
+    until("jobs run again", async || engine.counts().committed > before + 500).await;
     over.store(true, Ordering::Relaxed);
     let n = client.await.expect("the client");
 
     let done = async || {
-        let census = engine.inspect().state_counts(u64::MAX).await.unwrap_or_default();
-        census.iter().filter(|c| c.state == State::Done).map(|c| c.jobs).sum::<u64>()
+        let counts = engine.inspect().state_counts(u64::MAX).await.unwrap_or_default();
+        counts.iter().filter(|c| c.state == State::Done).map(|c| c.jobs).sum::<u64>()
     };
     until("all acknowledged work is done", async || done().await == n).await;
     let counts = engine.counts();
@@ -113,7 +108,7 @@ async fn a_server_killed_under_load_costs_nothing() {
     runs.dedup();
     assert_eq!(runs.len() as u64, n, "every job was executed");
     assert_eq!(executed, n, "and none twice: {counts:?}");
-    assert_eq!(counts.fenced, 0, "the worker was never taken for dead: {counts:?}");
+    assert_eq!(counts.fenced, 0, "the worker was never declared dead: {counts:?}");
 }
 
 /// An engine on a store that gives up waiting for an answer after `patience`.
@@ -122,12 +117,12 @@ async fn impatient(url: &str, patience: Duration) -> Engine {
     Engine::on(url, Arc::new(Postgres::open(options).await.expect("opened")))
 }
 
-/// A minute without a server, in small: the outage is longer than the lease and the store's patience together, as a minute is
+/// A minute without a server, scaled down: the outage is longer than the lease and the store's patience together, as a minute is
 /// with their defaults (15 s and 10 s).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_outlive_an_outage_longer_than_their_lease() {
     let cluster = server().await;
-    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let config = |name: &str| Config {
         name: name.into(),
         lease: Duration::from_millis(1_500),
@@ -140,7 +135,7 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
         let engine = engine.task::<Count>().config(config(name));
         engines.push(engine.queue("default", Pool::slots(2)).start().await.expect("started"));
     }
-    // Attempts that run through the whole outage.
+    // Attempts that run during the entire outage.
     let base = 1_000_000;
     let jobs =
         engines[0].submit_all((base..base + 4).map(|n| Count { n, ms: 4_000 })).await.expect("submitted");
@@ -148,8 +143,8 @@ async fn workers_outlive_an_outage_longer_than_their_lease() {
     crash(&cluster, Duration::from_secs(3)).await;
     for job in jobs {
         engines[0].result::<u64>(job.id).await.expect("done by its first attempt");
-        let seen = engines[0].inspect().job(job.id).await.expect("read").expect("there");
-        assert_eq!((seen.deaths, seen.epoch.0), (0, 0), "nobody took anybody for dead");
+        let seen = engines[0].inspect().job(job.id).await.expect("read").expect("the job exists");
+        assert_eq!((seen.deaths, seen.epoch.0), (0, 0), "no worker was declared dead");
     }
     for engine in &engines {
         assert_eq!(engine.counts().dead_workers, 0);
@@ -165,7 +160,7 @@ enum Climb {
     At { n: u64, height: u64 },
 }
 
-/// How many steps a climb and a walk have.
+/// The number of steps of a climb and of a walk.
 const STEPS: u64 = 10;
 
 impl Machine for Climb {
@@ -183,7 +178,7 @@ impl Machine for Climb {
     }
 }
 
-/// Adds up what its steps return, with a rest in the middle.
+/// Adds up what its steps return, with a sleep in the middle.
 #[derive(Serialize, Deserialize)]
 struct Walk {
     n: u64,
@@ -214,12 +209,12 @@ struct Fan {
 
 /// A child of a branch.
 #[derive(Serialize, Deserialize)]
-struct Leaf {
+struct Number {
     n: u64,
 }
 
-impl Task for Leaf {
-    const KIND: &'static str = "outage_leaf";
+impl Task for Number {
+    const KIND: &'static str = "outage_number";
     type Output = u64;
     type Error = Failure;
 
@@ -235,12 +230,13 @@ impl Workflow for Fan {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
-        let branch = flow.branch("leaves").chunk(250).spawn_each("leaf", 0..self.children, |n| Leaf { n });
+        let branch =
+            flow.branch("numbers").chunk(250).spawn_each("number", 0..self.children, |n| Number { n });
         branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
     }
 }
 
-/// What a job returns, within a minute; or where it is instead.
+/// What a job returns. Panics with its state after a minute.
 async fn result_of(engine: &Engine, id: windlass::JobId) -> u64 {
     match tokio::time::timeout(Duration::from_secs(60), engine.result::<u64>(id)).await {
         Ok(result) => result.expect("done"),
@@ -255,23 +251,23 @@ async fn result_of(engine: &Engine, id: windlass::JobId) -> u64 {
     }
 }
 
-/// Kills the server twice while jobs are under way, once for longer.
+/// Kills the server twice while jobs run, the second time for longer.
 async fn kill_twice(cluster: &Arc<Mutex<Cluster>>, engine: &Engine) {
-    for away in [0, 1_500] {
+    for down_for in [0, 1_500] {
         let before = engine.counts().committed;
-        until("work goes on", async || engine.counts().committed > before + 100).await;
-        crash(cluster, Duration::from_millis(away)).await;
+        until("jobs run", async || engine.counts().committed > before + 100).await;
+        crash(cluster, Duration::from_millis(down_for)).await;
     }
 }
 
 /// An engine for all kinds on a server of its own.
 async fn all_kinds() -> (Arc<Mutex<Cluster>>, Engine) {
     let cluster = server().await;
-    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let config =
         Config { lease: Duration::from_secs(5), renew_every: Duration::from_secs(1), ..Config::default() };
     let engine = Engine::open(&place.url).await.expect("opened").config(config);
-    let engine = engine.machine::<Climb>().workflow::<Walk>().workflow::<Fan>().task::<Leaf>();
+    let engine = engine.machine::<Climb>().workflow::<Walk>().workflow::<Fan>().task::<Number>();
     (cluster, engine.queue("default", Pool::slots(16)).start().await.expect("started"))
 }
 
@@ -285,7 +281,7 @@ async fn a_server_killed_under_machines_costs_no_transition() {
         let steps = engine.inspect().transitions(job.id, None, 100).await.expect("steps");
         assert_eq!(steps.len() as u64, STEPS + 1, "each transition is recorded once");
     }
-    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    assert_eq!(engine.counts().fenced, 0, "the worker was never declared dead");
     engine.stop().await;
 }
 
@@ -297,7 +293,7 @@ async fn a_server_killed_under_workflows_costs_no_step() {
     for (n, job) in jobs.iter().enumerate() {
         assert_eq!(result_of(&engine, job.id).await, n as u64 + STEPS);
     }
-    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    assert_eq!(engine.counts().fenced, 0, "the worker was never declared dead");
     engine.stop().await;
 }
 
@@ -311,11 +307,11 @@ async fn a_server_killed_under_a_branch_costs_no_child() {
     let branches = engine.inspect().branches(job.id()).await.expect("branches");
     let seen: Vec<_> = branches.iter().map(|branch| (branch.spawned, branch.counts.ends())).collect();
     assert_eq!(seen, [(children as i64, (children as i64, 0, 0))], "each was spawned and counted once");
-    assert_eq!(engine.counts().fenced, 0, "the worker was never taken for dead");
+    assert_eq!(engine.counts().fenced, 0, "the worker was never declared dead");
     engine.stop().await;
 }
 
-/// A server of its own, made a standby: it can be read, and not written.
+/// A server that was made a standby: it can be read, but not written.
 fn standby() -> Cluster {
     let mut standby = Cluster::builder().setting("fsync", "off").start().expect("PostgreSQL is needed");
     standby.stop().expect("stopped");
@@ -324,9 +320,9 @@ fn standby() -> Cluster {
     standby
 }
 
-/// The address leads to a standby for a while. A worker that has connected to it does not stay there.
+/// The address leads to a standby for a while. A worker that has connected to the standby must leave it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_comes_back_from_a_standby() {
+async fn a_worker_reconnects_from_a_standby_to_the_primary() {
     let cluster = server().await;
     let standby = tokio::task::spawn_blocking(standby).await.expect("a server");
     let primary = cluster.lock().expect("not poisoned").port();
@@ -337,37 +333,37 @@ async fn a_worker_comes_back_from_a_standby() {
         renew_every: Duration::from_millis(200),
         ..Config::default()
     };
-    let engine = Engine::open(&url).await.expect("opened").task::<Leaf>().config(config);
+    let engine = Engine::open(&url).await.expect("opened").task::<Number>().config(config);
     let engine = engine.start().await.expect("started");
-    assert_eq!(engine.submit(Leaf { n: 1 }).await.expect("submitted").result().await.expect("done"), 1);
+    assert_eq!(engine.submit(Number { n: 1 }).await.expect("submitted").result().await.expect("done"), 1);
     proxy.retarget(standby.port());
     proxy.cut();
     let sessions = "select pid from pg_stat_activity where application_name = 'windlass'";
     let now =
         || standby.sql("windlass", sessions).expect("sql").lines().map(str::to_owned).collect::<Vec<_>>();
-    // A session that is refused is given up at once, so they are seldom there together.
-    let mut met = std::collections::BTreeSet::new();
+    // A refused session is closed at once, so they seldom exist at the same time.
+    let mut sessions_seen = std::collections::BTreeSet::new();
     until("the worker and its renewer were connected to the standby", async || {
-        met.extend(now());
-        met.len() >= 2
+        sessions_seen.extend(now());
+        sessions_seen.len() >= 2
     })
     .await;
     proxy.retarget(primary);
     let job = tokio::time::timeout(Duration::from_secs(30), async {
-        engine.submit(Leaf { n: 2 }).await.expect("submitted").result().await
+        engine.submit(Number { n: 2 }).await.expect("submitted").result().await
     });
-    assert_eq!(job.await.expect("it comes back by itself").expect("done"), 2);
-    until("nothing is connected to the standby any more", async || now().is_empty()).await;
+    assert_eq!(job.await.expect("it reconnects by itself").expect("done"), 2);
+    until("no session to the standby is left", async || now().is_empty()).await;
     engine.stop().await;
 }
 
-/// A row of a table of the user's.
+/// A row of a table of the user.
 #[derive(Serialize, Deserialize)]
 struct Row {
     id: u64,
 }
 
-/// Adds up rows of a table of the user's, each by a child.
+/// Adds up the rows of a table of the user, each in a child.
 #[derive(Serialize, Deserialize)]
 struct FanOfRows;
 
@@ -378,23 +374,23 @@ impl Workflow for FanOfRows {
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let rows = Rows::<Row>::table("public.outage_rows");
-        let branch = flow.branch("rows").spawn_each("row", rows, |row| Leaf { n: row.id });
+        let branch = flow.branch("rows").spawn_each("row", rows, |row| Number { n: row.id });
         branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await
     }
 }
 
-/// A source that is not answered holds up its parent, and nobody else: the parent gives its slot back and tries again.
+/// A source that does not answer delays only its parent, which gives up its slot and tries again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_do_not_come_cost_no_slot() {
+async fn a_source_that_does_not_answer_costs_no_slot() {
     let cluster = server().await;
-    let place = crate::common::on(&cluster.lock().expect("not poisoned"));
+    let place = postgres_on(&cluster.lock().expect("not poisoned"));
     let sql =
         |statements: &str| cluster.lock().expect("not poisoned").sql("windlass", statements).expect("sql");
     sql("create table outage_rows as select generate_series(1, 10)::int8 as id");
     let engine = impatient(&place.url, Duration::from_millis(200)).await;
-    let engine = engine.workflow::<FanOfRows>().task::<Leaf>().queue("default", Pool::slots(1));
+    let engine = engine.workflow::<FanOfRows>().task::<Number>().queue("default", Pool::slots(1));
     let engine = engine.start().await.expect("started");
-    // The server takes the query and does not answer it.
+    // The server accepts the query and does not answer it.
     let url = cluster.lock().expect("not poisoned").url();
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("connected");
     tokio::spawn(connection);
@@ -402,8 +398,8 @@ async fn rows_that_do_not_come_cost_no_slot() {
     let parent = engine.submit(FanOfRows).await.expect("submitted");
     let waits =
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%outage_rows%'";
-    until("its rows are asked for", async || sql(waits) != "0").await;
-    let other = engine.submit(Leaf { n: 7 }).await.expect("submitted");
+    until("its rows are queried", async || sql(waits) != "0").await;
+    let other = engine.submit(Number { n: 7 }).await.expect("submitted");
     until("the only slot is free for others", async || {
         engine
             .inspect()

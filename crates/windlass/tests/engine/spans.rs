@@ -1,4 +1,4 @@
-//! Spans of attempts, and the trace that goes with a job: to other processes, and to the jobs it submits.
+//! Spans of attempts, and the trace of a job, which reaches other processes and the jobs that it submits.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,8 +16,8 @@ use windlass::prelude::*;
 
 crate::on_both_stores!(
     a_trace_reaches_the_attempt_in_another_engine,
-    what_a_task_submits_is_part_of_its_trace,
-    a_span_says_how_its_attempt_ended,
+    jobs_that_a_task_submits_have_its_trace,
+    a_span_records_the_outcome_of_its_attempt,
 );
 
 const TRACE: &str = "00-11112222333344445555666677778888-aaaabbbbccccdddd-01";
@@ -52,14 +52,14 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, context: Context<'_, S>) {
-        let span = context.span(id).expect("there");
+        let span = context.span(id).expect("the span exists");
         let mut extensions = span.extensions_mut();
-        record.record(extensions.get_mut::<Fields>().expect("kept when it was new"));
+        record.record(extensions.get_mut::<Fields>().expect("inserted by on_new_span"));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let span = context.span(&id).expect("there");
-        let fields = span.extensions_mut().remove::<Fields>().expect("kept when it was new");
+        let span = context.span(&id).expect("the span exists");
+        let fields = span.extensions_mut().remove::<Fields>().expect("inserted by on_new_span");
         ENDED.lock().expect("not poisoned").push(fields.0);
     }
 }
@@ -74,7 +74,7 @@ fn record() {
     });
 }
 
-/// The spans of a job's attempts, once there are so many.
+/// The spans of a job's attempts, once there are `count`.
 async fn spans(job: JobId, count: usize) -> Vec<BTreeMap<&'static str, String>> {
     let (job, deadline) = (job.to_string(), Instant::now() + Duration::from_secs(30));
     loop {
@@ -90,11 +90,11 @@ async fn spans(job: JobId, count: usize) -> Vec<BTreeMap<&'static str, String>> 
 
 /// Returns its trace.
 #[derive(Serialize, Deserialize)]
-struct Leaf;
+struct Traced;
 
-impl Task for Leaf {
-    const KIND: &'static str = "leaf";
-    const QUEUE: &'static str = "leaves";
+impl Task for Traced {
+    const KIND: &'static str = "traced";
+    const QUEUE: &'static str = "traced";
     type Output = Option<String>;
     type Error = Failure;
 
@@ -106,51 +106,51 @@ impl Task for Leaf {
 /// Engines by store, for tasks that submit.
 static ENGINES: Mutex<Option<HashMap<String, Engine>>> = Mutex::new(None);
 
-/// Submits leaves in every way there is.
+/// Submits jobs in every way.
 #[derive(Serialize, Deserialize)]
-struct Tree {
+struct Submitter {
     url: String,
 }
 
-impl Task for Tree {
-    const KIND: &'static str = "tree";
+impl Task for Submitter {
+    const KIND: &'static str = "submitter";
     type Output = Vec<JobId>;
     type Error = AnyError;
 
     async fn run(self, cx: &TaskCx) -> Result<Vec<JobId>, AnyError> {
         let engine = ENGINES.lock().expect("not poisoned").as_ref().expect("set")[&self.url].clone();
-        let single = engine.submit(Leaf).await?.id();
-        let many = engine.submit_all([Leaf, Leaf]).await?;
-        let json = engine.submit_json("leaf", 1, serde_json::json!(null)).queue("leaves").await?.id();
-        let other = engine.submit(Leaf).trace(OTHER).await?.id();
+        let single = engine.submit(Traced).await?.id();
+        let many = engine.submit_all([Traced, Traced]).await?;
+        let json = engine.submit_json("traced", 1, serde_json::json!(null)).queue("traced").await?.id();
+        let other = engine.submit(Traced).trace(OTHER).await?.id();
         let trace = cx.traceparent();
         let spawned = tokio::spawn(async move {
-            let alone = engine.submit(Leaf).await?.id();
-            let told = match trace {
-                Some(trace) => engine.submit(Leaf).trace(trace).await?.id(),
-                None => engine.submit(Leaf).await?.id(),
+            let alone = engine.submit(Traced).await?.id();
+            let passed_on = match trace {
+                Some(trace) => engine.submit(Traced).trace(trace).await?.id(),
+                None => engine.submit(Traced).await?.id(),
             };
-            Ok::<_, windlass::Error>([alone, told])
+            Ok::<_, windlass::Error>([alone, passed_on])
         });
-        let [alone, told] = spawned.await??;
-        Ok(vec![single, many[0].id, many[1].id, json, told, other, alone])
+        let [alone, passed_on] = spawned.await??;
+        Ok(vec![single, many[0].id, many[1].id, json, passed_on, other, alone])
     }
 }
 
 async fn a_trace_reaches_the_attempt_in_another_engine(url: &str) {
     record();
     let here = Engine::open(url).await.expect("opened");
-    let there = Engine::open(url).await.expect("opened").task::<Leaf>().queue("leaves", Pool::slots(2));
+    let there = Engine::open(url).await.expect("opened").task::<Traced>().queue("traced", Pool::slots(2));
     let there = there.start().await.expect("started");
-    let job = here.submit(Leaf).trace(TRACE).await.expect("submitted");
+    let job = here.submit(Traced).trace(TRACE).await.expect("submitted");
     assert_eq!(job.result().await.expect("done").as_deref(), Some(TRACE));
     let span = spans(job.id(), 1).await.remove(0);
     let worker = there.worker().await.expect("it works").to_string();
     let expected = BTreeMap::from([
         ("job", job.id().to_string()),
-        ("kind", "leaf".into()),
+        ("kind", "traced".into()),
         ("version", "1".into()),
-        ("queue", "leaves".into()),
+        ("queue", "traced".into()),
         ("attempt", "1".into()),
         ("epoch", "0".into()),
         ("worker", worker),
@@ -159,44 +159,45 @@ async fn a_trace_reaches_the_attempt_in_another_engine(url: &str) {
     ]);
     assert_eq!(span, expected);
 
-    let plain = here.submit(Leaf).await.expect("submitted");
+    let plain = here.submit(Traced).await.expect("submitted");
     assert_eq!(plain.result().await.expect("done"), None);
     assert!(!spans(plain.id(), 1).await[0].contains_key("trace"));
-    let kept = here.inspect().job(plain.id()).await.expect("read").expect("there");
-    assert!(kept.settings.is_default(), "a job without a trace keeps nothing");
+    let kept = here.inspect().job(plain.id()).await.expect("read").expect("the job exists");
+    assert!(kept.settings.is_default(), "a job without a trace has default settings");
 
-    let bad = here.submit(Leaf).trace("not-a-trace").await.err().expect("refused").to_string();
+    let bad = here.submit(Traced).trace("not-a-trace").await.err().expect("refused").to_string();
     assert!(bad.contains("\"not-a-trace\" is not a traceparent") && bad.contains("like 00-"), "{bad}");
     there.stop().await;
 }
 
-async fn what_a_task_submits_is_part_of_its_trace(url: &str) {
+async fn jobs_that_a_task_submits_have_its_trace(url: &str) {
     record();
-    // The trees and the leaves are served by different engines, as in different processes.
-    let trees = Engine::open(url).await.expect("opened").task::<Tree>().start().await.expect("started");
-    let leaves = Engine::open(url).await.expect("opened").task::<Leaf>().queue("leaves", Pool::slots(4));
-    let leaves = leaves.start().await.expect("started");
-    ENGINES.lock().expect("not poisoned").get_or_insert_default().insert(url.to_owned(), trees.clone());
-    let trace_of = async |id: JobId| leaves.result::<Option<String>>(id).await.expect("done");
+    // Two engines, as in different processes.
+    let submitting =
+        Engine::open(url).await.expect("opened").task::<Submitter>().start().await.expect("started");
+    let tracing = Engine::open(url).await.expect("opened").task::<Traced>().queue("traced", Pool::slots(4));
+    let tracing = tracing.start().await.expect("started");
+    ENGINES.lock().expect("not poisoned").get_or_insert_default().insert(url.to_owned(), submitting.clone());
+    let trace_of = async |id: JobId| tracing.result::<Option<String>>(id).await.expect("done");
 
-    let tree = trees.submit(Tree { url: url.into() }).trace(TRACE).await.expect("submitted");
-    let ids = tree.result().await.expect("done");
+    let submitter = submitting.submit(Submitter { url: url.into() }).trace(TRACE).await.expect("submitted");
+    let ids = submitter.result().await.expect("done");
     for id in &ids[..5] {
         assert_eq!(trace_of(*id).await.as_deref(), Some(TRACE));
         assert_eq!(spans(*id, 1).await[0]["trace"], TRACE_ID);
     }
-    assert_eq!(trace_of(ids[5]).await.as_deref(), Some(OTHER), "what was said wins");
-    assert_eq!(trace_of(ids[6]).await, None, "another task knows nothing of it");
+    assert_eq!(trace_of(ids[5]).await.as_deref(), Some(OTHER), "a trace given at submit wins");
+    assert_eq!(trace_of(ids[6]).await, None, "a spawned task has no trace");
 
-    let plain = trees.submit(Tree { url: url.into() }).await.expect("submitted");
+    let plain = submitting.submit(Submitter { url: url.into() }).await.expect("submitted");
     let ids = plain.result().await.expect("done");
     assert_eq!((trace_of(ids[0]).await, trace_of(ids[1]).await), (None, None));
     ENGINES.lock().expect("not poisoned").as_mut().expect("set").remove(url);
-    trees.stop().await;
-    leaves.stop().await;
+    submitting.stop().await;
+    tracing.stop().await;
 }
 
-/// Fails once, then as it is told.
+/// Fails once, then ends in this way.
 #[derive(Serialize, Deserialize)]
 enum End {
     Done,
@@ -225,7 +226,7 @@ impl Task for End {
     }
 }
 
-async fn a_span_says_how_its_attempt_ended(url: &str) {
+async fn a_span_records_the_outcome_of_its_attempt(url: &str) {
     record();
     let config = windlass::Config { drain: Duration::from_millis(10), ..Default::default() };
     let engine = Engine::open(url).await.expect("opened").task::<End>().config(config);

@@ -1,4 +1,4 @@
-//! Suspects start as other jobs do: under a living worker whose lease is known to hold, and that does not stop.
+//! A suspect starts only under a worker that lives, knows that its lease holds, and is not stopping.
 
 use std::{
     collections::BTreeMap,
@@ -6,22 +6,19 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Instant,
 };
 
-use tokio::sync::Semaphore;
+use tokio::sync::RwLock;
 use windlass::{
     Config, State,
-    env::IdSource,
-    model::{ClaimNo, KindVersion},
     prelude::*,
-    store::{
-        ClaimBatch, ClaimRequest, Error, Fut, NewWorker, Now, ReapRequest, RenewRequest, Renewal, Store,
-        delegate_store,
-    },
+    store::{Error, ReapRequest, Store},
 };
 
-use crate::on_both_stores;
+use crate::{
+    common::{Call, Faults, faulty, gate, make_suspects, state, until},
+    on_both_stores,
+};
 
 on_both_stores!(
     a_suspect_does_not_start_once_its_worker_was_declared_dead,
@@ -29,131 +26,93 @@ on_both_stores!(
     a_suspect_does_not_start_while_the_lease_is_not_known_to_hold,
 );
 
-/// Claims jobs of a kind for a worker that then dies: they become suspects.
-pub(crate) async fn lose(engine: &Engine, kind: &str, jobs: usize) {
-    let store = engine.store();
-    let id = IdSource::default().worker();
-    let new = NewWorker {
-        id,
-        name: "dies".into(),
-        liveness_file: None,
-        lease: Duration::from_secs(60),
-        serves: Vec::new(),
-    };
-    assert!(store.register_worker(None, &new).await.expect("enlisted"));
-    let kinds = [KindVersion { kind: kind.into(), version: 1 }].into();
-    let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = ClaimRequest { worker: id, number, queue, kinds, limit: jobs, solo: false, settled: vec![] };
-    assert_eq!(store.claim(None, &ask).await.expect("claimed").jobs.len(), jobs);
-    let sweep = ReapRequest { dead: vec![id], lapsed: false, limit: 9, crashes: 3 };
-    assert_eq!(store.reap(None, &sweep).await.expect("reaped").returned, jobs);
-}
-
-/// What happens to claims and renewals, and what a worker has done.
-struct Seen {
-    /// Who has it claims.
-    claims: Semaphore,
-    /// The next renewal that says of a suspect that it has company finds its worker dead.
+/// What goes wrong with the renewals of a worker.
+struct Renewals {
+    store: Arc<dyn Store>,
+    claiming: RwLock<()>,
+    /// The next renewal that ends a suspect's solo run finds its worker dead.
     kills: AtomicBool,
-    /// No renewal that says so is answered.
-    hangs: AtomicBool,
-    /// Renewals are made, and their answers lost.
-    deaf: AtomicBool,
-    /// How many renewals hung or were not answered.
-    unheard: AtomicUsize,
-    /// How many suspects were claimed.
+    /// Renewals that end a suspect's solo run fail.
+    fails: AtomicBool,
+    /// Renewals succeed, and their answers are lost.
+    loses_answers: AtomicBool,
+    /// The number of renewals that failed or whose answer was lost.
+    failed: AtomicUsize,
+    /// The number of suspects that were claimed.
     claimed: AtomicUsize,
 }
 
-impl Seen {
-    fn new() -> Arc<Seen> {
-        let off = || AtomicBool::new(false);
-        let none = || AtomicUsize::new(0);
-        let (kills, hangs, deaf) = (off(), off(), off());
-        Arc::new(Seen { claims: Semaphore::new(1), kills, hangs, deaf, unheard: none(), claimed: none() })
+impl Renewals {
+    async fn new(url: &str) -> Arc<Renewals> {
+        let no = || AtomicBool::new(false);
+        Arc::new(Renewals {
+            store: Engine::open(url).await.expect("opened").store().clone(),
+            claiming: RwLock::new(()),
+            kills: no(),
+            fails: no(),
+            loses_answers: no(),
+            failed: AtomicUsize::new(0),
+            claimed: AtomicUsize::new(0),
+        })
     }
 
-    /// Puts a job in whose worker dies, and returns when it was claimed as a suspect.
+    /// Makes a suspect, and returns once it is claimed.
     async fn suspect(&self, url: &str, name: &str) -> JobId {
         let other = Engine::open(url).await.expect("opened");
-        let claiming = self.claims.acquire().await.expect("open");
+        let no_claims = self.claiming.write().await;
         let id = other.submit(Held(name.into())).await.expect("submitted").id();
-        lose(&other, "held", 1).await;
-        drop(claiming);
+        make_suspects(&other, "held", 1).await;
+        drop(no_claims);
         until("the suspect is claimed", async || self.claimed.load(Ordering::SeqCst) == 1).await;
         id
     }
-}
 
-struct Watched {
-    store: Arc<dyn Store>,
-    seen: Arc<Seen>,
-}
-
-impl Store for Watched {
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
-        Box::pin(async move {
-            let _claiming = self.seen.claims.acquire().await;
-            let haul = self.store.claim(now, ask).await?;
-            if ask.solo {
-                self.seen.claimed.fetch_add(haul.jobs.len(), Ordering::SeqCst);
-            }
-            Ok(haul)
-        })
+    fn fail(&self, why: &str) -> Result<(), Error> {
+        self.failed.fetch_add(1, Ordering::SeqCst);
+        Err(Error::Unavailable(why.into()))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
-        Box::pin(async move {
-            let seen = &self.seen;
-            if !beat.solo_ended.is_empty() && seen.kills.swap(false, Ordering::SeqCst) {
-                let sweep = ReapRequest { dead: vec![beat.worker], lapsed: false, limit: 9, crashes: 3 };
-                self.store.reap(now, &sweep).await?;
-                return Ok(Renewal::Lost);
-            }
-            if !beat.solo_ended.is_empty() && seen.hangs.load(Ordering::SeqCst) {
-                seen.unheard.fetch_add(1, Ordering::SeqCst);
-                return Err(Error::Unavailable("not now".into()));
-            }
-            let renewed = self.store.renew(now, beat).await?;
-            if seen.deaf.load(Ordering::SeqCst) {
-                seen.unheard.fetch_add(1, Ordering::SeqCst);
-                return Err(Error::Unavailable("the answer was lost".into()));
-            }
-            Ok(renewed)
-        })
+    fn failed(&self) -> usize {
+        self.failed.load(Ordering::SeqCst)
+    }
+}
+
+impl Faults for Renewals {
+    fn claim_lock(&self) -> Option<&RwLock<()>> {
+        Some(&self.claiming)
     }
 
-    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        Box::pin(async move {
-            let (store, seen) = (self.store.sibling().await?, Arc::clone(&self.seen));
-            Ok(Arc::new(Watched { store, seen }) as Arc<dyn Store>)
-        })
+    async fn at(&self, call: Call<'_>) -> Result<(), Error> {
+        match call {
+            Call::Claimed(request, batch) if request.solo => {
+                self.claimed.fetch_add(batch.jobs.len(), Ordering::SeqCst);
+                Ok(())
+            }
+            Call::Renew(request) if !request.solo_ended.is_empty() => {
+                if self.kills.swap(false, Ordering::SeqCst) {
+                    let reap =
+                        ReapRequest { dead: vec![request.worker], lapsed: false, limit: 9, crashes: 3 };
+                    self.store.reap(None, &reap).await?;
+                }
+                match self.fails.load(Ordering::SeqCst) {
+                    true => self.fail("not now"),
+                    false => Ok(()),
+                }
+            }
+            Call::Renewed if self.loses_answers.load(Ordering::SeqCst) => self.fail("the answer was lost"),
+            _ => Ok(()),
+        }
     }
-
-    delegate_store!(
-        register_worker submit commit transact signal reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends rest
-    );
 }
 
-/// How many attempts have begun, and who may go on.
-struct Notes {
-    begun: AtomicUsize,
-    gate: Arc<Semaphore>,
+/// How many attempts have started, by name.
+static STARTED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+fn started(name: &str) -> usize {
+    STARTED.lock().expect("attempts").get(name).copied().unwrap_or_default()
 }
 
-/// By name.
-static NOTES: Mutex<BTreeMap<String, Arc<Notes>>> = Mutex::new(BTreeMap::new());
-
-fn notes(name: &str) -> Arc<Notes> {
-    let new = || Arc::new(Notes { begun: AtomicUsize::new(0), gate: Arc::new(Semaphore::new(0)) });
-    Arc::clone(NOTES.lock().expect("notes").entry(name.to_owned()).or_insert_with(new))
-}
-
-fn begun(name: &str) -> usize {
-    notes(name).begun.load(Ordering::SeqCst)
-}
-
-/// Runs until those of its name are let through.
+/// Runs until it has passed the gate of its name.
 #[derive(Serialize, Deserialize)]
 struct Held(String);
 
@@ -163,93 +122,82 @@ impl Task for Held {
     type Error = Failure;
 
     async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
-        let notes = notes(&self.0);
-        notes.begun.fetch_add(1, Ordering::SeqCst);
-        let _through = notes.gate.acquire().await.map_err(|_| Failure::stop("closed"))?;
-        Ok(())
+        *STARTED.lock().expect("attempts").entry(self.0.clone()).or_default() += 1;
+        gate(&self.0).acquire_owned().await.map(drop).map_err(|_| Failure::stop("closed"))
     }
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(40);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within 40 s: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn state(engine: &Engine, id: JobId) -> State {
-    engine.inspect().job(id).await.expect("read").expect("there").summary.state
 }
 
 /// A worker with two slots.
-async fn start(url: &str, seen: &Arc<Seen>, lease: Duration) -> Engine {
-    let store = Engine::open(url).await.expect("opened").store().clone();
-    let watched = Watched { store, seen: Arc::clone(seen) };
+async fn start(url: &str, renewals: &Arc<Renewals>, lease: Duration) -> Engine {
     let config = Config { lease, renew_every: Duration::from_millis(100), ..Config::default() };
-    let engine = Engine::on(url, Arc::new(watched)).task::<Held>().config(config);
+    let engine = faulty(url, renewals).await.task::<Held>().config(config);
     engine.queue("default", Pool::slots(2)).start().await.expect("started")
 }
 
-/// A worker that runs a job, and so has company for a suspect that waits to be alone; and both jobs.
-async fn with_company(url: &str, seen: &Arc<Seen>, company: &str, suspect: &str) -> (Engine, JobId, JobId) {
-    let engine = start(url, seen, Duration::from_secs(60)).await;
-    let first = engine.submit(Held(company.into())).await.expect("submitted").id();
-    until("it has company", async || begun(company) == 1).await;
-    let second = seen.suspect(url, suspect).await;
+/// A worker that runs one job and has claimed a suspect, which waits because it does not run alone; and both jobs.
+async fn with_neighbour(
+    url: &str,
+    renewals: &Arc<Renewals>,
+    neighbour: &str,
+    suspect: &str,
+) -> (Engine, JobId, JobId) {
+    let engine = start(url, renewals, Duration::from_secs(60)).await;
+    let first = engine.submit(Held(neighbour.into())).await.expect("submitted").id();
+    until("the neighbour runs", async || started(neighbour) == 1).await;
+    let second = renewals.suspect(url, suspect).await;
     (engine, first, second)
 }
 
 async fn a_suspect_does_not_start_once_its_worker_was_declared_dead(url: &str) {
-    let (company, suspect) = (format!("company 1 {url}"), format!("suspect 1 {url}"));
-    let seen = Seen::new();
-    seen.kills.store(true, Ordering::SeqCst);
-    let (engine, first, second) = with_company(url, &seen, &company, &suspect).await;
+    let (neighbour, suspect) = (format!("neighbour 1 {url}"), format!("suspect 1 {url}"));
+    let renewals = Renewals::new(url).await;
+    renewals.kills.store(true, Ordering::SeqCst);
+    let (engine, first, second) = with_neighbour(url, &renewals, &neighbour, &suspect).await;
     let worker = engine.inspect().workers().await.expect("workers")[0].id;
-    until("it goes on under a new name", async || {
+    until("it has registered again", async || {
         let workers = engine.inspect().workers().await.expect("workers");
         workers.iter().any(|other| other.alive && other.id != worker)
     })
     .await;
-    [&company, &suspect].into_iter().for_each(|name| notes(name).gate.add_permits(100));
+    [&neighbour, &suspect].into_iter().for_each(|name| gate(name).add_permits(100));
     for id in [first, second] {
         engine.result::<()>(id).await.expect("done");
     }
-    assert_eq!(begun(&suspect), 1, "only the living worker has started it");
+    assert_eq!(started(&suspect), 1, "only the worker that lives has started it");
     engine.stop().await;
 }
 
 async fn a_suspect_does_not_start_once_its_worker_stops(url: &str) {
-    let (company, suspect) = (format!("company 2 {url}"), format!("suspect 2 {url}"));
-    let seen = Seen::new();
-    seen.hangs.store(true, Ordering::SeqCst);
+    let (neighbour, suspect) = (format!("neighbour 2 {url}"), format!("suspect 2 {url}"));
+    let renewals = Renewals::new(url).await;
+    renewals.fails.store(true, Ordering::SeqCst);
     let other = Engine::open(url).await.expect("opened");
-    let (engine, first, second) = with_company(url, &seen, &company, &suspect).await;
-    until("the store is not told of its company", async || seen.unheard.load(Ordering::SeqCst) > 0).await;
-    notes(&suspect).gate.add_permits(100);
+    let (engine, first, second) = with_neighbour(url, &renewals, &neighbour, &suspect).await;
+    until("a renewal has failed", async || renewals.failed() > 0).await;
+    gate(&suspect).add_permits(100);
     let stopping = engine.clone();
     let stopping = tokio::spawn(async move { stopping.stop().await });
-    until("it is handed back", async || state(&other, second).await == State::Ready).await;
-    notes(&company).gate.add_permits(100);
+    until("it is released", async || state(&other, second).await == State::Ready).await;
+    gate(&neighbour).add_permits(100);
     assert_eq!(stopping.await.expect("stopped"), 0, "nothing was given up");
     assert_eq!((state(&other, first).await, state(&other, second).await), (State::Done, State::Ready));
-    assert_eq!(begun(&suspect), 0, "a worker that stops starts nothing");
+    assert_eq!(started(&suspect), 0, "a worker that stops starts nothing");
 }
 
 async fn a_suspect_does_not_start_while_the_lease_is_not_known_to_hold(url: &str) {
     let suspect = format!("suspect 3 {url}");
-    let seen = Seen::new();
-    let engine = start(url, &seen, Duration::from_secs(1)).await;
-    seen.deaf.store(true, Ordering::SeqCst);
-    // A renewal that was not answered is tried again after 50 ms: this is longer than a lease.
-    until("the lease is not known to hold", async || seen.unheard.load(Ordering::SeqCst) > 40).await;
-    let job = seen.suspect(url, &suspect).await;
-    let unheard = seen.unheard.load(Ordering::SeqCst);
-    until("time passes", async || seen.unheard.load(Ordering::SeqCst) > unheard + 5).await;
-    assert_eq!(begun(&suspect), 0, "it waits for the lease");
-    seen.deaf.store(false, Ordering::SeqCst);
-    notes(&suspect).gate.add_permits(100);
+    let renewals = Renewals::new(url).await;
+    let engine = start(url, &renewals, Duration::from_secs(1)).await;
+    renewals.loses_answers.store(true, Ordering::SeqCst);
+    // A renewal without an answer is repeated after 50 ms: this takes longer than a lease.
+    until("the lease is not known to hold", async || renewals.failed() > 40).await;
+    let job = renewals.suspect(url, &suspect).await;
+    let failed = renewals.failed();
+    until("time passes", async || renewals.failed() > failed + 5).await;
+    assert_eq!(started(&suspect), 0, "it waits for the lease");
+    renewals.loses_answers.store(false, Ordering::SeqCst);
+    gate(&suspect).add_permits(100);
     engine.result::<()>(job).await.expect("done");
-    assert_eq!(begun(&suspect), 1);
+    assert_eq!(started(&suspect), 1);
     engine.stop().await;
 }

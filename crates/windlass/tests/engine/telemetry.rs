@@ -1,4 +1,4 @@
-//! What an engine tells those who watch it: its metrics, and who may ask for them.
+//! Metrics of an engine, and the HTTP server that serves them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,15 +17,17 @@ use windlass::{
 };
 use windlass_testpg::Cluster;
 
+use crate::common::{postgres_on, until};
+
 crate::on_both_stores!(
-    every_event_moves_its_number,
-    the_store_is_shown_by_queue,
-    what_waits_for_keys_and_limits_is_shown,
-    a_lost_worker_is_counted,
-    a_blocked_slot_is_shown,
+    every_event_is_counted,
+    the_metrics_show_the_jobs_of_each_queue,
+    the_metrics_show_what_waits_for_keys_and_limits,
+    a_dead_worker_is_counted,
+    the_metrics_show_a_blocked_slot,
 );
 
-/// What a test task is told to do.
+/// What a test task does.
 #[derive(Serialize, Deserialize, Clone)]
 enum Act {
     Return,
@@ -34,12 +36,12 @@ enum Act {
     Cancel,
     Sleep(u64),
     Block(u64),
-    /// Blocks its thread until the test of this name lets it go.
+    /// Blocks its thread until the test of this name unblocks it.
     BlockUntil(String),
 }
 
-/// The tests that have let their blocked attempts go.
-static LET_GO: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// The tests that have unblocked their attempts.
+static UNBLOCKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 #[derive(Serialize, Deserialize, Clone)]
 struct Do(Act);
@@ -64,7 +66,7 @@ impl Task for Do {
                 Ok(())
             }
             Act::BlockUntil(test) => {
-                while !LET_GO.lock().expect("unpoisoned").contains(&test) {
+                while !UNBLOCKED.lock().expect("unpoisoned").contains(&test) {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 Ok(())
@@ -81,15 +83,7 @@ async fn engine(url: &str) -> Engine {
     Engine::open(url).await.expect("opened").task::<Do>()
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(40);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within 40 s: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// A page of metrics, read as Prometheus reads it; whatever is not well-formed panics.
+/// A page of metrics, parsed as Prometheus does. Panics if it is not well-formed.
 struct Page(BTreeMap<String, f64>);
 
 impl Page {
@@ -112,7 +106,7 @@ impl Page {
                 let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| {
                     name.strip_suffix(end).filter(|family| types.get(family) == Some(&"histogram"))
                 });
-                assert!(types.contains_key(family.unwrap_or(name)), "{line}: of no family");
+                assert!(types.contains_key(family.unwrap_or(name)), "{line}: no family");
                 let value: f64 = value.parse().expect("a number");
                 assert!(value.is_finite() && value >= 0.0, "{line}");
                 assert!(samples.insert(series.to_owned(), value).is_none(), "{line}: twice");
@@ -121,7 +115,7 @@ impl Page {
         Page(samples).checked(&types)
     }
 
-    /// Buckets only grow, and the last is the count.
+    /// Checks that buckets are cumulative and that the last one is the count.
     fn checked(self, types: &BTreeMap<&str, &str>) -> Page {
         for family in types.iter().filter(|(_, kind)| **kind == "histogram").map(|(name, _)| name) {
             let counts = self.0.iter().filter(|(series, _)| series.starts_with(&format!("{family}_count")));
@@ -160,7 +154,7 @@ async fn page(engine: &Engine) -> Page {
     Page::read(&engine.metrics().await)
 }
 
-async fn every_event_moves_its_number(url: &str) {
+async fn every_event_is_counted(url: &str) {
     let engine = engine(url).await;
     for act in [Act::Return, Act::Return, Act::FailOnce, Act::Stop, Act::Cancel] {
         engine.submit(Do(act)).await.expect("submitted");
@@ -168,20 +162,20 @@ async fn every_event_moves_its_number(url: &str) {
     let config = Config { drain: Duration::from_millis(50), name: "a \"name\"".into(), ..Config::default() };
     let engine = engine.queue("default", Pool::slots(4)).config(config).start().await.expect("started");
     until("all have ended", async || engine.counts().committed == 6).await;
-    // Born claimed: it waits for nobody.
-    let born = engine.submit(Do(Act::Sleep(60_000))).await.expect("submitted");
+    // Claimed at submit.
+    let running = engine.submit(Do(Act::Sleep(60_000))).await.expect("submitted");
     until("it runs", async || engine.counts().started == 7).await;
-    let at_work = page(&engine).await;
-    assert_eq!(at_work.get("slots{queue=\"default\"}"), 4.0);
-    assert_eq!(at_work.get("slots_running{queue=\"default\"}"), 1.0);
-    assert_eq!(at_work.get("slots_lost{queue=\"default\"}"), 0.0);
-    assert_eq!(at_work.get("buffered{queue=\"default\"}"), 0.0);
-    assert_eq!((at_work.get("lease_held"), at_work.get("store_up")), (1.0, 1.0));
+    let running_page = page(&engine).await;
+    assert_eq!(running_page.get("slots{queue=\"default\"}"), 4.0);
+    assert_eq!(running_page.get("slots_running{queue=\"default\"}"), 1.0);
+    assert_eq!(running_page.get("slots_lost{queue=\"default\"}"), 0.0);
+    assert_eq!(running_page.get("buffered{queue=\"default\"}"), 0.0);
+    assert_eq!((running_page.get("lease_held"), running_page.get("store_up")), (1.0, 1.0));
     let worker = engine.worker().await.expect("it works");
     let info = format!("worker_info{{worker=\"{worker}\",name=\"a \\\"name\\\"\",version=");
-    assert!(at_work.has(&info), "{:?}", at_work.0.keys());
+    assert!(running_page.has(&info), "{:?}", running_page.0.keys());
 
-    // Taken away from outside while it runs: its outcome comes too late.
+    // Released from outside while it runs: its outcome is too late.
     let taken = engine.submit(Do(Act::Sleep(300))).await.expect("submitted");
     until("it runs", async || engine.counts().started == 8).await;
     let (job, epoch) = (taken.id(), Epoch(0));
@@ -190,11 +184,11 @@ async fn every_event_moves_its_number(url: &str) {
     until("it is fenced", async || engine.counts().fenced == 1).await;
     engine.stop().await;
 
-    let told = include_str!("../../../../docs/telemetry.md");
+    let documented = include_str!("../../../../docs/telemetry.md");
     for name in
         engine.metrics().await.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
     {
-        assert!(told.contains(&format!("`{name}")), "{name} is not in docs/telemetry.md");
+        assert!(documented.contains(&format!("`{name}")), "{name} is not in docs/telemetry.md");
     }
     let end = page(&engine).await;
     let outcome = |word: &str| end.get(&format!("outcomes_total{{kind=\"do\",outcome=\"{word}\"}}"));
@@ -210,14 +204,14 @@ async fn every_event_moves_its_number(url: &str) {
     assert_eq!(end.get("commit_batch_size_sum"), end.get("committed_total") + end.get("fenced_total"));
     assert_eq!(end.get("commit_seconds_count"), end.get("commits_total"));
     assert_eq!((end.get("fenced_total"), end.get("refused_total")), (1.0, 0.0));
-    assert!(end.get("released_total") >= 1.0, "what was given up is handed back");
+    assert!(end.get("released_total") >= 1.0, "attempts that were given up are released");
     assert_eq!(end.get("store_errors_total{verb=\"commit\"}"), 0.0);
     assert_eq!(end.get("lease_held"), 0.0, "it has stopped");
-    let seen = engine.inspect().job(born.id()).await.expect("read").expect("there");
+    let seen = engine.inspect().job(running.id()).await.expect("read").expect("the job exists");
     assert_eq!(seen.summary.state, windlass::State::Ready);
 }
 
-async fn what_waits_for_keys_and_limits_is_shown(url: &str) {
+async fn the_metrics_show_what_waits_for_keys_and_limits(url: &str) {
     let engine = engine(url).await;
     let limit = windlass::RateLimit::per("api", 1, Duration::from_secs(3_600)).burst(5);
     engine.control("ada").set_limit(limit).await.expect("set");
@@ -232,12 +226,12 @@ async fn what_waits_for_keys_and_limits_is_shown(url: &str) {
     assert_eq!(page.get("limit_tokens{limit=\"api\"}"), 5.0);
 }
 
-async fn the_store_is_shown_by_queue(url: &str) {
+async fn the_metrics_show_the_jobs_of_each_queue(url: &str) {
     let engine = engine(url).await;
     engine.submit(Do(Act::Return)).queue("no\"body").await.expect("submitted");
     engine.submit(Do(Act::Return)).delay(Duration::from_secs(600)).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(50)).await;
-    // An engine that only submits has a store to show, and nothing else.
+    // An engine that has not started has only metrics of the store.
     let submits = page(&engine).await;
     assert!(!submits.has("slots") && !submits.has("claims_total"));
     assert_eq!(submits.get("jobs{queue=\"no\\\"body\",state=\"ready\"}"), 1.0);
@@ -248,7 +242,7 @@ async fn the_store_is_shown_by_queue(url: &str) {
     for _ in 0..20 {
         page(&engine).await;
     }
-    assert_eq!(engine.store().statements(), before, "what was seen is kept for a while");
+    assert_eq!(engine.store().statements(), before, "a sample is kept for a while");
 
     let other = Engine::open(url).await.expect("opened").task::<Do>().queue("idle", Pool::slots(3));
     let other = other.start().await.expect("started");
@@ -258,11 +252,15 @@ async fn the_store_is_shown_by_queue(url: &str) {
         0.0,
         "a queue without jobs is shown too"
     );
-    assert_eq!(served.get("jobs{queue=\"no\\\"body\",state=\"ready\"}"), 1.0, "and one that nobody serves");
+    assert_eq!(
+        served.get("jobs{queue=\"no\\\"body\",state=\"ready\"}"),
+        1.0,
+        "and one that no worker serves"
+    );
     other.stop().await;
 }
 
-async fn a_lost_worker_is_counted(url: &str) {
+async fn a_dead_worker_is_counted(url: &str) {
     let config = Config {
         lease: Duration::from_secs(2),
         renew_every: Duration::from_millis(200),
@@ -270,20 +268,20 @@ async fn a_lost_worker_is_counted(url: &str) {
     };
     let engine = engine(url).await;
     engine.submit(Do(Act::Return)).await.expect("submitted");
-    // A worker that claims and is not heard of again.
+    // A worker that claims and does not renew its lease.
     let id = IdSource::default().worker();
-    let lost = NewWorker {
+    let dead = NewWorker {
         id,
-        name: "lost".into(),
+        name: "dead".into(),
         liveness_file: None,
         lease: Duration::from_secs(1),
         serves: Vec::new(),
     };
-    assert!(engine.store().register_worker(None, &lost).await.expect("enlisted"));
+    assert!(engine.store().register_worker(None, &dead).await.expect("registered"));
     let kinds = engine.kinds().into();
     let (number, queue) = (ClaimNo(1), "default".into());
-    let ask = ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
-    assert_eq!(engine.store().claim(None, &ask).await.expect("claimed").jobs.len(), 1);
+    let request = ClaimRequest { worker: id, number, queue, kinds, limit: 1, solo: false, settled: vec![] };
+    assert_eq!(engine.store().claim(None, &request).await.expect("claimed").jobs.len(), 1);
     let engine = engine.config(config).start().await.expect("started");
     until("it is reaped", async || engine.counts().reaped == 1).await;
     let page = page(&engine).await;
@@ -291,21 +289,21 @@ async fn a_lost_worker_is_counted(url: &str) {
     engine.stop().await;
 }
 
-async fn a_blocked_slot_is_shown(url: &str) {
+async fn the_metrics_show_a_blocked_slot(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let blocked = Do(Act::BlockUntil(url.into()));
     let job = engine.submit(blocked).timeout(Duration::from_millis(50)).retry(Retry::never());
     job.await.expect("submitted").result().await.expect_err("given up");
     assert_eq!(page(&engine).await.get("slots_lost{queue=\"default\"}"), 1.0);
-    LET_GO.lock().expect("unpoisoned").insert(url.into());
+    UNBLOCKED.lock().expect("unpoisoned").insert(url.into());
     let given_up = "outcomes_total{kind=\"do\",outcome=\"given_up\"}";
     until("it returns", async || page(&engine).await.get(given_up) == 1.0).await;
     assert_eq!(page(&engine).await.get("slots_lost{queue=\"default\"}"), 0.0);
     engine.stop().await;
 }
 
-/// What a server answers to these bytes.
-fn ask(addr: SocketAddr, request: &[u8]) -> String {
+/// Sends bytes to a server and returns its answer.
+fn send(addr: SocketAddr, request: &[u8]) -> String {
     let mut client = TcpStream::connect(addr).expect("connected");
     client.set_read_timeout(Some(Duration::from_secs(15))).expect("set");
     client.write_all(request).expect("sent");
@@ -316,11 +314,11 @@ fn ask(addr: SocketAddr, request: &[u8]) -> String {
 
 async fn get(addr: SocketAddr, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\n\r\n");
-    tokio::task::spawn_blocking(move || ask(addr, request.as_bytes())).await.expect("asked")
+    tokio::task::spawn_blocking(move || send(addr, request.as_bytes())).await.expect("sent")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_has_two_pages_and_survives_its_clients() {
+async fn the_server_has_two_pages_and_survives_bad_clients() {
     let place = crate::common::sqlite();
     let engine = engine(&place.url).await;
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
@@ -345,7 +343,7 @@ async fn the_server_has_two_pages_and_survives_its_clients() {
         (b"\r\n\r\n", "400 "),
         (b"GET http://elsewhere/metrics HTTP/1.1\r\n\r\n", "400 "),
     ] {
-        let answer = ask(addr, request);
+        let answer = send(addr, request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:?}: {answer}");
     }
     for request in [big.as_slice(), many.as_bytes()] {
@@ -358,7 +356,7 @@ async fn the_server_has_two_pages_and_survives_its_clients() {
             assert_eq!(&answer, b"HTTP/1.1 400");
         }
     }
-    // More than there are places, and none says a word: they are sent away in time, and the next is answered.
+    // More than the server takes at once, and none sends a request: they are disconnected in time, and the next is answered.
     let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(addr).expect("connected")).collect();
     let since = Instant::now();
     assert!(get(addr, "/metrics").await.starts_with("HTTP/1.1 200 "));
@@ -374,11 +372,11 @@ async fn the_server_has_two_pages_and_survives_its_clients() {
     engine.stop().await;
     assert!(get(addr, "/healthz").await.starts_with("HTTP/1.1 503 "), "it has stopped");
     drop(engine);
-    until("nobody listens any more", async || TcpStream::connect(addr).is_err()).await;
+    until("the server has ended", async || TcpStream::connect(addr).is_err()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocked_program_is_still_watched() {
+async fn the_metrics_of_a_blocked_program_are_still_served() {
     let place = crate::common::sqlite();
     let engine = engine(&place.url).await.start().await.expect("started");
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
@@ -386,24 +384,24 @@ async fn a_blocked_program_is_still_watched() {
         engine.submit(Do(Act::Block(3_000))).await.expect("submitted");
     }
     until("they run", async || engine.counts().started >= 2).await;
-    // Every thread of the runtime is taken; this one asks without it.
-    let (asked, answer) = std::thread::spawn(move || {
+    // Every thread of the runtime is blocked; this thread does not need it.
+    let (took, answer) = std::thread::spawn(move || {
         let since = Instant::now();
-        (ask(addr, b"GET /metrics HTTP/1.1\r\n\r\n"), since.elapsed())
+        (send(addr, b"GET /metrics HTTP/1.1\r\n\r\n"), since.elapsed())
     })
     .join()
     .map(|(answer, took)| (took, answer))
-    .expect("asked");
-    assert!(asked < Duration::from_secs(2), "{asked:?}");
+    .expect("sent");
+    assert!(took < Duration::from_secs(2), "{took:?}");
     assert!(answer.contains("windlass_store_up 1\n"), "{answer}");
     engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_does_not_hold_up_a_scrape_on_postgres() {
+async fn a_store_that_is_down_does_not_delay_a_scrape_on_postgres() {
     let cluster =
         tokio::task::spawn_blocking(Cluster::start).await.expect("ran").expect("PostgreSQL is needed");
-    let place = crate::common::on(&cluster);
+    let place = postgres_on(&cluster);
     let engine = engine(&place.url).await.start().await.expect("started");
     let addr = engine.serve_metrics("127.0.0.1:0").expect("served");
     let mut cluster = tokio::task::spawn_blocking(move || {
@@ -416,9 +414,9 @@ async fn a_store_that_is_away_does_not_hold_up_a_scrape_on_postgres() {
     let since = Instant::now();
     let answer = get(addr, "/metrics").await;
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
-    let away = Page::read(answer.split_once("\r\n\r\n").expect("a head").1);
-    assert_eq!((away.get("store_up"), away.has("jobs"), away.has("oldest")), (0.0, false, false));
-    assert_eq!(away.get("slots{queue=\"default\"}"), 64.0, "what is known here is told");
+    let down = Page::read(answer.split_once("\r\n\r\n").expect("a head").1);
+    assert_eq!((down.get("store_up"), down.has("jobs"), down.has("oldest")), (0.0, false, false));
+    assert_eq!(down.get("slots{queue=\"default\"}"), 64.0, "the metrics of this process are shown");
     until("calls have failed", async || {
         let answer = get(addr, "/metrics").await;
         Page::read(answer.split_once("\r\n\r\n").expect("a head").1).get("store_errors_total{verb=\"gate\"}")
@@ -431,7 +429,7 @@ async fn a_store_that_is_away_does_not_hold_up_a_scrape_on_postgres() {
     })
     .await
     .expect("restarted");
-    until("it is seen again", async || get(addr, "/metrics").await.contains("windlass_store_up 1\n")).await;
+    until("it is up again", async || get(addr, "/metrics").await.contains("windlass_store_up 1\n")).await;
     engine.stop().await;
     drop(cluster);
 }

@@ -1,4 +1,5 @@
-//! Submitting in transactions of the caller's own: with the library on both stores, and with the documented insert.
+//! Submits in a transaction of the caller: with the library on both stores, with the documented insert, and with the SQL
+//! function.
 
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use windlass::{
     store::{postgres, rusqlite, tokio_postgres},
 };
 
-use crate::common::{self, Place};
+use crate::common::{self, TestStore};
 
 #[derive(Serialize, Deserialize)]
 struct Confirm {
@@ -29,30 +30,30 @@ async fn start(url: &str) -> Engine {
     Engine::open(url).await.expect("open").task::<Confirm>().start().await.expect("started")
 }
 
-/// A SQLite store with an engine, and a connection of the caller's own to its file.
-async fn sqlite() -> (Place, Engine, rusqlite::Connection) {
-    let place = common::sqlite();
-    let engine = start(&place.url).await;
-    let path = place.url.strip_prefix("sqlite://").expect("a SQLite store");
+/// A SQLite store with an engine, and another connection to its file.
+async fn sqlite() -> (TestStore, Engine, rusqlite::Connection) {
+    let store = common::sqlite();
+    let engine = start(&store.url).await;
+    let path = store.url.strip_prefix("sqlite://").expect("a SQLite store");
     let connection = rusqlite::Connection::open(path).expect("open");
     connection.busy_timeout(Duration::from_secs(10)).expect("set");
-    connection.execute_batch("create table shop_orders (id integer primary key)").expect("made");
-    (place, engine, connection)
+    connection.execute_batch("create table shop_orders (id integer primary key)").expect("created");
+    (store, engine, connection)
 }
 
-/// A PostgreSQL store with an engine, and a connection of the caller's own to its database.
-async fn postgres() -> (Place, Engine, tokio_postgres::Client) {
-    let place = tokio::task::spawn_blocking(common::postgres).await.expect("a server");
-    let engine = start(&place.url).await;
-    let options = postgres::Options::parse(&place.url).expect("an address");
+/// A PostgreSQL store with an engine, and another connection to its database.
+async fn postgres() -> (TestStore, Engine, tokio_postgres::Client) {
+    let store = tokio::task::spawn_blocking(common::postgres).await.expect("a server");
+    let engine = start(&store.url).await;
+    let options = postgres::Options::parse(&store.url).expect("an address");
     let client = postgres::Postgres::client(&options).await.expect("connected");
-    client.batch_execute("create table shop_orders (id int8 primary key)").await.expect("made");
-    (place, engine, client)
+    client.batch_execute("create table shop_orders (id int8 primary key)").await.expect("created");
+    (store, engine, client)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sqlite_transaction_brings_its_job_or_nothing() {
-    let (_place, engine, mut connection) = sqlite().await;
+async fn a_job_submitted_in_a_sqlite_transaction_commits_with_it() {
+    let (_store, engine, mut connection) = sqlite().await;
     let immediate = rusqlite::TransactionBehavior::Immediate;
 
     let tx = connection.transaction_with_behavior(immediate).expect("begin");
@@ -78,8 +79,8 @@ async fn a_sqlite_transaction_brings_its_job_or_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_transaction_brings_its_job_or_nothing() {
-    let (_place, engine, mut client) = postgres().await;
+async fn a_job_submitted_in_a_postgres_transaction_commits_with_it() {
+    let (_store, engine, mut client) = postgres().await;
 
     let tx = client.transaction().await.expect("begin");
     tx.execute("insert into shop_orders values (1)", &[]).await.expect("inserted");
@@ -103,24 +104,24 @@ async fn a_postgres_transaction_brings_its_job_or_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_postgres_transaction_holds_up_nobody() {
-    let (_place, engine, mut client) = postgres().await;
+async fn a_long_postgres_transaction_delays_no_other_submit() {
+    let (_store, engine, mut client) = postgres().await;
     let tx = client.transaction().await.expect("begin");
     let late = engine.submit(Confirm { order: 1 }).key("k").unique("u").serial("s").in_postgres(&tx).await;
     let late = late.expect("submitted");
 
-    // The same key, unique name and serial key, in the same queue: all of it goes on while the other is open.
-    let begun = Instant::now();
+    // The same key, unique name and serial key, in the same queue: none waits for the open transaction.
+    let began = Instant::now();
     let other =
         engine.submit(Confirm { order: 2 }).key("k").unique("u").serial("s").await.expect("submitted");
     assert_eq!(other.result().await.expect("done"), 2);
     let next = engine.submit(Confirm { order: 3 }).serial("s").await.expect("submitted");
     assert_eq!(next.result().await.expect("done"), 3);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 
     tx.commit().await.expect("committed");
     engine.poke();
-    // The key was taken meanwhile, which is seen only now.
+    // Another job has the key by now.
     match late.result().await {
         Err(JobError::Cancelled(failure)) => {
             assert_eq!(failure.class, "duplicate");
@@ -131,12 +132,12 @@ async fn a_long_postgres_transaction_holds_up_nobody() {
     engine.stop().await;
 }
 
-/// What the page on transactions says, to the letter: other languages write this.
+/// From docs/transactions.md, word for word: programs in other languages use this.
 const INSERT: &str = "insert into windlass_arrivals (id, kind, input) values (?1, ?2, ?3)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_insert_submits() {
-    let (_place, engine, mut connection) = sqlite().await;
+async fn the_documented_insert_submits_a_job() {
+    let (_store, engine, mut connection) = sqlite().await;
     let tx = connection.transaction().expect("begin");
     tx.execute("insert into shop_orders (id) values (7)", []).expect("inserted");
     // The id as text, as most languages have it, and as 16 bytes.
@@ -144,7 +145,7 @@ async fn the_documented_insert_submits() {
     tx.execute(INSERT, (text.to_string(), "confirm", r#"{"order": 7}"#)).expect("inserted");
     tx.execute(INSERT, (bytes.as_bytes(), "confirm", br#"{"order": 8}"#)).expect("inserted");
     tx.commit().expect("committed");
-    // Nobody calls `look`: the worker sees it by itself.
+    // Without `poke`: the worker notices the row by itself.
     assert_eq!(engine.result::<i64>(text).await.expect("done"), 7);
     assert_eq!(engine.result::<i64>(bytes).await.expect("done"), 8);
 
@@ -156,7 +157,7 @@ async fn the_documented_insert_submits() {
     connection.execute(all, (id.to_string(), now.micros(), deadline.micros())).expect("inserted");
     engine.poke();
     assert_eq!(engine.result::<i64>(id).await.expect("done"), 9);
-    let job = engine.inspect().job(id).await.expect("read").expect("there");
+    let job = engine.inspect().job(id).await.expect("read").expect("the job exists");
     assert_eq!((job.summary.key.as_deref(), job.summary.priority), (Some("order-9"), -5));
     assert_eq!((job.tags, job.deadline_at), (vec!["shop".to_owned()], Some(deadline)));
     assert_eq!(job.settings.serial.expect("a serial key").key, "customer-1");
@@ -164,8 +165,8 @@ async fn the_documented_insert_submits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_cannot_be_put_in_say_why() {
-    let (_place, engine, connection) = sqlite().await;
+async fn a_row_that_cannot_be_admitted_fails_with_the_reason() {
+    let (_store, engine, connection) = sqlite().await;
     let first = engine.submit(Confirm { order: 1 }).key("order-1").await.expect("submitted");
     let (twice, unlimited, tag) = (engine.new_id(), engine.new_id(), engine.new_id());
     let insert = |id: JobId, column: &str, value: &str| {
@@ -178,19 +179,19 @@ async fn rows_that_cannot_be_put_in_say_why() {
     insert(unlimited, "settings", r#"{"rate": {"limit": "nowhere"}}"#);
     insert(tag, "tags", "shop");
     engine.poke();
-    let said = |result: Result<i64, JobError>| result.expect_err("it cannot be put in").to_string();
-    assert!(said(engine.result(twice).await).contains(&first.id().to_string()));
-    assert!(said(engine.result(unlimited).await).contains("\"nowhere\" does not exist"));
-    assert!(said(engine.result(tag).await).contains("tags"));
-    let job = engine.inspect().job(twice).await.expect("read").expect("there");
+    let error = |result: Result<i64, JobError>| result.expect_err("it cannot be admitted").to_string();
+    assert!(error(engine.result(twice).await).contains(&first.id().to_string()));
+    assert!(error(engine.result(unlimited).await).contains("\"nowhere\" does not exist"));
+    assert!(error(engine.result(tag).await).contains("tags"));
+    let job = engine.inspect().job(twice).await.expect("read").expect("the job exists");
     assert_eq!(job.summary.state, State::Cancelled);
     engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sql_function_takes_all_its_arguments_from_a_role_that_may_do_nothing_else() {
-    let (place, engine, client) = postgres().await;
-    let schema = place.url.split_once("schema=").expect("a schema").1;
+    let (store, engine, client) = postgres().await;
+    let schema = store.url.split_once("schema=").expect("a schema").1;
     let role = format!("app_{schema}");
     client
         .batch_execute(&format!(
@@ -214,7 +215,7 @@ async fn the_sql_function_takes_all_its_arguments_from_a_role_that_may_do_nothin
     }
     engine.poke();
     assert_eq!(engine.result::<i64>(id).await.expect("done"), 4);
-    let job = engine.inspect().job(id).await.expect("read").expect("there");
+    let job = engine.inspect().job(id).await.expect("read").expect("the job exists");
     assert_eq!(job.settings.timeout, Some(Duration::from_secs(30)));
     assert_eq!((job.summary.priority, job.tags), (5, vec!["shop".to_owned()]));
     assert!(client.query("select 1 from jobs", &[]).await.is_err(), "it may do nothing else");
@@ -222,7 +223,7 @@ async fn the_sql_function_takes_all_its_arguments_from_a_role_that_may_do_nothin
 }
 
 #[test]
-fn what_is_written_in_the_page_on_schedules_is_a_calendar() {
+fn the_calendars_in_the_documentation_of_schedules_parse() {
     for text in ["0 3 * * mon-fri in Europe/Berlin", "every 15 minutes", "0 9 * * fri#2", "0 0 L * *"] {
         let calendar: Calendar = text.parse().expect(text);
         assert!(calendar.next_after(Time(0)).is_some());

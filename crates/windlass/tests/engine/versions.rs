@@ -1,14 +1,14 @@
-//! Versions of a machine: side by side, changed carelessly, and migrated.
+//! Versions of a machine: served side by side, changed without a new version, and migrated.
 
 use windlass::{Reason, State, StepCx, prelude::*};
 
 use crate::{
-    machines::{reaches, state},
+    common::{reaches, state},
     on_both_stores,
 };
 
 on_both_stores!(
-    a_state_that_does_not_decode_fails_its_job_alone_and_can_be_migrated,
+    a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated,
     two_versions_run_side_by_side,
 );
 
@@ -32,7 +32,7 @@ impl Machine for Old {
     }
 }
 
-/// The same with other states.
+/// The same with other stages.
 #[derive(Serialize, Deserialize)]
 enum New {
     Start { value: u64, unit: String },
@@ -53,7 +53,7 @@ impl Machine for New {
     }
 }
 
-/// What a careless change makes of the first version: a variant renamed, the version left as it was.
+/// The first version with a variant renamed and, by mistake, the same version number.
 #[derive(Serialize, Deserialize)]
 enum Renamed {
     Begin { value: u32 },
@@ -82,7 +82,7 @@ fn newer(old: Old) -> Result<New, String> {
     })
 }
 
-async fn a_state_that_does_not_decode_fails_its_job_alone_and_can_be_migrated(url: &str) {
+async fn a_stage_that_does_not_decode_fails_only_its_job_and_can_be_migrated(url: &str) {
     let old = Engine::open(url).await.expect("opened").machine::<Old>().start().await.expect("started");
     let stuck = old.submit(Old::Begin { value: 1 }).await.expect("submitted");
     let parked = old.submit(Old::Begin { value: 2 }).await.expect("submitted");
@@ -101,14 +101,17 @@ async fn a_state_that_does_not_decode_fails_its_job_alone_and_can_be_migrated(ur
     let unlucky = old.submit(Old::Begin { value: 13 }).await.expect("submitted");
     let waiting = old.submit(Old::Begin { value: 3 }).await.expect("submitted");
     let engine = Engine::open(url).await.expect("opened").machine::<New>().start().await.expect("started");
-    let why = engine.why(waiting.id()).await.expect("why").expect("there");
+    let why = engine.why(waiting.id()).await.expect("why").expect("the job exists");
     assert_eq!(why.cause, "version_unserved", "{why:?}");
     assert!(why.hint.contains("migrate their state"), "{why:?}");
     let ops = engine.control("ada");
     let dry = ops.migrate(newer).dry_run().await.expect("a dry run");
     assert_eq!((dry.seen, dry.migrated, dry.refused, dry.busy), (4, 3, 1, 0));
     assert_eq!(dry.because, [(unlucky.id(), "13 is unlucky".to_owned())]);
-    assert_eq!(engine.why(waiting.id()).await.expect("why").expect("there").cause, "version_unserved");
+    assert_eq!(
+        engine.why(waiting.id()).await.expect("why").expect("the job exists").cause,
+        "version_unserved"
+    );
     let done = ops.migrate(newer).run(|_| true).await.expect("migrated");
     assert_eq!((done.migrated, done.refused), (3, 1));
     assert_eq!(ops.retry(stuck.id()).await.expect("retried"), windlass::ControlOutcome::Done);

@@ -82,7 +82,7 @@ fn kinds(engine: Engine) -> Engine {
     engine.task::<Piece>().workflow::<Pieces>()
 }
 
-async fn lab(on: On) -> (Lab, crate::common::Place) {
+async fn lab(on: On) -> (Lab, crate::common::TestStore) {
     let place = on.fresh().await;
     (Lab::on(&place.url, kinds).await, place)
 }

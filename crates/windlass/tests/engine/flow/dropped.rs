@@ -1,4 +1,4 @@
-//! Futures that are dropped in the middle of a commit, and journals of another kind.
+//! Futures that are dropped during a commit, and journals of another kind.
 
 use std::{
     sync::{
@@ -10,34 +10,28 @@ use std::{
 
 use windlass::{
     Config, JobError, Reason, StepCx,
-    model::{Change, Verdict},
     prelude::*,
-    store::{Fut, Now, ReapRequest, Store, delegate_store},
+    store::{Error, ReapRequest},
 };
 
 use super::On;
+use crate::common::{Call, Faults, faulty, until};
 
-/// A store that does not answer commits for a while.
-struct Slow {
-    store: Arc<dyn Store>,
-    away: Arc<AtomicBool>,
-    waiting: Arc<AtomicUsize>,
+/// Commits wait while `holds`.
+#[derive(Default)]
+struct HeldCommits {
+    holds: AtomicBool,
+    waiting: AtomicUsize,
 }
 
-impl Store for Slow {
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
-        Box::pin(async move {
-            while self.away.load(Ordering::SeqCst) {
-                self.waiting.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            self.store.commit(now, changes).await
-        })
+impl Faults for HeldCommits {
+    async fn at(&self, call: Call<'_>) -> Result<(), Error> {
+        while matches!(call, Call::Commit) && self.holds.load(Ordering::SeqCst) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
     }
-
-    delegate_store!(
-        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,32 +48,26 @@ impl Workflow for One {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_was_declared_dead_in_the_middle_of_a_commit_goes_on() {
+async fn a_worker_that_is_declared_dead_during_a_commit_commits_again() {
     let place = On::Sqlite.fresh().await;
-    let store = Engine::open(&place.url).await.expect("opened").store().clone();
-    let (away, waiting) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let slow = Slow { store: Arc::clone(&store), away: Arc::clone(&away), waiting: Arc::clone(&waiting) };
+    let commits = Arc::new(HeldCommits::default());
     let config = Config {
         lease: Duration::from_secs(600),
         renew_every: Duration::from_millis(100),
         ..Config::default()
     };
-    let engine = Engine::on(&place.url, Arc::new(slow)).workflow::<One>().config(config);
+    let engine = faulty(&place.url, &commits).await.workflow::<One>().config(config);
     let engine = engine.start().await.expect("started");
-    away.store(true, Ordering::SeqCst);
+    commits.holds.store(true, Ordering::SeqCst);
     let first = engine.submit(One).await.expect("submitted");
-    while waiting.load(Ordering::SeqCst) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    // Its step is being committed when somebody declares the worker dead: the future is dropped where it is.
+    until("its commit waits", async || commits.waiting.load(Ordering::SeqCst) > 0).await;
+    // The worker is declared dead while its step is being committed: the future is dropped there.
     let worker = engine.worker().await.expect("it works");
-    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 99 };
-    store.reap(None, &sweep).await.expect("reaped");
-    while engine.worker().await == Some(worker) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 99 };
+    engine.store().reap(None, &request).await.expect("reaped");
+    until("it has a new id", async || engine.worker().await != Some(worker)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    away.store(false, Ordering::SeqCst);
+    commits.holds.store(false, Ordering::SeqCst);
     let second = engine.submit(One).await.expect("submitted");
     let both = async { (first.result().await.ok(), second.result().await.ok()) };
     let both = tokio::time::timeout(Duration::from_secs(60), both).await;
@@ -120,14 +108,15 @@ impl Workflow for Flowing {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_s_job_is_not_taken_for_a_workflow_s() {
+async fn a_job_of_a_machine_is_not_run_as_a_workflow() {
     let place = On::Sqlite.fresh().await;
     let engine =
         Engine::open(&place.url).await.expect("opened").machine::<Kinds>().start().await.expect("started");
     let job = engine.submit(Kinds::Begin).await.expect("submitted");
-    while engine.inspect().job(job.id()).await.expect("read").expect("there").wait.is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it waits", async || {
+        engine.inspect().job(job.id()).await.expect("read").expect("the job exists").wait.is_some()
+    })
+    .await;
     engine.stop().await;
     let other = Engine::open(&place.url).await.expect("opened").workflow::<Flowing>();
     let checked = other.check().run(|_| true).await.expect("checked");

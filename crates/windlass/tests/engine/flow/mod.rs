@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use windlass::{Engine, testing::CrashReport, testing::Lab};
 
-use crate::common::{Place, postgres, sqlite};
+use crate::common::{TestStore, postgres, sqlite};
 
 /// The stores that a case is run on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,9 +38,9 @@ pub(crate) enum On {
 
 impl On {
     /// A fresh, empty store.
-    pub(crate) async fn fresh(self) -> Place {
+    pub(crate) async fn fresh(self) -> TestStore {
         match self {
-            On::Memory => Place { url: "memory:".into(), _dir: None },
+            On::Memory => TestStore { url: "memory:".into(), _dir: None },
             On::Sqlite => sqlite(),
             On::Postgres => tokio::task::spawn_blocking(postgres).await.expect("a server"),
         }

@@ -99,7 +99,7 @@ impl Workflow for Confession {
 }
 
 /// Where a text can be read: in the files of a SQLite store, or in the tables of a PostgreSQL one.
-async fn readable(place: &crate::common::Place, text: &str) -> Vec<String> {
+async fn readable(place: &crate::common::TestStore, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(dir) = &place._dir {
         for file in std::fs::read_dir(dir.path()).expect("a folder") {

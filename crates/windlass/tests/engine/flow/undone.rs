@@ -80,7 +80,7 @@ impl Workflow for Booking {
     }
 }
 
-async fn lab(on: On) -> (crate::common::Place, Lab) {
+async fn lab(on: On) -> (crate::common::TestStore, Lab) {
     let place = on.fresh().await;
     let lab = Lab::on(&place.url, |engine| engine.workflow::<Booking>()).await;
     (place, lab)

@@ -7,8 +7,8 @@ use std::sync::{
 
 use windlass_testpg::Cluster;
 
-/// A store that is gone after the test.
-pub(crate) struct Place {
+/// A store of one test. Its SQLite file is deleted with it.
+pub(crate) struct TestStore {
     pub(crate) url: String,
     pub(crate) _dir: Option<tempfile::TempDir>,
 }
@@ -16,22 +16,22 @@ pub(crate) struct Place {
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A fresh SQLite file.
-pub(crate) fn sqlite() -> Place {
+pub(crate) fn sqlite() -> TestStore {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    Place { url: format!("sqlite://{}", dir.path().join("work.db").display()), _dir: Some(dir) }
+    TestStore { url: format!("sqlite://{}", dir.path().join("work.db").display()), _dir: Some(dir) }
 }
 
 /// A fresh schema in a server that all tests of this process share. It ends with the process.
-pub(crate) fn postgres() -> Place {
+pub(crate) fn postgres() -> TestStore {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     let cluster = CLUSTER.get_or_init(|| Cluster::start().expect("PostgreSQL is needed for this test"));
-    on(cluster)
+    postgres_on(cluster)
 }
 
 /// A fresh schema in a server of the test's own.
-pub(crate) fn on(cluster: &Cluster) -> Place {
+pub(crate) fn postgres_on(cluster: &Cluster) -> TestStore {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Place { url: format!("{}?schema=t{}_{number}", cluster.url(), std::process::id()), _dir: None }
+    TestStore { url: format!("{}?schema=t{}_{number}", cluster.url(), std::process::id()), _dir: None }
 }
 
 /// Runs a test body on both stores.
@@ -41,15 +41,15 @@ macro_rules! on_both_stores {
         mod sqlite {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                let place = $crate::common::sqlite();
-                super::$name(&place.url).await;
+                let store = $crate::common::sqlite();
+                super::$name(&store.url).await;
             })*
         }
         mod postgres {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                let place = tokio::task::spawn_blocking($crate::common::postgres).await.expect("a server");
-                super::$name(&place.url).await;
+                let store = tokio::task::spawn_blocking($crate::common::postgres).await.expect("a server");
+                super::$name(&store.url).await;
             })*
         }
     };

@@ -1,7 +1,6 @@
-//! Eight processes that submit at once: one unique name, and one serial key.
+//! Eight processes that submit at the same time: for one unique name, and for one serial key.
 //!
-//! The processes are this test binary, started again for an ignored test. What they did is read from files that they
-//! write, not from the store.
+//! The processes are this test binary, started again for an ignored test. They report in files, not in the store.
 
 use std::{
     collections::HashMap,
@@ -15,76 +14,79 @@ use std::{
 use windlass::prelude::*;
 
 const PROCESSES: usize = 8;
-/// How many names are fought for, one after the other.
+/// The number of names that all processes submit for, one after the other.
 const NAMES: usize = 25;
-/// How many jobs each process submits under the one serial key.
+/// The number of jobs that each process submits with the one serial key.
 const TURNS: usize = 25;
 
-/// How a child is told what to do.
-const URL: &str = "WINDLASS_CROWD_URL";
-const FOLDER: &str = "WINDLASS_CROWD_FOLDER";
-const NUMBER: &str = "WINDLASS_CROWD_NUMBER";
+/// The environment variables of a child.
+const URL: &str = "WINDLASS_TEST_URL";
+const FOLDER: &str = "WINDLASS_TEST_FOLDER";
+const NUMBER: &str = "WINDLASS_TEST_NUMBER";
 
-crate::on_both_stores!(one_name_has_one_job, one_key_runs_one_at_a_time);
+crate::on_both_stores!(
+    processes_that_submit_one_unique_name_get_one_job,
+    jobs_of_one_serial_key_run_one_at_a_time_in_all_processes,
+);
 
-/// The children of a test, ended with it.
-struct Crowd {
+/// The child processes of a test, killed when it ends.
+struct Processes {
     folder: tempfile::TempDir,
     children: Vec<Child>,
 }
 
-impl Crowd {
-    /// Starts all of them, and lets them go together.
-    fn start(test: &str, url: &str) -> Crowd {
-        let mut crowd =
-            Crowd { folder: tempfile::tempdir().expect("a temporary folder"), children: Vec::new() };
+impl Processes {
+    /// Starts all of them, and lets them begin at the same time.
+    fn start(test: &str, url: &str) -> Processes {
+        let mut processes =
+            Processes { folder: tempfile::tempdir().expect("a temporary folder"), children: Vec::new() };
         for number in 0..PROCESSES {
             let child = Command::new(std::env::current_exe().expect("the path of this test"))
                 .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
                 .env(URL, url)
-                .env(FOLDER, crowd.folder.path())
+                .env(FOLDER, processes.folder.path())
                 .env(NUMBER, number.to_string())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
                 .expect("a child");
-            crowd.children.push(child);
+            processes.children.push(child);
         }
         for number in 0..PROCESSES {
-            crowd.wait_for(&format!("ready{number}"));
+            processes.wait_for(&format!("ready{number}"));
         }
-        mark(crowd.folder.path(), "go");
-        crowd
+        mark(processes.folder.path(), "go");
+        processes
     }
 
-    /// Waits for a file; no child may end badly meanwhile.
+    /// Waits for a file. Panics if a child fails meanwhile.
     fn wait_for(&mut self, name: &str) {
         let path = self.folder.path().join(name);
         self.until(|| path.exists());
     }
 
-    fn until(&mut self, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
+    fn until(&mut self, holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
             for child in &mut self.children {
                 let ended = child.try_wait().expect("a child");
-                assert!(ended.is_none_or(|status| status.success()), "a child ended badly: {ended:?}");
+                assert!(ended.is_none_or(|status| status.success()), "a child failed: {ended:?}");
             }
-            assert!(begun.elapsed() < Duration::from_secs(120), "waited in vain");
+            assert!(began.elapsed() < Duration::from_secs(120), "not within 120 s");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Waits for all of them to end well.
-    fn passed(&mut self) {
+    /// Waits for all of them to succeed.
+    fn wait(&mut self) {
         for mut child in self.children.drain(..) {
             let status = child.wait().expect("a child");
-            assert!(status.success(), "a child ended badly: {status}");
+            assert!(status.success(), "a child failed: {status}");
         }
     }
 }
 
-impl Drop for Crowd {
+impl Drop for Processes {
     fn drop(&mut self) {
         for child in &mut self.children {
             let _ = child.kill();
@@ -97,25 +99,25 @@ fn mark(folder: &Path, name: &str) {
     File::create(folder.join(name)).expect("a file");
 }
 
-/// What a child was told; `None` when someone runs the ignored tests by hand.
-fn told() -> Option<(String, PathBuf, usize)> {
+/// The URL, folder and number of this child; `None` when someone runs the ignored tests by hand.
+fn child_args() -> Option<(String, PathBuf, usize)> {
     let number = std::env::var(NUMBER).ok()?.parse().ok()?;
     Some((std::env::var(URL).ok()?, std::env::var_os(FOLDER)?.into(), number))
 }
 
-/// A child's side of the start: says that it is there, and waits for the others.
-async fn together(folder: &Path, number: usize) {
+/// Reports that this child is ready, and waits for the others.
+async fn start_together(folder: &Path, number: usize) {
     mark(folder, &format!("ready{number}"));
-    until_there(&folder.join("go")).await;
+    until_exists(&folder.join("go")).await;
 }
 
-async fn until_there(path: &Path) {
+async fn until_exists(path: &Path) {
     while !path.exists() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Takes turns under one serial key, and notes when.
+/// Logs its start and its end.
 #[derive(Serialize, Deserialize)]
 struct Turn {
     process: usize,
@@ -128,11 +130,11 @@ impl Task for Turn {
     type Error = Failure;
 
     async fn run(self, _cx: &TaskCx) -> Result<(), Failure> {
-        let (_, folder, _) = told().ok_or_else(|| Failure::stop("only the test runs this"))?;
-        let alone = File::create(folder.join("alone")).expect("a file");
+        let (_, folder, _) = child_args().ok_or_else(|| Failure::stop("only the test runs this"))?;
+        let lock = File::create(folder.join("lock")).expect("a file");
         let who = format!("{} {}", self.process, self.number);
-        if alone.try_lock().is_err() {
-            note(&folder, "beside", &who);
+        if lock.try_lock().is_err() {
+            note(&folder, "overlap", &who);
         }
         note(&folder, "start", &who);
         tokio::time::sleep(Duration::from_micros(300)).await;
@@ -147,14 +149,14 @@ fn note(folder: &Path, what: &str, who: &str) {
     log.write_all(format!("{what} {who}\n").as_bytes()).expect("a line");
 }
 
-async fn one_name_has_one_job(url: &str) {
+async fn processes_that_submit_one_unique_name_get_one_job(url: &str) {
     Engine::open(url).await.expect("a store");
-    let mut crowd = Crowd::start("crowd::child_wants_names", url);
-    crowd.passed();
+    let mut processes = Processes::start("many_processes::child_submits_unique_names", url);
+    processes.wait();
     let mut answers: HashMap<usize, Vec<(bool, String)>> = HashMap::new();
     for number in 0..PROCESSES {
-        let path = crowd.folder.path().join(format!("said{number}"));
-        for line in std::fs::read_to_string(path).expect("what a child said").lines() {
+        let path = processes.folder.path().join(format!("answers{number}"));
+        for line in std::fs::read_to_string(path).expect("the answers of a child").lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let name = words[0].parse().expect("a number");
             answers.entry(name).or_default().push((words[1] == "true", words[2].to_owned()));
@@ -173,32 +175,32 @@ async fn one_name_has_one_job(url: &str) {
 }
 
 #[tokio::test]
-#[ignore = "run as a child by one_name_has_one_job"]
-async fn child_wants_names() {
-    let Some((url, folder, number)) = told() else { return };
+#[ignore = "run as a child by processes_that_submit_one_unique_name_get_one_job"]
+async fn child_submits_unique_names() {
+    let Some((url, folder, number)) = child_args() else { return };
     let engine = Engine::open(&url).await.expect("a store");
-    together(&folder, number).await;
-    let mut said = String::new();
+    start_together(&folder, number).await;
+    let mut answers = String::new();
     for name in 0..NAMES {
         let turn = Turn { process: number, number: name };
         let job = engine.submit(turn).unique(format!("name{name}")).await.expect("submitted");
-        said += &format!("{name} {} {}\n", job.is_new(), job.id());
+        answers += &format!("{name} {} {}\n", job.is_new(), job.id());
     }
-    std::fs::write(folder.join(format!("said{number}")), said).expect("written");
+    std::fs::write(folder.join(format!("answers{number}")), answers).expect("written");
 }
 
-async fn one_key_runs_one_at_a_time(url: &str) {
+async fn jobs_of_one_serial_key_run_one_at_a_time_in_all_processes(url: &str) {
     Engine::open(url).await.expect("a store");
-    let mut crowd = Crowd::start("crowd::child_takes_turns", url);
-    let log = crowd.folder.path().join("log");
+    let mut processes = Processes::start("many_processes::child_runs_serial_jobs", url);
+    let log = processes.folder.path().join("log");
     let read = || std::fs::read_to_string(&log).unwrap_or_default();
     let all = PROCESSES * TURNS;
-    crowd.until(|| read().lines().filter(|line| line.starts_with("end ")).count() >= all);
-    mark(crowd.folder.path(), "stop");
-    crowd.passed();
-    // After all have stopped: what ran once more would be there, too.
+    processes.until(|| read().lines().filter(|line| line.starts_with("end ")).count() >= all);
+    mark(processes.folder.path(), "stop");
+    processes.wait();
+    // After all have stopped, so that a job that ran twice is in the log.
     let text = read();
-    assert!(!text.contains("beside"), "two ran at once: {text}");
+    assert!(!text.contains("overlap"), "two ran at once: {text}");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2 * all, "each runs once");
     let mut last: HashMap<&str, usize> = HashMap::new();
@@ -214,16 +216,16 @@ async fn one_key_runs_one_at_a_time(url: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "run as a child by one_key_runs_one_at_a_time"]
-async fn child_takes_turns() {
-    let Some((url, folder, process)) = told() else { return };
+#[ignore = "run as a child by jobs_of_one_serial_key_run_one_at_a_time_in_all_processes"]
+async fn child_runs_serial_jobs() {
+    let Some((url, folder, process)) = child_args() else { return };
     let engine = Engine::open(&url).await.expect("a store").task::<Turn>();
     let engine = engine.queue("default", Pool::slots(4)).start().await.expect("started");
-    together(&folder, process).await;
+    start_together(&folder, process).await;
     for number in 0..TURNS {
         let job = engine.submit(Turn { process, number }).serial("one").await.expect("submitted");
         assert!(job.is_new());
     }
-    until_there(&folder.join("stop")).await;
+    until_exists(&folder.join("stop")).await;
     assert_eq!(engine.stop().await, 0);
 }

@@ -1,20 +1,18 @@
-//! Signals that a job cannot read: they are set aside, and its wait goes on.
-
-use std::time::Instant;
+//! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
 use windlass::{Codec, ControlOutcome, State, StepCx, model::Signal, prelude::*};
 
-use crate::on_both_stores;
+use crate::{common::until, on_both_stores};
 
 on_both_stores!(
-    a_machine_waits_on_for_a_signal_it_can_read,
-    a_workflow_waits_on_for_a_signal_it_can_read,
-    a_condition_is_not_given_what_it_cannot_read,
-    nothing_that_cannot_be_read_is_recorded,
-    a_step_is_not_told_of_a_signal_it_could_not_read,
-    a_wait_ends_by_its_time_whatever_could_not_be_read,
-    a_signal_behind_a_lost_key_is_read_once_the_key_is_back,
-    a_signal_that_cannot_be_read_is_dropped_by_hand,
+    a_machine_waits_until_it_can_read_a_signal,
+    a_workflow_waits_until_it_can_read_a_signal,
+    a_condition_receives_no_unreadable_signal,
+    an_unreadable_signal_is_not_in_the_journal,
+    a_step_receives_no_unreadable_signal,
+    a_wait_with_an_unreadable_signal_times_out,
+    a_signal_is_restored_once_its_codec_is_available,
+    an_unreadable_signal_can_be_dropped,
 );
 
 /// Waits for a number and returns it.
@@ -37,7 +35,7 @@ impl Machine for Number {
     }
 }
 
-/// Collects numbers until it is told to stop: all that have come by then, and how often its step ran to its end.
+/// Collects numbers until the signal `stop`: returns those that have arrived, and whether the wait timed out.
 #[derive(Serialize, Deserialize)]
 enum Numbers {
     Start { seconds: Option<u64> },
@@ -58,7 +56,7 @@ impl Machine for Numbers {
                     None => wait,
                 }
             }
-            // It makes nothing of an error, and goes on all the same: what it returns then is dropped.
+            // It ignores errors. What it returns after one must be dropped.
             Numbers::Got => {
                 let numbers = cx.signals("n").unwrap_or_default();
                 let _: Option<()> = cx.signal("stop").unwrap_or_default();
@@ -68,7 +66,7 @@ impl Machine for Numbers {
     }
 }
 
-/// The same as a workflow, in one of three ways.
+/// The same as a workflow, in one of four ways.
 #[derive(Serialize, Deserialize)]
 struct Flowing {
     how: String,
@@ -103,31 +101,23 @@ async fn engine(url: &str) -> Engine {
     engine.machine::<Number>().machine::<Numbers>().workflow::<Flowing>()
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(40);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within 40 s: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// The signals of a job that were set aside.
-async fn aside(engine: &Engine, id: JobId) -> Vec<Signal> {
+/// The unreadable signals of a job.
+async fn unreadable(engine: &Engine, id: JobId) -> Vec<Signal> {
     let inbox = engine.inspect().inbox(id, 99).await.expect("inbox");
     inbox.into_iter().filter(|signal| signal.unreadable.is_some()).collect()
 }
 
-/// Returns when a job waits and has so many signals that were set aside.
-async fn waits_on(engine: &Engine, id: JobId, count: usize) -> Vec<Signal> {
-    until("it waits on, with what it could not read set aside", async || {
-        let state = engine.inspect().job(id).await.expect("read").expect("there").summary.state;
-        state == State::Waiting && aside(engine, id).await.len() == count
+/// Returns once a job waits and has `count` unreadable signals.
+async fn waits_with_unreadable(engine: &Engine, id: JobId, count: usize) -> Vec<Signal> {
+    until("it waits, with unreadable signals", async || {
+        let state = engine.inspect().job(id).await.expect("read").expect("the job exists").summary.state;
+        state == State::Waiting && unreadable(engine, id).await.len() == count
     })
     .await;
-    aside(engine, id).await
+    unreadable(engine, id).await
 }
 
-/// What a job returned, within a minute.
+/// What a job returns within a minute.
 async fn result(engine: &Engine, id: JobId) -> Result<u32, String> {
     match tokio::time::timeout(Duration::from_secs(60), engine.result(id)).await {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -135,7 +125,7 @@ async fn result(engine: &Engine, id: JobId) -> Result<u32, String> {
     }
 }
 
-async fn a_machine_waits_on_for_a_signal_it_can_read(url: &str) {
+async fn a_machine_waits_until_it_can_read_a_signal(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let job = engine.submit(Number::Start).signal("n", "seven").await.expect("submitted");
     job.signal("n", -7).await.expect("sent");
@@ -144,7 +134,7 @@ async fn a_machine_waits_on_for_a_signal_it_can_read(url: &str) {
     engine.stop().await;
 }
 
-async fn a_workflow_waits_on_for_a_signal_it_can_read(url: &str) {
+async fn a_workflow_waits_until_it_can_read_a_signal(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     for how in ["signal", "select"] {
         let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
@@ -155,7 +145,7 @@ async fn a_workflow_waits_on_for_a_signal_it_can_read(url: &str) {
     engine.stop().await;
 }
 
-async fn a_condition_is_not_given_what_it_cannot_read(url: &str) {
+async fn a_condition_receives_no_unreadable_signal(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let job = engine.submit(Flowing { how: "if".into() }).signal("n", "seven").await.expect("submitted");
     job.signal("n", 7).await.expect("sent");
@@ -163,61 +153,64 @@ async fn a_condition_is_not_given_what_it_cannot_read(url: &str) {
     engine.stop().await;
 }
 
-async fn nothing_that_cannot_be_read_is_recorded(url: &str) {
+async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     for how in ["signal", "select", "if"] {
         let job = engine.submit(Flowing { how: how.into() }).signal("n", "seven").await.expect("submitted");
-        let bad = waits_on(&engine, job.id(), 1).await;
+        let bad = waits_with_unreadable(&engine, job.id(), 1).await;
         let why = bad[0].unreadable.clone().expect("a reason");
         assert!(why.contains("u32") && why.contains("invalid type: string"), "{why}");
         let journal = engine.inspect().journal(job.id(), None, 99).await.expect("journal");
-        let told =
+        let is_recorded =
             journal.iter().any(|entry| String::from_utf8_lossy(&entry.payload.bytes).contains("seven"));
-        assert!(!told, "{how}: {journal:?}");
-        let said = engine.why(job.id()).await.expect("read").expect("there");
-        assert_eq!(said.cause, "signal", "{how}: {said:?}");
-        assert!(said.also.iter().any(|also| also.contains("was set aside, because it does not")), "{said:?}");
+        assert!(!is_recorded, "{how}: {journal:?}");
+        let reason = engine.why(job.id()).await.expect("read").expect("the job exists");
+        assert_eq!(reason.cause, "signal", "{how}: {reason:?}");
+        assert!(
+            reason.also.iter().any(|also| also.contains("was set aside, because it does not")),
+            "{reason:?}"
+        );
         job.signal("n", 7).await.expect("sent");
         assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");
-        assert_eq!(aside(&engine, job.id()).await, bad, "{how}: it is kept as it was");
+        assert_eq!(unreadable(&engine, job.id()).await, bad, "{how}: it is kept unchanged");
     }
     engine.stop().await;
 }
 
-async fn a_step_is_not_told_of_a_signal_it_could_not_read(url: &str) {
+async fn a_step_receives_no_unreadable_signal(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let job = engine.submit(Numbers::Start { seconds: None }).await.expect("submitted");
     for n in [serde_json::json!(1), serde_json::json!("two"), serde_json::json!(3), serde_json::json!([4])] {
         job.signal("n", n).await.expect("sent");
     }
     job.signal("stop", "no reason is wanted").await.expect("sent");
-    // First what it reads first, then the other: then it waits on for that.
-    waits_on(&engine, job.id(), 3).await;
+    // The attempts find them one after the other, in the order in which the step reads; then it waits.
+    waits_with_unreadable(&engine, job.id(), 3).await;
     job.signal("stop", ()).await.expect("sent");
     let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
     assert_eq!(done.expect("done"), (vec![1, 3], false));
     let steps = engine.inspect().transitions(job.id(), None, 99).await.expect("steps");
-    assert_eq!(steps.len(), 2, "what was given up is no transition: {steps:?}");
-    let seen = engine.inspect().job(job.id()).await.expect("read").expect("there");
+    assert_eq!(steps.len(), 2, "an attempt that found an unreadable signal is no transition: {steps:?}");
+    let seen = engine.inspect().job(job.id()).await.expect("read").expect("the job exists");
     assert!(seen.failure.is_none(), "nor an error: {seen:?}");
     engine.stop().await;
 }
 
-async fn a_wait_ends_by_its_time_whatever_could_not_be_read(url: &str) {
+async fn a_wait_with_an_unreadable_signal_times_out(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let job = engine.submit(Numbers::Start { seconds: Some(1) }).signal("n", "one").await.expect("submitted");
     job.signal("stop", ()).await.expect("sent");
     let done = tokio::time::timeout(Duration::from_secs(60), job.result()).await.expect("it ends");
-    assert_eq!(done.expect("done"), (vec![], true), "it timed out, though the other signal was there");
+    assert_eq!(done.expect("done"), (vec![], true), "it timed out, although the other signal had arrived");
     let flow = engine.submit(Flowing { how: "timeout".into() }).signal("n", "one").await.expect("submitted");
     assert_eq!(result(&engine, flow.id()).await, Ok(0));
     engine.stop().await;
 }
 
-/// A codec that turns bytes round.
-struct Turned;
+/// A codec that reverses bytes.
+struct Reversed;
 
-impl Codec for Turned {
+impl Codec for Reversed {
     fn id(&self) -> u8 {
         77
     }
@@ -231,15 +224,15 @@ impl Codec for Turned {
     }
 }
 
-async fn a_signal_behind_a_lost_key_is_read_once_the_key_is_back(url: &str) {
+async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {
     let without = engine(url).await.start().await.expect("started");
     let machine = without.submit(Number::Start).await.expect("submitted").id();
     let flow = without.submit(Flowing { how: "signal".into() }).await.expect("submitted").id();
-    let with = engine(url).await.codec(Turned);
+    let with = engine(url).await.codec(Reversed);
     let mut numbers = Vec::new();
     for id in [machine, flow] {
         with.signal(id, "n", 12).await.expect("sent");
-        let bad = waits_on(&without, id, 1).await;
+        let bad = waits_with_unreadable(&without, id, 1).await;
         let why = bad[0].unreadable.clone().expect("a reason");
         assert!(why.contains("written by codec 77, which this engine does not have"), "{why}");
         numbers.push((id, bad[0].number));
@@ -247,20 +240,20 @@ async fn a_signal_behind_a_lost_key_is_read_once_the_key_is_back(url: &str) {
     without.stop().await;
     let with = with.start().await.expect("started");
     for (id, number) in numbers {
-        let did = with.control("ada").restore_signal(id, number).await.expect("restored");
-        assert_eq!(did, ControlOutcome::Done);
+        let outcome = with.control("ada").restore_signal(id, number).await.expect("restored");
+        assert_eq!(outcome, ControlOutcome::Done);
         assert_eq!(result(&with, id).await, Ok(12), "the same signal, and not another");
-        assert!(aside(&with, id).await.is_empty(), "it was set aside no more");
+        assert!(unreadable(&with, id).await.is_empty(), "it is not unreadable any more");
     }
     with.stop().await;
 }
 
-async fn a_signal_that_cannot_be_read_is_dropped_by_hand(url: &str) {
+async fn an_unreadable_signal_can_be_dropped(url: &str) {
     let engine = engine(url).await.start().await.expect("started");
     let job = engine.submit(Number::Start).signal_once("n", "a", "seven").await.expect("submitted");
-    let bad = waits_on(&engine, job.id(), 1).await;
-    let did = engine.control("ada").drop_signal(job.id(), bad[0].number).await.expect("dropped");
-    assert_eq!(did, ControlOutcome::Done);
+    let bad = waits_with_unreadable(&engine, job.id(), 1).await;
+    let outcome = engine.control("ada").drop_signal(job.id(), bad[0].number).await.expect("dropped");
+    assert_eq!(outcome, ControlOutcome::Done);
     assert!(engine.inspect().inbox(job.id(), 9).await.expect("inbox").is_empty());
     let again = job.signal("n", "seven").dedup("a").await.expect("sent");
     assert_eq!(again, windlass::Delivery::Duplicate, "its id is remembered");

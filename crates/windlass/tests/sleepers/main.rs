@@ -1,14 +1,17 @@
-//! Real time: sleeps that outlive the process that began them. In a program of its own, since it measures: nothing else
-//! runs beside it.
+//! Sleeps that outlive the process that began them, in real time. A test program of its own, so that no other test runs
+//! while it measures.
 
-#[path = "../engine/common.rs"]
-mod common;
+#[path = "../engine/common/stores.rs"]
+mod stores;
+#[path = "../engine/common/until.rs"]
+mod until;
 
 use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use until::until;
 use windlass::{
     Filter, State, Time,
     model::journal::{Mark, Op},
@@ -47,11 +50,11 @@ impl Workflow for Awake {
     }
 }
 
-/// Not a test: the worker that is killed, in a process of its own.
+/// Not a test: the worker that the test kills, in a process of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it is the other process of another test"]
+#[ignore = "run as a child by a_thousand_sleepers_wake_in_time_after_a_kill"]
 async fn the_worker_that_is_killed() {
-    let url = std::env::var(URL).expect("where to work");
+    let url = std::env::var(URL).expect("the URL");
     let engine = Engine::open(&url).await.expect("opened").workflow::<Nap>();
     let _engine = engine.queue("default", Pool::slots(100)).start().await.expect("started");
     std::future::pending::<()>().await;
@@ -67,23 +70,15 @@ fn worker(url: &str) -> Child {
         .expect("started")
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// How late the sleepers woke, sorted, and how long as many that do not sleep take on this machine.
-async fn round(url: &str) -> (Vec<Duration>, Duration) {
+/// Returns how late the sleepers woke, sorted, and how long the same number of jobs without a sleep takes on this machine.
+async fn measure(url: &str) -> (Vec<Duration>, Duration) {
     let engine = Engine::open(url).await.expect("opened");
     let mut killed = worker(url);
     until("the first worker serves", async || {
         engine.inspect().workers().await.expect("workers").iter().any(|worker| worker.alive)
     })
     .await;
-    let put = engine.submit_all((0..SLEEPERS).map(|_| Nap)).await.expect("submitted");
+    let jobs = engine.submit_all((0..SLEEPERS).map(|_| Nap)).await.expect("submitted");
     let asleep = Filter { state: Some(State::Waiting), limit: SLEEPERS, ..Filter::default() };
     until("all sleep", async || engine.inspect().jobs(&asleep).await.expect("jobs").len() == SLEEPERS).await;
     killed.kill().expect("killed");
@@ -91,20 +86,20 @@ async fn round(url: &str) -> (Vec<Duration>, Duration) {
     let second = engine.workflow::<Nap>().workflow::<Awake>().queue("default", Pool::slots(100));
     let second = second.start().await.expect("started");
     let mut late = Vec::new();
-    for job in &put {
+    for job in &jobs {
         second.result::<()>(job.id).await.expect("it wakes");
         let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
-        let of = |mark: Mark| journal.iter().find(|entry| entry.op == Op::Sleep && entry.mark == mark);
+        let entry = |mark: Mark| journal.iter().find(|entry| entry.op == Op::Sleep && entry.mark == mark);
         let due: Time =
-            serde_json::from_slice(&of(Mark::Begun).expect("begun").payload.bytes).expect("a moment");
-        let woke = of(Mark::Done).expect("over").at;
-        assert!(woke >= due, "nobody wakes early: {woke} is before {due}");
+            serde_json::from_slice(&entry(Mark::Begun).expect("begun").payload.bytes).expect("a moment");
+        let woke = entry(Mark::Done).expect("over").at;
+        assert!(woke >= due, "none wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }
     late.sort();
     let begun = Instant::now();
-    let put = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
-    for job in &put {
+    let jobs = second.submit_all((0..SLEEPERS).map(|_| Awake)).await.expect("submitted");
+    for job in &jobs {
         second.result::<()>(job.id).await.expect("it runs");
     }
     let took = begun.elapsed();
@@ -112,25 +107,27 @@ async fn round(url: &str) -> (Vec<Duration>, Duration) {
     (late, took)
 }
 
-/// One store after the other.
+/// Both stores in one test, so that they do not run at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_sleepers_wake_in_time_after_a_kill() {
-    wake_in_time(&common::sqlite().url).await;
-    let place = tokio::task::spawn_blocking(common::postgres).await.expect("a server");
-    wake_in_time(&place.url).await;
+    wake_in_time(&stores::sqlite().url).await;
+    let store = tokio::task::spawn_blocking(stores::postgres).await.expect("a server");
+    wake_in_time(&store.url).await;
 }
 
 async fn wake_in_time(url: &str) {
-    // A round in which something else kept the machine busy proves nothing.
-    let mut worst = Vec::new();
+    // Repeated, because a run in which something else kept the machine busy proves nothing.
+    let mut late_runs = Vec::new();
     for _ in 0..4 {
-        let (late, awake) = round(url).await;
+        let (late, awake) = measure(url).await;
         let p99 = late[late.len() * 99 / 100];
-        // All wake at once: the last of them waits for the work of the others.
+        // All wake at the same time: the last of them waits until the others have run.
         if p99 < awake.max(Duration::from_millis(250)) {
             return;
         }
-        worst.push((p99, awake));
+        late_runs.push((p99, awake));
     }
-    panic!("sleepers woke too late in every round, at p99, and as many that do not sleep took: {worst:?}");
+    panic!(
+        "sleepers woke too late in every run: (p99, the same number of jobs without a sleep): {late_runs:?}"
+    );
 }

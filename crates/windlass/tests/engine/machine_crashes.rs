@@ -1,5 +1,5 @@
-//! A machine whose worker dies between any two commits: before the store has heard of one, and after it was applied but
-//! before the worker was told.
+//! A machine whose worker dies at each of its commits: before the commit reaches the store, and after the store has applied
+//! it but before the worker receives the answer.
 
 use std::{
     collections::BTreeMap,
@@ -10,45 +10,42 @@ use std::{
     time::Duration,
 };
 
-use windlass::{
-    Config, StepCx,
-    model::{Change, Verdict},
-    prelude::*,
-    store::{Fut, Now, Store, delegate_store},
-};
+use tokio::sync::Notify;
+use windlass::{Config, StepCx, prelude::*, store::Error};
 
-use crate::on_both_stores;
+use crate::{
+    common::{Call, Faults, faulty},
+    on_both_stores,
+};
 
 on_both_stores!(a_crash_at_any_commit_ends_in_the_same_state);
 
-/// A store whose process dies at a commit: it never returns from it.
-struct Dying {
-    store: Arc<dyn Store>,
-    commits: Arc<AtomicUsize>,
-    dies_at: usize,
+/// Where a worker dies: from then on no commit returns.
+struct Death {
+    commits: AtomicUsize,
+    /// The number of the commit, from 0.
+    at: usize,
     /// Whether that commit is applied.
     applied: bool,
-    died: Arc<tokio::sync::Notify>,
+    died: Notify,
 }
 
-impl Store for Dying {
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
-        Box::pin(async move {
-            let dies = self.commits.fetch_add(1, Ordering::SeqCst) == self.dies_at;
-            if dies && self.applied {
-                self.store.commit(now, changes).await?;
+impl Faults for Death {
+    async fn at(&self, call: Call<'_>) -> Result<(), Error> {
+        let dies = match call {
+            Call::Commit => {
+                let number = self.commits.fetch_add(1, Ordering::SeqCst);
+                number > self.at || number == self.at && !self.applied
             }
-            if self.commits.load(Ordering::SeqCst) > self.dies_at {
-                self.died.notify_one();
-                std::future::pending::<()>().await;
-            }
-            self.store.commit(now, changes).await
-        })
+            Call::Committed => self.commits.load(Ordering::SeqCst) > self.at,
+            _ => false,
+        };
+        if dies {
+            self.died.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok(())
     }
-
-    delegate_store!(
-        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 /// How often each step ran, by job and step.
@@ -107,16 +104,14 @@ async fn a_crash_at_any_commit_ends_in_the_same_state(url: &str) {
     // Six commits, of which one is the child's; the seventh crash does not happen.
     for dies_at in 0..7 {
         for applied in [false, true] {
-            let store = Engine::open(url).await.expect("opened").store().clone();
-            let (commits, died) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
-            let dying =
-                Dying { store, commits: Arc::clone(&commits), dies_at, applied, died: Arc::clone(&died) };
-            let first = Engine::on(url, Arc::new(dying)).machine::<Five>().task::<Double>();
+            let death =
+                Arc::new(Death { commits: AtomicUsize::new(0), at: dies_at, applied, died: Notify::new() });
+            let first = faulty(url, &death).await.machine::<Five>().task::<Double>();
             let first = first.config(config()).start().await.expect("started");
             let job = first.submit(Five::One { sum: 0 }).signal("add", 100).await.expect("submitted");
             let id = job.id();
             let ended = tokio::select! {
-                () = died.notified() => false,
+                () = death.died.notified() => false,
                 _ = first.result::<u32>(id) => true,
             };
             assert_eq!(ended, dies_at == 6, "six commits: it dies at commit {dies_at}");

@@ -1,0 +1,11 @@
+//! Helpers that the tests of the engine share.
+
+mod faulty;
+mod jobs;
+mod stores;
+mod until;
+
+pub(crate) use faulty::{Call, Faults, faulty};
+pub(crate) use jobs::{gate, make_suspects, reaches, state};
+pub(crate) use stores::{TestStore, postgres, postgres_on, sqlite};
+pub(crate) use until::until;
