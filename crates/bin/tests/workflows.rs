@@ -63,7 +63,7 @@ fn show(sandbox: &Sandbox, unanswered: &str, asleep: &str) {
             "\ncontext\n  reminded = 1\n",
             "\njournal\n  SEQ  OP      CALL ",
             "remind[1]",
-            "timeout: no signal \"answer\" came in time",
+            "timeout: no signal \"answer\" arrived in time",
             "crates/bin/src/kinds/reminder.rs:",
         ],
     );

@@ -209,7 +209,7 @@ impl Check {
                 if !differences.new.is_empty() {
                     let holds = self.operator.inspect().holds(id).await?;
                     let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.what);
-                    differences.forget_where_it_stands(waiting.as_ref());
+                    differences.ignore_current_position(waiting.as_ref());
                 }
                 checked.differs(&kind, id, differences);
                 return Ok(());

@@ -94,7 +94,7 @@ impl Operator {
             Some(JobEnd::Done(output)) => Some(output),
             _ => leaf.data.as_ref(),
         };
-        let packed = block::packed(&leaf.input, kept, self.codecs());
+        let packed = block::packed_items(&leaf.input, kept, self.codecs());
         packed.is_ok_and(|packed| packed.iter().any(|packed| packed.key == item))
     }
 }

@@ -11,7 +11,7 @@ use windlass_workflow::{
     Error,
     engine::{
         BLOCKS, SINGLES,
-        block::{self, Packed},
+        block::{self, PackedItem},
     },
 };
 
@@ -237,10 +237,10 @@ pub(super) fn expand(
     }
     let block = Some(row.id);
     let kept = output.as_ref().or(data.as_ref());
-    let Ok(packed) = block::packed(&input, kept, operator.codecs()) else {
+    let Ok(packed) = block::packed_items(&input, kept, operator.codecs()) else {
         return vec![(0, Item { block, ..row })];
     };
-    let item = |Packed { place: at, key, input, result }: Packed| {
+    let item = |PackedItem { index, key, input, result }: PackedItem| {
         let id = JobId::of_item(branch.job, branch.number, twig.spawn, &key);
         let place = ChildPlace { item: key, items: 1, ..row.place.clone() };
         let key = place.key(parent);
@@ -253,7 +253,7 @@ pub(super) fn expand(
             }
             None => item,
         };
-        (at, item)
+        (index, item)
     };
     packed.into_iter().map(item).collect()
 }

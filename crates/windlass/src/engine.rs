@@ -27,7 +27,7 @@ use crate::{Scheduling, Signal, Submit, SubmitAll, SubmitJson};
 
 /// Durable work on one store. Cheap to clone; all clones are the same engine.
 ///
-/// Opened, it can submit and wait; started, it also works.
+/// After `open` it can submit jobs and wait for them; after `start` it also runs them.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -47,19 +47,19 @@ struct Shared {
     telemetry: Arc<Telemetry>,
 }
 
-/// What is to be served once started.
+/// What the engine serves once it has started.
 #[derive(Clone, Default)]
 struct Setup {
     registry: Registry,
-    /// Into which queue jobs of a kind go unless the submit says otherwise.
-    homes: HashMap<String, &'static str>,
-    /// Which kinds are machines.
+    /// The default queue of each kind.
+    default_queues: HashMap<String, &'static str>,
+    /// The kinds that are machines.
     machines: HashSet<String>,
-    /// What replays the workflows that are served.
+    /// Replays the workflows that are served.
     replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
-    /// What steps of machines and workflows need; set when the engine starts.
-    bound: Arc<OnceLock<Arc<Services>>>,
-    /// What was wrong with a kind when it was added.
+    /// What the code of machines and workflows needs; set when the engine starts.
+    services: Arc<OnceLock<Arc<Services>>>,
+    /// What was wrong with a kind when it was added; `start` returns it.
     fault: Option<String>,
     pools: Vec<(String, Pool)>,
     config: Config,
@@ -67,28 +67,33 @@ struct Setup {
 }
 
 impl Engine {
-    /// Opens the store at `url` (`sqlite://path`, `postgres://user@host/database` or `memory:`), making its schema if
-    /// it has none.
+    /// Opens the store at `url` (`sqlite://path`, `postgres://user@host/database` or `memory:`), and creates its schema if it
+    /// has none.
     pub async fn open(url: &str) -> Result<Engine, Error> {
         let store = windlass_store::open(url, true).await?;
         Ok(Engine::on(url, store))
     }
 
-    /// An engine on a store that is open already; `url` is what it is called.
+    /// Makes an engine on a store that is already open; `url` is its address.
     pub fn on(url: &str, store: Arc<dyn Store>) -> Engine {
         Engine::with_env(url, store, Env::real())
     }
 
-    /// An engine on a store that is open already, with a clock and tasks that are not the machine's.
+    /// Makes an engine on a store that is already open, with a clock and tasks of your own.
     pub fn with_env(url: &str, store: Arc<dyn Store>, env: Env) -> Engine {
         // SQLite has one writer; PostgreSQL commits two at once better than one, and gains nothing from three.
         let max_in_flight = if url.starts_with("postgres") { 2 } else { 1 };
         // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
         let submitter =
             Submitter::new(env.clone(), Arc::clone(&store), max_in_flight, Duration::from_secs(30));
-        let patience = Duration::from_secs(30);
-        let signaller =
-            Signaller::new(env.clone(), Arc::clone(&store), Arc::clone(&submitter), max_in_flight, patience);
+        let max_outage = Duration::from_secs(30);
+        let signaller = Signaller::new(
+            env.clone(),
+            Arc::clone(&store),
+            Arc::clone(&submitter),
+            max_in_flight,
+            max_outage,
+        );
         let waiters = Waiters::new(env.clone(), Arc::clone(&store));
         env.spawn(Arc::clone(&waiters).run());
         let shared = Shared {
@@ -108,28 +113,28 @@ impl Engine {
 
     /// Serves jobs of a task's kind.
     pub fn task<T: Task>(mut self) -> Engine {
-        self.setup.homes.insert(T::KIND.to_owned(), T::QUEUE);
-        let handler = TaskHandler::<T>::new(Arc::clone(&self.setup.bound));
+        self.setup.default_queues.insert(T::KIND.to_owned(), T::QUEUE);
+        let handler = TaskHandler::<T>::new(Arc::clone(&self.setup.services));
         self.handler(T::KIND, T::VERSION, Arc::new(handler))
     }
 
-    /// Serves jobs of a machine's kind. Several versions of one kind can be served side by side.
+    /// Serves jobs of a machine's kind. Several versions of one kind can be served at the same time.
     pub fn machine<M: Machine>(mut self) -> Engine {
         if let Err(why) = stage::variants::<M>() {
             self.setup.fault.get_or_insert(format!("the machine {:?} cannot be served: {why}", M::KIND));
         }
-        self.setup.homes.insert(M::KIND.to_owned(), M::QUEUE);
+        self.setup.default_queues.insert(M::KIND.to_owned(), M::QUEUE);
         self.setup.machines.insert(M::KIND.to_owned());
-        let handler = MachineHandler::<M>::new(Arc::clone(&self.setup.bound));
+        let handler = MachineHandler::<M>::new(Arc::clone(&self.setup.services));
         self.handler(M::KIND, M::VERSION, Arc::new(handler))
     }
 
-    /// Serves jobs of a workflow's kind. Several versions of one kind can be served side by side.
+    /// Serves jobs of a workflow's kind. Several versions of one kind can be served at the same time.
     pub fn workflow<W: Workflow>(mut self) -> Engine {
-        self.setup.homes.insert(W::KIND.to_owned(), W::QUEUE);
+        self.setup.default_queues.insert(W::KIND.to_owned(), W::QUEUE);
         let kind = KindVersion { kind: W::KIND.to_owned(), version: W::VERSION };
         Arc::make_mut(&mut self.setup.replayers).insert(kind, Arc::new(Replays::<W>::default()));
-        let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.bound));
+        let handler = WorkflowHandler::<W>::new(Arc::clone(&self.setup.services));
         self.handler(W::KIND, W::VERSION, Arc::new(handler))
     }
 
@@ -139,7 +144,7 @@ impl Engine {
         self
     }
 
-    /// Serves a queue with a pool of slots. Without any, `default` is served with a default pool.
+    /// Serves a queue with a pool of slots. Without this call, `default` is served with a default pool.
     pub fn queue(mut self, queue: impl Into<String>, pool: Pool) -> Engine {
         let queue = queue.into();
         self.setup.pools.retain(|(name, _)| *name != queue);
@@ -147,32 +152,31 @@ impl Engine {
         self
     }
 
-    /// Serves these queues, and no others that were named before.
+    /// Serves these queues, and none that were named before.
     pub fn serve_only(mut self, queues: impl IntoIterator<Item = (String, Pool)>) -> Engine {
         self.setup.pools.clear();
         queues.into_iter().fold(self, |engine, (queue, pool)| engine.queue(queue, pool))
     }
 
-    /// Settings of the worker.
+    /// Sets the settings of the worker.
     pub fn config(mut self, config: Config) -> Engine {
         self.setup.config = config;
         self
     }
 
-    /// Keeps inputs and outputs in the form that `codec` gives them, from now on. Those added before still read what
-    /// they wrote; see [`crate::codec`].
+    /// Encodes all payloads with `codec` from now on. Codecs added before still decode their own; see [`crate::codec`].
     pub fn codec(mut self, codec: impl Codec) -> Engine {
         Arc::make_mut(&mut self.setup.codecs).add(codec, true);
         self
     }
 
-    /// Can read what `codec` wrote, and writes as before.
+    /// Decodes payloads of `codec`, and encodes as before.
     pub fn reads_codec(mut self, codec: impl Codec) -> Engine {
         Arc::make_mut(&mut self.setup.codecs).add(codec, false);
         self
     }
 
-    /// Starts to work. Needs at least one kind.
+    /// Starts a worker. At least one kind must be served.
     pub async fn start(self) -> Result<Engine, Error> {
         let mut setup = self.setup.clone();
         if setup.pools.is_empty() {
@@ -200,7 +204,7 @@ impl Engine {
         if running.is_some() {
             return Err(Error::Setup("this engine has been started already".into()));
         }
-        self.bound();
+        self.services();
         let worker = Worker::start(
             Arc::clone(&shared.store),
             coded(&setup.registry, &setup.codecs),
@@ -217,8 +221,8 @@ impl Engine {
         Ok(self)
     }
 
-    /// Stops working: claims nothing more, hands back what has not started, and waits for what runs, as long as
-    /// [`Config::drain`] says. Answers how many attempts had to be given up.
+    /// Stops the worker: claims nothing more, releases jobs that have not started, and waits for running attempts as long as
+    /// [`Config::drain`] says. Returns how many attempts did not end in time.
     pub async fn stop(&self) -> usize {
         let worker = self.shared.worker.lock().await.take();
         match worker {
@@ -227,29 +231,29 @@ impl Engine {
         }
     }
 
-    /// Works until the process is told to stop (SIGINT or SIGTERM), then stops gracefully.
+    /// Runs until the process gets SIGINT or SIGTERM, then stops gracefully.
     pub async fn run_until_signal(&self) -> std::io::Result<usize> {
         stop_requested().await?;
         tracing::info!("stopping: finishing what runs, handing back the rest");
         Ok(self.stop().await)
     }
 
-    /// Puts a job in; see [`Submit`] for what can be said of it.
+    /// Submits a job; see [`Submit`] for its settings.
     pub fn submit<J: Kind<M>, M>(&self, job: J) -> Submit<'_, J, M> {
         Submit::new(self, job)
     }
 
-    /// Puts many jobs in, streamed in chunks; see [`SubmitAll`].
+    /// Submits many jobs, streamed in chunks; see [`SubmitAll`].
     pub fn submit_all<I: IntoIterator<Item = J>, J: Kind<M>, M>(&self, jobs: I) -> SubmitAll<'_, I, J, M> {
         SubmitAll::new(self, jobs)
     }
 
-    /// Puts a job of a kind in that this program knows by name only.
+    /// Submits a job of a kind that this program knows only by name.
     pub fn submit_json(&self, kind: &str, version: i32, input: serde_json::Value) -> SubmitJson<'_> {
         SubmitJson::new(self, KindVersion { kind: kind.to_owned(), version }, input)
     }
 
-    /// Sends a signal to a job: it is in its inbox, for good, when this returns. See [`Signal`].
+    /// Sends a signal to a job: when this returns, the signal is durably in the job's inbox. See [`Signal`].
     pub fn signal<T: Serialize>(&self, job: JobId, name: &str, payload: T) -> Signal<'_> {
         Signal::to_id(self, job, name, &payload)
     }
@@ -259,12 +263,12 @@ impl Engine {
         Signal::to_key(self, kind, key, name, &payload)
     }
 
-    /// Submits a job by the calendar; see [`Scheduling`].
+    /// Submits a job at each tick of a calendar; see [`Scheduling`].
     pub fn schedule<J: Kind<M>, M>(&self, name: &str, calendar: Calendar, job: J) -> Scheduling<'_> {
         Scheduling::new(self, name, calendar, &job)
     }
 
-    /// Submits a job of a kind by the calendar that this program knows by name only.
+    /// Submits a job at each tick of a calendar, of a kind that this program knows only by name.
     pub fn schedule_json(
         &self,
         name: &str,
@@ -276,23 +280,23 @@ impl Engine {
         Scheduling::json(self, name, calendar, KindVersion { kind: kind.to_owned(), version }, input)
     }
 
-    /// Replays every open workflow against this program's code, before it is deployed, and says which would break and why;
-    /// see [`Check`]. The engine need not have been started.
+    /// Replays every open workflow against this program's code, before it is deployed, and reports which would break and why;
+    /// see [`Check`]. The engine need not be started.
     pub fn check(&self) -> Check {
         self.operator().check()
     }
 
-    /// Does things to jobs, queues, limits and schedules in someone's name.
+    /// Changes jobs, queues, limits and schedules on behalf of a person, whose name is in the audit log.
     pub fn control(&self, author: impl Into<String>) -> Control {
         self.operator().control(author)
     }
 
-    /// Explains why a job is not progressing, and what to do about it; `None` if there is no such job.
+    /// Explains why a job is not progressing, and what to do about it; `None` if the job does not exist.
     pub async fn why(&self, id: JobId) -> Result<Option<Why>, Error> {
         self.operator().why(id).await
     }
 
-    /// The children of a job's branches, or of the branch with this name, one by one, those in blocks too.
+    /// Lists the children of a job's branches, or of the branch with this name, including those in blocks.
     pub async fn items(
         &self,
         job: JobId,
@@ -302,7 +306,7 @@ impl Engine {
         self.operator().items(job, branch, only).await
     }
 
-    /// The child of a branch that people call so: `parent$branch$spawn_item`, where the parent is a job's key or its id.
+    /// Returns the child of a branch with this name: `parent$branch$spawn_item`, where the parent is a job's key or its id.
     pub async fn item(&self, key: &str) -> Result<Item, Error> {
         self.operator().item(key).await
     }
@@ -310,16 +314,18 @@ impl Engine {
     /// What people see and do: views, explanations and changes by hand.
     pub fn operator(&self) -> Operator {
         let submitter = Arc::clone(&self.shared.submitter);
-        Operator::new(Arc::new(self.services()), Arc::clone(&self.setup.replayers), move || submitter.poke())
+        Operator::new(Arc::new(self.new_services()), Arc::clone(&self.setup.replayers), move || {
+            submitter.poke()
+        })
     }
 
-    /// Has the worker of this engine look at once whether there is something to do, e.g. after a transaction of your
-    /// own that submitted jobs has committed. Others look by themselves within two seconds.
+    /// Makes the worker of this engine check for work at once, e.g. after a transaction of your own that submitted jobs has
+    /// committed. Other workers check within two seconds.
     pub fn poke(&self) {
         self.shared.submitter.poke();
     }
 
-    /// Waits for a job to end, in whichever process it runs, and returns its output.
+    /// Waits until a job has ended, in whichever process it runs, and returns its output.
     pub async fn result<O: DeserializeOwned>(&self, id: JobId) -> Result<O, JobError> {
         decode_output(id, self.shared.waiters.ended(id).await.map_err(JobError::Store)?, self.codecs())
     }
@@ -336,12 +342,12 @@ impl Engine {
         Ok(context)
     }
 
-    /// The plain JSON of a payload that [`Engine::inspect`] showed.
+    /// Decodes a payload that [`Engine::inspect`] returned to plain JSON.
     pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
         Ok(self.codecs().decode(payload)?.into_owned())
     }
 
-    /// An id for a submit that is to be repeatable.
+    /// Draws an id for a submit that can be repeated.
     pub fn new_id(&self) -> JobId {
         self.shared.ids.job()
     }
@@ -356,7 +362,7 @@ impl Engine {
         &self.shared.store
     }
 
-    /// Where the store is.
+    /// The address of the store.
     pub fn url(&self) -> &str {
         &self.shared.url
     }
@@ -366,7 +372,7 @@ impl Engine {
         self.setup.registry.kinds()
     }
 
-    /// The queues this engine was told to serve; none means `default`.
+    /// The queues that this engine was given; if there are none, it serves `default`.
     pub fn queues(&self) -> &[(String, Pool)] {
         &self.setup.pools
     }
@@ -376,33 +382,33 @@ impl Engine {
         &self.setup.config
     }
 
-    /// The name of this engine's worker while it works.
+    /// The id of this engine's worker while it runs.
     pub async fn worker(&self) -> Option<WorkerId> {
         self.shared.worker.lock().await.as_ref().map(Worker::id)
     }
 
-    /// What this engine's worker has done so far.
+    /// Counts of what this engine's worker has done.
     pub fn counts(&self) -> Counts {
         self.shared.telemetry.counts()
     }
 
-    /// The queue of a kind's jobs.
+    /// The default queue of a kind.
     pub(crate) fn default_queue(&self, kind: &str) -> &'static str {
-        self.setup.homes.get(kind).copied().unwrap_or("default")
+        self.setup.default_queues.get(kind).copied().unwrap_or("default")
     }
 
-    /// The stage that a job of a kind starts in that this program may know by name only.
+    /// The stage that a job starts in, of a kind that this program may know only by name.
     pub(crate) fn stage(&self, kind: &str, input: &[u8]) -> Option<String> {
         let is_machine = self.setup.machines.contains(kind);
         is_machine.then(|| stage::split(input).map(|(name, _)| name)).flatten()
     }
 
-    /// What steps of machines and workflows need.
-    pub(crate) fn bound(&self) -> Arc<Services> {
-        Arc::clone(self.setup.bound.get_or_init(|| Arc::new(self.services())))
+    /// What the code of machines and workflows needs.
+    pub(crate) fn services(&self) -> Arc<Services> {
+        Arc::clone(self.setup.services.get_or_init(|| Arc::new(self.new_services())))
     }
 
-    fn services(&self) -> Services {
+    fn new_services(&self) -> Services {
         let env = self.shared.env.clone();
         Services {
             store: Arc::clone(&self.shared.store),
@@ -438,7 +444,7 @@ impl Engine {
     }
 }
 
-/// Returns when the process is told to stop.
+/// Returns when the process gets SIGINT or SIGTERM.
 async fn stop_requested() -> std::io::Result<()> {
     #[cfg(unix)]
     {

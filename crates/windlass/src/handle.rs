@@ -1,4 +1,4 @@
-//! What you hold of a job.
+//! A handle to a submitted job.
 
 use std::marker::PhantomData;
 
@@ -20,12 +20,12 @@ impl<O: DeserializeOwned> Handle<O> {
         Handle { engine, id, submitted, output: PhantomData }
     }
 
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// Whether this submit put the job in; `false` if it was there before.
+    /// Whether this submit created the job; `false` if it existed before.
     pub fn is_new(&self) -> bool {
         matches!(self.submitted, SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. })
     }
@@ -38,7 +38,7 @@ impl<O: DeserializeOwned> Handle<O> {
         }
     }
 
-    /// Whether the job was there before under this key, with another input. The job there is untouched.
+    /// Whether a job with this key existed before, with another input. That job is unchanged.
     pub fn differs(&self) -> bool {
         matches!(self.submitted, SubmitOutcome::Existing { same_input: false, .. })
     }
@@ -48,7 +48,7 @@ impl<O: DeserializeOwned> Handle<O> {
         self.engine.signal(self.id, name, payload)
     }
 
-    /// Waits for the job to end, in whichever process it runs, and returns its output.
+    /// Waits until the job has ended, in whichever process it runs, and returns its output.
     pub async fn result(&self) -> Result<O, JobError> {
         self.engine.result(self.id).await
     }

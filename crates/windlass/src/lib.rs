@@ -1,4 +1,4 @@
-//! Durable work in Rust: jobs whose every step is committed before the work goes on.
+//! Durable work in Rust: jobs whose every step is committed before the next one starts.
 //!
 //! ```
 //! use windlass::prelude::*;
@@ -30,13 +30,12 @@
 //! # }
 //! ```
 //!
-//! In reading order: [`Task`], [`Machine`] and [`Workflow`] are what you write, [`Engine`] opens a store and runs it, [`Submit`] puts a job in (also in a
-//! transaction of your own) and [`Handle`] is what you hold of it; [`Signal`]
-//! reaches a job while it lives; [`Scheduling`] submits by the calendar. [`Control`] is
-//! what people do to work that is there, [`Bulk`] does it to many, [`Redrive`] to the failed children of branches, and [`why`] tells them why a job is where it is.
-//! [`testing`] is for tests of your own, [`graph`] draws what workflows did.
-//! [`codec`] is for payloads that are to be encrypted or compressed. What is promised, and what is not, is in
-//! `docs/guarantees.md`.
+//! In reading order: [`Task`], [`Machine`] and [`Workflow`] are what you write, [`Engine`] opens a store and runs it,
+//! [`Submit`] submits a job (also in a transaction of your own) and returns a [`Handle`] to it; [`Signal`] sends a message to a
+//! job; [`Scheduling`] submits jobs by a calendar. [`Control`] changes jobs by hand, [`Bulk`] many of them, [`Redrive`] the
+//! failed children of branches, and [`why`] explains why a job is not progressing. [`testing`] is for tests of your own,
+//! [`graph`] draws what workflows did, [`codec`] encrypts or compresses payloads. `docs/guarantees.md` says what is promised,
+//! and what is not.
 //!
 //! The feature `otel` joins the spans of attempts to OpenTelemetry's traces; see `docs/telemetry.md`.
 

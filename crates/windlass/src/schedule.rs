@@ -1,4 +1,4 @@
-//! Making schedules from tasks.
+//! Making schedules.
 
 use std::{
     future::{Future, IntoFuture},
@@ -14,8 +14,8 @@ use windlass_store::ControlOutcome;
 
 use crate::{Engine, Error, Kind};
 
-/// A schedule that is being described; `.await` makes it, or changes the one of that name. Call it at every start of
-/// your program: what is so already is left alone.
+/// A schedule that is being described; `.await` creates it, or changes the one of that name. Call it at every start of your
+/// program: a schedule that is the same already stays as it is.
 #[must_use = "a schedule does nothing until it is awaited"]
 pub struct Scheduling<'a> {
     engine: &'a Engine,
@@ -64,37 +64,37 @@ impl<'a> Scheduling<'a> {
         self
     }
 
-    /// What becomes of a tick while the job of the one before has not ended.
+    /// What follows if the job of the tick before has not ended.
     pub fn overlap(self, overlap: Overlap) -> Scheduling<'a> {
         self.with(|schedule| schedule.overlap = overlap)
     }
 
-    /// What becomes of ticks that nobody was there for.
+    /// What follows for ticks that were missed while no worker ran.
     pub fn catch_up(self, catch_up: CatchUp) -> Scheduling<'a> {
         self.with(|schedule| schedule.catch_up = catch_up)
     }
 
-    /// Into this queue.
+    /// Sets the queue.
     pub fn queue(self, queue: impl Into<String>) -> Scheduling<'a> {
         self.with(|schedule| schedule.queue = queue.into())
     }
 
-    /// With this priority.
+    /// Sets the priority.
     pub fn priority(self, priority: i16) -> Scheduling<'a> {
         self.with(|schedule| schedule.priority = priority)
     }
 
-    /// With a word that people can search by; call it again for more.
+    /// Adds a word that people can search for; call it again for more.
     pub fn tag(self, tag: impl Into<String>) -> Scheduling<'a> {
         self.with(|schedule| schedule.tags.push(tag.into()))
     }
 
-    /// With policies: retries, time limit, serial key, rate limit.
+    /// Sets policies: retries, time limit, serial key, rate limit.
     pub fn settings(self, change: impl FnOnce(&mut windlass_model::Settings)) -> Scheduling<'a> {
         self.with(|schedule| change(&mut schedule.settings))
     }
 
-    /// In whose name it is made; the program's otherwise.
+    /// Who makes it, for the audit log; by default the program.
     pub fn by(mut self, author: impl Into<String>) -> Scheduling<'a> {
         self.author = author.into();
         self

@@ -13,12 +13,12 @@ use windlass_workflow::engine::OutgoingSignal;
 
 use crate::{Engine, Error};
 
-/// What became of a signal that was sent.
+/// Whether a signal was delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
-    /// It is in the job's inbox, for good.
+    /// It is durably in the job's inbox.
     Delivered,
-    /// One with its name and dedup id was delivered to the job before. Nothing was done.
+    /// A signal with its name and dedup id was delivered to the job before. Nothing was done.
     Duplicate,
 }
 
@@ -51,8 +51,8 @@ impl<'a> Signal<'a> {
         Signal { engine, to, sent: OutgoingSignal::new(name, None, payload) }
     }
 
-    /// Once: a signal with this name and dedup id that was sent to the job before is not delivered again, whether the
-    /// first was consumed or not.
+    /// Delivers it once: a signal with this name and dedup id that was sent to the job before is not delivered again, whether
+    /// or not the first was consumed.
     pub fn dedup(mut self, id: impl Into<String>) -> Signal<'a> {
         if let Ok(sent) = &mut self.sent {
             sent.dedup = Some(id.into());
@@ -79,7 +79,7 @@ impl<'a> IntoFuture for Signal<'a> {
     }
 }
 
-/// The job of a kind that has a key.
+/// Returns the job of a kind that has a key.
 async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error> {
     let filter = Filter { kind: Some(kind.clone()), key: Some(key.clone()), limit: 1, ..Filter::default() };
     match engine.inspect().jobs(&filter).await?.first() {
@@ -88,7 +88,7 @@ async fn find(engine: &Engine, kind: String, key: String) -> Result<JobId, Error
     }
 }
 
-/// Delivers signals; one that cannot be delivered is an error.
+/// Delivers signals. One that cannot be delivered is an error.
 pub(crate) async fn send(engine: &Engine, signals: Vec<NewSignal>) -> Result<Vec<Delivery>, Error> {
     if signals.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Putting jobs in.
+//! Submitting jobs.
 
 use std::{
     future::{Future, IntoFuture},
@@ -18,13 +18,13 @@ use windlass_workflow::engine::Spec;
 
 use crate::{Engine, Error, Handle, Kind, signal::send};
 
-/// How many jobs go in one transaction of [`SubmitAll`].
+/// How many jobs one transaction of [`SubmitAll`] submits.
 const CHUNK: usize = 1_000;
 
-/// What submits share that are not a step's children.
-macro_rules! family {
+/// The parent, which a step's children have anyway.
+macro_rules! parent_setting {
     () => {
-        /// As a child of this job: it is not pruned before that one has ended, and can be cancelled with it.
+        /// Makes it a child of this job: it is not pruned before the parent has ended, and can be cancelled with it.
         pub fn parent(mut self, parent: JobId) -> Self {
             self.spec.parent = Some(parent);
             self
@@ -32,25 +32,24 @@ macro_rules! family {
     };
 }
 
-/// What single submits share.
-macro_rules! single {
+/// The settings of single submits.
+macro_rules! single_job_settings {
     () => {
-        /// Under this name, unique per kind until the job is pruned. If it is taken, the submit answers the job that has
-        /// it and puts nothing in.
+        /// Sets the key, unique per kind until the job is pruned. If another job has it, the submit returns that job and
+        /// submits nothing.
         pub fn key(mut self, key: impl Into<String>) -> Self {
             self.spec.key = Some(key.into());
             self
         }
 
-        /// With an id made before by [`Engine::new_id`], so that the same submit can be repeated after its answer was
-        /// lost.
+        /// Sets the id, drawn before by [`Engine::new_id`], so that the submit can be repeated after its answer was lost.
         pub fn id(mut self, id: JobId) -> Self {
             self.spec.id = Some(id);
             self
         }
 
-        /// With a signal, which is in its inbox from the start. If a job with its key or unique name is there already,
-        /// the signal goes to that one: then this is an error if that one has ended.
+        /// Submits it with a signal in its inbox. If a job with its key or unique name exists, the signal is sent to that one:
+        /// an error if that one has ended.
         pub fn signal<T: Serialize>(mut self, name: &str, payload: T) -> Self {
             self.spec.signal(name, None, &payload);
             self
@@ -64,7 +63,7 @@ macro_rules! single {
     };
 }
 
-/// A submit that is being described; `.await` makes it.
+/// A submit that is being described; `.await` performs it.
 #[must_use = "a submit does nothing until it is awaited"]
 pub struct Submit<'a, J, M> {
     engine: &'a Engine,
@@ -79,12 +78,12 @@ impl<'a, J: Kind<M>, M> Submit<'a, J, M> {
     }
 
     windlass_workflow::job_settings!();
-    family!();
-    single!();
+    parent_setting!();
+    single_job_settings!();
 }
 
 impl<J: Kind<M>, M> Submit<'_, J, M> {
-    /// The job as it is to be kept.
+    /// Returns the job as it is stored.
     pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
         let input =
             serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source })?;
@@ -105,15 +104,15 @@ impl<'a, J: Kind<M> + 'a, M: 'a> IntoFuture for Submit<'a, J, M> {
         let input =
             serde_json::to_vec(&self.job).map_err(|source| Error::Encode { kind: J::KIND.into(), source });
         let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
-        let put = put(self.engine, self.spec, kind, J::QUEUE, input, J::stage);
+        let submitting = submit_one(self.engine, self.spec, kind, J::QUEUE, input, J::stage);
         Box::pin(async move {
-            let (engine, id, submitted) = put.await?;
+            let (engine, id, submitted) = submitting.await?;
             Ok(Handle::new(engine, id, submitted))
         })
     }
 }
 
-/// A submit of a kind that is known by name only.
+/// A submit of a kind that is known only by name.
 #[must_use = "a submit does nothing until it is awaited"]
 pub struct SubmitJson<'a> {
     engine: &'a Engine,
@@ -128,19 +127,19 @@ impl<'a> SubmitJson<'a> {
     }
 
     windlass_workflow::job_settings!();
-    family!();
-    single!();
+    parent_setting!();
+    single_job_settings!();
 }
 
 impl SubmitJson<'_> {
-    /// The job as it is to be kept.
+    /// Returns the job as it is stored.
     pub(crate) fn into_job(self) -> Result<(Engine, NewJob), Error> {
-        let home = self.engine.default_queue(&self.kind.kind);
+        let default_queue = self.engine.default_queue(&self.kind.kind);
         let id = self.spec.id.unwrap_or_else(|| self.engine.new_id());
         self.spec.no_signals()?;
         let input = self.input.to_string().into_bytes();
         let stage = self.engine.stage(&self.kind.kind, &input);
-        let job = self.engine.codecs().encoded(self.spec.job(id, self.kind, home, input))?;
+        let job = self.engine.codecs().encoded(self.spec.job(id, self.kind, default_queue, input))?;
         Ok((self.engine.clone(), NewJob { stage, ..job }))
     }
 }
@@ -150,19 +149,26 @@ impl<'a> IntoFuture for SubmitJson<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let home = self.engine.default_queue(&self.kind.kind);
+        let default_queue = self.engine.default_queue(&self.kind.kind);
         let (engine, kind) = (self.engine, self.kind.kind.clone());
         let stage = move |input: &[u8]| engine.stage(&kind, input);
-        let put = put(engine, self.spec, self.kind, home, Ok(self.input.to_string().into_bytes()), stage);
+        let submitting = submit_one(
+            engine,
+            self.spec,
+            self.kind,
+            default_queue,
+            Ok(self.input.to_string().into_bytes()),
+            stage,
+        );
         Box::pin(async move {
-            let (engine, id, submitted) = put.await?;
+            let (engine, id, submitted) = submitting.await?;
             Ok(Handle::new(engine, id, submitted))
         })
     }
 }
 
-/// Puts one job in.
-async fn put(
+/// Submits one job.
+async fn submit_one(
     engine: &Engine,
     spec: Spec,
     kind: KindVersion,
@@ -181,7 +187,7 @@ async fn put(
             SubmitOutcome::Existing { id, .. } => id,
             SubmitOutcome::Rejected { id } => return Err(Error::Rejected(id)),
             SubmitOutcome::IdTaken if spec.id.is_some() => return Err(Error::IdTaken(id)),
-            // A collision of drawn ids: as good as impossible, and harmless.
+            // Two drawn ids collided: practically impossible, and harmless.
             SubmitOutcome::IdTaken => continue,
             SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } | SubmitOutcome::Repeated => id,
         };
@@ -192,21 +198,21 @@ async fn put(
     }
 }
 
-/// What became of one job of a [`SubmitAll`].
+/// The result for one job of a [`SubmitAll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmittedJob {
     /// The job, or the one that has its key.
     pub id: JobId,
-    /// Whether this call put it in.
+    /// Whether this call created it.
     pub is_new: bool,
-    /// Whether the one that has its key has another input.
+    /// Whether the job that has its key has another input.
     pub differs: bool,
 }
 
 /// Makes a key from a job.
 type MakeKey<'a, J> = Box<dyn Fn(&J) -> String + Send + 'a>;
 
-/// A submit of many jobs that is being described; `.await` makes it.
+/// A submit of many jobs that is being described; `.await` performs it.
 #[must_use = "a submit does nothing until it is awaited"]
 pub struct SubmitAll<'a, I, J, M> {
     engine: &'a Engine,
@@ -227,15 +233,15 @@ where
     }
 
     windlass_workflow::job_settings!();
-    family!();
+    parent_setting!();
 
-    /// Each under a serial key of its own, made from it.
+    /// Sets a serial key for each job, made from its input.
     pub fn serial_by(mut self, key: impl Fn(&J) -> String + Send + 'a) -> Self {
         self.serial = Some(Box::new(key));
         self
     }
 
-    /// Each under a name of its own, made from it.
+    /// Sets a key for each job, made from its input.
     pub fn key(mut self, key: impl Fn(&J) -> String + Send + 'a) -> Self {
         self.key = Some(Box::new(key));
         self
@@ -252,8 +258,8 @@ where
     type Output = Result<Vec<SubmittedJob>, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
-    /// Streams the jobs in chunks, each a transaction; the order of answers is that of the jobs. If a chunk fails, those
-    /// before it are in: repeat with keys to have each once.
+    /// Submits the jobs in chunks, each in a transaction; the results are in the order of the jobs. If a chunk fails, the
+    /// chunks before it are submitted: repeat with keys to submit each job once.
     fn into_future(self) -> Self::IntoFuture {
         let SubmitAll { engine, jobs, mut spec, key, serial, .. } = self;
         let kind = KindVersion { kind: J::KIND.into(), version: J::VERSION };
@@ -286,7 +292,7 @@ where
                 let ids: Vec<JobId> = chunk.iter().map(|job| job.id).collect();
                 let answers = engine.submitter().submit(chunk).await?;
                 Ok::<Vec<SubmittedJob>, Error>(
-                    ids.into_iter().zip(answers).map(|(id, answer)| put_of(id, answer)).collect(),
+                    ids.into_iter().zip(answers).map(|(id, answer)| submitted_job(id, answer)).collect(),
                 )
             };
             stream::iter(chunks).map(send).buffered(engine.max_in_flight() + 1).try_concat().await
@@ -294,7 +300,7 @@ where
     }
 }
 
-fn put_of(id: JobId, submitted: SubmitOutcome) -> SubmittedJob {
+fn submitted_job(id: JobId, submitted: SubmitOutcome) -> SubmittedJob {
     match submitted {
         SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. } => {
             SubmittedJob { id, is_new: true, differs: false }

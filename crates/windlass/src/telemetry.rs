@@ -1,20 +1,20 @@
-//! Watching an engine: its metrics, as a text and served to Prometheus.
+//! The metrics of an engine, as text and served to Prometheus.
 
 use std::{io, net::SocketAddr};
 
 use crate::{Engine, Error};
 
 impl Engine {
-    /// What this engine's worker counts and what waits in its store, in the text format of Prometheus. A store that
-    /// does not answer within two seconds is left out, and `windlass_store_up` is 0.
+    /// The metrics of this engine's worker and of its store, in the text format of Prometheus. If the store does not answer
+    /// within two seconds, its metrics are missing and `windlass_store_up` is 0.
     pub async fn metrics(&self) -> String {
         self.telemetry().metrics().await
     }
 
-    /// Serves `/metrics` and `/healthz` at `addr` (`HOST:PORT`), on a thread of its own, for as long as there is a clone
-    /// of this engine. Answers where that is: port 0 takes any that is free.
+    /// Serves `/metrics` and `/healthz` at `addr` (`HOST:PORT`), on a thread of its own, as long as a clone of this engine
+    /// exists. Returns the address: port 0 chooses a free port.
     ///
-    /// `/healthz` is 200 while a worker works here and its lease holds, and 503 otherwise.
+    /// `/healthz` is 200 while a worker runs here and its lease is valid, and 503 otherwise.
     pub fn serve_metrics(&self, addr: &str) -> Result<SocketAddr, Error> {
         self.telemetry().serve(addr).map_err(|error| {
             let next = match error.kind() {

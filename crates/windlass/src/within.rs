@@ -1,7 +1,7 @@
 //! Submitting in the caller's own transaction: the job exists if, and only if, that transaction commits.
 //!
-//! The transaction only appends a row, so it blocks nobody, however long it takes. A worker admits the job after the commit:
-//! a worker in this process at once after [`Engine::poke`], others within two seconds. Key and unique name are judged then:
+//! The transaction only appends a row, so it blocks nobody, however long it takes. A worker admits the job after the commit: a
+//! worker in this process at once after [`Engine::poke`], others within two seconds. Only then key and unique name are checked:
 //! if another job has them, this one ends as cancelled, with the class `duplicate`.
 
 use windlass_model::{NewJob, SubmitOutcome};
@@ -21,7 +21,7 @@ impl<J: Kind<M>, M> Submit<'_, J, M> {
         Ok(appended(engine, job))
     }
 
-    /// Submits within a SQLite transaction of your own, on the file of the store. Nobody else writes to the file while it is
+    /// Submits within a SQLite transaction of your own, on the file of the store. Nobody else can write to the file while it is
     /// open: keep it short.
     #[cfg(feature = "sqlite")]
     pub fn in_sqlite(self, tx: &Connection) -> Result<Handle<J::Output>, Error> {

@@ -1,4 +1,4 @@
-//! Jobs that a step of a machine submits and waits for.
+//! A job that a step submits: its kind, input and settings.
 
 use std::{
     borrow::Cow,
@@ -11,7 +11,7 @@ use windlass_model::{JobId, KindVersion, NewJob, RateCharge, Retry, Serial, Time
 
 use crate::{Kind, spec::Spec};
 
-/// A job that a step submits with its commit: it is in if, and only if, the step is.
+/// A job that a step submits with its commit: the job exists if, and only if, the step is committed.
 pub struct Child {
     spec: LazySpec,
     kind: &'static str,
@@ -23,7 +23,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// A child of any kind.
+    /// Describes a child of any kind.
     pub fn new<J: Kind<M>, M>(job: J) -> Child {
         let input = serde_json::to_vec(&job);
         let input =
@@ -41,27 +41,26 @@ impl Child {
 
     crate::job_settings!();
 
-    /// Under this name, unique per kind until the job is pruned. If it is taken, no child is submitted, and none is
+    /// Gives it a key, unique per kind until the job is pruned. If another job has the key, no child is submitted, and none is
     /// waited for.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.spec.key = Some(key.into());
         self
     }
 
-    /// The child as an item of a block, if it can be one: a task with nothing of its own but its queue.
-    pub(crate) fn into_item(self) -> Result<Packable, Child> {
+    /// Returns the child as an item of a block, if it can be one: a task without settings of its own but its queue.
+    pub(crate) fn into_item(self) -> Result<PackableChild, Child> {
         let Spec { key, priority, when, deadline_at, tags, options, settings, .. } = &*self.spec;
         let plain = key.is_none() && *priority == 0 && deadline_at.is_none() && tags.is_empty();
-        let at_once = *when == When::Now;
-        if !(self.packs && plain && at_once && options.is_none() && settings.is_default()) {
+        let starts_now = *when == When::Now;
+        if !(self.packs && plain && starts_now && options.is_none() && settings.is_default()) {
             return Err(self);
         }
         let queue = self.spec.queue.clone();
-        let Child { kind, version, queue: home, input, .. } = self;
-        Ok(Packable { kind, version, queue: queue.map_or(home.into(), Into::into), input })
+        let Child { kind, version, queue: default_queue, input, .. } = self;
+        Ok(PackableChild { kind, version, queue: queue.map_or(default_queue.into(), Into::into), input })
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> &'static str {
         self.kind
     }
@@ -73,15 +72,15 @@ impl Child {
     }
 }
 
-/// A child as an item of a block.
-pub(crate) struct Packable {
+/// A child that can be an item of a block.
+pub(crate) struct PackableChild {
     pub(crate) kind: &'static str,
     pub(crate) version: i32,
     pub(crate) queue: Cow<'static, str>,
     pub(crate) input: Result<Vec<u8>, String>,
 }
 
-/// What was said of a child: most of a million have nothing of their own.
+/// The settings of a child, allocated when the first one is set: most children of a large branch have none.
 #[derive(Default)]
 struct LazySpec(Option<Box<Spec>>);
 
@@ -89,8 +88,8 @@ impl Deref for LazySpec {
     type Target = Spec;
 
     fn deref(&self) -> &Spec {
-        static NOTHING: LazyLock<Spec> = LazyLock::new(Spec::default);
-        self.0.as_deref().unwrap_or(&NOTHING)
+        static DEFAULT: LazyLock<Spec> = LazyLock::new(Spec::default);
+        self.0.as_deref().unwrap_or(&DEFAULT)
     }
 }
 

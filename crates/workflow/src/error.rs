@@ -1,4 +1,4 @@
-//! What can go wrong, as a caller sees it.
+//! The errors that callers of the engine see.
 
 use windlass_model::{Failure, Invalid, JobId, Reason, State};
 
@@ -7,7 +7,7 @@ use crate::{ChildrenError, SignalError};
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was passed in cannot be taken: the text says what, why, and what to do.
+    /// An argument cannot be accepted: the text says what, why, and what to do.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The input cannot be written as JSON.
@@ -29,12 +29,10 @@ pub enum Error {
         source: crate::codec::Error,
     },
     /// The id given with the submit belongs to another job.
-    #[error("job {0} is there already with another input; leave the id out, or repeat the same input")]
+    #[error("job {0} exists already with another input; leave the id out, or repeat the same input")]
     IdTaken(JobId),
-    /// Another job has the unique name, and the submit said to reject it then, or to replace what runs.
-    #[error(
-        "job {0} has this unique name; wait for it, cancel it, or submit with another answer to the conflict"
-    )]
+    /// Another job holds the unique name, and the submit asked to be rejected then, or to replace a job that is running.
+    #[error("job {0} has this unique name; wait for it, cancel it, or submit with another conflict rule")]
     Rejected(JobId),
     /// The job that a signal was sent to has ended.
     #[error("job {job} is {state}: it takes no more signals{}", if matches!(state, State::Done) { "" } else { "; retry it first" })]
@@ -44,7 +42,7 @@ pub enum Error {
         /// How it ended.
         state: State,
     },
-    /// As many signals wait in the job's inbox as may.
+    /// The job's inbox is full.
     #[error(
         "the inbox of job {job} is full: {most} signals wait in it; see what it waits for with `windlass why {job}`, or {}",
         windlass_model::Limits::raise_hint("inbox")
@@ -52,11 +50,11 @@ pub enum Error {
     InboxFull {
         /// The job.
         job: JobId,
-        /// How many an inbox holds.
+        /// The most signals that an inbox holds.
         most: usize,
     },
     /// There is no such job.
-    #[error("job {0} is not there; it was pruned, or never submitted")]
+    #[error("job {0} does not exist; it was pruned, or never submitted")]
     NoSuchJob(JobId),
     /// No job of the kind has the key.
     #[error("no {kind:?} job has the key {key:?}; submit it first, or send the signal with the submit")]
@@ -79,12 +77,12 @@ pub enum Error {
         /// The names of its branches.
         known: Vec<String>,
     },
-    /// No child of a branch is called so.
+    /// No child of a branch has this name.
     #[error("no child of a branch is called {key:?}: {why}")]
     NoSuchChild {
-        /// What it was called.
+        /// The name.
         key: String,
-        /// Why not.
+        /// Why there is none.
         why: String,
     },
     /// The engine was set up wrongly.
@@ -122,11 +120,11 @@ pub enum JobError {
         /// The last error; `failure.detail::<E>()` reads it back as the kind's own error type, if that was kept.
         failure: Failure,
     },
-    /// It was cancelled: by itself, by someone, or because another has its key or unique name.
+    /// It was cancelled: by itself, by someone, or because another job holds its key or unique name.
     #[error("the job was cancelled: {}", .0.message)]
     Cancelled(Failure),
     /// There is no such job: it was pruned, or never submitted.
-    #[error("job {0} is not there; it was pruned, or never submitted")]
+    #[error("job {0} does not exist; it was pruned, or never submitted")]
     Gone(JobId),
     /// It has not ended.
     #[error("job {0} has not ended")]
@@ -152,13 +150,13 @@ pub enum JobError {
     Store(windlass_store::Error),
 }
 
-/// Any error at all, for tasks that do not tell theirs apart: `?` turns whatever it meets into one, and it is retried.
+/// Any error, for tasks that do not distinguish theirs: `?` converts whatever it meets into one, and it is retried.
 #[derive(Debug)]
 pub struct AnyError(Failure);
 
 impl<E: std::error::Error + 'static> From<E> for AnyError {
     fn from(error: E) -> AnyError {
-        // The engine's own errors know whether a further attempt can mend them.
+        // The engine's own errors know whether another attempt can help.
         let known = &error as &dyn std::error::Error;
         if let Some(failure) = known.downcast_ref::<Failure>() {
             return AnyError(failure.clone());

@@ -1,10 +1,10 @@
 //! Writing durable code: [`Task`]s, [`Machine`]s, [`Workflow`]s and branches of children.
 //!
-//! In reading order: a [`Task`] is one async function; a [`Machine`] is an enum whose `step` function moves from stage to stage,
-//! a [`Workflow`] is async code on [`Flow`], whose calls are recorded in a journal and answered from it on replay. Both open branches,
-//! whose children come from a [`Source`]. [`codec`] encrypts or compresses what is kept.
+//! In reading order: a [`Task`] is one async function; a [`Machine`] is an enum whose `step` function moves from stage to
+//! stage; a [`Workflow`] is async code on [`Flow`], whose calls are recorded in a journal and answered from it on replay.
+//! Machines and workflows open branches, whose children come from a [`Source`]. [`codec`] encrypts or compresses payloads.
 //!
-//! Authors use all of this through the crate `windlass`. [`engine`] is for the crates that run and show such code.
+//! Authors use all of this through the crate `windlass`. [`engine`] is for the crates that run such code and show it to people.
 
 mod branch;
 mod child;
@@ -36,7 +36,7 @@ pub use workflow::{
     TransactionCall, TryCx, UndoCx, WaitUntil, Workflow, failure_of,
 };
 
-/// What an engine needs to run tasks, machines and workflows, and what shows them to people. Authors need nothing of it.
+/// What the engine needs to run tasks, machines and workflows, and what operators need to show them. Authors need none of it.
 pub mod engine {
     pub use crate::{
         branch::{BLOCKS, SINGLES, block},

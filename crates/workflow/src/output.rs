@@ -1,4 +1,4 @@
-//! The output of a job that has ended.
+//! Decodes the output of a job that has ended.
 
 use serde::de::DeserializeOwned;
 use windlass_model::JobId;
@@ -6,7 +6,7 @@ use windlass_store::JobEnd;
 
 use crate::{JobError, codec::Codecs};
 
-/// Decodes the output of a job that has ended; the error says why it has none.
+/// Decodes the output of a job that has ended. The error says why it has none.
 pub fn decode_output<O: DeserializeOwned>(id: JobId, ended: JobEnd, codecs: &Codecs) -> Result<O, JobError> {
     match ended {
         JobEnd::Done(output) => {

@@ -1,4 +1,4 @@
-//! Signals as they are written and read: their payloads, and what is done with those that cannot be read.
+//! Encoding and decoding signals, and marking those that cannot be decoded.
 
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_env::IdSource;
@@ -6,17 +6,17 @@ use windlass_model::{JobId, NewSignal, Payload, Signal as Received, UnreadableSi
 
 use crate::{Error, codec::Codecs};
 
-/// A signal on its way, not yet addressed.
+/// A signal that is encoded as JSON and not yet addressed to a job.
 #[derive(Clone)]
 pub struct OutgoingSignal {
     name: String,
-    /// See [`NewSignal::dedup`]; one is made if there is none.
+    /// See [`NewSignal::dedup`]; `None` draws a random one.
     pub dedup: Option<String>,
     payload: Vec<u8>,
 }
 
 impl OutgoingSignal {
-    /// A signal with this name and payload.
+    /// Makes a signal with this name and payload.
     pub fn new<T: Serialize>(
         name: &str,
         dedup: Option<String>,
@@ -27,14 +27,14 @@ impl OutgoingSignal {
         Ok(OutgoingSignal { name: name.to_owned(), dedup, payload })
     }
 
-    /// The signal as it is delivered to a job.
+    /// Addresses the signal to a job and encodes its payload.
     pub fn to(&self, job: JobId, codecs: &Codecs, ids: &IdSource) -> Result<NewSignal, Error> {
         let payload = codecs.encode(self.payload.clone());
         let payload =
             payload.map_err(|source| Error::Codec { kind: format!("signal {}", self.name), source })?;
-        // One that nobody named is told from others by an id of its own, so that sending it can be repeated.
+        // A signal without a dedup id gets a random one, so that sending it can be repeated.
         let dedup = match self.dedup.as_deref() {
-            // Refused by the check of every signal.
+            // The check of every signal refuses it.
             Some("") => String::new(),
             Some(dedup) => format!("={dedup}"),
             None => ids.job().to_string(),
@@ -43,24 +43,24 @@ impl OutgoingSignal {
     }
 }
 
-/// Reads what a signal says. The error is why it cannot be read.
+/// Decodes the payload of a signal. The error says why it cannot be decoded.
 pub(crate) fn read<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<T, String> {
     let plain = codecs.decode(payload).map_err(|error| format!("its payload cannot be read: {error}"))?;
     serde_json::from_slice(&plain)
         .map_err(|error| format!("it does not decode as {}: {error}", std::any::type_name::<T>()))
 }
 
-/// Whether a signal can be read as what a call waits for; the error is why not.
-pub(crate) type Reads = fn(&Codecs, &Payload) -> Result<(), String>;
+/// Checks whether a signal can be decoded as the type a call waits for; the error says why not.
+pub(crate) type CanRead = fn(&Codecs, &Payload) -> Result<(), String>;
 
-/// Whether a signal can be read as `T`.
-pub(crate) fn reads<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<(), String> {
+/// Checks whether a signal can be decoded as `T`.
+pub(crate) fn can_read<T: DeserializeOwned>(codecs: &Codecs, payload: &Payload) -> Result<(), String> {
     read::<T>(codecs, payload).map(drop)
 }
 
-/// A signal that a job sets aside because it cannot read it.
+/// Logs that a signal cannot be decoded, and returns the mark that the next commit writes.
 pub(crate) fn mark_unreadable(job: JobId, signal: &Received, why: String) -> UnreadableSignal {
     let (name, number) = (&signal.name, signal.number);
-    tracing::warn!(%job, name, number, error = why, "a signal cannot be read: it is set aside, and the job waits on");
+    tracing::warn!(%job, name, number, error = why, "a signal cannot be read: it is marked unreadable, and the job continues to wait");
     UnreadableSignal::new(number, why)
 }

@@ -1,23 +1,23 @@
-//! Spans of time in words.
+//! Durations in words: `hours(1)`.
 
 use std::time::Duration;
 
-/// So many seconds.
+/// A number of seconds.
 pub const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// So many minutes.
+/// A number of minutes.
 pub const fn minutes(n: u64) -> Duration {
     Duration::from_secs(n * 60)
 }
 
-/// So many hours.
+/// A number of hours.
 pub const fn hours(n: u64) -> Duration {
     Duration::from_secs(n * 3_600)
 }
 
-/// So many days of 24 hours.
+/// A number of days of 24 hours.
 pub const fn days(n: u64) -> Duration {
     Duration::from_secs(n * 86_400)
 }

@@ -1,4 +1,4 @@
-//! What can be said of a job as it is submitted, by a program or by a step.
+//! The settings of a job that is submitted, by a program or by a step.
 
 use serde::Serialize;
 use windlass_env::IdSource;
@@ -6,12 +6,12 @@ use windlass_model::{JobId, KindVersion, NewJob, NewSignal, Payload, Time, When}
 
 use crate::{Error, codec::Codecs, signal::OutgoingSignal};
 
-/// What can be said of a job as it is submitted.
+/// The settings of a job that is submitted.
 #[derive(Clone)]
 pub struct Spec {
-    /// Made before by the submitter; a new one is made otherwise.
+    /// An id that the caller drew before; `None` draws one.
     pub id: Option<JobId>,
-    /// The queue; that of the kind otherwise.
+    /// The queue; `None` is that of the kind.
     pub queue: Option<String>,
     /// See [`NewJob::key`].
     pub key: Option<String>,
@@ -19,17 +19,17 @@ pub struct Spec {
     pub priority: i16,
     /// When it is due.
     pub when: When,
-    /// When it fails if it has not ended.
+    /// When the job fails if it has not ended.
     pub deadline_at: Option<Time>,
-    /// Words that people search by.
+    /// Words that people search for.
     pub tags: Vec<String>,
-    /// Free JSON.
+    /// Free JSON that is kept and never interpreted.
     pub options: Option<String>,
-    /// Policies of this job alone.
+    /// Policies for this job alone.
     pub settings: windlass_model::Settings,
-    /// The job that it is a child of.
+    /// The parent of the job.
     pub parent: Option<JobId>,
-    /// Signals to go with it, and why one of them cannot.
+    /// Signals that are submitted with the job, or why one of them cannot be encoded.
     signals: Result<Vec<OutgoingSignal>, String>,
 }
 
@@ -52,7 +52,7 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Adds a signal that goes with the job.
+    /// Adds a signal that is submitted with the job.
     pub fn signal<T: Serialize>(&mut self, name: &str, dedup: Option<String>, payload: &T) {
         match (&mut self.signals, OutgoingSignal::new(name, dedup, payload)) {
             (Ok(signals), Ok(sent)) => signals.push(sent),
@@ -61,13 +61,13 @@ impl Spec {
         }
     }
 
-    /// The signals that go with a job, encoded.
+    /// Returns the signals that are submitted with a job, encoded.
     pub fn signals(&self, id: JobId, codecs: &Codecs, ids: &IdSource) -> Result<Vec<NewSignal>, Error> {
         let signals = self.signals.as_ref().map_err(|fault| Error::Setup(fault.clone()))?;
         signals.iter().map(|sent| sent.to(id, codecs, ids)).collect()
     }
 
-    /// Refuses signals where they cannot go with the job.
+    /// Refuses signals where they cannot be submitted with the job.
     pub fn no_signals(&self) -> Result<(), Error> {
         match &self.signals {
             Ok(signals) if signals.is_empty() => Ok(()),
@@ -78,7 +78,7 @@ impl Spec {
         }
     }
 
-    /// The job as it is submitted, with its input as plain JSON.
+    /// Makes the job, with its input as plain JSON.
     pub fn job(&self, id: JobId, kind: KindVersion, queue: &str, input: Vec<u8>) -> NewJob {
         let input = Payload::json(input);
         NewJob {
@@ -108,20 +108,20 @@ impl Spec {
 #[macro_export]
 macro_rules! job_settings {
     () => {
-        /// Into this queue.
+        /// Sets the queue.
         pub fn queue(mut self, queue: impl Into<String>) -> Self {
             self.spec.queue = Some(queue.into());
             self
         }
 
-        /// With this priority: from -100 (most urgent) over 0 (normal) to 100 (least urgent). Each step is a minute's
-        /// place in line.
+        /// Sets the priority: from -100 (most urgent) over 0 (normal) to 100 (least urgent). One step is worth a minute of
+        /// waiting.
         pub fn priority(mut self, priority: i16) -> Self {
             self.spec.priority = priority;
             self
         }
 
-        /// Due so long after the submit. [`Self::at`] wins over it.
+        /// Starts the job this long after the submit. [`Self::at`] takes precedence.
         pub fn delay(mut self, delay: Duration) -> Self {
             if !matches!(self.spec.when, When::At(_)) {
                 self.spec.when = When::After(delay);
@@ -129,63 +129,64 @@ macro_rules! job_settings {
             self
         }
 
-        /// Due at this moment; a past one is now.
+        /// Starts the job at this time; a past time is now.
         pub fn at(mut self, at: Time) -> Self {
             self.spec.when = When::At(at);
             self
         }
 
-        /// Failed if it has not ended by then.
+        /// Fails the job if it has not ended by then.
         pub fn deadline(mut self, at: Time) -> Self {
             self.spec.deadline_at = Some(at);
             self
         }
 
-        /// With a word that people can search by; call it again for more.
+        /// Adds a word that people can search for; call it again for more.
         pub fn tag(mut self, tag: impl Into<String>) -> Self {
             self.spec.tags.push(tag.into());
             self
         }
 
-        /// With free JSON that is kept and never interpreted.
+        /// Adds free JSON that is kept and never interpreted.
         pub fn options(mut self, options: impl ToString) -> Self {
             self.spec.options = Some(options.to_string());
             self
         }
 
-        /// With a retry policy of its own.
+        /// Sets a retry policy for this job.
         pub fn retry(mut self, retry: Retry) -> Self {
             self.spec.settings.retry = Some(retry);
             self
         }
 
-        /// With a time limit per attempt of its own.
+        /// Sets a time limit per attempt for this job.
         pub fn timeout(mut self, timeout: Duration) -> Self {
             self.spec.settings.timeout = Some(timeout);
             self
         }
 
-        /// Under a name that only one job of its kind may have at a time, until it ends (or as [`Unique`] says). If
-        /// another job has it, the submit answers that job and puts nothing in.
+        /// Gives it a name that only one job of its kind may hold at a time, until that job ends (or as [`Unique`] says). If
+        /// another job holds it, the submit returns that job and submits nothing.
         pub fn unique(mut self, unique: impl Into<Unique>) -> Self {
             self.spec.settings.unique = Some(Box::new(unique.into()));
             self
         }
 
-        /// One after the other with all jobs of this key, first come first served; see [`Serial`] for more at once.
+        /// Runs it one after the other with all jobs of this serial key, first come first served; see [`Serial`] for more at
+        /// once.
         pub fn serial(mut self, serial: impl Into<Serial>) -> Self {
             self.spec.settings.serial = Some(Box::new(serial.into()));
             self
         }
 
-        /// Started no faster than the named rate limit allows; see [`RateCharge`] for jobs that weigh more than one.
+        /// Starts it no faster than the named rate limit allows; see [`RateCharge`] for jobs that cost more than one token.
         pub fn rate(mut self, charge: impl Into<RateCharge>) -> Self {
             self.spec.settings.rate = Some(Box::new(charge.into()));
             self
         }
 
-        /// As part of this trace, a W3C `traceparent`. What is submitted while a task runs is part of that task's
-        /// trace without being told.
+        /// Makes it part of this trace, a W3C `traceparent`. A job that is submitted by a running task is part of that task's
+        /// trace by default.
         pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
             self.spec.settings.trace = Some(traceparent.into());
             self

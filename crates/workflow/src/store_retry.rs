@@ -1,7 +1,7 @@
-//! Reading from a store that may be away.
+//! Retries reads of the store while the store is unavailable.
 //!
-//! A read is repeated until the store answers. If that takes too long, the attempt ends where it is and its job is handed
-//! back: the code is not told of it, and neither retries nor attempts are spent.
+//! The code of the attempt does not notice: the read returns when the store answers. If that takes too long, the attempt ends
+//! where it is and its job is released, which uses up neither retries nor attempts.
 
 use std::{
     future::Future,
@@ -14,20 +14,20 @@ use windlass_model::Failure;
 use windlass_runtime::{Attempt, StepResult};
 use windlass_store::Error;
 
-/// How long a store that is away is waited for before the attempt is handed back.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long after a read that failed the next is tried.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long a read is retried before the attempt is released: long enough for a restart of the database.
+const MAX_OUTAGE: Duration = Duration::from_secs(30);
+/// The delay before a failed read is retried.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The class of failures that are the store's. Nothing may be decided by it where others' code is run: they may use it too.
-pub(crate) const STORE: &str = "store";
+/// The class of failures of the store. User code may use the same class, so nothing may depend on it where user code ran.
+pub(crate) const STORE_CLASS: &str = "store";
 
 tokio::task_local! {
-    /// The attempt whose code reads.
+    /// The attempt whose code runs in this task.
     static ATTEMPT: Arc<Attempt>;
 }
 
-/// Runs the code of an attempt, and gives it up if the store cannot be read for too long.
+/// Runs the code of an attempt. Drops it and releases the job if the store cannot be read for too long.
 pub(crate) async fn run_attempt(
     attempt: &Arc<Attempt>,
     code: impl Future<Output = Result<StepResult, Failure>>,
@@ -35,14 +35,14 @@ pub(crate) async fn run_attempt(
     let code = async {
         tokio::select! {
             biased;
-            turn = code => turn,
+            result = code => result,
             () = attempt.writer.release_requested() => Ok(StepResult::ClaimOver),
         }
     };
     ATTEMPT.scope(Arc::clone(attempt), code).await
 }
 
-/// Has work for the attempt whose code runs now read as that code does, in whichever task it is run.
+/// Makes `work`, which may run in another task, part of the current attempt: its reads are retried as the attempt's own.
 pub(crate) fn inherit_attempt<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let attempt = ATTEMPT.try_with(Arc::clone).ok();
     async move {
@@ -53,58 +53,58 @@ pub(crate) fn inherit_attempt<F: Future>(work: F) -> impl Future<Output = F::Out
     }
 }
 
-/// One thing to be read.
-pub(crate) struct Patience {
+/// The retries of one read.
+pub(crate) struct ReadRetry {
     env: Env,
     since: Instant,
     failed: bool,
 }
 
-impl Patience {
-    pub(crate) fn new() -> Patience {
+impl ReadRetry {
+    pub(crate) fn new() -> ReadRetry {
         let env = ATTEMPT.try_with(|attempt| attempt.writer.env().clone()).unwrap_or_default();
-        Patience { since: env.instant(), env, failed: false }
+        ReadRetry { since: env.instant(), env, failed: false }
     }
 
-    /// Waits before the next try. When it has lasted too long the attempt is given up, and this does not return; outside of
-    /// attempts it is an error.
+    /// Waits before the next retry. After [`MAX_OUTAGE`] it releases the attempt and never returns; outside of attempts it
+    /// returns the error.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<(), Error> {
         self.failed = true;
         let attempt = ATTEMPT.try_with(Arc::clone).ok();
         if let Some(attempt) = &attempt {
             attempt.writer.set_store_unreadable(true);
         }
-        if self.env.since(self.since) < PATIENCE {
-            self.env.sleep(PAUSE).await;
+        if self.env.since(self.since) < MAX_OUTAGE {
+            self.env.sleep(RETRY_INTERVAL).await;
             return Ok(());
         }
         let Some(attempt) = attempt else { return Err(error) };
-        tracing::warn!(job = %attempt.job.id, %error, "the store cannot be read; the job is handed back");
+        tracing::warn!(job = %attempt.job.id, %error, "the store cannot be read; the job is released");
         attempt.writer.request_release();
         std::future::pending().await
     }
 
-    /// The store has answered.
-    pub(crate) fn over(&self) {
+    /// Notes that the store has answered.
+    pub(crate) fn succeeded(&self) {
         if self.failed {
             let _ = ATTEMPT.try_with(|attempt| attempt.writer.set_store_unreadable(false));
         }
     }
 }
 
-/// Reads something; a store that is away is waited for.
+/// Reads something, and retries while the store is unavailable.
 macro_rules! read {
     ($read:expr) => {{
-        let mut patience = $crate::store_retry::Patience::new();
+        let mut retry = $crate::store_retry::ReadRetry::new();
         loop {
             match $read.await {
                 Err(error @ windlass_store::Error::Unavailable(_)) => {
-                    if let Err(error) = patience.wait(error).await {
+                    if let Err(error) = retry.wait(error).await {
                         break Err(error);
                     }
                 }
                 answer => {
-                    patience.over();
+                    retry.succeeded();
                     break answer;
                 }
             }
@@ -113,11 +113,11 @@ macro_rules! read {
 }
 pub(crate) use read;
 
-/// The same, with a failure for whatever else goes wrong.
+/// The same; any other error becomes a failure.
 macro_rules! retry_unavailable {
     ($read:expr) => {
         $crate::store_retry::read!($read)
-            .map_err(|error| windlass_model::Failure::retry(error).class($crate::store_retry::STORE))
+            .map_err(|error| windlass_model::Failure::retry(error).class($crate::store_retry::STORE_CLASS))
     };
 }
 pub(crate) use retry_unavailable;

@@ -1,4 +1,4 @@
-//! What you write: a type that is the input, and the code that runs on it.
+//! Tasks: a type that is the input, and one async function that runs on it.
 
 use std::{
     future::Future,
@@ -16,38 +16,38 @@ use crate::{
     machine::Services,
 };
 
-/// A plain job: one `run`, errors retried by policy.
+/// A plain job: one `run`, whose errors are retried by policy.
 ///
-/// It runs at least once and its outcome is recorded exactly once. Whatever it does to the outside world may happen
-/// twice if a worker dies at the wrong moment; [`TaskCx::id`] is a good idempotency key, and [`TaskCx::fence`] a
-/// fencing token for systems that take one.
+/// It runs at least once, and its outcome is recorded exactly once. Its effects on the outside world may happen twice if a
+/// worker dies at the wrong moment; [`TaskCx::id`] is a good idempotency key, and [`TaskCx::fence`] a fencing token for systems
+/// that take one.
 pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The kind's name in the store; it outlives the type's name.
     const KIND: &'static str;
     /// Which version of the kind this code runs.
     const VERSION: i32 = 1;
-    /// The queue that jobs go to unless the submit says otherwise.
+    /// The queue of its jobs, unless the submit names another.
     const QUEUE: &'static str = "default";
     /// What it returns.
     type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// How it fails. The conversion says, by type, whether a retry can help.
+    /// Its error. The conversion says, by type, whether a retry can help.
     type Error: Into<Failure> + Send;
 
     /// Does the work.
     fn run(self, cx: &TaskCx) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
 
-    /// When to try again: 20 attempts with growing waits, unless you say otherwise.
+    /// When to retry: by default 20 attempts with growing delays.
     fn retry() -> Retry {
         Policy::default().retry
     }
 
-    /// How long one attempt may run: an hour, unless you say otherwise; `None` for as long as it likes.
+    /// How long one attempt may run: by default an hour; `None` is no limit.
     fn timeout() -> Option<Duration> {
         Policy::default().timeout
     }
 }
 
-/// What a running task knows of itself.
+/// What a running task can find out about its job and its attempt.
 pub struct TaskCx {
     attempt: Arc<Attempt>,
     /// The item of a block that it runs for.
@@ -59,40 +59,39 @@ impl TaskCx {
         TaskCx { attempt, item: Some(item) }
     }
 
-    /// The job. An item of a packed branch has an id of its own, which stays the same if it becomes a job.
+    /// The id of the job. An item of a packed branch has an id of its own, which it keeps if it is promoted.
     pub fn id(&self) -> JobId {
         self.item.as_ref().map_or(self.attempt.job.id, BlockItem::id)
     }
 
-    /// The caller's name for the job.
+    /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
         self.attempt.job.key.as_deref()
     }
 
-    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    /// The tick of the schedule that submitted it: the time it was scheduled for, however late it runs.
     pub fn tick(&self) -> Option<Time> {
         self.attempt.job.settings.tick
     }
 
-    /// Which attempt this is, from 1. Deaths of workers do not count.
+    /// The number of this attempt, from 1. Deaths of workers do not count.
     pub fn attempt(&self) -> u32 {
         self.attempt.job.attempts + 1
     }
 
-    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than
-    /// they have seen are safe from attempts that were taken for dead and were not.
+    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
+    /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
         self.attempt.job.epoch.0
     }
 
-    /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services.
-    /// Jobs that the task submits are part of it without being told, unless they are submitted from a spawned task:
-    /// then pass it to `Submit::trace`.
+    /// The trace that this attempt is part of, as a W3C `traceparent` to be sent along with calls to other services. Jobs that
+    /// the task submits are part of it by default, unless a spawned task submits them: then pass it to `Submit::trace`.
     pub fn traceparent(&self) -> Option<String> {
         self.attempt.traceparent()
     }
 
-    /// Whether the attempt should end soon: someone cancelled the job, and it is ended from outside before long; or the
+    /// Whether the attempt should end soon: the job is being cancelled, and the store ends it after the grace period; or the
     /// worker is stopping and has waited long enough, and the job runs again elsewhere.
     pub fn is_cancelled(&self) -> bool {
         self.attempt.is_cancelled()
@@ -104,13 +103,13 @@ impl TaskCx {
     }
 }
 
-/// Something that can be submitted. `M` says which of the authoring traits it implements; it is always inferred.
+/// Something that can be submitted. `M` says which of the authoring traits it implements and is always inferred.
 pub trait Kind<M>: Serialize + Send + Sync {
     /// The kind's name.
     const KIND: &'static str;
     /// The kind's version.
     const VERSION: i32;
-    /// The queue that jobs go to unless the submit says otherwise.
+    /// The queue of its jobs, unless the submit names another.
     const QUEUE: &'static str;
     /// What it returns.
     type Output: DeserializeOwned + Send;
@@ -119,7 +118,7 @@ pub trait Kind<M>: Serialize + Send + Sync {
     #[doc(hidden)]
     const PACKS: bool = false;
 
-    /// The stage that a job with this encoded input starts in, if it is a machine.
+    /// Returns the stage that a job with this encoded input starts in, if it is a machine.
     #[doc(hidden)]
     fn stage(_input: &[u8]) -> Option<String> {
         None
@@ -140,24 +139,28 @@ impl<T: Task> Kind<AsTask> for T {
 /// Runs a task's jobs: decodes the input, calls `run`, encodes what it returns.
 pub struct TaskHandler<T> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Services>>>,
+    services: Arc<OnceLock<Arc<Services>>>,
     policy: Policy,
     task: PhantomData<fn() -> T>,
 }
 
 impl<T: Task> TaskHandler<T> {
-    /// A handler whose services are set when the engine starts.
-    pub fn new(bound: Arc<OnceLock<Arc<Services>>>) -> TaskHandler<T> {
-        TaskHandler { bound, policy: Policy { retry: T::retry(), timeout: T::timeout() }, task: PhantomData }
+    /// Makes a handler. The engine sets its services when it starts.
+    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> TaskHandler<T> {
+        TaskHandler {
+            services,
+            policy: Policy { retry: T::retry(), timeout: T::timeout() },
+            task: PhantomData,
+        }
     }
 }
 
 impl<T: Task> Handler for TaskHandler<T> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
         if block::is_block(attempt.job.stage.as_deref()) {
-            let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+            let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
             let Policy { retry, timeout } = self.policy.clone();
-            let running = Box::pin(block::run::<T>(attempt, bound, retry, timeout));
+            let running = Box::pin(block::run::<T>(attempt, services, retry, timeout));
             return Started { running, timeout: None, stage: None, handles_own_end: false };
         }
         Started {

@@ -447,7 +447,7 @@ async fn a_signal_that_cannot_be_delivered_is_an_error_that_says_why(url: &str) 
     let engine = start(url).await;
     let job = engine.submit(wait(&["go"], false, None, "")).await.expect("submitted");
     let unknown = engine.signal(engine.new_id(), "go", 1).await.expect_err("unknown").to_string();
-    assert!(unknown.contains("is not there"), "{unknown}");
+    assert!(unknown.contains("does not exist"), "{unknown}");
     let nobody = engine.signal_key("act", "nobody", "go", 1).await.expect_err("no key").to_string();
     assert!(nobody.contains("no \"act\" job has the key \"nobody\""), "{nobody}");
     let name = engine.signal(job.id(), "two words", 1).await.expect_err("a bad name").to_string();

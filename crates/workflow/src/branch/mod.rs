@@ -1,7 +1,7 @@
 //! Branches: many children of one job, spawned from sources, counted as they end, and merged.
 //!
-//! `source` is where they come from, `spawn` makes them, chunk by chunk, as far as there is `room`; `block` packs many into one row. What came of them
-//! is read by `results`, and for people by `items` and `find`. Workflows and machines open branches with the same plan.
+//! `source` yields the items, `spawn` makes children of them, chunk by chunk, as far as there is `room`; `block` packs many
+//! items into one job; `results` reads what they returned. Workflows and machines open branches with the same `Plan`.
 
 pub mod block;
 mod results;

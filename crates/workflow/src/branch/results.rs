@@ -1,4 +1,4 @@
-//! What came of the children of branches.
+//! The results of the children of branches.
 
 use std::{collections::VecDeque, marker::PhantomData, sync::Arc};
 
@@ -18,7 +18,7 @@ pub struct Merged {
     branches: Vec<(String, BranchNo)>,
     /// How many were spawned.
     pub spawned: u64,
-    /// How many ended well.
+    /// How many succeeded.
     pub done: u64,
     /// How many failed.
     pub failed: u64,
@@ -30,20 +30,20 @@ impl Merged {
     pub(crate) fn new(
         job: JobId,
         branches: impl Iterator<Item = (String, BranchNo)>,
-        stand: BranchProgress,
+        progress: BranchProgress,
     ) -> Merged {
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         Merged {
             job,
             branches: branches.collect(),
-            spawned: count(stand.spawned),
-            done: count(stand.counts.done),
-            failed: count(stand.counts.failed),
-            cancelled: count(stand.counts.cancelled),
+            spawned: count(progress.spawned),
+            done: count(progress.counts.done),
+            failed: count(progress.counts.failed),
+            cancelled: count(progress.counts.cancelled),
         }
     }
 
-    /// That it took longer than it may.
+    /// The error text for a merge that took too long.
     pub(crate) fn timeout_text(&self) -> String {
         let Merged { spawned, done, failed, cancelled, .. } = self;
         format!(
@@ -58,7 +58,7 @@ impl Merged {
         self.branches.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// That fewer children were read than had been counted.
+    /// The error for children that were counted and whose rows are gone.
     fn missing_error(&self, read: u64) -> Failure {
         let (Merged { done, job, .. }, names) = (self, self.names());
         let text = format!(
@@ -75,13 +75,13 @@ impl Merged {
         Failure::stop(text).class(class::MISSING)
     }
 
-    pub(crate) fn results<T: DeserializeOwned>(&self, bound: &Arc<Services>) -> Results<T> {
-        let pages = Pages::new(Arc::clone(bound), self.clone(), ReadPosition::default());
+    pub(crate) fn results<T: DeserializeOwned>(&self, services: &Arc<Services>) -> Results<T> {
+        let pages = Pages::new(Arc::clone(services), self.clone(), ReadPosition::default());
         Results { pages, ready: VecDeque::new(), result: PhantomData }
     }
 }
 
-/// How branches are to be merged, and were: what is kept of it with each of them.
+/// How branches are merged, and the verdict; kept with each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MergeRecord {
     #[serde(flatten)]
@@ -92,7 +92,7 @@ pub(crate) struct MergeRecord {
     pub(crate) verdict: Option<MergeVerdict>,
 }
 
-/// How a merge came out.
+/// The result of a merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MergeVerdict {
@@ -116,13 +116,13 @@ impl MergeRecord {
 pub struct ChildOf<T> {
     /// The child.
     pub id: JobId,
-    /// Which item of its spawn it was.
+    /// The item of its spawn.
     pub item: String,
     /// Its output, or why it has none.
     pub result: Result<T, JobError>,
 }
 
-/// What the children of merged branches returned, read from the store a page at a time.
+/// The results of the children of merged branches, read from the store a page at a time.
 pub struct Results<T> {
     pages: Pages,
     ready: VecDeque<ChildOf<T>>,
@@ -130,17 +130,17 @@ pub struct Results<T> {
 }
 
 impl<T: DeserializeOwned> Results<T> {
-    /// How the next child ended, in the order of their ids; `None` if there are no more. Children that have not ended are
-    /// left out. If fewer were done than the merge had counted, because their rows are gone, the last call is an error of the
-    /// class `missing`.
+    /// Returns how the next child ended, in the order of their ids; `None` after the last one. Children that have not ended are
+    /// skipped. If fewer children are found than the merge counted as done, because their rows are gone, the last call returns
+    /// an error of the class `missing`.
     pub async fn next(&mut self) -> Result<Option<ChildOf<T>>, Failure> {
         loop {
             if let Some(child) = self.ready.pop_front() {
                 return Ok(Some(child));
             }
-            let Some(leaves) = self.pages.read_page().await? else { return Ok(None) };
-            for leaf in leaves {
-                let children = children::<T>(leaf, &self.pages.bound.codecs)?;
+            let Some(rows) = self.pages.read_page().await? else { return Ok(None) };
+            for row in rows {
+                let children = children::<T>(row, &self.pages.services.codecs)?;
                 self.pages.read.done += children.iter().filter(|child| is_done(child)).count() as u64;
                 self.ready.extend(children);
             }
@@ -148,69 +148,69 @@ impl<T: DeserializeOwned> Results<T> {
     }
 }
 
-/// Whether a child has ended well, whether or not what it returned can be decoded.
+/// Whether a child succeeded, even if its output cannot be decoded.
 fn is_done<T>(child: &ChildOf<T>) -> bool {
     matches!(child.result, Ok(_) | Err(JobError::Undecodable { .. } | JobError::Unreadable { .. }))
 }
 
-/// How the children ended that one row stands for.
-fn children<T: DeserializeOwned>(leaf: BranchChild, codecs: &Codecs) -> Result<Vec<ChildOf<T>>, Failure> {
-    let Some(ended) = leaf.ended else {
-        // Items of a block are counted before all of them have ended.
-        return match leaf.items_done {
+/// Returns how the children of one row ended: the job itself, or the items of a block.
+fn children<T: DeserializeOwned>(row: BranchChild, codecs: &Codecs) -> Result<Vec<ChildOf<T>>, Failure> {
+    let Some(ended) = row.ended else {
+        // Done items of a block are counted before the block has ended.
+        return match row.items_done {
             0 => Ok(Vec::new()),
-            _ => block::done_so_far(leaf.summary.id, &leaf.input, leaf.data.as_ref(), codecs),
+            _ => block::done_so_far(row.summary.id, &row.input, row.data.as_ref(), codecs),
         };
     };
-    if !block::is_block(leaf.summary.stage.as_deref()) {
-        let id = leaf.summary.id;
+    if !block::is_block(row.summary.stage.as_deref()) {
+        let id = row.summary.id;
         return Ok(vec![ChildOf {
             id,
-            item: leaf.branch_position.item,
+            item: row.branch_position.item,
             result: decode_output(id, ended, codecs),
         }]);
     }
-    block::ended(leaf.summary.id, &leaf.input, leaf.data.as_ref(), ended, codecs)
+    block::ended(row.summary.id, &row.input, row.data.as_ref(), ended, codecs)
 }
 
 /// The children of branches, page by page.
 pub(crate) struct Pages {
-    pub(crate) bound: Arc<Services>,
+    pub(crate) services: Arc<Services>,
     merged: Merged,
     read: ReadPosition,
     limit: usize,
 }
 
-/// How far the children of branches were read.
+/// The position in the children of branches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ReadPosition {
-    /// Which branch is under way.
+    /// The index of the branch that is being read.
     branch: usize,
-    /// The child of it that was read last.
+    /// Its child that was read last.
     after: Option<JobId>,
-    /// How many children were read, of all branches, that had ended well.
+    /// The number of children of all branches that were read and had succeeded.
     done: u64,
 }
 
-/// How many rows are read at once: of blocks, which are long, and of single children.
+/// The rows in one read, if they are blocks, which are long.
 pub const BLOCKS: usize = 16;
-/// How many rows of single children are read at once.
+/// The rows in one read, if they are single children.
 pub const SINGLES: usize = 1_000;
 
 impl Pages {
-    pub(crate) fn new(bound: Arc<Services>, merged: Merged, read: ReadPosition) -> Pages {
-        Pages { bound, merged, read, limit: BLOCKS }
+    pub(crate) fn new(services: Arc<Services>, merged: Merged, read: ReadPosition) -> Pages {
+        Pages { services, merged, read, limit: BLOCKS }
     }
 
-    /// How far it is.
+    /// Returns the position.
     pub(crate) fn read(&self) -> ReadPosition {
         self.read
     }
 
-    /// The next children that have ended, and blocks of which items have; `None` if there are no more. Whoever was counted as
-    /// done when the branches were merged is among them, or that is an error.
+    /// Reads the next children that have ended, and blocks with ended items; `None` after the last one. Fails if fewer are
+    /// found than were counted as done when the branches were merged.
     async fn read_page(&mut self) -> Result<Option<Vec<BranchChild>>, Failure> {
-        let store = Arc::clone(&self.bound.store);
+        let store = Arc::clone(&self.services.store);
         let Merged { job, spawned, done, failed, cancelled, .. } = self.merged;
         let only = if done + failed + cancelled < spawned { ChildStates::All } else { ChildStates::Ended };
         loop {
@@ -222,11 +222,11 @@ impl Pages {
                 };
             };
             let (after, limit) = (self.read.after, self.limit);
-            let of = BranchChildFilter { job, branch: *branch, only, after, limit };
-            let page = retry_unavailable!(store.inspect().branch_children(&of))?;
+            let filter = BranchChildFilter { job, branch: *branch, only, after, limit };
+            let page = retry_unavailable!(store.inspect().branch_children(&filter))?;
             if let Some(last) = page.last() {
                 self.read.after = Some(last.summary.id);
-                let blocks = page.iter().any(|leaf| block::is_block(leaf.summary.stage.as_deref()));
+                let blocks = page.iter().any(|row| block::is_block(row.summary.stage.as_deref()));
                 self.limit = if blocks { BLOCKS } else { SINGLES };
                 return Ok(Some(page));
             }
@@ -235,21 +235,21 @@ impl Pages {
         }
     }
 
-    /// What the next children returned that ended well; `None` if there are no more.
+    /// Returns the outputs of the next children that succeeded; `None` after the last one.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
-        let Some(leaves) = self.read_page().await? else { return Ok(None) };
+        let Some(rows) = self.read_page().await? else { return Ok(None) };
         let mut results = Vec::new();
-        for leaf in leaves {
-            // What the items of a block returned is read without their inputs.
+        for row in rows {
+            // The results of a done block are read without the inputs of its items.
             if let (true, Some(JobEnd::Done(output))) =
-                (block::is_block(leaf.summary.stage.as_deref()), &leaf.ended)
+                (block::is_block(row.summary.stage.as_deref()), &row.ended)
             {
-                let block = block::results::<T>(leaf.summary.id, output, &self.bound.codecs)?;
+                let block = block::results::<T>(row.summary.id, output, &self.services.codecs)?;
                 self.read.done += block.len() as u64;
                 results.extend(block);
                 continue;
             }
-            for child in children::<T>(leaf, &self.bound.codecs)? {
+            for child in children::<T>(row, &self.services.codecs)? {
                 self.read.done += u64::from(is_done(&child));
                 match child.result {
                     Ok(result) => results.push(result),
@@ -269,8 +269,8 @@ impl Pages {
     }
 }
 
-/// Says that a merge waits for children that are not in the store any more, if it does: then it waits in vain. Only if a count of
-/// the children has found that are they counted again, since rows may have been put back meanwhile.
+/// Returns an error text if a merge waits for children whose rows are gone: it would wait for ever. Counts the rows only if the
+/// poll of a branch has found some missing, and counts again because rows may have been restored since.
 pub(crate) async fn missing_children(
     store: &dyn Store,
     branches: &[&Branch],
@@ -278,24 +278,24 @@ pub(crate) async fn missing_children(
     for branch in branches.iter().filter(|branch| branch.poll.missing > 0) {
         let (mut rows, mut after) = (0, None);
         loop {
-            let of = BranchChildFilter {
+            let filter = BranchChildFilter {
                 job: branch.job,
                 branch: branch.number,
                 only: ChildStates::All,
                 after,
                 limit: SINGLES,
             };
-            let page = store.inspect().branch_children(&of).await?;
+            let page = store.inspect().branch_children(&filter).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.summary.id);
-            rows += page.iter().map(|leaf| i64::from(leaf.branch_position.items)).sum::<i64>();
+            rows += page.iter().map(|row| i64::from(row.branch_position.items)).sum::<i64>();
         }
         let (missing, spawned) = (branch.spawned - rows, branch.spawned);
         if missing > 0 {
             return Ok(Some(format!(
                 "of the {spawned} children of {} {missing} are not in the store any more: they were deleted by hand, so the merge \
                  would wait for ever. Put their rows back from a backup and retry the job; or fork it from before the branch, which \
-                 spawns them anew: `windlass fork {} --before {}`",
+                 spawns them again: `windlass fork {} --before {}`",
                 branch.name, branch.job, branch.name
             )));
         }
@@ -303,31 +303,31 @@ pub(crate) async fn missing_children(
     Ok(None)
 }
 
-/// The first children of branches that ended badly, for people to read.
+/// Lists the first children of branches that failed or were cancelled, for people to read.
 pub(crate) async fn unsuccessful_children(
     store: &dyn Store,
     job: JobId,
     branches: &[BranchNo],
-    most: usize,
+    limit: usize,
 ) -> Result<String, Error> {
     let mut texts = Vec::new();
     for branch in branches {
-        let of = BranchChildFilter {
+        let filter = BranchChildFilter {
             job,
             branch: *branch,
             only: ChildStates::Bad,
             after: None,
-            limit: most - texts.len(),
+            limit: limit - texts.len(),
         };
-        for leaf in store.inspect().branch_children(&of).await? {
-            let why = match leaf.ended {
+        for row in store.inspect().branch_children(&filter).await? {
+            let why = match row.ended {
                 Some(JobEnd::Failed { failure, .. }) => failure.message,
                 Some(JobEnd::Cancelled(failure)) => format!("cancelled, {}", failure.message),
                 _ => continue,
             };
-            texts.push(format!("{}: {why}", leaf.summary.id));
+            texts.push(format!("{}: {why}", row.summary.id));
         }
-        if texts.len() >= most {
+        if texts.len() >= limit {
             break;
         }
     }

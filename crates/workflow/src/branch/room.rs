@@ -1,4 +1,4 @@
-//! Room in a branch of which only so many children may be in flight.
+//! Room in a branch that limits how many of its children may be in flight.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use windlass_model::{BranchNo, Failure, JobId, branch::BranchWatch, branch::Poll
 
 use crate::{machine::Services, store_retry::retry_unavailable};
 
-/// The least time between two looks at a branch that is full.
+/// The least time between two reads of a full branch.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until there is room for so many more children, but for no longer than `linger`: then it answers what is to be told of
-/// the branch before they are spawned.
+/// Waits until there is room for `more` children, at most `max_wait`. After that it returns the watch that the parent must set
+/// on the branch before it parks: it wakes the parent when there is room.
 pub(crate) async fn wait_for_room(
     services: &Services,
     branch: (JobId, BranchNo),
     in_flight: u64,
     more: u64,
-    linger: Duration,
+    max_wait: Duration,
 ) -> Result<Option<BranchWatch>, Failure> {
     let (env, since) = (&services.env, services.env.instant());
     loop {
         let branches = retry_unavailable!(services.store.inspect().branches(branch.0))?;
-        let Some(branch) = branches.into_iter().find(|kept| kept.number == branch.1) else { return Ok(None) };
+        let Some(branch) = branches.into_iter().find(|row| row.number == branch.1) else { return Ok(None) };
         let (spawned, ended) = (branch.spawned.max(0) as u64, branch.counts.ended().max(0) as u64);
         let live = spawned.saturating_sub(ended);
-        // A block is never larger than the chunk, and so fits in an empty branch.
+        // A chunk may be larger than the limit (one block): it fits into an empty branch.
         if live + more <= in_flight.max(more) {
             return Ok(None);
         }
-        let left = linger.saturating_sub(env.since(since));
-        if left < MIN_INTERVAL {
+        let remaining = max_wait.saturating_sub(env.since(since));
+        if remaining < MIN_INTERVAL {
             let ended = Some((spawned + more).saturating_sub(in_flight.max(more)));
             return Ok(Some(BranchWatch {
                 ended,
@@ -37,6 +37,6 @@ pub(crate) async fn wait_for_room(
                 ..BranchWatch::default()
             }));
         }
-        env.sleep((linger / 8).clamp(MIN_INTERVAL, left)).await;
+        env.sleep((max_wait / 8).clamp(MIN_INTERVAL, remaining)).await;
     }
 }

@@ -1,8 +1,8 @@
-//! Where the children of a branch come from.
+//! Sources: the items that the children of a branch are made of.
 //!
-//! A source is read in chunks. With each chunk's children the place after it is committed, so that a crash costs one chunk
-//! at most, and the source of a million items is never in memory. A source that has no keys of its own (an iterator, a
-//! stream) is skipped forward to that place: it must enumerate alike again.
+//! A source is read in chunks. The position after a chunk is committed with the chunk's children, so that a crash costs one
+//! chunk at most and a source of a million items is never in memory. A source without keys of its own (an iterator, a stream)
+//! is skipped forward to that position: it must yield the same items in the same order again.
 
 use std::{future::Future, pin::Pin};
 
@@ -11,21 +11,22 @@ use serde::de::DeserializeOwned;
 use windlass_model::{Failure, failure::class};
 use windlass_store::{Error, SourceRow, Store};
 
-/// Where the children of a branch come from: anything that can be iterated, [`stream`]s, and [`Rows`] of your own tables.
+/// The items that the children of a branch are made of: anything that can be iterated, [`stream`]s, and [`Rows`] of your own
+/// tables.
 pub trait Source: Send + 'static {
     /// What it yields.
     type Item: Send;
 
-    /// Begins to read it, after what was read before.
+    /// Opens it after the items that were read before.
     #[doc(hidden)]
     fn open(self, from: SourceStart) -> impl SourceReader<Item = Self::Item>;
 }
 
-/// Where reading goes on.
+/// The position where reading continues.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct SourceStart {
-    /// How many items were read.
+    /// The number of items that were read.
     pub n: u64,
     /// The key of the last one, as the store reads it.
     pub after: Option<String>,
@@ -37,35 +38,35 @@ pub trait SourceReader: Send + 'static {
     /// What it yields.
     type Item: Send;
 
-    /// The next items, at most so many; fewer only at the end.
+    /// Returns the next items, at most `limit`; fewer only at the end.
     fn next(
         &mut self,
-        most: usize,
+        limit: usize,
     ) -> impl Future<Output = Result<Vec<SourceItem<Self::Item>>, Failure>> + Send;
 
-    /// The item before the first of the next ones, if there is one and it can be had again.
+    /// Returns the item before the position where reading continues, if it can be read again.
     fn last(&mut self) -> impl Future<Output = Result<PreviousItem<Self::Item>, Failure>> + Send;
 }
 
 /// An item of a source.
 #[doc(hidden)]
 pub struct SourceItem<T> {
-    /// What people know it by; `None` for its number.
+    /// Its key; `None` if it is numbered.
     pub key: Option<String>,
-    /// Its key, as the store reads it.
+    /// Its key, as the store compares it.
     pub after: Option<String>,
     /// The item.
     pub item: T,
 }
 
-/// What came before the place where reading goes on.
+/// The item before the position where reading continues.
 #[doc(hidden)]
 pub enum PreviousItem<T> {
-    /// It is not read again: its key was kept.
+    /// It is not read again, because its key was kept.
     Keyed,
     /// The item.
     Item(T),
-    /// The source ended before it, after so many items.
+    /// The source ended before it, after this many items.
     Ended(u64),
 }
 
@@ -95,12 +96,12 @@ where
 {
     type Item = I::Item;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<I::Item>>, Failure> {
-        Ok(self.iter.by_ref().take(most).map(|item| SourceItem { key: None, after: None, item }).collect())
+    async fn next(&mut self, limit: usize) -> Result<Vec<SourceItem<I::Item>>, Failure> {
+        Ok(self.iter.by_ref().take(limit).map(|item| SourceItem { key: None, after: None, item }).collect())
     }
 
     async fn last(&mut self) -> Result<PreviousItem<I::Item>, Failure> {
-        // Counted as well as skipped: of a source that has become shorter it is told how long it is now.
+        // Counted as well as skipped, so that the error can say how long a source is that has become shorter.
         let mut n = 0;
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         let last = self.iter.by_ref().take(skip).inspect(|_| n += 1).last();
@@ -116,8 +117,8 @@ pub struct StreamSource<F> {
     make: F,
 }
 
-/// Children from an async stream. It is made anew when the workflow is taken up again before the branch is sealed, and must
-/// enumerate alike.
+/// Spawns children from an async stream. If the workflow is replayed before the branch is sealed, the stream is made again and
+/// must yield the same items in the same order.
 pub fn stream<F, S>(make: F) -> StreamSource<F>
 where
     F: FnOnce() -> S + Send + 'static,
@@ -149,9 +150,9 @@ where
 impl<T: Send + 'static> SourceReader for StreamReader<T> {
     type Item = T;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<T>>, Failure> {
-        let mut items = Vec::with_capacity(most.min(1_000));
-        while items.len() < most
+    async fn next(&mut self, limit: usize) -> Result<Vec<SourceItem<T>>, Failure> {
+        let mut items = Vec::with_capacity(limit.min(1_000));
+        while items.len() < limit
             && let Some(item) = self.stream.next().await
         {
             items.push(SourceItem { key: None, after: None, item });
@@ -169,10 +170,10 @@ impl<T: Send + 'static> SourceReader for StreamReader<T> {
     }
 }
 
-/// Children from the rows of a table of your own, in the database that the store is in, in the order of a key.
+/// Spawns children from the rows of a table of your own, in the database of the store, in the order of a key.
 ///
-/// Rows that are added behind the place that was reached are not seen, those before it are. Each row is read as a JSON
-/// object, of which `T` takes what it needs.
+/// Rows inserted before the position that was reached are not seen, those after it are. Each row is decoded from a JSON object,
+/// of which `T` takes the fields it needs.
 pub struct Rows<T> {
     rows: windlass_store::TableSource,
     item: std::marker::PhantomData<fn() -> T>,
@@ -185,18 +186,18 @@ impl<T: DeserializeOwned + Send + 'static> Rows<T> {
         Rows { rows, item: std::marker::PhantomData }
     }
 
-    /// The rows that a query answers. It has no order of its own.
+    /// The rows that a query returns. The query must not have an `order by`.
     pub fn query(sql: impl AsRef<str>) -> Rows<T> {
         Rows::table(format!("({}) as source", sql.as_ref().trim().trim_end_matches(';')))
     }
 
-    /// In the order of this column, which is unique and never null: `id`, unless you say otherwise.
+    /// Reads in the order of this column, which must be unique and not null: by default `id`.
     pub fn key(mut self, column: impl Into<String>) -> Rows<T> {
         self.rows.key = column.into();
         self
     }
 
-    /// Only rows for which this holds: what stands after `where`.
+    /// Reads only rows that match: the text after `where`.
     pub fn filter(mut self, sql: impl Into<String>) -> Rows<T> {
         self.rows.filter = Some(sql.into());
         self
@@ -226,8 +227,8 @@ impl<T: DeserializeOwned + Send + 'static> Source for Rows<T> {
 impl<T: DeserializeOwned + Send + 'static> SourceReader for RowsReader<T> {
     type Item = T;
 
-    async fn next(&mut self, most: usize) -> Result<Vec<SourceItem<T>>, Failure> {
-        if ordered(&self.rows) {
+    async fn next(&mut self, limit: usize) -> Result<Vec<SourceItem<T>>, Failure> {
+        if has_order_by(&self.rows) {
             let text = "the rows of a branch are read in the order of their key, and the query has an order of its own; leave \
                         out its `order by`, and name the column with `.key(…)`";
             return Err(Failure::stop(text).class(class::REFUSED));
@@ -235,26 +236,26 @@ impl<T: DeserializeOwned + Send + 'static> SourceReader for RowsReader<T> {
         let store = STORE.with(std::sync::Arc::clone);
         let after = self.after.clone();
         let inspect = store.inspect();
-        let picked = crate::store_retry::retry_unavailable!(async {
-            match inspect.source_rows(&self.rows, after.as_deref(), most).await {
+        let rows = crate::store_retry::retry_unavailable!(async {
+            match inspect.source_rows(&self.rows, after.as_deref(), limit).await {
                 Err(error @ Error::Unavailable(_)) => Err(error),
                 answer => Ok(answer),
             }
         })?
         .map_err(|error| Failure::stop(error).class(class::REFUSED))?;
-        self.after = picked.last().map(|picked| picked.after.clone()).or(after);
-        let one = |picked: SourceRow| {
-            let item = serde_json::from_str(&picked.row).map_err(|error| {
+        self.after = rows.last().map(|rows| rows.after.clone()).or(after);
+        let item = |row: SourceRow| {
+            let item = serde_json::from_str(&row.row).map_err(|error| {
                 let text = format!(
                     "the row with the key {} does not decode as {} ({error})",
-                    picked.key,
+                    row.key,
                     std::any::type_name::<T>()
                 );
                 Failure::stop(text).class(class::UNDECODABLE)
             })?;
-            Ok(SourceItem { key: Some(picked.key), after: Some(picked.after), item })
+            Ok(SourceItem { key: Some(row.key), after: Some(row.after), item })
         };
-        picked.into_iter().map(one).collect()
+        rows.into_iter().map(item).collect()
     }
 
     async fn last(&mut self) -> Result<PreviousItem<T>, Failure> {
@@ -262,8 +263,8 @@ impl<T: DeserializeOwned + Send + 'static> SourceReader for RowsReader<T> {
     }
 }
 
-/// Whether a query has an order of its own, outside of all parentheses but its own.
-fn ordered(rows: &windlass_store::TableSource) -> bool {
+/// Whether a query has an `order by` outside of all parentheses but those that `Rows::query` adds.
+fn has_order_by(rows: &windlass_store::TableSource) -> bool {
     let text = rows.from.to_ascii_lowercase();
     let (mut depth, mut outer) = (0, String::new());
     for character in text.chars() {
@@ -283,8 +284,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_of_its_own_is_seen() {
-        let of = |sql: &str| ordered(&Rows::<u8>::query(sql).rows);
+    fn an_order_by_outside_of_parentheses_is_found() {
+        let of = |sql: &str| has_order_by(&Rows::<u8>::query(sql).rows);
         assert!(of("select id from orders ORDER\n BY total"));
         assert!(!of("select id, rank() over (order by total) from orders"));
         assert!(!of("select id from orders;"));

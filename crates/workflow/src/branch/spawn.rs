@@ -1,4 +1,4 @@
-//! Spawning: from sources to children, chunk by chunk, ahead of the commits.
+//! Spawning: makes children from sources, chunk by chunk, ahead of the commits.
 
 use std::{
     future::Future,
@@ -27,14 +27,14 @@ use crate::{
     workflow::PartError,
 };
 
-/// How many children go in one commit, unless the branch says otherwise.
+/// How many children are committed at once by default.
 const CHUNK: usize = 1_000;
-/// The fewest children per second that may become due: about one in eleven days.
-const SLOWEST: f64 = 1e-6;
-/// How many bytes of inputs go in one commit, about.
+/// The lowest accepted rate: one child in about eleven days.
+const MIN_PER_SECOND: f64 = 1e-6;
+/// About how many bytes of inputs are committed at once.
 const CHUNK_BYTES: usize = 4 << 20;
-/// How many children go in the first one, while it is not known how long they are.
-const FIRST: usize = 250;
+/// The number of children in the first chunk, while their size is unknown.
+const FIRST_CHUNK: usize = 250;
 
 /// What can be spawned: a job of any kind, a [`Child`] with settings of its own, or a `Result` of either.
 pub trait IntoChild<M> {
@@ -66,7 +66,7 @@ impl<C: IntoChild<M>, E: Into<Failure>, M> IntoChild<(M, AsResult)> for Result<C
     }
 }
 
-/// What is to be spawned in a branch, and how.
+/// The spawns of a branch and their settings.
 pub(crate) struct Plan {
     pub(crate) name: String,
     spawns: Vec<Spawn>,
@@ -78,31 +78,31 @@ pub(crate) struct Plan {
 
 struct Spawn {
     name: String,
-    feed: Open,
+    open: OpenReader,
 }
 
-type Open = Box<dyn FnOnce(SourceStart) -> Box<dyn ChildFeed> + Send>;
-type FeedFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+type OpenReader = Box<dyn FnOnce(SourceStart) -> Box<dyn ChildReader> + Send>;
+type ReadFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// A source of children that is being read, whatever its type.
-trait ChildFeed: Send {
-    fn next(&mut self, most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>>;
-    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>>;
+trait ChildReader: Send {
+    fn next(&mut self, limit: usize) -> ReadFuture<'_, Vec<SourceItem<Child>>>;
+    fn last(&mut self) -> ReadFuture<'_, PreviousItem<Child>>;
 }
 
-struct MappedFeed<R, F> {
-    read: R,
+struct MappedReader<R, F> {
+    reader: R,
     make: F,
 }
 
-impl<R, F> ChildFeed for MappedFeed<R, F>
+impl<R, F> ChildReader for MappedReader<R, F>
 where
     R: SourceReader,
     F: FnMut(R::Item) -> Result<Child, Failure> + Send,
 {
-    fn next(&mut self, most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>> {
+    fn next(&mut self, limit: usize) -> ReadFuture<'_, Vec<SourceItem<Child>>> {
         Box::pin(async move {
-            let items = self.read.next(most).await?;
+            let items = self.reader.next(limit).await?;
             let make = |SourceItem { key, after, item }: SourceItem<R::Item>| {
                 Ok(SourceItem { key, after, item: (self.make)(item)? })
             };
@@ -110,9 +110,9 @@ where
         })
     }
 
-    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>> {
+    fn last(&mut self) -> ReadFuture<'_, PreviousItem<Child>> {
         Box::pin(async move {
-            Ok(match self.read.last().await? {
+            Ok(match self.reader.last().await? {
                 PreviousItem::Keyed => PreviousItem::Keyed,
                 PreviousItem::Ended(n) => PreviousItem::Ended(n),
                 PreviousItem::Item(item) => PreviousItem::Item((self.make)(item)?),
@@ -121,35 +121,35 @@ where
     }
 }
 
-/// Where the sources of a branch stand.
+/// The position of the sources of a branch, committed with each chunk.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Cursor {
-    /// Which spawn is under way.
+    /// The index of the spawn that is being read.
     spawn: usize,
-    /// How many items of it were spawned.
+    /// The number of its items that were spawned.
     n: u64,
-    /// The key of the last one, as the store reads it.
+    /// The key of the last one, as the store compares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<String>,
-    /// What tells the last one from others.
+    /// The digest of the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<String>,
-    /// When the first child of the branch is due, if they become due at a rate: the same for all that come after a crash.
+    /// When the first child of the branch starts, if the branch has a rate: later ones, also after a crash, count from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started: Option<Time>,
 }
 
-/// What is to be committed of a branch.
+/// What is committed next for a branch.
 pub(crate) enum Chunk {
-    /// More children, and where the sources stand after them.
+    /// More children, and the position of the sources after them.
     Chunk {
         children: Vec<NewJob>,
-        /// The names of all spawns, if it is the first of this attempt.
+        /// The names of all spawns; only in the first chunk of an attempt.
         spawns: Option<Vec<String>>,
-        /// As it is written.
+        /// The position, encoded.
         cursor: Payload,
     },
-    /// There is nothing more: the branch is sealed.
+    /// All children were spawned: the branch is sealed.
     Sealed,
 }
 
@@ -165,18 +165,19 @@ impl Plan {
         F: FnMut(S::Item) -> C + Send + 'static,
         C: IntoChild<M>,
     {
-        let feed: Open = Box::new(move |from| {
-            Box::new(MappedFeed { read: source.open(from), make: move |item| make(item).into_child() })
+        let open: OpenReader = Box::new(move |from| {
+            Box::new(MappedReader { reader: source.open(from), make: move |item| make(item).into_child() })
         });
-        self.spawns.push(Spawn { name: name.to_owned(), feed });
+        self.spawns.push(Spawn { name: name.to_owned(), open });
     }
 
     pub(crate) fn spawn(&mut self, name: &str, child: Result<Child, Failure>) {
-        let feed: Open = Box::new(move |from| Box::new(Single { child: Some(child), spawned: from.n > 0 }));
-        self.spawns.push(Spawn { name: name.to_owned(), feed });
+        let open: OpenReader =
+            Box::new(move |from| Box::new(SingleChild { child: Some(child), spawned: from.n > 0 }));
+        self.spawns.push(Spawn { name: name.to_owned(), open });
     }
 
-    /// What is wrong with it, if something is.
+    /// Checks it.
     pub(crate) fn check(&self) -> Result<(), String> {
         check_branch("branch", &self.name).map_err(|error| error.to_string())?;
         if self.spawns.len() > MAX_SPAWNS {
@@ -186,9 +187,9 @@ impl Plan {
                 self.spawns.len()
             ));
         }
-        for (place, spawn) in self.spawns.iter().enumerate() {
+        for (index, spawn) in self.spawns.iter().enumerate() {
             check_branch("spawn", &spawn.name).map_err(|error| error.to_string())?;
-            if self.spawns[..place].iter().any(|before| before.name == spawn.name) {
+            if self.spawns[..index].iter().any(|before| before.name == spawn.name) {
                 return Err(format!(
                     "the branch {:?} has two spawns {:?}; children are known by the name of their spawn, so each needs its own",
                     self.name, spawn.name
@@ -203,8 +204,8 @@ impl Plan {
                 windlass_model::limits::MAX_CHILDREN
             ));
         }
-        let never = |rate: f64| !(rate >= SLOWEST && rate.is_finite());
-        if self.in_flight == Some(0) || self.per_second.is_some_and(never) {
+        let too_slow = |rate: f64| !(rate >= MIN_PER_SECOND && rate.is_finite());
+        if self.in_flight == Some(0) || self.per_second.is_some_and(too_slow) {
             return Err(format!(
                 "the limit of branch {:?} is zero, or too small to ever start its children; use a larger one",
                 self.name
@@ -213,20 +214,20 @@ impl Plan {
         Ok(())
     }
 
-    /// How many children go in one commit.
+    /// Returns how many children are committed at once.
     fn chunk(&self) -> usize {
-        let room = self.in_flight.map_or(u64::MAX, |most| most.div_ceil(2));
+        let room = self.in_flight.map_or(u64::MAX, |limit| limit.div_ceil(2));
         self.chunk.min(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Begins to read the sources, in a task of its own, so that the next chunk is ready when one is committed. `number` is
+    /// Starts to read the sources in a task of their own, so that the next chunk is ready when one is committed. `number` is
     /// that of the branch if it was opened before.
-    pub(crate) fn start(self, bound: Arc<Services>, job: JobId, number: Option<BranchNo>) -> ChunkStream {
-        // One chunk waits while one is committed and the next is made.
+    pub(crate) fn start(self, services: Arc<Services>, job: JobId, number: Option<BranchNo>) -> ChunkStream {
+        // One chunk is committed, one waits here, and the next is being made.
         let (sender, chunks) = mpsc::channel(1);
-        let (store, env) = (Arc::clone(&bound.store), bound.env.clone());
+        let (store, env) = (Arc::clone(&services.store), services.env.clone());
         let skipped: Arc<OnceLock<Duration>> = Arc::default();
-        let producer = Producer { plan: self, bound, job, number, sender, skipped: Arc::clone(&skipped) };
+        let producer = Producer { plan: self, services, job, number, sender, skipped: Arc::clone(&skipped) };
         let work = STORE.scope(store, async move {
             let sender = producer.sender.clone();
             if let Err(failure) = producer.run().await {
@@ -238,19 +239,19 @@ impl Plan {
 }
 
 /// A spawn of one child.
-struct Single {
+struct SingleChild {
     child: Option<Result<Child, Failure>>,
     spawned: bool,
 }
 
-impl ChildFeed for Single {
-    fn next(&mut self, _most: usize) -> FeedFuture<'_, Vec<SourceItem<Child>>> {
+impl ChildReader for SingleChild {
+    fn next(&mut self, _most: usize) -> ReadFuture<'_, Vec<SourceItem<Child>>> {
         let child = self.child.take().filter(|_| !self.spawned);
-        let one = |item: Child| SourceItem { key: Some(String::new()), after: None, item };
-        Box::pin(std::future::ready(child.into_iter().map(|child| child.map(one)).collect()))
+        let keyed = |item: Child| SourceItem { key: Some(String::new()), after: None, item };
+        Box::pin(std::future::ready(child.into_iter().map(|child| child.map(keyed)).collect()))
     }
 
-    fn last(&mut self) -> FeedFuture<'_, PreviousItem<Child>> {
+    fn last(&mut self) -> ReadFuture<'_, PreviousItem<Child>> {
         let last = match self.child.take() {
             Some(child) => child.map(PreviousItem::Item),
             None => Ok(PreviousItem::Ended(0)),
@@ -259,7 +260,7 @@ impl ChildFeed for Single {
     }
 }
 
-/// Sources that are being read.
+/// The chunks of a branch, made by a task of their own.
 pub(crate) struct ChunkStream {
     chunks: mpsc::Receiver<Result<Chunk, PartError>>,
     task: JoinHandle<()>,
@@ -267,15 +268,15 @@ pub(crate) struct ChunkStream {
 }
 
 impl ChunkStream {
-    /// How long it took to skip a source forward to where it stood.
+    /// How long it took to skip the sources forward to their position.
     pub(crate) fn skipped(&self) -> Duration {
         self.skipped.get().copied().unwrap_or_default()
     }
 
-    /// What is to be committed next.
+    /// Returns what is committed next.
     pub(crate) async fn next(&mut self) -> Result<Chunk, PartError> {
         match self.chunks.recv().await {
-            Some(produced) => produced,
+            Some(chunk) => chunk,
             None => Err(match (&mut self.task).await {
                 Err(error) if error.is_panic() => {
                     let text = crate::workflow::panic_text(&*error.into_panic());
@@ -283,7 +284,8 @@ impl ChunkStream {
                     PartError::Failed(Failure::stop(text).class(class::PANIC))
                 }
                 _ => PartError::Unread(
-                    Failure::retry("the sources of the branch were given up").class(store_retry::STORE),
+                    Failure::retry("reading the sources of the branch was aborted")
+                        .class(store_retry::STORE_CLASS),
                 ),
             }),
         }
@@ -298,7 +300,7 @@ impl Drop for ChunkStream {
 
 struct Producer {
     plan: Plan,
-    bound: Arc<Services>,
+    services: Arc<Services>,
     job: JobId,
     number: Option<BranchNo>,
     sender: mpsc::Sender<Result<Chunk, PartError>>,
@@ -307,7 +309,7 @@ struct Producer {
 
 impl Producer {
     async fn run(mut self) -> Result<(), PartError> {
-        let (store, bound) = (Arc::clone(&self.bound.store), Arc::clone(&self.bound));
+        let (store, services) = (Arc::clone(&self.services.store), Arc::clone(&self.services));
         let branch = self.plan.name.clone();
         let mut before = Vec::new();
         let (mut cursor, mut spawned, mut opened_at) = (Cursor::default(), 0, None);
@@ -316,17 +318,17 @@ impl Producer {
                 retry_unavailable!(store.inspect().branches(self.job)).map_err(PartError::of_engine)?;
             if let Some(branch) = branches.into_iter().find(|branch| branch.number == number) {
                 if branch.sealed {
-                    // Merged after all, as far as it was filled.
+                    // The branch was merged although it was only partly filled.
                     let _ = self.sender.send(Ok(Chunk::Sealed)).await;
                     return Ok(());
                 }
                 before = branch.spawns;
                 (spawned, opened_at) = (branch.spawned as u64, Some(branch.opened_at));
-                if let Some(kept) = &branch.cursor {
+                if let Some(encoded) = &branch.cursor {
                     let unreadable = |error: &dyn std::fmt::Display| {
-                        Failure::stop(format!("where the branch stands cannot be read ({error})"))
+                        Failure::stop(format!("the position of the branch cannot be read ({error})"))
                     };
-                    let plain = bound.codecs.decode(kept).map_err(|error| unreadable(&error))?;
+                    let plain = services.codecs.decode(encoded).map_err(|error| unreadable(&error))?;
                     cursor = serde_json::from_slice(&plain).map_err(|error| unreadable(&error))?;
                 }
             }
@@ -349,35 +351,35 @@ impl Producer {
         };
         cursor.started = self.plan.per_second.map(|_| started);
         let spawns = std::mem::take(&mut self.plan.spawns);
-        let mut fits = FIRST;
-        for (place, spawn) in spawns.into_iter().enumerate().skip(cursor.spawn) {
-            if place > cursor.spawn {
-                cursor = Cursor { spawn: place, started: cursor.started, ..Cursor::default() };
+        let mut fits = FIRST_CHUNK;
+        for (index, spawn) in spawns.into_iter().enumerate().skip(cursor.spawn) {
+            if index > cursor.spawn {
+                cursor = Cursor { spawn: index, started: cursor.started, ..Cursor::default() };
             }
-            let mut feed = (spawn.feed)(SourceStart { n: cursor.n, after: cursor.after.clone() });
+            let mut reader = (spawn.open)(SourceStart { n: cursor.n, after: cursor.after.clone() });
             if cursor.n > 0 {
-                let since = bound.env.instant();
-                resume(&bound, &branch, &mut *feed, &cursor, &spawn.name).await?;
-                let _ = self.skipped.set(bound.env.since(since));
+                let since = services.env.instant();
+                check_resumed(&services, &branch, &mut *reader, &cursor, &spawn.name).await?;
+                let _ = self.skipped.set(services.env.since(since));
             }
             loop {
-                let most = self.plan.chunk().min(fits);
-                let items = feed.next(most).await?;
-                let ended = items.len() < most;
+                let limit = self.plan.chunk().min(fits);
+                let items = reader.next(limit).await?;
+                let ended = items.len() < limit;
                 if !items.is_empty() {
                     let children = match self.plan.packed {
-                        true => self.blocks(place, &mut cursor, items, spawned, started)?,
-                        false => self.children(place, &mut cursor, items, spawned, started)?,
+                        true => self.blocks(index, &mut cursor, items, spawned, started)?,
+                        false => self.children(index, &mut cursor, items, spawned, started)?,
                     };
                     let bytes: usize = children.iter().map(|child| child.input.bytes.len()).sum();
                     let items: u64 = children.iter().map(|child| u64::from(items_of(child))).sum();
-                    // A commit is never much longer than it should be: the next ones are as long as these.
+                    // The next chunk is made as long as this one's average input allows.
                     fits =
                         CHUNK_BYTES.checked_div(bytes / items.max(1) as usize).unwrap_or(usize::MAX).max(1);
                     spawned += items;
-                    let kept = serde_json::to_vec(&cursor).unwrap_or_default();
-                    let kept = bound.codecs.encode(kept).map_err(refused)?;
-                    let chunk = Chunk::Chunk { children, spawns: announced.take(), cursor: kept };
+                    let encoded = serde_json::to_vec(&cursor).unwrap_or_default();
+                    let encoded = services.codecs.encode(encoded).map_err(refused)?;
+                    let chunk = Chunk::Chunk { children, spawns: announced.take(), cursor: encoded };
                     if self.sender.send(Ok(chunk)).await.is_err() {
                         return Ok(());
                     }
@@ -391,7 +393,7 @@ impl Producer {
         Ok(())
     }
 
-    /// The next children, as they are to be kept.
+    /// Makes the next children.
     fn children(
         &self,
         spawn: usize,
@@ -403,24 +405,28 @@ impl Producer {
         let mut jobs: Vec<NewJob> = Vec::with_capacity(items.len());
         let mut last = None;
         for SourceItem { key, after, item } in items {
-            self.repeats(cursor, key.as_deref(), after.as_deref())?;
-            let mut job = item.into_job(self.bound.ids.job()).map_err(refused)?;
+            self.check_repeated_key(cursor, key.as_deref(), after.as_deref())?;
+            let mut job = item.into_job(self.services.ids.job()).map_err(refused)?;
             if job.when == When::Now {
-                job.when = self.due(spawned + jobs.len() as u64, started);
+                job.when = self.when(spawned + jobs.len() as u64, started);
             }
             let item = key.unwrap_or_else(|| cursor.n.to_string());
             (cursor.n, cursor.after, last) = (cursor.n + 1, after, Some(job.digest));
             let branch = BranchNo(0);
             job.branch_position =
                 Some(Box::new(BranchPosition { branch, spawn: spawn as i16, item, items: 1 }));
-            self.bound.store.limits().check_payload("input of a child", &job.input.bytes).map_err(refused)?;
-            jobs.push(self.bound.codecs.encoded(job).map_err(refused)?);
+            self.services
+                .store
+                .limits()
+                .check_payload("input of a child", &job.input.bytes)
+                .map_err(refused)?;
+            jobs.push(self.services.codecs.encoded(job).map_err(refused)?);
         }
         cursor.last = last.as_ref().map(hex);
         Ok(jobs)
     }
 
-    /// The next children, packed into blocks.
+    /// Makes the next children, packed into blocks.
     fn blocks(
         &self,
         spawn: usize,
@@ -429,29 +435,34 @@ impl Producer {
         spawned: u64,
         started: Time,
     ) -> Result<Vec<NewJob>, Failure> {
-        let limit = block::bytes(&self.bound);
-        let mut packer = block::Packer::new(spawn as i16, self.due(spawned, started), limit);
+        let limit = block::max_bytes(&self.services);
+        let mut packer = block::Packer::new(spawn as i16, self.when(spawned, started), limit);
         for SourceItem { key, after, item } in items {
-            self.repeats(cursor, key.as_deref(), after.as_deref())?;
+            self.check_repeated_key(cursor, key.as_deref(), after.as_deref())?;
             let item = item.into_item().map_err(|child| block::unpackable(child.kind()))?;
-            packer.push(item, key, cursor.n, &self.bound.ids).map_err(refused)?;
+            packer.push(item, key, cursor.n, &self.services.ids).map_err(refused)?;
             (cursor.n, cursor.after) = (cursor.n + 1, after);
         }
-        cursor.last = packer.last().as_ref().map(hex);
-        let blocks = packer.finish(&self.bound.ids).into_iter();
-        blocks.map(|job| self.bound.codecs.encoded(job).map_err(refused)).collect()
+        cursor.last = packer.last_digest().as_ref().map(hex);
+        let blocks = packer.finish(&self.services.ids).into_iter();
+        blocks.map(|job| self.services.codecs.encoded(job).map_err(refused)).collect()
     }
 
-    /// When the child is due that is spawned after so many others.
-    fn due(&self, spawned: u64, started: Time) -> When {
+    /// Returns when a child starts, by the number of children that were spawned before it.
+    fn when(&self, spawned: u64, started: Time) -> When {
         match self.plan.per_second {
             Some(rate) => When::At(started.plus(Duration::from_secs_f64(spawned as f64 / rate))),
             None => When::Now,
         }
     }
 
-    /// Refuses a key that is the same as the one before.
-    fn repeats(&self, cursor: &Cursor, key: Option<&str>, after: Option<&str>) -> Result<(), Failure> {
+    /// Refuses a key that equals the one before it.
+    fn check_repeated_key(
+        &self,
+        cursor: &Cursor,
+        key: Option<&str>,
+        after: Option<&str>,
+    ) -> Result<(), Failure> {
         if after.is_none() || after != cursor.after.as_deref() {
             return Ok(());
         }
@@ -462,27 +473,27 @@ impl Producer {
     }
 }
 
-/// Looks whether a source that is read again enumerates alike.
-async fn resume(
-    bound: &Services,
+/// Checks that a source that is read again yields the same item at the position where reading continues.
+async fn check_resumed(
+    services: &Services,
     branch: &str,
-    feed: &mut dyn ChildFeed,
+    reader: &mut dyn ChildReader,
     cursor: &Cursor,
     spawn: &str,
 ) -> Result<(), PartError> {
     let changed = |what: String| {
         diverged(format!(
-            "the source of {spawn:?} in the branch {:?} does not enumerate alike: {what}. {} of its items were spawned \
+            "the source of {spawn:?} in the branch {:?} yields other items than before: {what}. {} of its items were spawned \
              before; a source must yield the same items in the same order until its branch is sealed: make it in a step, \
              or read rows by their key",
             branch, cursor.n
         ))
     };
-    match feed.last().await? {
+    match reader.last().await? {
         PreviousItem::Keyed => Ok(()),
         PreviousItem::Ended(n) => Err(changed(format!("now it ends after {n} items"))),
         PreviousItem::Item(child) => {
-            let job = child.into_job(bound.ids.job()).map_err(refused)?;
+            let job = child.into_job(services.ids.job()).map_err(refused)?;
             match &cursor.last {
                 Some(last) if *last != hex(&job.digest) => {
                     Err(changed(format!("item {} is another one now", cursor.n - 1)))
@@ -494,14 +505,14 @@ async fn resume(
 }
 
 pub(crate) fn items_of(job: &NewJob) -> u32 {
-    job.branch_position.as_ref().map_or(1, |twig| twig.items)
+    job.branch_position.as_ref().map_or(1, |position| position.items)
 }
 
 fn hex(digest: &[u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// That the code does not fit what was spawned before.
+/// The error for code that does not match what was spawned before.
 fn diverged(text: String) -> PartError {
     PartError::Diverged(Failure::stop(text).class(class::DIVERGED))
 }

@@ -1,4 +1,4 @@
-//! Handlers behind codecs: whatever is kept, a handler sees plain JSON.
+//! Wraps handlers in codecs: a handler sees plain JSON, whatever the store keeps.
 
 use std::{future::ready, sync::Arc};
 
@@ -7,16 +7,16 @@ use windlass_runtime::{Attempt, Handler, Policy, Registry, Running, Started, Ste
 
 use super::Codecs;
 
-/// The same handlers behind codecs.
+/// Wraps every handler of a registry in codecs.
 pub fn coded(registry: &Registry, codecs: &Arc<Codecs>) -> Registry {
-    let mut behind = Registry::default();
+    let mut coded = Registry::default();
     for kind in registry.kinds() {
         if let Some(handler) = registry.get(&kind) {
             let handler = Coded { handler: Arc::clone(handler), codecs: Arc::clone(codecs) };
-            behind.add(kind, Arc::new(handler));
+            coded.add(kind, Arc::new(handler));
         }
     }
-    behind
+    coded
 }
 
 struct Coded {
@@ -29,7 +29,7 @@ impl Handler for Coded {
         match self.plain(attempt) {
             Ok(attempt) => {
                 let started = self.handler.start(attempt);
-                Started { running: self.encoding(started.running), ..started }
+                Started { running: self.encode_result(started.running), ..started }
             }
             Err((failure, stage)) => Started {
                 running: Box::pin(ready(Err(failure))),
@@ -49,16 +49,16 @@ impl Handler for Coded {
 
     fn rescue(&self, attempt: Arc<Attempt>, failure: &Failure) -> Option<Running> {
         let running = self.handler.rescue(self.plain(attempt).ok()?, failure)?;
-        Some(self.encoding(running))
+        Some(self.encode_result(running))
     }
 }
 
 impl Coded {
-    /// The attempt with all its payloads decoded; or what is wrong with them, and the stage it is in.
+    /// Decodes all payloads of an attempt. The error has the stage of the job.
     fn plain(&self, attempt: Arc<Attempt>) -> Result<Arc<Attempt>, (Failure, Option<String>)> {
         let job = &attempt.job;
         let payloads = [Some(&job.input), job.data.as_ref()];
-        let shown: Vec<i64> = job.visible_signals().iter().map(|signal| signal.number).collect();
+        let visible: Vec<i64> = job.visible_signals().iter().map(|signal| signal.number).collect();
         let inbox = job.inbox.iter().map(|signal| &signal.payload);
         if payloads.into_iter().flatten().chain(inbox).all(|payload| payload.codec == 0) {
             return Ok(attempt);
@@ -79,22 +79,22 @@ impl Coded {
         if let Err(failure) = all() {
             return Err((failure, attempt.job.stage.clone()));
         }
-        // One that cannot be decoded stays as it is: whoever reads it sets it aside.
-        for signal in job.inbox.iter_mut().filter(|signal| shown.contains(&signal.number)) {
+        // A signal that cannot be decoded stays as it is: the code that reads it marks it unreadable.
+        for signal in job.inbox.iter_mut().filter(|signal| visible.contains(&signal.number)) {
             let _ = decode("signal", &mut signal.payload);
         }
         Ok(Arc::new(plain))
     }
 
-    /// The same future with everything encoded that is to be kept.
-    fn encoding(&self, running: Running) -> Running {
+    /// Encodes the payloads that the handler wants written.
+    fn encode_result(&self, running: Running) -> Running {
         if !self.codecs.encodes() {
             return running;
         }
         let codecs = Arc::clone(&self.codecs);
         Box::pin(async move {
-            let mut turn = running.await?;
-            match &mut turn {
+            let mut result = running.await?;
+            match &mut result {
                 StepResult::Done(output) => encode(&codecs, "output", output)?,
                 StepResult::Next(stage) | StepResult::Wait(stage, _) | StepResult::Again { stage, .. } => {
                     encode(&codecs, "state", &mut stage.data)?;
@@ -105,16 +105,16 @@ impl Coded {
                         .iter_mut()
                         .try_for_each(|child| encode(&codecs, "input of a child", &mut child.input))?;
                 }
-                // A workflow encodes what it writes itself.
+                // A workflow encodes its own writes.
                 StepResult::Commit { .. } | StepResult::MarkUnreadable(_) => {}
                 StepResult::Failed(_) | StepResult::Stop(_) | StepResult::Halted | StepResult::ClaimOver => {}
             }
-            Ok(turn)
+            Ok(result)
         })
     }
 }
 
-/// A payload as it is kept. What a handler has encoded itself is left alone.
+/// Encodes a payload, unless the handler has done so.
 fn encode(codecs: &Codecs, what: &str, payload: &mut Payload) -> Result<(), Failure> {
     if payload.codec == 0 {
         *payload = codecs.encode(std::mem::take(&mut payload.bytes)).map_err(|error| {

@@ -6,27 +6,27 @@ use miniz_oxide::{
 
 use super::Codec;
 
-/// How hard to try, of 10: the usual middle between time and size.
+/// The level, of 10: the usual compromise between time and size.
 const LEVEL: u8 = 6;
 
-/// Compresses payloads of more than `over` bytes, if that makes them smaller. Its number is 1, and every engine can
-/// read what it wrote.
+/// Compresses payloads of more than `over` bytes, if that makes them smaller. Its number is 1, and every engine can read its
+/// payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deflate {
-    /// Payloads up to this many bytes are kept plain: they gain little, and stay readable for people.
+    /// Payloads up to this many bytes stay plain: they gain little, and people can read them.
     pub over: usize,
 }
 
 impl Deflate {
     /// Its number.
     pub const ID: u8 = 1;
-    /// The longest payload it takes and gives back, in bytes. A row can unpack to a thousand times its size, and must
-    /// not take the worker's memory.
+    /// The longest payload that it encodes or decodes, in bytes. A row can unpack to a thousand times its size, and must not
+    /// use up the worker's memory.
     pub const MOST: usize = 64 << 20;
 }
 
 impl Default for Deflate {
-    /// Compresses what is over 1 KiB: less does not make a row noticeably smaller.
+    /// Compresses payloads over 1 KiB: compressing less does not make a row noticeably smaller.
     fn default() -> Deflate {
         Deflate { over: 1 << 10 }
     }
@@ -52,10 +52,10 @@ impl Codec for Deflate {
     }
 }
 
-/// Decompresses to at most `most` bytes.
-fn unpack(bytes: &[u8], most: usize) -> Result<Vec<u8>, String> {
-    decompress_to_vec_zlib_with_limit(bytes, most).map_err(|error| match error.status {
-        TINFLStatus::HasMoreOutput => format!("it is more than the {most} bytes allowed when unpacked"),
+/// Decompresses to at most `limit` bytes.
+fn unpack(bytes: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    decompress_to_vec_zlib_with_limit(bytes, limit).map_err(|error| match error.status {
+        TINFLStatus::HasMoreOutput => format!("it is more than the {limit} bytes allowed when unpacked"),
         _ => "it is damaged".to_owned(),
     })
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_large_shrinks_and_what_is_small_or_dense_stays() {
+    fn large_payloads_are_compressed_and_small_or_dense_ones_stay_plain() {
         let codec = Deflate { over: 100 };
         let text = "a line of a log that comes again and again\n".repeat(1_000).into_bytes();
         let packed = codec.encode(&text).expect("packed").expect("smaller");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_unpacks_to_too_much_is_refused() {
+    fn a_payload_that_unpacks_to_too_much_is_refused() {
         let most = 1 << 20;
         let bomb = compress_to_vec_zlib(&vec![0; most + 1], LEVEL);
         assert!(bomb.len() < 2_000, "it would fit into any row");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn a_damaged_payload_is_refused() {
         let mut packed = compress_to_vec_zlib(&[7; 5_000], LEVEL);
         let last = packed.len() - 1;
         packed[last] ^= 1;

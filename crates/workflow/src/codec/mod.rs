@@ -1,12 +1,11 @@
-//! What is done to inputs and outputs between the program and the store: encryption, compression.
+//! Codecs: encrypt or compress payloads on their way to the store.
 //!
-//! A payload is JSON when a task sees it. A [`Codec`] turns it into the bytes that the store keeps and back; the
-//! number of the codec is kept with each payload, so that payloads written by different ones stand side by side and
-//! a key can be changed without touching a row. One codec writes, any number read: `Engine::codec` and
-//! `Engine::reads_codec`.
+//! A task sees plain JSON. A [`Codec`] encodes it into the bytes that the store keeps, and decodes it again. The number of the
+//! codec is kept with each payload, so that payloads of different codecs coexist and a key can be changed without rewriting
+//! rows. One codec writes, any number read: `Engine::codec` and `Engine::reads_codec`.
 //!
-//! What always holds: the digest that recognises a repeated submit is taken of the plain input, so that a cipher may
-//! use a new nonce each time; the size limit of the store holds for the encoded bytes.
+//! What always holds: the digest that recognises a repeated submit is taken of the plain input, so a cipher may use a new nonce
+//! each time; the store's size limit applies to the encoded bytes.
 
 mod coded;
 mod deflate;
@@ -21,18 +20,18 @@ pub use deflate::Deflate;
 /// Numbers below this one are Windlass's own: 0 is plain JSON, 1 is [`Deflate`].
 pub const FIRST: u8 = 10;
 
-/// One way to keep payloads.
+/// One encoding of payloads.
 ///
-/// Both calls run where the submit or the attempt runs; what takes long (a remote key service) belongs before them.
+/// Both functions are called where the submit or the attempt runs and must not block; contact a remote key service beforehand.
 pub trait Codec: Send + Sync + 'static {
-    /// The number that is kept with each payload: yours are from [`FIRST`] to 255. It stands for the format and the
-    /// key; a new key is a new number.
+    /// The number that is kept with each payload: yours are from [`FIRST`] to 255. It identifies the format and the key; a new
+    /// key needs a new number.
     fn id(&self) -> u8;
 
-    /// Turns plain JSON into what is kept; `None` keeps this payload plain. The error is for people.
+    /// Encodes plain JSON; `None` keeps this payload plain. The error is for people.
     fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String>;
 
-    /// Turns what was kept back into plain JSON. The error is for people.
+    /// Decodes to plain JSON. The error is for people.
     fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String>;
 }
 
@@ -42,20 +41,20 @@ pub enum Error {
     /// No codec of this engine has the number.
     #[error("it was written by codec {0}, which this engine does not have; add it with `.reads_codec(…)`")]
     Missing(u8),
-    /// The codec that writes could not.
+    /// The codec that writes failed.
     #[error("codec {id} could not write it ({why})")]
     Encode {
         /// The codec's number.
         id: u8,
-        /// What it says.
+        /// Its message.
         why: String,
     },
-    /// The codec that wrote it cannot read it.
+    /// The codec that wrote the payload cannot read it.
     #[error("codec {id} could not read it ({why})")]
     Decode {
         /// The codec's number.
         id: u8,
-        /// What it says.
+        /// Its message.
         why: String,
     },
     /// The codecs were set up wrongly.
@@ -68,29 +67,29 @@ pub enum Error {
 pub struct Codecs {
     writes: Option<u8>,
     known: BTreeMap<u8, Arc<dyn Codec>>,
-    /// What was wrong when they were added, told whenever they are used.
-    fault: Option<String>,
+    /// What was wrong when they were added; every use of the codecs returns it.
+    setup_error: Option<String>,
 }
 
 impl Default for Codecs {
-    /// Plain JSON is written. What was compressed can be read, whether or not this engine compresses.
+    /// Writes plain JSON. Reads compressed payloads, whether or not this engine compresses.
     fn default() -> Codecs {
         let known: [(u8, Arc<dyn Codec>); 1] = [(Deflate::ID, Arc::new(Deflate::default()))];
-        Codecs { writes: None, known: BTreeMap::from(known), fault: None }
+        Codecs { writes: None, known: BTreeMap::from(known), setup_error: None }
     }
 }
 
 impl Codecs {
-    /// Adds a codec, which writes from now on if `writes`.
+    /// Adds a codec. If `writes`, it encodes all payloads from now on.
     pub fn add<C: Codec>(&mut self, codec: C, writes: bool) {
         let id = codec.id();
-        let own = (&codec as &dyn Any).is::<Deflate>();
-        if id < FIRST && !own {
-            self.fault.get_or_insert(format!(
+        let is_own = (&codec as &dyn Any).is::<Deflate>();
+        if id < FIRST && !is_own {
+            self.setup_error.get_or_insert(format!(
                 "codec {id} has a number that is Windlass's own; choose one from {FIRST} to 255"
             ));
-        } else if !own && self.known.contains_key(&id) {
-            self.fault
+        } else if !is_own && self.known.contains_key(&id) {
+            self.setup_error
                 .get_or_insert(format!("two codecs have the number {id}; give each key and format its own"));
         } else {
             self.known.insert(id, Arc::new(codec));
@@ -98,17 +97,17 @@ impl Codecs {
         }
     }
 
-    /// Whether they were set up well.
+    /// Checks whether they were set up correctly.
     pub fn check(&self) -> Result<(), Error> {
-        self.fault.clone().map_or(Ok(()), |fault| Err(Error::Setup(fault)))
+        self.setup_error.clone().map_or(Ok(()), |setup_error| Err(Error::Setup(setup_error)))
     }
 
     /// Whether anything but plain JSON may be written.
     fn encodes(&self) -> bool {
-        self.writes.is_some() || self.fault.is_some()
+        self.writes.is_some() || self.setup_error.is_some()
     }
 
-    /// A job with its input encoded. Its digest stays that of the plain input.
+    /// Encodes the input of a job. The digest stays that of the plain input.
     pub fn encoded(&self, mut job: NewJob) -> Result<NewJob, crate::Error> {
         let plain = std::mem::take(&mut job.input.bytes);
         job.input = self
@@ -145,7 +144,7 @@ impl Codecs {
 mod tests {
     use super::*;
 
-    /// Keeps everything backwards.
+    /// Reverses the bytes.
     struct Backwards(u8);
 
     impl Codec for Backwards {
@@ -184,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_clash_are_told_of_at_every_use() {
-        for (ids, said) in [
+    fn every_use_of_clashing_codecs_is_refused() {
+        for (ids, text) in [
             (&[0][..], "codec 0 has a number that is Windlass's own; choose one from 10"),
             (&[1], "codec 1 has a number"),
             (&[10, 10], "two codecs have the number 10"),
         ] {
             let mut codecs = Codecs::default();
             ids.iter().for_each(|id| codecs.add(Backwards(*id), true));
-            let error = codecs.encode(b"1".to_vec()).expect_err("a fault").to_string();
-            assert!(error.contains(said), "{error}");
+            let error = codecs.encode(b"1".to_vec()).expect_err("refused").to_string();
+            assert!(error.contains(text), "{error}");
             assert!(codecs.check().is_err() && codecs.decode(&Payload { codec: 10, bytes: vec![] }).is_err());
         }
         let mut codecs = Codecs::default();

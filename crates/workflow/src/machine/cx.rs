@@ -1,4 +1,4 @@
-//! What a running step knows of itself.
+//! The context of a running step.
 
 use std::sync::{Arc, Mutex, OnceLock, atomic::AtomicBool};
 
@@ -10,18 +10,18 @@ use windlass_runtime::Attempt;
 use super::Services;
 use crate::{JobError, output::decode_output, signal, store_retry};
 
-/// What a running step knows of itself.
+/// What a running step can find out about its job and its attempt.
 pub struct StepCx {
-    /// Whether machines of this kind open branches, as far as is known here.
+    /// Whether a machine of this kind has opened a branch in this process.
     pub(super) branches: Arc<AtomicBool>,
-    /// Told when the step is to be given up for now.
-    pub(super) paused: Notify,
-    /// Signals that the step was shown and could not read.
-    pub(super) aside: Mutex<Vec<UnreadableSignal>>,
-    /// How the code does not fit what a branch of it has spawned.
+    /// Notified when the step must end before its code returns.
+    pub(super) interrupted: Notify,
+    /// Visible signals that the step could not decode.
+    pub(super) unreadable: Mutex<Vec<UnreadableSignal>>,
+    /// Why the code does not match what a branch of it has spawned.
     pub(super) diverged: OnceLock<Failure>,
     pub(super) attempt: Arc<Attempt>,
-    pub(super) bound: Arc<Services>,
+    pub(super) services: Arc<Services>,
 }
 
 /// How a child ended.
@@ -31,22 +31,22 @@ pub struct ChildResult<O> {
     pub id: JobId,
     /// Its kind.
     pub kind: String,
-    /// The name it was given.
+    /// Its key.
     pub key: Option<String>,
     /// Its output, or why it has none. A child that has not ended (after a timeout) has [`JobError::Unfinished`].
     pub result: Result<O, JobError>,
 }
 
-/// Why a signal cannot be had.
+/// Why a signal is not returned.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SignalError {
     /// The step did not wait for it.
     #[error("this step did not wait for the signal {0:?}; name it in `Next::wait` of the step before")]
     NotWaited(String),
-    /// It says something else than the step expects.
+    /// It was sent as another type than the step expects.
     #[error(
-        "the signal {name:?} of {at} cannot be read ({why}); whoever sent it sent another type, or the type has changed. It is \
-         set aside, and the step is run again when another has come or the time of its wait is over"
+        "the signal {name:?} of {at} cannot be read ({why}); it was sent as another type, or the type has changed. It is \
+         marked unreadable, and the step runs again when another one arrives or its wait times out"
     )]
     Undecodable {
         /// Its name.
@@ -68,7 +68,7 @@ impl From<SignalError> for Failure {
     }
 }
 
-/// Why the children cannot be had.
+/// Why children are not returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildrenError {
     /// The step did not wait for any.
@@ -83,7 +83,7 @@ impl From<&ChildrenError> for Failure {
     fn from(error: &ChildrenError) -> Failure {
         match error {
             ChildrenError::NotWaited => Failure::stop(error).class(class::REFUSED),
-            ChildrenError::Store(error) => Failure::retry(error).class(store_retry::STORE),
+            ChildrenError::Store(error) => Failure::retry(error).class(store_retry::STORE_CLASS),
         }
     }
 }
@@ -95,34 +95,34 @@ impl From<ChildrenError> for Failure {
 }
 
 impl StepCx {
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.attempt.job.id
     }
 
-    /// The caller's name for the job.
+    /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
         self.attempt.job.key.as_deref()
     }
 
-    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    /// The tick of the schedule that submitted it: the time it was scheduled for, however late it runs.
     pub fn tick(&self) -> Option<Time> {
         self.attempt.job.settings.tick
     }
 
-    /// Which attempt at this step it is, from 1: retries and deaths of workers count, and each new step begins anew.
+    /// The number of this attempt at the step, from 1: retries and deaths of workers count, and each step starts at 1.
     pub fn attempt(&self) -> u32 {
         self.attempt.job.attempts + u32::from(self.attempt.job.worker_deaths) + 1
     }
 
-    /// The name of this step, the same for all attempts at it and different from all other steps of all jobs: an
-    /// idempotency key for whatever the step does to the outside world once.
+    /// The id of this step, the same for all attempts at it and different from all other steps of all jobs: an idempotency key
+    /// for what the step does to the outside world.
     pub fn step_id(&self) -> String {
         format!("{}/{}", self.attempt.job.id, self.attempt.job.stage_rev.0)
     }
 
-    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than
-    /// they have seen are safe from attempts that were taken for dead and were not.
+    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
+    /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
         self.attempt.job.epoch.0
     }
@@ -142,29 +142,29 @@ impl StepCx {
         self.attempt.cancelled().await;
     }
 
-    /// Whether the time of the wait before this step was over before what it waited for had come.
+    /// Whether the wait before this step timed out before its condition was met.
     pub fn timed_out(&self) -> bool {
         !self.attempt.job.wait_is_met()
     }
 
-    /// The oldest signal of a name that the step waited for; `None` if it has not come.
+    /// Returns the oldest signal of a name that the step waited for; `None` if none has arrived.
     ///
-    /// One that cannot be read as `T` is set aside: whatever the step returns after this error is dropped, and it is run
-    /// again once another signal has come, or the time of its wait is over, as if this one had not come.
+    /// A signal that cannot be decoded as `T` is marked unreadable: what the step returns after this error is dropped, and the
+    /// step runs again when another signal arrives or its wait times out, as if this one had not arrived.
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SignalError> {
         Ok(self.signals(name)?.into_iter().next())
     }
 
-    /// The signals of a name that the step waited for and is shown, oldest first.
+    /// Returns the visible signals of a name that the step waited for, oldest first.
     pub fn signals<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, SignalError> {
         let job = &self.attempt.job;
-        if !job.wait.as_ref().is_some_and(|wait| wait.names().any(|waited| waited == name)) {
+        if !job.wait.as_ref().is_some_and(|wait| wait.names().any(|awaited| awaited == name)) {
             return Err(SignalError::NotWaited(name.to_owned()));
         }
         let shown = job.visible_signals().into_iter().filter(|signal| signal.name == name);
         let (mut all, mut error) = (Vec::new(), None);
         for shown in shown {
-            match signal::read(&self.bound.codecs, &shown.payload) {
+            match signal::read(&self.services.codecs, &shown.payload) {
                 Ok(read) => all.push(read),
                 Err(why) => {
                     self.mark_unreadable(shown, &why);
@@ -176,38 +176,38 @@ impl StepCx {
         error.map_or(Ok(all), Err)
     }
 
-    /// Has a signal set aside, and the step given up: it was woken for nothing.
+    /// Marks a signal unreadable and ends the step: it was woken for nothing.
     fn mark_unreadable(&self, shown: &windlass_model::Signal, why: &str) {
-        let mut aside = self.aside.lock().unwrap_or_else(|e| e.into_inner());
-        if !aside.iter().any(|known| known.number == shown.number) {
-            aside.push(signal::mark_unreadable(self.id(), shown, why.to_owned()));
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(|e| e.into_inner());
+        if !unreadable.iter().any(|known| known.number == shown.number) {
+            unreadable.push(signal::mark_unreadable(self.id(), shown, why.to_owned()));
         }
-        self.paused.notify_one();
+        self.interrupted.notify_one();
     }
 
-    /// Has the step given up, and the job failed, since its code does not fit what was spawned before.
+    /// Ends the step and fails the job: the code does not match what was spawned before.
     pub(super) async fn diverge<T>(&self, failure: Failure) -> T {
         let _ = self.diverged.set(failure);
-        self.paused.notify_one();
+        self.interrupted.notify_one();
         std::future::pending().await
     }
 
-    /// How the children ended that the step waited for, in the order in which they were given. Read from the store now,
-    /// not kept in the machine.
+    /// Returns how the children ended that the step waited for, in the order in which they were submitted. They are read from
+    /// the store now and not kept in the machine.
     pub async fn children<O: DeserializeOwned>(&self) -> Result<Vec<ChildResult<O>>, ChildrenError> {
-        let Some(WaitCondition::Children { rev: round }) = self.attempt.job.wait else {
+        let Some(WaitCondition::Children { rev: parent_rev }) = self.attempt.job.wait else {
             return Err(ChildrenError::NotWaited);
         };
-        let inspect = self.bound.store.inspect();
+        let inspect = self.services.store.inspect();
         let mut all = Vec::new();
         let mut after = None;
         loop {
-            let page = store_retry::read!(inspect.child_ends(self.id(), round, after, 500))?;
+            let page = store_retry::read!(inspect.child_ends(self.id(), parent_rev, after, 500))?;
             let Some(last) = page.last() else { return Ok(all) };
             after = Some(last.id);
             all.extend(page.into_iter().map(|child| ChildResult {
                 result: match child.ended {
-                    Some(ended) => decode_output(child.id, ended, &self.bound.codecs),
+                    Some(ended) => decode_output(child.id, ended, &self.services.codecs),
                     None => Err(JobError::Unfinished(child.id)),
                 },
                 id: child.id,
@@ -224,7 +224,7 @@ mod tests {
     use crate::AnyError;
 
     #[test]
-    fn what_no_attempt_can_mend_is_not_tried_again_whatever_the_error_type() {
+    fn errors_that_no_retry_can_fix_stop_the_job_whatever_the_error_type() {
         let signal: AnyError = SignalError::NotWaited("go".into()).into();
         let children: AnyError = ChildrenError::NotWaited.into();
         for error in [signal, children] {

@@ -1,4 +1,4 @@
-//! Running a machine's jobs: decodes the state, calls `step`, and hands over what follows.
+//! Runs a machine's jobs: decodes the stage, calls `step`, and returns what is to be committed.
 
 use std::{
     future::ready,
@@ -17,15 +17,15 @@ use windlass_store::Store;
 use super::{Machine, Next, StepCx, branch, stage};
 use crate::{codec::Codecs, store_retry::run_attempt, workflow::Reader};
 
-/// What a machine's steps need of their engine.
+/// What the code of machines and workflows needs of its engine.
 pub struct Services {
     /// The clock, the timers and the tasks.
     pub env: Env,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// What encodes and decodes payloads.
+    /// Encodes and decodes payloads.
     pub codecs: Arc<Codecs>,
-    /// Where ids of children come from.
+    /// Draws the ids of children.
     pub ids: IdSource,
     /// Reads journals, several in one query.
     pub reader: Arc<Reader>,
@@ -34,23 +34,23 @@ pub struct Services {
 /// Runs a machine's jobs.
 pub struct MachineHandler<M> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Services>>>,
-    /// Whether machines of this kind open branches, as far as is known here.
+    services: Arc<OnceLock<Arc<Services>>>,
+    /// Whether a machine of this kind has opened a branch in this process.
     branches: Arc<AtomicBool>,
     machine: PhantomData<fn() -> M>,
 }
 
 impl<M: Machine> MachineHandler<M> {
-    /// A handler whose services are set when the engine starts.
-    pub fn new(bound: Arc<OnceLock<Arc<Services>>>) -> MachineHandler<M> {
-        MachineHandler { bound, branches: Arc::default(), machine: PhantomData }
+    /// Makes a handler. The engine sets its services when it starts.
+    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> MachineHandler<M> {
+        MachineHandler { services, branches: Arc::default(), machine: PhantomData }
     }
 
     fn cx(&self, attempt: Arc<Attempt>) -> StepCx {
-        let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
-        let (branches, paused) = (Arc::clone(&self.branches), Notify::new());
-        let (aside, diverged) = (Mutex::default(), OnceLock::new());
-        StepCx { branches, paused, aside, diverged, attempt, bound }
+        let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
+        let (branches, interrupted) = (Arc::clone(&self.branches), Notify::new());
+        let (unreadable, diverged) = (Mutex::default(), OnceLock::new());
+        StepCx { branches, interrupted, unreadable, diverged, attempt, services }
     }
 }
 
@@ -88,7 +88,7 @@ impl<M: Machine> Handler for MachineHandler<M> {
 
     fn retry(&self, attempt: &Attempt) -> Retry {
         let retry = || Some(state::<M>(attempt).ok()?.1.retry());
-        // A panic in there is no reason to lose the failure that it was asked about.
+        // A panic in there must not lose the failure that is to be retried.
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
 
@@ -99,17 +99,17 @@ impl<M: Machine> Handler for MachineHandler<M> {
     }
 }
 
-/// Runs a step, unless the machine is to wait on for its branches.
+/// Runs a step, unless the machine must continue to wait for its branches.
 async fn step<M: Machine>(cx: &StepCx, state: M) -> Result<StepResult, Failure> {
     if branch::is_merging(&cx.attempt)
-        && let Some(turn) = branch::poll_merge(&cx.bound, &cx.attempt).await?
+        && let Some(result) = branch::poll_merge(&cx.services, &cx.attempt).await?
     {
-        return Ok(turn);
+        return Ok(result);
     }
     run(cx, state.step(cx)).await
 }
 
-/// Runs the code of a machine, unless it is given up for now.
+/// Runs the code of a machine until it returns or the step is interrupted.
 async fn run<M: Machine>(
     cx: &StepCx,
     code: impl Future<Output = Result<Next<M>, M::Error>>,
@@ -117,21 +117,21 @@ async fn run<M: Machine>(
     let next = tokio::select! {
         biased;
         next = code => Some(next),
-        () = cx.paused.notified() => None,
+        () = cx.interrupted.notified() => None,
     };
-    let aside = std::mem::take(&mut *cx.aside.lock().unwrap_or_else(|e| e.into_inner()));
+    let unreadable = std::mem::take(&mut *cx.unreadable.lock().unwrap_or_else(|e| e.into_inner()));
     if let Some(failure) = cx.diverged.get() {
         let outcome = Outcome::Failed { reason: Reason::Diverged, failure: failure.clone() };
         return Ok(StepResult::Commit { step: None, outcome });
     }
     match next {
-        _ if !aside.is_empty() => Ok(StepResult::MarkUnreadable(aside)),
+        _ if !unreadable.is_empty() => Ok(StepResult::MarkUnreadable(unreadable)),
         Some(next) => next.map_err(Into::into)?.into_step_result(cx).await,
-        None => Ok(branch::pause(&cx.attempt)),
+        None => Ok(branch::retry_later(&cx.attempt)),
     }
 }
 
-/// The state that a job is in, with its name.
+/// Decodes the stage that a job is in, and returns it with its name.
 fn state<M: Machine>(attempt: &Attempt) -> Result<(String, M), Failure> {
     let job = &attempt.job;
     let (name, data) = match (&job.stage, &job.data) {

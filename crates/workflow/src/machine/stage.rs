@@ -1,4 +1,4 @@
-//! A state as it is kept: the variant's name, and its data apart.
+//! How a stage is kept: the name of the variant and its data, apart.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// A state's name and its data as JSON.
+/// Encodes a stage: its name, and its data as JSON.
 pub fn encode<T: Serialize>(state: &T) -> Result<(String, Vec<u8>), String> {
     let bytes = serde_json::to_vec(state).map_err(|error| format!("cannot be written as JSON ({error})"))?;
     let (name, data) = split(&bytes).ok_or("is not written as {\"Variant\": data}")?;
     Ok((name, data.to_vec()))
 }
 
-/// Name and data of a state that was written as `"Variant"` or `{"Variant":data}`; `None` if it was not.
+/// Splits a stage that was written as `"Variant"` or `{"Variant":data}` into name and data; `None` if it was not.
 pub fn split(bytes: &[u8]) -> Option<(String, &[u8])> {
     match bytes {
         [b'"', ..] => Some((serde_json::from_slice(bytes).ok()?, b"null")),
@@ -23,7 +23,7 @@ pub fn split(bytes: &[u8]) -> Option<(String, &[u8])> {
             let quote = closing_quote(rest)?;
             let name = serde_json::from_slice(&rest[..=quote]).ok()?;
             let data = rest[quote + 1..].strip_prefix(b":")?;
-            // More than one field is no variant.
+            // An object with more than one field is not a variant.
             serde_json::from_slice::<IgnoredAny>(data).ok()?;
             Some((name, data))
         }
@@ -31,34 +31,34 @@ pub fn split(bytes: &[u8]) -> Option<(String, &[u8])> {
     }
 }
 
-/// Where the text that begins here ends.
+/// Returns the index of the quote that ends the string at the start of `bytes`.
 fn closing_quote(bytes: &[u8]) -> Option<usize> {
     let mut escaped = false;
-    let ends = |(place, byte): &(usize, &u8)| {
-        let ends = *place > 0 && **byte == b'"' && !escaped;
+    let ends = |(index, byte): &(usize, &u8)| {
+        let ends = *index > 0 && **byte == b'"' && !escaped;
         escaped = **byte == b'\\' && !escaped;
         ends
     };
-    bytes.starts_with(b"\"").then(|| bytes.iter().enumerate().find(ends).map(|(place, _)| place))?
+    bytes.starts_with(b"\"").then(|| bytes.iter().enumerate().find(ends).map(|(index, _)| index))?
 }
 
-/// The stage that a job is in.
+/// Returns the stage that a job is in.
 pub(crate) fn current(job: &windlass_model::ClaimedJob) -> Option<String> {
     job.stage.clone().or_else(|| split(&job.input.bytes).map(|(name, _)| name))
 }
 
-/// A state from its name and its data.
+/// Decodes a stage from its name and its data.
 pub fn decode<T: DeserializeOwned>(name: &str, data: &[u8]) -> Result<T, serde_json::Error> {
-    let mut whole = Vec::with_capacity(name.len() + data.len() + 5);
-    whole.push(b'{');
-    serde_json::to_writer(&mut whole, name)?;
-    whole.push(b':');
-    whole.extend_from_slice(data);
-    whole.push(b'}');
-    serde_json::from_slice(&whole)
+    let mut json = Vec::with_capacity(name.len() + data.len() + 5);
+    json.push(b'{');
+    serde_json::to_writer(&mut json, name)?;
+    json.push(b':');
+    json.extend_from_slice(data);
+    json.push(b'}');
+    serde_json::from_slice(&json)
 }
 
-/// The names of an enum's variants, or why it cannot be a machine.
+/// Returns the names of an enum's variants, or why it cannot be a machine.
 pub fn variants<T: DeserializeOwned>() -> Result<&'static [&'static str], String> {
     match T::deserialize(Probe) {
         Err(Found::Variants(variants)) => Ok(variants),
@@ -68,7 +68,7 @@ pub fn variants<T: DeserializeOwned>() -> Result<&'static [&'static str], String
     }
 }
 
-/// Asks a type how it wants to be read.
+/// A deserializer that only finds out what a type asks for.
 struct Probe;
 
 #[derive(Debug)]
@@ -124,17 +124,17 @@ mod tests {
         Open,
         #[serde(rename = "a \"jar\" \\")]
         Ajar {
-            by: f64,
+            gap: f64,
         },
         Shut(Option<u8>),
         Locked(u8, String),
     }
 
     #[test]
-    fn every_shape_of_variant_is_split_and_put_together_again() {
+    fn every_shape_of_variant_is_encoded_and_decoded() {
         for door in [
             Door::Open,
-            Door::Ajar { by: 0.5 },
+            Door::Ajar { gap: 0.5 },
             Door::Shut(None),
             Door::Shut(Some(1)),
             Door::Locked(1, "}\"".into()),
@@ -142,19 +142,19 @@ mod tests {
             let (name, data) = encode(&door).expect("encoded");
             assert_eq!(decode::<Door>(&name, &data).expect("decoded"), door, "{name}");
         }
-        assert_eq!(encode(&Door::Ajar { by: 0.5 }).expect("encoded").0, "a \"jar\" \\");
+        assert_eq!(encode(&Door::Ajar { gap: 0.5 }).expect("encoded").0, "a \"jar\" \\");
         assert_eq!(encode(&Door::Open).expect("encoded"), ("Open".into(), b"null".to_vec()));
     }
 
     #[test]
-    fn what_is_no_variant_is_not_split() {
+    fn only_variants_are_split() {
         for text in ["1", "[]", "{}", r#"{"a":1,"b":2}"#, r#"{"a""#, r#"{"a"}"#, "\"", "{\"a\\\":1}", ""] {
             assert_eq!(split(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
-    fn an_enum_tells_its_variants_and_others_what_is_wrong() {
+    fn variants_of_an_enum_are_found_and_other_types_refused() {
         #[derive(Deserialize)]
         #[serde(tag = "type")]
         enum Tagged {

@@ -1,4 +1,4 @@
-//! Branches of a workflow: opened and filled by one call, merged by the same or by another.
+//! Branches of a workflow: one call opens and fills a branch, the same or another one merges it.
 
 use std::{
     future::{Future, IntoFuture},
@@ -21,11 +21,11 @@ use super::{
 };
 use crate::branch::{Chunk, IntoChild, Merged, Plan, Source, items_of, wait_for_room};
 
-/// A branch that is being described; `.await` opens it, spawns its children and seals it. They start at once.
+/// A branch that is being described; `.await` opens it, spawns its children and seals it. The children start at once.
 ///
-/// Nothing of a child is kept in the workflow: a branch is a row with a count, and may have millions of them. When the
-/// workflow is taken up again before the branch is sealed, its sources go on where they were; afterwards they are not read
-/// again. A branch must be merged, by [`Branch::merge`] here or by [`crate::Flow::merge`] later.
+/// The workflow keeps nothing of a child: a branch is a row with counts, and may have millions of children. If the workflow is
+/// replayed before the branch is sealed, its sources continue from their position; afterwards they are not read again. A branch
+/// must be merged, by [`Branch::merge`] here or by [`crate::Flow::merge`] later.
 #[must_use = "a branch is not opened until it is awaited"]
 pub struct Branch {
     core: Arc<Core>,
@@ -45,8 +45,8 @@ impl Branch {
     }
 
     /// Spawns a child for each item of a source: an iterator or range, a [`crate::stream`], or [`crate::Rows`] of a table of
-    /// yours. What the closure returns is a job of any kind, a [`crate::Child`] with settings of its own, or a `Result` of
-    /// either; the kinds may differ from item to item.
+    /// yours. The closure returns a job of any kind, a [`crate::Child`] with settings of its own, or a `Result` of either; the
+    /// kinds may differ from item to item.
     pub fn spawn_each<S, F, C, M>(mut self, name: &str, source: S, child: F) -> Branch
     where
         S: Source,
@@ -57,19 +57,20 @@ impl Branch {
         self
     }
 
-    /// How many children are committed at once: 1,000, unless you say otherwise.
+    /// How many children are committed at once: by default 1,000.
     pub fn chunk(mut self, children: usize) -> Branch {
         self.plan.chunk = children;
         self
     }
 
-    /// How many children may be there that have not ended: when there are so many, no more are spawned until some have.
+    /// Limits how many children may exist that have not ended: when the branch is full, no more are spawned until some have
+    /// ended.
     pub fn in_flight(mut self, children: u64) -> Branch {
         self.plan.in_flight = Some(children);
         self
     }
 
-    /// How many children become due per second: each is spawned with a due time of its own.
+    /// Limits how many children start per second: each is spawned with a start time of its own.
     pub fn per_second(mut self, children: f64) -> Branch {
         self.plan.per_second = Some(children);
         self
@@ -82,14 +83,14 @@ impl Branch {
         self
     }
 
-    /// Opens the branch, and returns when it is merged by these rules.
+    /// Opens the branch, and returns when its merge by these rules is over.
     pub fn merge(self, merge: Merge) -> Merging {
         let names = vec![self.plan.name.clone()];
         let call = MergeCall::new(&self.core, names, self.line).by(merge);
         Merging { branch: self, call }
     }
 
-    /// Opens the branch, and returns when all its children have ended well.
+    /// Opens the branch, and returns when all its children have succeeded.
     pub fn automerge(self) -> Merging {
         self.merge(Merge::all())
     }
@@ -102,10 +103,10 @@ impl IntoFuture for Branch {
     fn into_future(self) -> Spawning {
         let Branch { core, line, plan } = self;
         let (name, fault) = (plan.name.clone(), plan.check().err());
-        let (limit, bound, job) = (plan.in_flight, Arc::clone(&core.bound), core.job.id);
+        let (limit, services, job) = (plan.in_flight, Arc::clone(&core.services), core.job.id);
         let mut plan = Some(plan);
         let number: Arc<OnceLock<BranchNo>> = Arc::default();
-        let known = Arc::clone(&core);
+        let shared = Arc::clone(&core);
         let call = name.clone();
         let make = Box::new(move |begun: Option<windlass_model::Payload>| -> Parts<'static> {
             let before = begun.as_ref().and_then(number_of);
@@ -113,14 +114,14 @@ impl IntoFuture for Branch {
                 let _ = number.set(before);
             }
             let Some(plan) = plan.take() else {
-                let failure = misuse("a branch was begun twice");
+                let failure = misuse("a branch was opened twice");
                 return Box::pin(futures_util::stream::once(std::future::ready(Err(failure.into()))));
             };
-            let producing = plan.start(Arc::clone(&bound), job, before);
+            let chunks = plan.start(Arc::clone(&services), job, before);
             let filling = Filling {
-                core: Arc::clone(&known),
+                core: Arc::clone(&shared),
                 name: call.clone(),
-                producing,
+                chunks,
                 limit,
                 held: None,
                 over: false,
@@ -135,13 +136,13 @@ impl IntoFuture for Branch {
     }
 }
 
-/// The children of a branch, as they are made.
+/// The parts of a call that fills a branch.
 struct Filling {
     core: Arc<Core>,
     name: String,
-    producing: crate::branch::ChunkStream,
+    chunks: crate::branch::ChunkStream,
     limit: Option<u64>,
-    /// What waits until there is room for it.
+    /// A chunk that waits for room.
     held: Option<Chunk>,
     over: bool,
 }
@@ -157,15 +158,15 @@ impl Filling {
     }
 
     async fn part(&mut self) -> Result<Part, PartError> {
-        let produced = match self.held.take() {
+        let chunk = match self.held.take() {
             Some(held) => held,
-            None => self.producing.next().await?,
+            None => self.chunks.next().await?,
         };
-        match produced {
+        match chunk {
             Chunk::Sealed => Ok(Part::End(Vec::new())),
             Chunk::Chunk { children, spawns, cursor } => {
                 let more = children.iter().map(|child| u64::from(items_of(child))).sum();
-                if let Some(watch) = self.full(more).await.map_err(PartError::of_engine)? {
+                if let Some(watch) = self.wait_for_room(more).await.map_err(PartError::of_engine)? {
                     self.held = Some(Chunk::Chunk { children, spawns, cursor });
                     return Ok(Part::Pause(watch));
                 }
@@ -174,18 +175,19 @@ impl Filling {
         }
     }
 
-    /// What is to be told before so many more children are spawned, if there is no room for them.
-    async fn full(&self, more: u64) -> Result<Option<windlass_model::BranchWatch>, Failure> {
+    /// Waits for room for `more` children. Returns the watch to park with, if there is none.
+    async fn wait_for_room(&self, more: u64) -> Result<Option<windlass_model::BranchWatch>, Failure> {
         let Some(limit) = self.limit else { return Ok(None) };
         let number = {
             let state = self.core.lock();
-            let known = state.journal.calls.get(&self.name, None).and_then(|known| known.begun.as_ref());
-            known.and_then(|(_, payload)| number_of(payload))
+            let recorded =
+                state.journal.calls.get(&self.name, None).and_then(|recorded| recorded.begun.as_ref());
+            recorded.and_then(|(_, payload)| number_of(payload))
         };
         let Some(number) = number else { return Ok(None) };
-        // Made anew it is skipped forward, which is worth as long a wait: then that takes no longer than the waits do.
-        let linger = self.producing.skipped();
-        wait_for_room(&self.core.bound, (self.core.job.id, number), limit, more, linger).await
+        // After a park the sources are skipped forward again, so waiting here as long as that took costs at most as much.
+        let max_wait = self.chunks.skipped();
+        wait_for_room(&self.core.services, (self.core.job.id, number), limit, more, max_wait).await
     }
 }
 
@@ -211,12 +213,12 @@ impl Future for Spawning {
         let Poll::Ready((_, ending)) = Pin::new(&mut this.raw).poll(cx) else { return Poll::Pending };
         let mut state = this.raw.core.lock();
         let begun = || {
-            let known = state.journal.calls.get(&this.raw.name, None)?;
-            known.begun.as_ref().and_then(|(_, payload)| number_of(payload))
+            let recorded = state.journal.calls.get(&this.raw.name, None)?;
+            recorded.begun.as_ref().and_then(|(_, payload)| number_of(payload))
         };
         let (number, result) = match ending {
             CallEnd::Done(payload) => {
-                let plain = this.raw.core.bound.codecs.decode(&payload).ok();
+                let plain = this.raw.core.services.codecs.decode(&payload).ok();
                 (plain.and_then(|plain| serde_json::from_slice(&plain).ok()), Ok(()))
             }
             CallEnd::Failed { failure, .. } => (begun(), Err(failure)),
@@ -236,9 +238,10 @@ impl Drop for Spawning {
         }
         let mut state = self.raw.core.lock();
         if state.branches.get(&self.raw.name) == Some(&BranchState::Filling) {
-            let known = state.journal.calls.get(&self.raw.name, None);
-            let number =
-                known.and_then(|known| known.begun.as_ref()).and_then(|(_, payload)| number_of(payload));
+            let recorded = state.journal.calls.get(&self.raw.name, None);
+            let number = recorded
+                .and_then(|recorded| recorded.begun.as_ref())
+                .and_then(|(_, payload)| number_of(payload));
             match number {
                 Some(number) => state.branches.insert(self.raw.name.clone(), BranchState::Open { number }),
                 None => state.branches.remove(&self.raw.name),
@@ -255,8 +258,8 @@ pub struct Merging {
 }
 
 impl Merging {
-    /// Reduces what the children returned, in the order of their ids, to one value. What was reduced so far is committed with
-    /// the children that it has absorbed, a thousand at a time: nothing is held in memory, and a crash costs one such chunk.
+    /// Reduces the outputs of the children, in the order of their ids, to one value. The value so far is committed every
+    /// thousand children: nothing is held in memory, and a crash costs at most that many.
     pub fn reduce<A, T, F>(self, first: A, add: F) -> Reducing<A>
     where
         A: Serialize + DeserializeOwned + Send + 'static,

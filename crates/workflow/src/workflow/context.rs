@@ -1,4 +1,4 @@
-//! The context of a workflow: values by name, which others can read while it lives.
+//! The context of a workflow: named values that others can read while the workflow runs.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use windlass_model::{Failure, Payload, failure::class, limits::check_key};
 use super::{core::Core, state::misuse};
 use crate::codec::Codecs;
 
-/// The context of a workflow: values by name, committed with the step before or after which they are set, and read by
-/// whoever looks at the job.
+/// The context of a workflow: named values, committed with the step before or after which they are set, that others can read
+/// while the workflow runs.
 pub struct Context<'f> {
     pub(super) core: &'f Arc<Core>,
 }
 
 impl Context<'_> {
-    /// A value, if it is set.
+    /// Returns a value, if it is set.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         let value = self.core.lock().context.get(name).cloned();
         let Some(Value(value)) = value else { return Ok(None) };
@@ -38,7 +38,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Sets a value unless it is set. Whether it did.
+    /// Sets a value unless it is set. Returns whether it did.
     pub fn set_once<T: Serialize>(&self, name: &str, value: T) -> Result<bool, Failure> {
         if self.has(name) {
             return Ok(false);
@@ -48,29 +48,29 @@ impl Context<'_> {
     }
 }
 
-/// A value of a context. It becomes what is written by [`Value::payload`] alone, which is behind the codec: it cannot be
-/// made part of anything else that is written.
+/// A value of a context. Only [`Value::payload`] converts it into bytes, and encodes them: a plain value cannot become part of
+/// anything else that is written.
 #[derive(Clone, PartialEq)]
 pub(super) struct Value(serde_json::Value);
 
 impl Value {
-    /// A value, if it can be kept.
+    /// Makes a value, if the store can keep it.
     pub(super) fn new<T: Serialize>(core: &Core, name: &str, value: &T) -> Result<Value, Failure> {
         check_key("name in the context", name).map_err(misuse)?;
         let value = serde_json::to_value(value).map_err(|error| {
             misuse(format!("the value {name:?} of the context cannot be written as JSON ({error})"))
         })?;
-        core.bound.store.limits().check_context(name, value.to_string().len()).map_err(misuse)?;
+        core.services.store.limits().check_context(name, value.to_string().len()).map_err(misuse)?;
         Ok(Value(value))
     }
 
-    /// A value as it was written.
+    /// Decodes a value.
     pub(super) fn read(payload: &Payload, codecs: &Codecs) -> Option<Value> {
         let plain = codecs.decode(payload).ok()?;
         serde_json::from_slice(&plain).ok().map(Value)
     }
 
-    /// What is written of it.
+    /// Encodes it.
     pub(super) fn payload(&self, core: &Core) -> Result<Payload, Failure> {
         core.encode(serde_json::to_vec(&self.0).unwrap_or_default())
     }

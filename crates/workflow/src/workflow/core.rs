@@ -1,8 +1,8 @@
-//! What a running workflow's code and its driver share: the calls that are under way, and what is to be written.
+//! The state that a running workflow's code and its driver share.
 //!
-//! Every durable call registers here when it is first polled. From then on its future only looks whether the driver has
-//! delivered its end. The driver delivers one end at a time, in the order of the journal, on the first run as on every
-//! replay: whatever the code makes of several calls at once (`join!`, `select!`) comes out the same.
+//! Every durable call registers here when it is first polled. From then on its future only checks whether the driver has
+//! delivered its end. The driver delivers one end at a time, in the order of the journal, on the first run as on every replay:
+//! so whatever the code makes of several calls at once (`join!`, `select!`), it makes the same of them each time.
 
 use std::{
     cell::Cell,
@@ -31,21 +31,21 @@ use super::{
 use crate::machine::Services;
 
 thread_local! {
-    /// The workflow whose code is polled, or woken, by this thread.
+    /// The workflow whose code this thread is polling or waking.
     static CURRENT_WORKFLOW: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What a running workflow's code and its driver share.
+/// The state that a running workflow's code and its driver share.
 pub(crate) struct Core {
     pub(super) job: Arc<ClaimedJob>,
-    /// `None` if the workflow is only replayed, to see whether it would fit.
+    /// `None` if the workflow is only replayed, to check its code.
     pub(super) attempt: Option<Arc<Attempt>>,
-    pub(super) bound: Arc<Services>,
+    pub(super) services: Arc<Services>,
     pub(super) one_commit: bool,
     state: Mutex<RunState>,
     /// Wakes the driver.
     driver: AtomicWaker,
-    /// Whether something was woken that is no durable call.
+    /// Whether something other than a durable call woke the code.
     foreign_wake: AtomicBool,
     /// Whether the code asked to be polled again while it was polled.
     repoll: AtomicBool,
@@ -55,7 +55,7 @@ impl Core {
     pub(super) fn new(
         job: Arc<ClaimedJob>,
         attempt: Option<Arc<Attempt>>,
-        bound: Arc<Services>,
+        services: Arc<Services>,
         one_commit: bool,
         journal: Journal,
     ) -> Core {
@@ -63,7 +63,7 @@ impl Core {
         let core = Core {
             job,
             attempt,
-            bound,
+            services,
             one_commit,
             state: Mutex::new(state),
             driver: AtomicWaker::new(),
@@ -74,7 +74,7 @@ impl Core {
         core
     }
 
-    /// Has written that the job goes on, if it had ended.
+    /// Records that the job continues, if it had ended.
     fn resume(&self) {
         let now = self.now();
         let state = &mut *self.lock();
@@ -93,7 +93,7 @@ impl Core {
     pub(super) fn now(&self) -> Time {
         match &self.attempt {
             Some(attempt) => attempt.writer.now(),
-            None => self.bound.env.now(),
+            None => self.services.env.now(),
         }
     }
 
@@ -101,12 +101,12 @@ impl Core {
         self.attempt.as_ref().map_or(0.5, |attempt| attempt.writer.random())
     }
 
-    /// The driver's task is to be woken by what happens here.
+    /// Registers the driver's task to be woken by bodies and faults.
     pub(super) fn register_driver(&self, cx: &Context<'_>) {
         self.driver.register(cx.waker());
     }
 
-    /// Runs something as the code of this workflow, or on its behalf: what it wakes is not foreign.
+    /// Runs something as the code of this workflow, or on its behalf: wakes by it are not foreign.
     pub(super) fn run_as_code<T>(self: &Arc<Self>, run: impl FnOnce() -> T) -> T {
         struct Restore(usize);
         impl Drop for Restore {
@@ -118,18 +118,18 @@ impl Core {
         run()
     }
 
-    /// Whether something woke the code that is no durable call.
+    /// Whether something other than a durable call woke the code.
     pub(super) fn has_foreign_wake(&self) -> bool {
         self.foreign_wake.load(Ordering::Acquire)
     }
 
-    /// Whether the code asked to be polled again.
+    /// Whether the code asked to be polled again, since the last call.
     pub(super) fn take_repoll(&self) -> bool {
         self.repoll.swap(false, Ordering::AcqRel)
     }
 
-    /// A call's future was polled for the first time. `None` if it cannot be: then the fault is noted, and the future never
-    /// ends.
+    /// Registers a call whose future is polled for the first time. `None` if the call is refused: then the fault is noted, and
+    /// the future never completes.
     pub(super) fn register(&self, call: CallSpec<'_>) -> Option<usize> {
         let mut state = self.lock();
         let CallSpec { op, name, key, line, start } = call;
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// What a call's future is to do.
+    /// Returns what a call's future does next.
     pub(super) fn poll_call(&self, id: usize, cx: &Context<'_>) -> CallStatus {
         let mut state = self.lock();
         let Some(call) = state.calls[id].as_mut() else { return CallStatus::Pending };
@@ -173,12 +173,12 @@ impl Core {
         }
     }
 
-    /// A call's future is dropped: nobody waits for its end any more.
+    /// Removes a call whose future was dropped: nobody awaits its end.
     pub(super) fn abandon_call(&self, id: usize) {
         let mut state = self.lock();
         if let Some(Call { phase: Phase::Recorded(seq), .. }) = &state.calls[id] {
             let seq = *seq;
-            state.recorded.remove(&seq);
+            state.undelivered.remove(&seq);
             let ident = state.calls[id].as_ref().map(|call| call.ident.clone());
             ident.iter().for_each(|ident| state.journal.mark_reached(ident));
         }
@@ -189,7 +189,7 @@ impl Core {
         }
     }
 
-    /// Where the end of a call stands that ended well, whether its future has been told or not.
+    /// Returns the sequence number and result of a call that succeeded, whether or not its end was delivered.
     pub(super) fn success_of(&self, id: usize) -> Option<(i32, Payload)> {
         let state = self.lock();
         let call = state.calls.get(id)?.as_ref()?;
@@ -203,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Polls the body of a step: durable calls in there are a fault, and what wakes it is not foreign.
+    /// Polls the body of a step: durable calls in there are a fault, and wakes by it are not foreign.
     pub(super) fn poll_body<T>(
         self: &Arc<Self>,
         id: usize,
@@ -222,12 +222,12 @@ impl Core {
             fn drop(&mut self) {
                 CURRENT_WORKFLOW.set(self.1);
                 self.0.lock().polled_step = None;
-                self.0.set_poll_deadline(Some(super::driver::POLL));
+                self.0.set_poll_deadline(Some(super::driver::MAX_POLL));
             }
         }
         self.lock().polled_step = Some(name.to_owned());
-        // A body that blocks its thread for longer than it may run is given up like a task that does.
-        self.set_poll_deadline(limit.map(|limit| limit.saturating_add(super::driver::POLL)));
+        // A body that blocks its thread for longer than it may run ends the attempt, as a task does.
+        self.set_poll_deadline(limit.map(|limit| limit.saturating_add(super::driver::MAX_POLL)));
         let _outside = Outside(self, CURRENT_WORKFLOW.replace(0));
         run()
     }
@@ -246,7 +246,7 @@ impl Core {
         }
     }
 
-    /// The body of a call has ended well, with this result as JSON.
+    /// Records that the body of a call succeeded, with this result as JSON.
     pub(super) fn complete_call(&self, id: usize, result: Vec<u8>, undo: bool) {
         let payload = match self.encode(result).and_then(|payload| self.check_size(payload)) {
             Ok(payload) => payload,
@@ -274,20 +274,22 @@ impl Core {
         }
     }
 
-    /// The body of a call has failed: it is tried again, or that is its end.
+    /// Records that the body of a call failed: it is retried, or the call has failed.
     pub(super) fn fail_or_retry_call(&self, id: usize, failure: Failure, retry: &Retry) {
         let now = self.now();
-        let chance = self.random();
+        let random = self.random();
         let mut state = self.lock();
         let Some(call) = state.calls[id].as_ref() else { return };
         let ident = call.ident.clone();
-        let known = state.journal.calls.of(&ident);
-        let spent = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.spent.clone());
-        match retry.decide(&failure, &spent.unwrap_or_default(), chance) {
-            RetryDecision::Retry { after, retry_counts: spent } => {
-                let tries = known.and_then(|known| known.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
+        let recorded = state.journal.calls.of(&ident);
+        let retry_counts =
+            recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.retry_counts.clone());
+        match retry.decide(&failure, &retry_counts.unwrap_or_default(), random) {
+            RetryDecision::Retry { after, retry_counts } => {
+                let tries =
+                    recorded.and_then(|recorded| recorded.tried.as_ref()).map_or(0, |tried| tried.tries) + 1;
                 let next_at = now.plus(after);
-                let tried = RetryState { tries, spent, next_at, failure };
+                let tried = RetryState { tries, retry_counts, next_at, failure };
                 let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                 let entry = state.entry(id, Mark::Tried, payload, now);
                 state.pending.entries.push(entry);
@@ -305,23 +307,23 @@ impl Core {
         }
     }
 
-    /// What a body looked at was not so: it looks again when that has come.
+    /// Records that a condition did not hold: the body runs again when the wait is over.
     pub(super) fn wait_again(&self, id: usize, wait: CallWait) {
         let mut state = self.lock();
         state.consume_signal(id);
         state.mark_finished(id, AfterCommit::Wait(wait));
     }
 
-    /// A result as it is kept.
+    /// Encodes a result.
     pub(super) fn encode(&self, plain: Vec<u8>) -> Result<Payload, Failure> {
-        self.bound.codecs.encode(plain).map_err(|error| {
+        self.services.codecs.encode(plain).map_err(|error| {
             Failure::stop(format!("what is to be kept cannot be written: {error}")).class(class::REFUSED)
         })
     }
 
-    /// A result, if it is not too large to be kept.
+    /// Refuses a result that is too large.
     pub(super) fn check_size(&self, payload: Payload) -> Result<Payload, Failure> {
-        let (size, limit) = (payload.bytes.len(), self.bound.store.limits().payload);
+        let (size, limit) = (payload.bytes.len(), self.services.store.limits().payload);
         if size <= limit {
             return Ok(payload);
         }
@@ -333,18 +335,18 @@ impl Core {
         Err(Failure::stop(text).class(class::REFUSED))
     }
 
-    /// Notes what the code did wrong. It cannot be caught: the code is not polled again.
+    /// Notes a fault of the code. The code cannot catch it: it is not polled again.
     pub(super) fn fault(&self, failure: Failure) {
         self.lock().fault.get_or_insert(failure);
         self.driver.wake();
     }
 
-    /// A value of the context, set by the code or by the body of a step.
+    /// Sets a value of the context, on behalf of the code or of the body of a step.
     pub(super) fn set(&self, call: Option<(usize, &Ident)>, name: &str, value: Value) {
         let mut state = self.lock();
         match call {
             None => state.set(name, value),
-            // What outlives its try sets nothing.
+            // A body that outlives its attempt sets nothing.
             Some((id, ident)) => {
                 if let Some(call) = state.calls.get_mut(id).and_then(Option::as_mut)
                     && call.ident == *ident
@@ -356,19 +358,19 @@ impl Core {
         }
     }
 
-    /// A number that is the same on every replay and different for every call.
+    /// Returns a number that is the same on every replay and different for every call.
     pub(super) fn draw_random(&self) -> u64 {
         let mut state = self.lock();
         state.draws += 1;
         let run = self.job.stage.as_deref().unwrap_or_default();
-        let place = format!("{}/{run}/{}/{}", self.job.id, state.last_delivered, state.draws);
-        let digest = windlass_model::job::digest(NOW, &Payload::json(place.into_bytes()));
+        let seed = format!("{}/{run}/{}/{}", self.job.id, state.last_delivered, state.draws);
+        let digest = windlass_model::job::digest(NOW, &Payload::json(seed.into_bytes()));
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&digest[..8]);
         u64::from_le_bytes(bytes)
     }
 
-    /// Whether a durable call may be made here, and if not that is noted as a fault.
+    /// Whether a durable call may be made here. If not, the fault is noted.
     pub(super) fn may_call(&self, what: &str) -> bool {
         let mut state = self.lock();
         let Some(inside) = state.polled_step.clone() else { return true };
@@ -390,7 +392,7 @@ impl Wake for BodyWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Whoever is asked for the future of the step (`FuturesUnordered`) must know that it has something to do.
+        // A combinator (`FuturesUnordered`) polls only futures that were woken.
         self.core.wake_call(self.call);
         self.core.driver.wake();
     }

@@ -1,4 +1,4 @@
-//! How the code of a workflow differs from what a job has recorded, by a replay that went as far as it could.
+//! How the code of a workflow differs from the journal of a job, found by a replay that went as far as it could.
 
 use windlass_model::{WaitCondition, journal::Op};
 
@@ -11,17 +11,17 @@ use super::{
 /// How code differs from a journal.
 #[derive(Default)]
 pub struct Differences {
-    /// Recorded calls that it did not come to.
+    /// Recorded calls that the code did not reach.
     pub not_reached: Vec<CallDifference>,
-    /// Steps that it came to, and that were recorded with an undo and have none now.
+    /// Steps that the code reached, that were recorded with an undo and have none now.
     pub undo_removed: Vec<CallDifference>,
-    /// Calls that are not recorded, and that it came to before it came to some that are.
+    /// Calls that are not recorded, reached before calls that are.
     pub new: Vec<CallDifference>,
 }
 
 /// A call that differs.
 pub struct CallDifference {
-    /// What is called.
+    /// The kind of the call.
     pub op: Op,
     /// The name of the call.
     pub name: String,
@@ -29,45 +29,48 @@ pub struct CallDifference {
     pub line: Option<String>,
     /// Whether it was recorded with an undo.
     pub undo: bool,
-    /// Whether the journal has something that follows it.
+    /// Whether the journal has calls that follow it.
     ahead: bool,
 }
 
 impl Differences {
-    /// What a replay has left.
+    /// Compares the code with the journal after a replay.
     pub(super) fn of(state: &RunState) -> Differences {
-        let mut places = Vec::new();
+        let mut by_seq = Vec::new();
         let mut ahead = false;
-        for (name, key, known) in
-            state.journal.calls.all().filter(|(name, key, known)| is_call(name, *key, known))
+        for (name, key, recorded) in
+            state.journal.calls.all().filter(|(name, key, recorded)| is_call(name, *key, recorded))
         {
-            if known.made_at.is_some() || state.journal.undo.is_settled(&(name.into(), key.map(Into::into))) {
+            if recorded.made_at.is_some()
+                || state.journal.undo.is_settled(&(name.into(), key.map(Into::into)))
+            {
                 continue;
             }
-            let seq = known.end.as_ref().map(|(seq, _)| *seq).or(known.begun.as_ref().map(|(seq, _)| *seq));
+            let seq =
+                recorded.end.as_ref().map(|(seq, _)| *seq).or(recorded.begun.as_ref().map(|(seq, _)| *seq));
             ahead |= seq.is_some_and(|seq| seq > state.last_delivered);
             let call = CallDifference {
-                op: known.op,
+                op: recorded.op,
                 name: name.into(),
-                line: known.line.clone(),
-                undo: known.undo.is_some(),
+                line: recorded.line.clone(),
+                undo: recorded.undo.is_some(),
                 ahead: false,
             };
-            places.push((seq, call));
+            by_seq.push((seq, call));
         }
-        places.sort_by_key(|(seq, _)| *seq);
-        let differs = !places.is_empty();
-        let not_reached = places.into_iter().map(|(_, call)| call).collect();
+        by_seq.sort_by_key(|(seq, _)| *seq);
+        let differs = !by_seq.is_empty();
+        let not_reached = by_seq.into_iter().map(|(_, call)| call).collect();
         let is_new = |call: &&Call| {
-            let known = state.journal.calls.of(&call.ident);
+            let recorded = state.journal.calls.of(&call.ident);
             matches!(call.phase, Phase::New)
-                && known.is_none_or(|known| known.begun.is_none() && known.tried.is_none())
+                && recorded.is_none_or(|recorded| recorded.begun.is_none() && recorded.tried.is_none())
         };
         let new =
             state.under_way().map(|(_, call)| call).filter(|call| differs && is_new(call)).map(|call| {
-                // What tells a wait from others for the same signal is not what it waits for.
+                // The key distinguishes waits for the same signal; the signal's name is what the job waits for.
                 let name = match &call.start {
-                    Start::Signal { listen, .. } => listen.name.clone(),
+                    Start::Signal { awaited, .. } => awaited.name.clone(),
                     _ => call.ident.0.to_string(),
                 };
                 CallDifference {
@@ -81,20 +84,20 @@ impl Differences {
         Differences { not_reached, undo_removed: Vec::new(), new: new.collect() }
     }
 
-    /// Adds the steps that have no undo any more. The code must be dropped by now: steps that it did not wait for have told
-    /// by then what undoes them.
+    /// Adds the steps that no longer have an undo. The code must be dropped by now: steps that it did not await register their
+    /// undos when they are dropped.
     pub(super) fn add_undo_removed(&mut self, state: &RunState) {
-        for lost in state.missing_undos().into_iter().filter(|lost| lost.reached) {
-            let made = state.journal.calls.of(&lost.ident).and_then(|known| known.made_at);
+        for missing in state.missing_undos().into_iter().filter(|missing| missing.reached) {
+            let made = state.journal.calls.of(&missing.ident).and_then(|recorded| recorded.made_at);
             let Some((op, line)) = made else { continue };
-            let (name, line) = (lost.ident.0.to_string(), Some(source_location(line)));
+            let (name, line) = (missing.ident.0.to_string(), Some(source_location(line)));
             self.undo_removed.push(CallDifference { op, name, line, undo: true, ahead: false });
         }
     }
 
-    /// Leaves out what is not recorded because the job stands there, with the old code as with the new: what it waits for, if
-    /// it is parked, and a step that runs, if it is not.
-    pub fn forget_where_it_stands(&mut self, waiting: Option<&WaitCondition>) {
+    /// Removes calls that are not recorded because the job is at them, with the old code as with the new: what it waits for, if
+    /// it is parked, and a running step, if it is not.
+    pub fn ignore_current_position(&mut self, waiting: Option<&WaitCondition>) {
         self.new.retain(|call| match waiting {
             Some(waiting) => match call.op {
                 Op::Signal | Op::ContinueIf => !waiting.names().any(|name| name == call.name),
@@ -105,9 +108,9 @@ impl Differences {
     }
 }
 
-/// Whether an entry is of a call that the code makes by name. The time and versions are found by where the code stands, ticks
-/// by their repeat, and what is kept of undoing a step belongs to the step.
-fn is_call(name: &str, key: Option<&str>, known: &RecordedCall) -> bool {
-    let is_tick = known.op == Op::Repeat && key.is_some();
-    !matches!(known.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
+/// Whether an entry is of a call that the code makes by name. The time and versions are found by the position of the code,
+/// ticks by their repeat, and tries at undoing a step belong to the step.
+fn is_call(name: &str, key: Option<&str>, recorded: &RecordedCall) -> bool {
+    let is_tick = recorded.op == Op::Repeat && key.is_some();
+    !matches!(recorded.op, Op::Now | Op::Version) && !is_tick && !is_undo_try(name)
 }

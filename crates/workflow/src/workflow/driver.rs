@@ -1,5 +1,5 @@
-//! Driving a workflow: polls its code, delivers what its journal knows, begins what it does not, commits what ends, and
-//! parks it when there is nothing left to do but wait.
+//! Drives a workflow: polls its code, delivers recorded ends, begins calls that are not recorded, commits what has ended, and
+//! parks the job when all its calls wait.
 
 use std::{
     future::poll_fn,
@@ -20,49 +20,49 @@ use super::{
     state::{AfterCommit, Phase, misuse, source_location},
 };
 
-/// How long the code may run between two durable calls.
-pub(super) const POLL: Duration = Duration::from_secs(10);
-/// How many steps a workflow may make without waiting for anything.
-const STEPS: u32 = 1_000_000;
-/// How often the code may ask to be polled again, without getting anywhere.
-const SPINS: u32 = 10_000;
+/// How long the code may run between two durable calls: longer blocks the thread.
+pub(super) const MAX_POLL: Duration = Duration::from_secs(10);
+/// How many steps a workflow may commit without waiting: more is taken for an endless loop.
+const MAX_STEPS: u32 = 1_000_000;
+/// How often the code may ask to be polled again before the driver decides what else to do.
+const MAX_REPOLLS: u32 = 10_000;
 
-/// The code of a workflow, with what it returns as JSON.
+/// The code of a workflow, which returns its output as JSON.
 pub(super) type Root = Boxed<'static, Result<Vec<u8>, Failure>>;
 
 /// Drives a workflow's code.
 pub(super) struct Driver {
     pub(super) core: Arc<Core>,
-    /// `None` once it has ended, or is not to be polled any more.
+    /// `None` once the code has ended or must not be polled any more.
     root: Option<Root>,
-    /// What the code is polled with.
+    /// The waker that the code is polled with.
     waker: Waker,
     steps: u32,
-    /// Whether the inbox was read since the last change of what is waited for.
+    /// Whether the inbox was read since the set of waits last changed.
     pub(super) inbox_read: bool,
-    /// When signals are looked for next while steps are under way.
+    /// When the inbox is read next while steps are running.
     pub(super) next_inbox_read: Option<Instant>,
-    /// Children whose end was asked for.
+    /// Children whose ends were queried.
     pub(super) queried_children: Vec<JobId>,
 }
 
-/// What is to be done after the code was polled.
+/// What the driver does after it has polled the code.
 enum NextAction {
-    /// Poll it again.
+    /// Poll the code again.
     Poll,
     /// Commit what has ended.
     Commit,
-    /// Commit all there is.
+    /// Commit everything that is pending.
     Flush,
     /// Wait until something happens.
     Wait,
-    /// Give the slot up.
+    /// Park the job.
     Park,
-    /// Someone wants the job to end.
+    /// End the attempt: the job is being cancelled.
     Halt,
-    /// Nothing is under way, and yet the code waits.
+    /// Fail: the code waits, but no call of it is open.
     Stuck,
-    /// All that the journal says was delivered.
+    /// End the replay: all recorded ends were delivered.
     Live,
 }
 
@@ -84,7 +84,7 @@ impl Driver {
         self.core.attempt.as_ref().expect("only a replay has none, and it ends before it writes")
     }
 
-    /// Runs the workflow until it ends, is parked, or its claim is over.
+    /// Runs the workflow until it ends or parks, or its claim is over.
     pub(super) async fn run(mut self) -> Result<StepResult, Failure> {
         let unwinding = self.core.job.unwind.clone();
         match self.run_code(unwinding.is_some()).await {
@@ -99,13 +99,13 @@ impl Driver {
                 self.drop_root();
                 self.unwind(*unwinding.expect("only replayed if it is being unwound"), false).await
             }
-            Ok(CodeResult::Turn(turn)) => Ok(turn),
+            Ok(CodeResult::AttemptOver(result)) => Ok(result),
             Ok(CodeResult::Halt) => {
-                // What has ended is written, and what it did is undone, by this very attempt: nobody else ends it meanwhile.
+                // This attempt commits what has ended and runs the undos: nothing else ends the job meanwhile.
                 self.drop_root();
-                let by = self.attempt().cancel_requested_by().map(|by| by.failure());
+                let failure = self.attempt().cancel_requested_by().map(|actor| actor.failure());
                 let undoes = self.has_undos();
-                match by.filter(|_| undoes) {
+                match failure.filter(|_| undoes) {
                     Some(failure) => self.unwind(Unwind { reason: None, failure }, true).await,
                     None => Ok(self.end_cancelled().await),
                 }
@@ -114,43 +114,43 @@ impl Driver {
         }
     }
 
-    /// Replays the workflow as far as its journal goes, and writes nothing. Answers how the code differs from it.
+    /// Replays the workflow as far as its journal goes, and writes nothing. Returns how the code differs from the journal.
     pub(super) async fn replay(mut self) -> Result<Differences, Failure> {
         self.run_code(true).await?;
-        // Before the code is dropped: what it came to last is under way.
+        // Before the code is dropped: its last calls are still open.
         let mut differences = Differences::of(&self.core.lock());
         self.drop_root();
         differences.add_undo_removed(&self.core.lock());
         Ok(differences)
     }
 
-    /// The code is dropped before its undos run: nothing in it goes on.
+    /// Drops the code before its undos run, so that nothing of it runs any more.
     pub(super) fn drop_root(&mut self) {
         let core = Arc::clone(&self.core);
         core.run_as_code(|| self.root = None);
     }
 
-    /// Drives the code until it has returned; with `replay`, until its journal says nothing more.
+    /// Drives the code until it has returned; with `replay`, until all recorded ends were delivered.
     async fn run_code(&mut self, replay: bool) -> Result<CodeResult, Failure> {
-        let mut spins = 0;
+        let mut repolls = 0;
         loop {
             if let Poll::Ready(result) = self.poll().await {
                 self.check_fault()?;
                 return Ok(CodeResult::Returned(result));
             }
             self.check_fault()?;
-            let over = self.core.lock().claim_ended.take();
-            if let Some(turn) = over {
-                return Ok(CodeResult::Turn(turn));
+            let result = self.core.lock().claim_ended.take();
+            if let Some(result) = result {
+                return Ok(CodeResult::AttemptOver(result));
             }
             if replay && self.core.lock().continue_input.is_some() {
                 return Ok(CodeResult::Replayed);
             }
-            if let Some(turn) = self.continue_as_new()? {
-                return Ok(CodeResult::Turn(turn));
+            if let Some(result) = self.continue_as_new()? {
+                return Ok(CodeResult::AttemptOver(result));
             }
-            if self.core.take_repoll() && spins < SPINS {
-                spins += 1;
+            if self.core.take_repoll() && repolls < MAX_REPOLLS {
+                repolls += 1;
                 continue;
             }
             match self.next_action(replay)? {
@@ -158,8 +158,8 @@ impl Driver {
                 NextAction::Live => return Ok(CodeResult::Replayed),
                 flush @ (NextAction::Commit | NextAction::Flush) => {
                     let flush = matches!(flush, NextAction::Flush);
-                    if let Some(turn) = self.commit(None, flush).await? {
-                        return Ok(CodeResult::Turn(turn));
+                    if let Some(result) = self.commit(None, flush).await? {
+                        return Ok(CodeResult::AttemptOver(result));
                     }
                 }
                 NextAction::Wait => {
@@ -171,12 +171,12 @@ impl Driver {
                     if self.refresh_waits().await? {
                         continue;
                     }
-                    return Ok(CodeResult::Turn(self.park()?));
+                    return Ok(CodeResult::AttemptOver(self.park()?));
                 }
                 NextAction::Halt => return Ok(CodeResult::Halt),
                 NextAction::Stuck => return Err(self.foreign_wait()),
             }
-            spins = 0;
+            repolls = 0;
         }
     }
 
@@ -185,10 +185,10 @@ impl Driver {
         let (core, waker) = (Arc::clone(&self.core), self.waker.clone());
         poll_fn(|cx: &mut Context<'_>| {
             core.register_driver(cx);
-            // Whatever asked for it before is answered by this.
+            // This poll serves all earlier requests to poll again.
             core.take_repoll();
             let Some(root) = self.root.as_mut() else { return Poll::Ready(Poll::Pending) };
-            core.set_poll_deadline(Some(POLL));
+            core.set_poll_deadline(Some(MAX_POLL));
             let mut inner = Context::from_waker(&waker);
             let polled = {
                 let mut root = tokio::task::coop::unconstrained(Polled(root.as_mut()));
@@ -200,7 +200,7 @@ impl Driver {
         .await
     }
 
-    /// What the code did wrong, if it did.
+    /// Returns the fault of the code, if there is one.
     fn check_fault(&self) -> Result<(), Failure> {
         if let Some(fault) = self.core.lock().fault.take() {
             return Err(fault);
@@ -221,7 +221,7 @@ impl Driver {
         ))
     }
 
-    /// What is to be done after the code was polled.
+    /// Decides what to do after the code was polled.
     fn next_action(&mut self, replay: bool) -> Result<NextAction, Failure> {
         let mut state = self.core.lock();
         if let Some(id) = state.deliver() {
@@ -238,7 +238,7 @@ impl Driver {
             .filter(|(_, call)| call.op != Op::Transaction || state.transacting.is_none())
             .map(|(id, _)| id)
             .collect();
-        // What a transaction is committed with is itself alone: all before it is committed before.
+        // A transaction is committed alone: everything before it is committed first.
         let transacts =
             |id: &&usize| state.calls[**id].as_ref().is_some_and(|call| call.op == Op::Transaction);
         let transaction = new.iter().find(transacts).copied();
@@ -279,22 +279,22 @@ impl Driver {
         if state.under_way().next().is_none() {
             return Ok(NextAction::Stuck);
         }
-        // Whether a child was put in at all that another job may be in the way of is seen once it is committed.
+        // Another job may hold the key or unique name of a child: whether the child was submitted is known after the commit.
         let in_doubt = |child: &NewJob| child.key.is_some() || child.settings.unique.is_some();
         if state.pending.children.iter().any(in_doubt) {
             return Ok(NextAction::Commit);
         }
         drop(state);
-        // What has come already is not waited for.
+        // A wait that is over must not park the job.
         Ok(if self.complete_waits() { NextAction::Poll } else { NextAction::Park })
     }
 
-    /// Takes what is to be written.
+    /// Takes everything that is pending.
     pub(super) fn take_step(&self) -> Result<Step, Failure> {
         let mut state = self.core.lock();
-        let mut out = std::mem::take(&mut state.pending);
+        let mut pending = std::mem::take(&mut state.pending);
         let mut values = std::mem::take(&mut state.unwritten_context);
-        values.append(&mut out.context);
+        values.append(&mut pending.context);
         if std::mem::take(&mut state.journal.forked) {
             let all = state.context.clone();
             values = all.into_iter().chain(values).collect();
@@ -306,20 +306,20 @@ impl Driver {
         let context = values.into_iter().map(encode).collect::<Result<Vec<_>, Failure>>()?;
         drop(state);
         Ok(Step {
-            consumed: out.consumed,
-            unreadable: out.unreadable,
-            children: out.children,
-            branches: out.branches,
+            consumed: pending.consumed,
+            unreadable: pending.unreadable,
+            children: pending.children,
+            branches: pending.branches,
             signal_child_ends: true,
-            entries: out.entries,
-            forget_entries: out.forget_entries,
+            entries: pending.entries,
+            forget_entries: pending.forget_entries,
             context,
-            has_undo: out.has_undo,
+            has_undo: pending.has_undo,
             ..Step::default()
         })
     }
 
-    /// Commits what has ended; then it can be delivered. Answers how the attempt ends, if it does.
+    /// Commits what has ended, so that it can be delivered. Returns how the attempt ends, if it does.
     pub(super) async fn commit(
         &mut self,
         unwind: Option<Unwind>,
@@ -328,45 +328,45 @@ impl Driver {
         {
             let state = &mut *self.core.lock();
             let nothing = state.pending.is_empty() || (self.core.one_commit && !flush);
-            let bears = !state.pending.children.is_empty() || !state.pending.branches.is_empty();
-            if unwind.is_none() && !bears && nothing {
+            let must_commit = !state.pending.children.is_empty() || !state.pending.branches.is_empty();
+            if unwind.is_none() && !must_commit && nothing {
                 record_finished(state);
                 return Ok(None);
             }
         }
         self.steps += 1;
-        if self.core.job.steps_since_wait.saturating_add(self.steps) > STEPS {
+        if self.core.job.steps_since_wait.saturating_add(self.steps) > MAX_STEPS {
             return Err(endless());
         }
         let step = Step { unwind: unwind.map(Box::new), ..self.take_step()? };
-        let asks = !step.children.is_empty();
+        let has_children = !step.children.is_empty();
         let attempt = Arc::clone(self.attempt());
         match attempt.writer.commit(&attempt, step).await {
             Verdict::Committed => {}
             Verdict::Halted => return Ok(Some(StepResult::Halted)),
             Verdict::Fenced => return Ok(Some(StepResult::ClaimOver)),
-            // If it was the store that refused it, the job has failed by that.
+            // If the store refused it, the job has failed with that.
             Verdict::Refused(_) if attempt.writer.is_closed() => return Ok(Some(StepResult::ClaimOver)),
             Verdict::Refused(why) => {
                 return Err(misuse(format!("what the workflow wants written is refused: {why}")));
             }
         }
-        if asks {
+        if has_children {
             self.queried_children.clear();
         }
         record_finished(&mut self.core.lock());
-        // Handed back where it stands: the next worker goes on from here.
+        // The worker is stopping: the job is released here, and the next worker continues.
         Ok(attempt.writer.is_stopping(attempt.worker).then_some(StepResult::ClaimOver))
     }
 
-    /// Ends the claim because someone wants the job to end: the store has it unwound, or ends it.
+    /// Ends the claim because the job is being cancelled: the store unwinds the job or ends it.
     pub(super) async fn end_cancelled(&mut self) -> StepResult {
         let attempt = Arc::clone(self.attempt());
         let step = self.take_step().unwrap_or_default();
         match (attempt.writer.commit(&attempt, step).await, attempt.cancel_requested_by()) {
             (Verdict::Halted, _) => StepResult::Halted,
-            (Verdict::Committed, Some(by)) => {
-                StepResult::Commit { step: None, outcome: Outcome::Cancelled(by.failure()) }
+            (Verdict::Committed, Some(actor)) => {
+                StepResult::Commit { step: None, outcome: Outcome::Cancelled(actor.failure()) }
             }
             _ => StepResult::ClaimOver,
         }
@@ -375,7 +375,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // An undo may hold the flow, which holds them.
+        // An undo may hold the flow, and the flow holds the undos.
         let undos = std::mem::take(&mut self.core.lock().undos);
         drop(undos);
     }
@@ -385,19 +385,19 @@ impl Drop for Driver {
 enum CodeResult {
     Returned(Result<Vec<u8>, Failure>),
     Replayed,
-    /// Someone wants the job to end.
+    /// The job is being cancelled.
     Halt,
-    Turn(StepResult),
+    AttemptOver(StepResult),
 }
 
-/// What has ended is in the journal from now on, and can be delivered.
+/// Marks the calls that were committed: their ends can be delivered.
 pub(super) fn record_finished(state: &mut super::state::RunState) {
     for finished in std::mem::take(&mut state.finished) {
         let Some(call) = state.calls[finished.call].as_mut() else { continue };
         match finished.then {
             AfterCommit::End(seq) => {
                 call.phase = Phase::Recorded(seq);
-                state.recorded.insert(seq, finished.call);
+                state.undelivered.insert(seq, finished.call);
             }
             AfterCommit::Wait(wait) => call.phase = Phase::Waiting(wait),
             AfterCommit::Part => call.phase = Phase::Running,
@@ -405,19 +405,19 @@ pub(super) fn record_finished(state: &mut super::state::RunState) {
     }
 }
 
-/// The name of a workflow's run, which is its stage from the second on.
+/// The name of a workflow's run, which is the job's stage from the second run on.
 pub(super) fn run_name(run: u32) -> String {
     format!("run-{run}")
 }
 
-/// Which run a stage is.
+/// The number of the run that a stage is.
 pub(super) fn run_of(stage: &str) -> Option<u32> {
     stage.strip_prefix("run-")?.parse().ok()
 }
 
 fn endless() -> Failure {
     misuse(format!(
-        "the workflow made {STEPS} steps without waiting for anything: it seems to run in circles; if it does not, let it \
+        "the workflow made {MAX_STEPS} steps without waiting for anything: it seems to run in circles; if it does not, let it \
          `continue_as_new` from time to time"
     ))
 }

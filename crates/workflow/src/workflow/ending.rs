@@ -1,4 +1,4 @@
-//! How a workflow ends: well, badly and after its undos, or by starting anew.
+//! How a workflow ends: it succeeds, fails or is cancelled after its undos have run, or continues as new.
 
 use windlass_model::{
     BranchUpdate, Failure, JournalEntry, Outcome, Payload, Reason, Step, Unwind, Wait,
@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Driver {
-    /// The workflow wants to start anew with another input.
+    /// Continues as new, if the code has asked for that.
     pub(super) fn continue_as_new(&mut self) -> Result<Option<StepResult>, Failure> {
         let (input, others) = {
             let mut state = self.core.lock();
@@ -38,14 +38,14 @@ impl Driver {
         let runs = self.core.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let stage = Some((run_name(runs + 1), self.core.encode(input)?));
         let mut step = self.take_step()?;
-        // Nothing of this run is needed by the next but the values of the context.
+        // The next run needs nothing of this one but the values of the context.
         step.forget_entries.clear();
         step.entries = self.carried_context()?;
         let step = Step { stage, continue_as_new: true, ..step };
         Ok(Some(StepResult::Commit { step: Some(Box::new(step)), outcome: Outcome::Wait(Wait::YIELD) }))
     }
 
-    /// A branch that nobody merges is a mistake: its children would end unseen.
+    /// Refuses to end with a branch that was not merged: nobody would know how its children end.
     fn check_all_merged(&self, when: &str) -> Result<(), Failure> {
         let state = self.core.lock();
         let open = state.branches.iter().filter(|(_, opened)| **opened != BranchState::Merged);
@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The context, as the journal of the next run begins with it.
+    /// Returns the context as entries that begin the journal of the next run.
     fn carried_context(&self) -> Result<Vec<JournalEntry>, Failure> {
         let (values, now) = (self.core.lock().context.clone(), self.core.now());
         let entry = |(seq, (name, value)): (i32, (String, Value))| {
@@ -75,18 +75,19 @@ impl Driver {
         (0..).zip(values).map(entry).collect()
     }
 
-    /// The code has returned.
+    /// Ends the job after its code has returned.
     pub(super) async fn finish(self, result: Result<Vec<u8>, Failure>) -> Result<StepResult, Failure> {
         match result {
             Ok(output) => {
                 self.check_all_merged("the workflow has returned")?;
-                let mut lost = self.core.lock().missing_undos();
-                lost.retain(|lost| !lost.reached);
-                if !lost.is_empty() {
-                    // Nothing is to be undone; but what this code did in their place may have been done twice.
-                    let steps: Vec<String> = lost.iter().map(|lost| display_ident(&lost.ident)).collect();
+                let mut missing = self.core.lock().missing_undos();
+                missing.retain(|missing| !missing.reached);
+                if !missing.is_empty() {
+                    // Nothing is undone; but what this code did instead of them may have been done twice.
+                    let steps: Vec<String> =
+                        missing.iter().map(|missing| display_ident(&missing.ident)).collect();
                     let steps = steps.join(", ");
-                    tracing::warn!(job = %self.core.job.id, steps, "the workflow ended well and did not come to recorded steps");
+                    tracing::warn!(job = %self.core.job.id, steps, "the workflow succeeded without reaching recorded steps");
                 }
                 let output = self.core.encode(output)?;
                 let step = self.take_step()?;
@@ -104,16 +105,16 @@ impl Driver {
         }
     }
 
-    /// Whether there is something to undo, or something that cannot be and has to be named.
+    /// Whether there is something to undo, or something that cannot be undone and must be reported.
     pub(super) fn has_undos(&self) -> bool {
         let state = self.core.lock();
         !state.undos.is_empty() || !state.missing_undos().is_empty()
     }
 
-    /// How a workflow ends that returned an error.
+    /// Returns how a workflow ends whose code returned an error.
     pub(super) fn unwind_for(&self, failure: Failure) -> Unwind {
         let state = self.core.lock();
-        let same = |(_, known, _): &&(i32, Failure, Reason)| known.message == failure.message;
+        let same = |(_, recorded, _): &&(i32, Failure, Reason)| recorded.message == failure.message;
         let reason = state.failures.iter().rev().find(same).map_or(Reason::Stopped, |(_, _, reason)| *reason);
         match failure.then {
             OnFailure::Cancel => Unwind { reason: None, failure },
@@ -121,8 +122,8 @@ impl Driver {
         }
     }
 
-    /// Ends the job badly. What made it fail is void if it is retried, and an unwinding ends with it: what that could not
-    /// undo is for the next one.
+    /// Fails or cancels the job. If it is retried, the ends that made it fail are void. An unwinding is over with it: the next
+    /// one tries again what this one could not undo.
     pub(super) fn end(
         &self,
         Unwind { reason, failure }: Unwind,
@@ -132,8 +133,8 @@ impl Driver {
         let voids: Vec<i32> = {
             let state = self.core.lock();
             let last_good = state.last_success;
-            let voids = state.failures.iter().filter(|(seq, known, _)| {
-                *seq > last_good || (known.message == failure.message && known.class == failure.class)
+            let voids = state.failures.iter().filter(|(seq, recorded, _)| {
+                *seq > last_good || (recorded.message == failure.message && recorded.class == failure.class)
             });
             voids.map(|(seq, ..)| *seq).collect()
         };
@@ -151,36 +152,36 @@ impl Driver {
         Ok(StepResult::Commit { step: Some(Box::new(step)), outcome })
     }
 
-    /// Runs the undos of the steps that ended well, the last one first, and ends the job as it was to end.
-    pub(super) async fn unwind(mut self, mut unwind: Unwind, fresh: bool) -> Result<StepResult, Failure> {
+    /// Runs the undos of the steps that succeeded, the last step first, and then ends the job as `unwind` says.
+    pub(super) async fn unwind(mut self, mut unwind: Unwind, is_new: bool) -> Result<StepResult, Failure> {
         {
             let mut state = self.core.lock();
             let state = &mut *state;
             state.finished.clear();
-            // No child is born any more: what was to be said of a branch that is being filled goes with them.
+            // No more children are submitted: the updates of branches that were being filled go with them.
             state.pending.children.clear();
-            state.pending.branches.retain(|grow| grow.merged);
+            state.pending.branches.retain(|update| update.merged);
             state.pending.entries.retain(|entry| entry.op != Op::Branch);
-            // Who is cancelled does not wait for the undos to have its children cancelled.
-            if fresh && unwind.reason.is_none() {
+            // The children of a cancelled job are cancelled before its undos run.
+            if is_new && unwind.reason.is_none() {
                 let open = state.branches.values().filter_map(|opened| match opened {
                     BranchState::Open { number } | BranchState::Merging { number } => Some(*number),
                     BranchState::Filling | BranchState::Merged => None,
                 });
-                let cut =
+                let cancels =
                     open.map(|number| BranchUpdate { cancel_children: true, ..BranchUpdate::new(number) });
-                state.pending.branches.extend(cut.collect::<Vec<_>>());
+                state.pending.branches.extend(cancels.collect::<Vec<_>>());
             }
         }
-        if fresh && let Some(turn) = self.commit(Some(unwind.clone()), true).await? {
-            return Ok(turn);
+        if is_new && let Some(result) = self.commit(Some(unwind.clone()), true).await? {
+            return Ok(result);
         }
-        // All that is to be undone, by place, be there an undo or not.
+        // Everything to be undone, by sequence number, whether the code has an undo for it or not.
         let mut undos: Vec<(i32, Result<Undo, MissingUndo>)> = {
             let state = &mut *self.core.lock();
-            let lost = state.missing_undos().into_iter().map(|lost| (lost.seq, Err(lost)));
+            let missing = state.missing_undos().into_iter().map(|missing| (missing.seq, Err(missing)));
             let undos = std::mem::take(&mut state.undos).into_iter().map(|undo| (undo.seq, Ok(undo)));
-            undos.chain(lost).collect()
+            undos.chain(missing).collect()
         };
         undos.sort_by_key(|(seq, _)| *seq);
         while let Some((_, undo)) = undos.pop() {
@@ -188,24 +189,24 @@ impl Driver {
                 Ok(undo) if self.core.lock().journal.undo.is_settled(&undo.ident) => {}
                 Ok(undo) => match self.undo(undo).await? {
                     UndoOutcome::Settled => {}
-                    UndoOutcome::Turn(turn) => return Ok(turn),
+                    UndoOutcome::AttemptOver(result) => return Ok(result),
                 },
                 Err(MissingUndo { ident, reached, .. }) => self.not_undone(ident, missing_undo(reached)),
             }
         }
-        // However many attempts the unwinding took: the journal knows what all of them could not undo.
-        let left: Vec<String> = {
+        // The journal has what could not be undone by all attempts of this unwinding.
+        let not_undone: Vec<String> = {
             let state = self.core.lock();
             let failed = state.journal.undo.failed().iter();
             failed.map(|(ident, why)| format!("{} ({why})", display_ident(ident))).collect()
         };
-        if !left.is_empty() {
-            unwind.failure.message += &format!("; not undone: {}", left.join(", "));
+        if !not_undone.is_empty() {
+            unwind.failure.message += &format!("; not undone: {}", not_undone.join(", "));
         }
         self.end(unwind, true)
     }
 
-    /// The code did something wrong: the job fails, and nothing is undone, since it may go on once the code is mended.
+    /// Fails the job because of a fault of its code. Nothing is undone, since the job can continue with fixed code.
     pub(super) fn fault(&self, failure: Failure) -> Result<StepResult, Failure> {
         if &*failure.class == class::DIVERGED {
             let outcome = Outcome::Failed { reason: Reason::Diverged, failure };
@@ -215,7 +216,7 @@ impl Driver {
     }
 }
 
-/// Why a step is not undone for which the code has no undo.
+/// The error for a step that the code has no undo for.
 fn missing_undo(reached: bool) -> Failure {
     let text = match reached {
         true => {
@@ -223,7 +224,7 @@ fn missing_undo(reached: bool) -> Failure {
              and cancel it"
         }
         false => {
-            "the code does not come to this step any more, so its undo could not run; undo it by hand, or serve code that \
+            "the code does not reach this step any more, so its undo could not run; undo it by hand, or serve code that \
              calls it, then retry the job and cancel it"
         }
     };

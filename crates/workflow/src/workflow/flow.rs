@@ -1,4 +1,4 @@
-//! What the code of a workflow calls.
+//! The durable calls that the code of a workflow makes.
 
 use std::{future::Future, panic::Location, sync::Arc, time::Duration};
 
@@ -25,25 +25,25 @@ use crate::{Kind, Workflow};
 
 /// The durable calls of a workflow.
 ///
-/// What its code awaits is one of these, or several of them joined. Each has a name, by which a replay finds what it
-/// returned; a name that is used again, in a loop, needs a key. Cheap to clone.
+/// The code awaits only these, or several of them joined. Each call has a name, by which a replay finds what it returned; a
+/// name that is used again, in a loop, needs a key. Cheap to clone.
 #[derive(Clone)]
 pub struct Flow {
     pub(super) core: Arc<Core>,
 }
 
 impl Flow {
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.core.job.id
     }
 
-    /// The caller's name for the job.
+    /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
         self.core.job.key.as_deref()
     }
 
-    /// The tick of the schedule that submitted it: the moment it stands for, however late it runs.
+    /// The tick of the schedule that submitted it: the time it was scheduled for, however late it runs.
     pub fn tick(&self) -> Option<Time> {
         self.core.job.settings.tick
     }
@@ -60,7 +60,7 @@ impl Flow {
         Step::new(&self.core, name, Location::caller(), move |_| run())
     }
 
-    /// The same for what wants to know of its tries, its fence or its idempotency key; see [`TryCx`].
+    /// The same, for code that needs the number of the try, a fencing token or an idempotency key; see [`TryCx`].
     #[track_caller]
     pub fn step_with<'f, F, Fut, T, E>(&self, name: &str, run: F) -> Step<'f, T, E>
     where
@@ -78,25 +78,25 @@ impl Flow {
         Transaction::new(&self.core, name, Location::caller())
     }
 
-    /// Sleeps for so long. The job is parked: it costs no memory, and no slot.
+    /// Sleeps for a duration. The job is parked: it uses neither memory nor a slot.
     #[track_caller]
     pub fn sleep(&self, span: Duration) -> Sleep {
         Sleep::new(&self.core, Location::caller(), Moment::In(span))
     }
 
-    /// Sleeps until this moment.
+    /// Sleeps until a time.
     #[track_caller]
     pub fn sleep_until(&self, at: Time) -> Sleep {
         Sleep::new(&self.core, Location::caller(), Moment::At(at))
     }
 
-    /// Waits for a signal and returns what it says. One that came before is found, and each is returned once.
+    /// Waits for a signal and returns its payload. Signals that arrived earlier count, and each is returned once.
     #[track_caller]
     pub fn signal<T: DeserializeOwned>(&self, name: &str) -> SignalWait<T> {
         SignalWait::new(&self.core, Location::caller(), name)
     }
 
-    /// Waits until a condition holds, looking from time to time; see [`WaitUntil::every`]. Looks do not count as attempts.
+    /// Waits until a condition holds, which is checked at intervals; see [`WaitUntil::every`]. Checks do not count as attempts.
     #[track_caller]
     pub fn wait_until<'f, F, Fut, E>(&self, name: &str, condition: F) -> WaitUntil<'f, E>
     where
@@ -107,8 +107,8 @@ impl Flow {
         WaitUntil::new(&self.core, name, Location::caller(), condition)
     }
 
-    /// Waits until a condition holds that is looked at now, and then whenever a signal of this name comes. It is given the
-    /// payload of the signal, and what it returns is what the wait returns.
+    /// Waits until a condition holds, which is checked now and whenever a signal of this name arrives. The condition gets the
+    /// payload of the signal, and the wait returns what the condition returns.
     #[track_caller]
     pub fn continue_if<'f, P, F, Fut, T, E>(&self, name: &str, condition: F) -> ContinueIf<'f, T, E>
     where
@@ -121,22 +121,22 @@ impl Flow {
         ContinueIf::new(&self.core, name, Location::caller(), condition)
     }
 
-    /// Submits a job and returns its output. The job is in if, and only if, that is committed, and once.
+    /// Submits a job and returns its output. The job exists if, and only if, the call is committed, and exactly once.
     #[track_caller]
     pub fn child<J: Kind<M>, M>(&self, name: &str, job: J) -> ChildWait<J::Output> {
         ChildWait::new(&self.core, name, Location::caller(), job)
     }
 
-    /// The job that a call of [`Flow::child`] submitted: known once another call, or this one, has ended after it was made.
+    /// The job that a call of [`Flow::child`] submitted; known once that call, or one made after it, has ended.
     pub fn child_id(&self, name: &str, key: Option<&str>) -> Option<JobId> {
         let state = self.core.lock();
-        let known = state.journal.calls.get(name, key).filter(|known| known.op == Op::Child)?;
-        let (seq, child) = known.begun.as_ref().filter(|_| known.made_at.is_some())?;
-        // The same on every replay: what is in the journal by now.
+        let recorded = state.journal.calls.get(name, key).filter(|recorded| recorded.op == Op::Child)?;
+        let (seq, child) = recorded.begun.as_ref().filter(|_| recorded.made_at.is_some())?;
+        // The same on every replay: only entries before the last delivered end count.
         if *seq < state.last_delivered { serde_json::from_slice(&child.bytes).ok() } else { None }
     }
 
-    /// Opens a branch: children that are spawned from sources, as many as there are; see [`Branch`].
+    /// Opens a branch of children that are spawned from sources; see [`Branch`].
     #[track_caller]
     pub fn branch(&self, name: &str) -> Branch {
         Branch::new(&self.core, name, Location::caller())
@@ -154,13 +154,13 @@ impl Flow {
         MergeCall::new(&self.core, vec![name.to_owned()], Location::caller())
     }
 
-    /// Returns what the first of several calls returns, and forgets the others. Which one it was is recorded.
+    /// Returns what the first of several calls to end returns, and drops the others. Which one it was is recorded.
     #[track_caller]
     pub fn select<R: Race>(&self, name: &str, race: R) -> Select<R> {
         Select::new(&self.core, name, Location::caller(), race)
     }
 
-    /// Does something by the calendar; see [`Repeat`].
+    /// Runs something at each tick of a calendar; see [`Repeat`].
     #[track_caller]
     pub fn repeat<'f, F, Fut, T, E>(&self, name: &str, calendar: Calendar, run: F) -> Repeat<'f, T, E>
     where
@@ -172,7 +172,7 @@ impl Flow {
         Repeat::new(&self.core, name, Location::caller(), calendar, run)
     }
 
-    /// The time, by the store's clock: the same on every replay, and between two durable calls.
+    /// The time, by the store's clock: the same on every replay, and constant between two durable calls.
     pub fn now(&self) -> Time {
         if !self.core.may_call("`flow.now`") {
             return self.core.now();
@@ -180,8 +180,8 @@ impl Flow {
         let now = self.core.now();
         let mut state = self.core.lock();
         let ident: Ident = (NOW.into(), Some(state.last_delivered.to_string().into()));
-        let known = state.journal.calls.of(&ident).and_then(|known| known.end.clone());
-        if let Some((_, CallEnd::Done(payload))) = known
+        let recorded = state.journal.calls.of(&ident).and_then(|recorded| recorded.end.clone());
+        if let Some((_, CallEnd::Done(payload))) = recorded
             && let Ok(at) = serde_json::from_slice(&payload.bytes)
         {
             state.journal.mark_reached(&ident);
@@ -189,20 +189,21 @@ impl Flow {
         }
         let payload = Payload::json(serde_json::to_vec(&now).unwrap_or_default());
         let entry = state.entry_of(&ident, Op::Now, Mark::Done, None, payload.clone(), now);
-        let known = state.journal.recorded_mut(&ident);
-        (known.op, known.end, known.reached) = (Op::Now, Some((entry.seq, CallEnd::Done(payload))), true);
+        let recorded = state.journal.recorded_mut(&ident);
+        (recorded.op, recorded.end, recorded.reached) =
+            (Op::Now, Some((entry.seq, CallEnd::Done(payload))), true);
         state.pending.entries.push(entry);
         now
     }
 
-    /// A number: the same on every replay, and another for every call.
+    /// A random number: the same on every replay, and different for every call.
     pub fn random(&self) -> u64 {
         self.core.may_call("`flow.random`");
         self.core.draw_random()
     }
 
-    /// Which version of the code at this place the job runs: `newest`, or what that was when the job first came here, or 0
-    /// if it came past here before there was such a call. Branch on it to change code while jobs are under way.
+    /// The version of the code at this point that the job runs: `newest`, or the newest when the job first reached this call,
+    /// or 0 if it passed here before the call existed. Branch on it to change code while jobs are running.
     #[track_caller]
     pub fn version(&self, name: &str, newest: u32) -> u32 {
         let line = Location::caller();
@@ -216,8 +217,8 @@ impl Flow {
                 return newest;
             }
         };
-        let known = state.journal.calls.of(&ident).and_then(|known| known.end.clone());
-        if let Some((_, CallEnd::Done(payload))) = known {
+        let recorded = state.journal.calls.of(&ident).and_then(|recorded| recorded.end.clone());
+        if let Some((_, CallEnd::Done(payload))) = recorded {
             state.journal.mark_reached(&ident);
             return serde_json::from_slice(&payload.bytes).unwrap_or(newest);
         }
@@ -229,13 +230,13 @@ impl Flow {
         version
     }
 
-    /// The values that others can read while the workflow lives.
+    /// The named values that others can read while the workflow runs.
     pub fn context(&self) -> Context<'_> {
         Context { core: &self.core }
     }
 
-    /// Starts the workflow anew with another input: same job, empty journal, and the context as it is. For workflows that
-    /// go on for ever. Does not return.
+    /// Starts a new run of the workflow with another input: the same job, an empty journal, and the context as it is. For
+    /// workflows that never end. Does not return.
     pub async fn continue_as_new<W: Workflow, R>(&self, input: W) -> R {
         if self.core.may_call("`continue_as_new`") {
             match encode_result(&input) {

@@ -1,4 +1,4 @@
-//! Running a workflow's jobs: reads the journal, decodes the input, and drives the code.
+//! Runs a workflow's jobs: reads the journal, decodes the input, and drives the code.
 
 use std::{
     future::ready,
@@ -25,33 +25,33 @@ use crate::{
 /// Runs a workflow's jobs.
 pub struct WorkflowHandler<W> {
     /// Set when the engine starts.
-    bound: Arc<OnceLock<Arc<Services>>>,
+    services: Arc<OnceLock<Arc<Services>>>,
     workflow: PhantomData<fn() -> W>,
 }
 
 impl<W: Workflow> WorkflowHandler<W> {
-    /// A handler whose services are set when the engine starts.
-    pub fn new(bound: Arc<OnceLock<Arc<Services>>>) -> WorkflowHandler<W> {
-        WorkflowHandler { bound, workflow: PhantomData }
+    /// Makes a handler. The engine sets its services when it starts.
+    pub fn new(services: Arc<OnceLock<Arc<Services>>>) -> WorkflowHandler<W> {
+        WorkflowHandler { services, workflow: PhantomData }
     }
 }
 
 impl<W: Workflow> Handler for WorkflowHandler<W> {
     fn start(&self, attempt: Arc<Attempt>) -> Started {
-        let bound = Arc::clone(self.bound.get().expect("set before the first job is claimed"));
+        let services = Arc::clone(self.services.get().expect("set before the first job is claimed"));
         let started = |running| Started { running, timeout: None, stage: None, handles_own_end: true };
         let workflow = match input::<W>(&attempt.job) {
             Ok(workflow) => workflow,
             Err(failure) => return started(Box::pin(ready(Err(failure)))),
         };
-        started(Box::pin(
-            async move { run_attempt(&attempt, run(workflow, Arc::clone(&attempt), bound)).await },
-        ))
+        started(Box::pin(async move {
+            run_attempt(&attempt, run(workflow, Arc::clone(&attempt), services)).await
+        }))
     }
 
     fn retry(&self, attempt: &Attempt) -> Retry {
         let retry = || Some(input::<W>(&attempt.job).ok()?.retry());
-        // A panic in there is no reason to lose the failure that it was asked about.
+        // A panic in there must not lose the failure that is to be retried.
         catch_unwind(AssertUnwindSafe(retry)).ok().flatten().unwrap_or_else(|| Policy::default().retry)
     }
 }
@@ -59,20 +59,20 @@ impl<W: Workflow> Handler for WorkflowHandler<W> {
 async fn run<W: Workflow>(
     workflow: W,
     attempt: Arc<Attempt>,
-    bound: Arc<Services>,
+    services: Arc<Services>,
 ) -> Result<StepResult, Failure> {
     let journal = if attempt.job.rev == Rev(0) {
         Journal::default()
     } else {
-        let entries = retry_unavailable!(bound.reader.read(&attempt.job))?;
-        Journal::read(entries, &bound.codecs, attempt.job.unwind.is_some())
+        let entries = retry_unavailable!(services.reader.read(&attempt.job))?;
+        Journal::read(entries, &services.codecs, attempt.job.unwind.is_some())
     };
     let job = Arc::clone(&attempt.job);
-    let core = Arc::new(Core::new(job, Some(attempt), bound, W::ONE_COMMIT, journal));
+    let core = Arc::new(Core::new(job, Some(attempt), services, W::ONE_COMMIT, journal));
     driver(core, workflow).run().await
 }
 
-/// A driver of a workflow's code.
+/// Makes a driver for a workflow's code.
 pub(super) fn driver<W: Workflow>(core: Arc<Core>, workflow: W) -> Driver {
     let flow = Flow { core: Arc::clone(&core) };
     let root: Root = Box::pin(async move {
@@ -84,7 +84,7 @@ pub(super) fn driver<W: Workflow>(core: Arc<Core>, workflow: W) -> Driver {
     Driver::new(core, root)
 }
 
-/// The input of a job: what it was submitted with, or started anew with.
+/// Decodes the input of a job: that of the submit, or of its latest run.
 pub(super) fn input<W: Workflow>(job: &ClaimedJob) -> Result<W, Failure> {
     if let Some(stage) = job.stage.as_deref().filter(|stage| run_of(stage).is_none()) {
         let text = format!(

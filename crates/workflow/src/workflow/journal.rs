@@ -1,4 +1,4 @@
-//! The journal of a workflow as its replay reads it: what is known of each call, by name and key.
+//! The journal of a workflow, indexed for its replay: what is recorded of each call, by name and key.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,24 +20,25 @@ use super::{
 };
 use crate::codec::Codecs;
 
-/// What tells a call from all others of its job.
+/// The name and key of a call, unique within a run.
 pub(super) type Ident = (Box<str>, Option<Box<str>>);
 
 /// How a call ended.
 #[derive(Clone, Debug)]
 pub(super) enum CallEnd {
-    /// Well, with a result as it is kept.
+    /// It succeeded, with an encoded result.
     Done(Payload),
-    /// Badly.
+    /// It failed.
     Failed { failure: Failure, reason: Reason },
 }
 
-/// What is kept of a failed try.
+/// The record of a failed try.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct RetryState {
     pub(super) tries: u32,
-    /// How much of each retry rule's budget is used.
-    pub(super) spent: Vec<u32>,
+    /// How often each rule of the retry policy has been used.
+    #[serde(rename = "spent")]
+    pub(super) retry_counts: Vec<u32>,
     pub(super) next_at: Time,
     pub(super) failure: Failure,
 }
@@ -48,14 +49,14 @@ struct FailureRecord {
     reason: Reason,
 }
 
-/// What is kept of the end of a workflow that failed.
+/// The record of the end of a workflow that failed or was cancelled.
 #[derive(Serialize, Deserialize, Default)]
 pub(super) struct EndRecord {
-    /// Places of the ends that are void if the job is retried: those that made it fail.
+    /// The sequence numbers of the ends that made the job fail: they are void if the job is retried.
     pub(super) voids: Vec<i32>,
 }
 
-/// The places of the ends that an entry makes void, if it is that of a workflow's end.
+/// Returns the sequence numbers of the ends that an entry makes void, if it records the end of a workflow.
 pub fn voids_of(entry: &JournalEntry) -> Vec<i32> {
     if entry.op != Op::Life || entry.name != ENDED {
         return Vec::new();
@@ -64,19 +65,19 @@ pub fn voids_of(entry: &JournalEntry) -> Vec<i32> {
 }
 
 impl CallEnd {
-    /// How a failed call is kept.
+    /// Encodes a failed call.
     pub(super) fn failed_payload(&self) -> Payload {
         match self {
             CallEnd::Done(payload) => payload.clone(),
             CallEnd::Failed { failure, reason } => {
-                let text = FailureRecord { failure: failure.clone(), reason: *reason };
-                Payload::json(serde_json::to_vec(&text).unwrap_or_default())
+                let record = FailureRecord { failure: failure.clone(), reason: *reason };
+                Payload::json(serde_json::to_vec(&record).unwrap_or_default())
             }
         }
     }
 }
 
-/// How a failed call ended, as it is kept.
+/// Decodes a failed call.
 fn read_failed(payload: &Payload) -> (Failure, Reason) {
     match serde_json::from_slice(&payload.bytes) {
         Ok(FailureRecord { failure, reason }) => (failure, reason),
@@ -84,12 +85,12 @@ fn read_failed(payload: &Payload) -> (Failure, Reason) {
     }
 }
 
-/// The error that an entry keeps, if it is one of a call, or a try at one, that failed.
+/// Returns the error in an entry, if the call, or a try at it, failed.
 pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
     let bytes = &entry.payload.bytes;
     match entry.mark {
         Mark::Failed | Mark::NotUndone => {
-            serde_json::from_slice::<FailureRecord>(bytes).ok().map(|text| text.failure)
+            serde_json::from_slice::<FailureRecord>(bytes).ok().map(|record| record.failure)
         }
         Mark::Tried => serde_json::from_slice::<RetryState>(bytes).ok().map(|tried| tried.failure),
         _ => None,
@@ -99,31 +100,31 @@ pub fn failure_of(entry: &JournalEntry) -> Option<Failure> {
 /// A value of the context that a step, or a tick of a repeat, has set.
 #[derive(Clone)]
 pub(super) struct ContextSet {
-    /// Where that stands.
+    /// The sequence number of its entry.
     pub(super) seq: i32,
     pub(super) name: String,
     pub(super) value: Value,
 }
 
-/// What is known of a call.
+/// What is recorded of a call.
 pub(super) struct RecordedCall {
     pub(super) op: Op,
     pub(super) line: Option<String>,
     /// Where this run has made it, if it has.
     pub(super) made_at: Option<(Op, &'static Location<'static>)>,
-    /// With what it was begun, and where that stands.
+    /// The sequence number and payload of the entry that began it.
     pub(super) begun: Option<(i32, Payload)>,
     pub(super) tried: Option<RetryState>,
     pub(super) end: Option<(i32, CallEnd)>,
-    /// Where it ended well, if it was recorded with an undo.
+    /// The sequence number of its end, if it succeeded and was recorded with an undo.
     pub(super) undo: Option<i32>,
-    /// Whether the code has come to its end, or made it.
+    /// Whether the code has reached its end, or recorded it.
     pub(super) reached: bool,
 }
 
 impl RecordedCall {
-    /// Where it ended.
-    fn place(&self) -> Option<i32> {
+    /// The sequence number of its end.
+    fn end_seq(&self) -> Option<i32> {
         self.end.as_ref().map(|(seq, _)| *seq)
     }
 
@@ -141,13 +142,13 @@ impl RecordedCall {
     }
 }
 
-/// What is known of calls, by name and key.
+/// What is recorded of all calls, by name and key.
 #[derive(Default)]
-pub(super) struct Calls(HashMap<Box<str>, Named>);
+pub(super) struct Calls(HashMap<Box<str>, CallsOfName>);
 
 /// The calls of one name.
 #[derive(Default)]
-struct Named {
+struct CallsOfName {
     plain: Option<RecordedCall>,
     keyed: HashMap<Box<str>, RecordedCall>,
 }
@@ -168,7 +169,7 @@ impl Calls {
     /// The calls of a name that have a key.
     pub(super) fn keyed(&self, name: &str) -> impl Iterator<Item = (&str, &RecordedCall)> {
         let named = self.0.get(name).into_iter();
-        named.flat_map(|named| named.keyed.iter().map(|(key, known)| (&**key, known)))
+        named.flat_map(|named| named.keyed.iter().map(|(key, recorded)| (&**key, recorded)))
     }
 
     pub(super) fn get_mut(&mut self, name: &str, key: Option<&str>) -> Option<&mut RecordedCall> {
@@ -179,23 +180,23 @@ impl Calls {
         }
     }
 
-    /// What is known of a call, which is known from now on.
+    /// Returns the record of a call, which is added if there is none.
     pub(super) fn entry(&mut self, name: &str, key: Option<&str>, op: Op) -> &mut RecordedCall {
         if !self.0.contains_key(name) {
-            self.0.insert(name.into(), Named::default());
+            self.0.insert(name.into(), CallsOfName::default());
         }
-        let named = self.0.get_mut(name).expect("just put in");
+        let named = self.0.get_mut(name).expect("just inserted");
         match key {
             Some(key) => named.keyed.entry(key.into()).or_insert_with(|| RecordedCall::new(op)),
             None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
         }
     }
 
-    fn known_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut RecordedCall {
+    fn entry_owned(&mut self, name: String, key: Option<String>, op: Op) -> &mut RecordedCall {
         if !self.0.contains_key(name.as_str()) {
-            self.0.insert(name.as_str().into(), Named::default());
+            self.0.insert(name.as_str().into(), CallsOfName::default());
         }
-        let named = self.0.get_mut(name.as_str()).expect("just put in");
+        let named = self.0.get_mut(name.as_str()).expect("just inserted");
         match key {
             Some(key) => named.keyed.entry(key.into_boxed_str()).or_insert_with(|| RecordedCall::new(op)),
             None => named.plain.get_or_insert_with(|| RecordedCall::new(op)),
@@ -203,13 +204,13 @@ impl Calls {
     }
 
     fn retain(&mut self, keep: impl Fn(&RecordedCall) -> bool) {
-        self.retain_named(|_, known| keep(known));
+        self.retain_named(|_, recorded| keep(recorded));
     }
 
     fn retain_named(&mut self, keep: impl Fn(&str, &RecordedCall) -> bool) {
         for (name, named) in &mut self.0 {
-            named.plain.take_if(|known| !keep(name, known));
-            named.keyed.retain(|_, known| keep(name, known));
+            named.plain.take_if(|recorded| !keep(name, recorded));
+            named.keyed.retain(|_, recorded| keep(name, recorded));
         }
     }
 
@@ -222,11 +223,11 @@ impl Calls {
         }
     }
 
-    /// All of them.
+    /// Returns all records.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, Option<&str>, &RecordedCall)> {
         self.0.iter().flat_map(|(name, named)| {
-            let plain = named.plain.iter().map(|known| (&**name, None, known));
-            plain.chain(named.keyed.iter().map(|(key, known)| (&**name, Some(&**key), known)))
+            let plain = named.plain.iter().map(|recorded| (&**name, None, recorded));
+            plain.chain(named.keyed.iter().map(|(key, recorded)| (&**name, Some(&**key), recorded)))
         })
     }
 
@@ -235,33 +236,33 @@ impl Calls {
     }
 }
 
-/// What is known of a workflow's calls.
+/// The journal of a workflow.
 #[derive(Default)]
 pub(super) struct Journal {
     pub(super) calls: Calls,
-    /// The place of the next entry.
+    /// The sequence number of the next entry.
     pub(super) next_seq: i32,
-    /// How many ends it has that the code has not come to.
+    /// The number of recorded ends that the code has not reached.
     pub(super) undelivered: usize,
-    /// What the steps that ended at some places set in the context.
+    /// What steps have set in the context, by the sequence number of their end.
     pub(super) sets: BTreeMap<i32, Vec<ContextSet>>,
     /// What ticks have set in the context, by the name of their repeat, in order.
     pub(super) repeat_sets: HashMap<Box<str>, Vec<ContextSet>>,
     /// What was undone, and what could not be.
     pub(super) undo: UndoRecord,
-    /// Places of ends that made the job fail: they are void once it goes on.
+    /// The sequence numbers of ends that made the job fail: they are void when it continues.
     voids: Vec<i32>,
-    /// Whether the job goes on after it had ended, and nothing says so yet.
+    /// Whether the job continues after it had ended, and the journal does not say so yet.
     pub(super) needs_resume: bool,
-    /// Whether it was forked from another: what the context holds is to be written.
+    /// Whether it was forked from another job: the whole context must be written.
     pub(super) forked: bool,
-    /// Places of ticks of repeats that ended, by name, oldest first.
+    /// The sequence numbers of ended ticks, by the name of their repeat, oldest first.
     pub(super) ticks: HashMap<Box<str>, Vec<i32>>,
 }
 
 impl Journal {
-    /// Reads the entries of a job. If it is being unwound, what was undone since it last went on stays known, so that the code
-    /// comes to what is not, and nothing is done again.
+    /// Reads the entries of a job. If the job is being unwound, steps that were undone stay recorded, so that the code reaches
+    /// those that were not, and nothing is done again.
     pub(super) fn read(entries: Vec<JournalEntry>, codecs: &Codecs, unwinding: bool) -> Journal {
         let mut journal = Journal::default();
         let mut step = -1;
@@ -273,12 +274,12 @@ impl Journal {
             journal.add(entry, step, codecs);
         }
         if !unwinding {
-            journal.needs_resume = journal.go_on();
+            journal.needs_resume = journal.resume();
         }
-        for known in journal.calls.all_mut().filter(|known| known.end.is_some()) {
-            // Ticks that are over stay for people to see, and are not come to again.
-            known.reached = known.op == Op::Repeat;
-            journal.undelivered += usize::from(!known.reached);
+        for recorded in journal.calls.all_mut().filter(|recorded| recorded.end.is_some()) {
+            // Ended ticks are kept for people to see; the code does not reach them again.
+            recorded.reached = recorded.op == Op::Repeat;
+            journal.undelivered += usize::from(!recorded.reached);
         }
         journal
     }
@@ -288,32 +289,34 @@ impl Journal {
         match (op, mark) {
             (Op::Life, _) if name == Fork::ENTRY => {
                 self.forked = true;
-                self.go_on();
-                // Children that were under way are another job's, and so are those of branches that were not merged.
-                self.calls.retain(|known| !matches!(known.op, Op::Child | Op::Merge) || known.end.is_some());
+                self.resume();
+                // Children that had not ended belong to the other job, and so do those of branches that were not merged.
+                self.calls.retain(|recorded| {
+                    !matches!(recorded.op, Op::Child | Op::Merge) || recorded.end.is_some()
+                });
                 let merged: HashSet<String> = self
                     .calls
                     .keyed(MERGE)
-                    .filter(|(_, known)| known.op == Op::Merge)
+                    .filter(|(_, recorded)| recorded.op == Op::Merge)
                     .flat_map(|(key, _)| names_of(key).map(str::to_owned))
                     .collect();
-                let is_taken =
-                    |name: &str, known: &RecordedCall| known.op != Op::Branch || merged.contains(name);
-                let left = self.calls.all().filter(|(name, _, known)| !is_taken(name, known));
-                let first = left.filter_map(|(_, _, known)| known.place()).min();
-                self.calls.retain_named(is_taken);
+                let is_carried =
+                    |name: &str, recorded: &RecordedCall| recorded.op != Op::Branch || merged.contains(name);
+                let dropped = self.calls.all().filter(|(name, _, recorded)| !is_carried(name, recorded));
+                let first = dropped.filter_map(|(_, _, recorded)| recorded.end_seq()).min();
+                self.calls.retain_named(is_carried);
                 self.void_selects(first);
                 return;
             }
             (Op::Life, _) if name == ENDED => {
-                let text: EndRecord = serde_json::from_slice(&payload.bytes).unwrap_or_default();
-                self.voids.extend(text.voids);
+                let record: EndRecord = serde_json::from_slice(&payload.bytes).unwrap_or_default();
+                self.voids.extend(record.voids);
                 self.undo.close();
                 self.forget_undo_tries();
                 return;
             }
             (Op::Life, _) if name == RESUMED => {
-                self.go_on();
+                self.resume();
                 return;
             }
             (Op::Life, _) => return,
@@ -340,72 +343,74 @@ impl Journal {
             }
             return;
         }
-        // Journals of before `RESUMED` was always written do not say that the job went on; but only then are calls made.
+        // Older journals have no `RESUMED` entry; but calls are only made after the job has continued.
         if !matches!(op, Op::Now | Op::Version | Op::Select) && !is_undo_try(&name) {
-            self.go_on();
+            self.resume();
         }
-        let known = self.calls.known_owned(name, key, op);
-        known.op = op;
+        let recorded = self.calls.entry_owned(name, key, op);
+        recorded.op = op;
         if line.is_some() {
-            known.line = line;
+            recorded.line = line;
         }
         match mark {
-            Mark::Begun => known.begun = Some((seq, payload)),
-            Mark::Tried => known.tried = serde_json::from_slice(&payload.bytes).ok(),
+            Mark::Begun => recorded.begun = Some((seq, payload)),
+            Mark::Tried => recorded.tried = serde_json::from_slice(&payload.bytes).ok(),
             Mark::Done | Mark::DoneWithUndo => {
                 let undo = (mark == Mark::DoneWithUndo).then_some(seq);
-                (known.end, known.undo) = (Some((seq, CallEnd::Done(payload))), undo);
+                (recorded.end, recorded.undo) = (Some((seq, CallEnd::Done(payload))), undo);
             }
             Mark::Failed => {
                 let (failure, reason) = read_failed(&payload);
-                (known.end, known.undo) = (Some((seq, CallEnd::Failed { failure, reason })), None);
+                (recorded.end, recorded.undo) = (Some((seq, CallEnd::Failed { failure, reason })), None);
             }
             Mark::Undone | Mark::NotUndone => {}
         }
     }
 
-    /// The job goes on after it had ended: what made it fail is void, and so is what was undone. What could not be undone is
-    /// for the next unwinding. Answers whether there was any of this.
-    fn go_on(&mut self) -> bool {
+    /// The job continues after it had ended: the ends that made it fail are void, and so is what was undone. The next unwinding
+    /// tries again what could not be undone. Returns whether there was any of this.
+    fn resume(&mut self) -> bool {
         if self.voids.is_empty() && self.undo.is_empty() {
             return false;
         }
         let (voids, undone) = (std::mem::take(&mut self.voids), self.undo.reopen());
         self.forget_undo_tries();
-        let is_void = |known: &RecordedCall| known.place().is_some_and(|seq| voids.contains(&seq));
-        let ends = undone.iter().filter_map(|ident| self.calls.of(ident)?.place());
+        let is_void = |recorded: &RecordedCall| recorded.end_seq().is_some_and(|seq| voids.contains(&seq));
+        let ends = undone.iter().filter_map(|ident| self.calls.of(ident)?.end_seq());
         let first = ends.chain(voids.iter().copied()).min();
         undone.iter().for_each(|ident| self.calls.remove(ident));
-        // A branch goes on where it was: its children are there.
-        for known in self.calls.all_mut().filter(|known| known.op == Op::Branch && is_void(known)) {
-            (known.end, known.tried) = (None, None);
+        // A branch continues where it was: its children exist.
+        for recorded in self.calls.all_mut().filter(|recorded| recorded.op == Op::Branch && is_void(recorded))
+        {
+            (recorded.end, recorded.tried) = (None, None);
         }
-        self.calls.retain(|known| !is_void(known));
+        self.calls.retain(|recorded| !is_void(recorded));
         self.void_selects(first);
         true
     }
 
-    /// Which of several calls came first was judged by the ends before it: if one of these is void, that is void too.
+    /// Which call was first depends on the ends before it: if one of these is void, so is the select.
     fn void_selects(&mut self, first: Option<i32>) {
         let Some(first) = first else { return };
-        self.calls.retain(|known| known.op != Op::Select || known.place().is_none_or(|seq| seq < first));
+        self.calls
+            .retain(|recorded| recorded.op != Op::Select || recorded.end_seq().is_none_or(|seq| seq < first));
     }
 
-    /// What was tried at undoing steps counts for nothing if they are undone later.
+    /// Tries at undoing steps do not count for a later unwinding.
     fn forget_undo_tries(&mut self) {
         self.calls.retain_named(|name, _| !is_undo_try(name));
     }
 
-    /// The code has come to the end of a call that is not delivered like others.
+    /// Marks a call as reached whose end is not delivered like others.
     pub(super) fn mark_reached(&mut self, ident: &Ident) {
-        if let Some(known) = self.calls.get_mut(&ident.0, ident.1.as_deref())
-            && !std::mem::replace(&mut known.reached, true)
+        if let Some(recorded) = self.calls.get_mut(&ident.0, ident.1.as_deref())
+            && !std::mem::replace(&mut recorded.reached, true)
         {
             self.undelivered -= 1;
         }
     }
 
-    /// What is known of a call, which is known from now on.
+    /// Returns the record of a call, which is added if there is none.
     pub(super) fn recorded_mut(&mut self, ident: &Ident) -> &mut RecordedCall {
         self.calls.entry(&ident.0, ident.1.as_deref(), Op::Step)
     }
@@ -415,8 +420,8 @@ impl Journal {
 mod tests {
     use super::*;
 
-    /// What is known after these entries: the names of calls that have ended.
-    fn known(entries: &[(Op, Mark, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
+    /// Returns the names of calls that have ended after these entries, and whether the job continues.
+    fn recorded(entries: &[(Op, Mark, &str, &str)], unwinding: bool) -> (Vec<String>, bool) {
         let entry = |(seq, (op, mark, name, payload)): (i32, &(Op, Mark, &str, &str))| JournalEntry {
             seq,
             op: *op,
@@ -429,7 +434,7 @@ mod tests {
         };
         let entries = (0..).zip(entries).map(entry).collect();
         let journal = Journal::read(entries, &Codecs::default(), unwinding);
-        let ended = journal.calls.all().filter(|(_, _, known)| known.end.is_some());
+        let ended = journal.calls.all().filter(|(_, _, recorded)| recorded.end.is_some());
         let mut names: Vec<String> = ended.map(|(name, ..)| name.to_owned()).collect();
         names.sort();
         (names, journal.needs_resume)
@@ -439,20 +444,23 @@ mod tests {
     const ASK: (Op, Mark, &str, &str) = (Op::Step, Mark::Failed, "ask", "{}");
     const FIRST: (Op, Mark, &str, &str) = (Op::Select, Mark::Done, "first", "0");
     const UNDONE: (Op, Mark, &str, &str) = (Op::Step, Mark::Undone, "hotel", "null");
-    const GOES_ON: (Op, Mark, &str, &str) = (Op::Life, Mark::Done, RESUMED, "null");
+    const RESUMED_ENTRY: (Op, Mark, &str, &str) = (Op::Life, Mark::Done, RESUMED, "null");
 
     #[test]
-    fn what_made_a_job_fail_is_void_once_it_goes_on() {
+    fn ends_that_failed_a_job_are_void_once_it_continues() {
         let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [1]}"#);
         let entries = [HOTEL, ASK, FIRST, UNDONE, ended];
         let all = ["ask", "first", "hotel"].map(str::to_owned).to_vec();
-        assert_eq!(known(&entries, true), (all, false), "nothing has run since it ended");
-        assert_eq!(known(&entries, false), (vec![], true));
+        assert_eq!(recorded(&entries, true), (all, false), "nothing has run since it ended");
+        assert_eq!(recorded(&entries, false), (vec![], true));
         for unwinding in [true, false] {
-            assert_eq!(known(&[&entries[..], &[GOES_ON]].concat(), unwinding), (vec![], false));
-            // Older journals do not say it.
+            assert_eq!(recorded(&[&entries[..], &[RESUMED_ENTRY]].concat(), unwinding), (vec![], false));
+            // Older journals have no `RESUMED` entry.
             let next = (Op::Step, Mark::Done, "next", "1");
-            assert_eq!(known(&[&entries[..], &[next]].concat(), unwinding), (vec!["next".to_owned()], false));
+            assert_eq!(
+                recorded(&[&entries[..], &[next]].concat(), unwinding),
+                (vec!["next".to_owned()], false)
+            );
         }
     }
 
@@ -461,11 +469,11 @@ mod tests {
         let ended = (Op::Life, Mark::Failed, ENDED, r#"{"voids": [2]}"#);
         let second = (Op::Select, Mark::Done, "second", "0");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();
-        assert_eq!(known(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
+        assert_eq!(recorded(&[HOTEL, FIRST, ASK, second, ended], false), (kept, true));
         let branch = |mark| (Op::Branch, mark, "items", "1");
         let entries = [HOTEL, FIRST, branch(Mark::Begun), branch(Mark::Done), second];
         let fork = (Op::Life, Mark::Done, Fork::ENTRY, "null");
         let kept = ["first", "hotel"].map(str::to_owned).to_vec();
-        assert_eq!(known(&[&entries[..], &[fork]].concat(), false), (kept, false));
+        assert_eq!(recorded(&[&entries[..], &[fork]].concat(), false), (kept, false));
     }
 }

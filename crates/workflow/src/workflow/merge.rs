@@ -1,4 +1,4 @@
-//! Merging branches, and reducing what their children returned.
+//! Merging branches, and reducing the outputs of their children.
 
 use std::{
     future::{Future, IntoFuture},
@@ -31,10 +31,10 @@ use crate::{
     store_retry::retry_unavailable,
 };
 
-/// The name of every merge; its key is the names of the branches.
+/// The name of every merge call; its key is the names of the branches.
 pub(super) const MERGE: &str = "merge";
 
-/// The names of the branches that a merge with this key is of.
+/// Returns the names of the branches in the key of a merge.
 pub(super) fn names_of(key: &str) -> impl Iterator<Item = &str> {
     key.split('#').next().unwrap_or_default().split(',')
 }
@@ -60,19 +60,19 @@ impl MergeCall {
         MergeCall { core: Arc::clone(core), names, line, merge: Merge::all(), key: None }
     }
 
-    /// By these rules; when all children have ended well, unless you say otherwise.
+    /// Sets the rules; by default all children must succeed.
     pub fn by(mut self, merge: Merge) -> MergeCall {
         self.merge = merge;
         self
     }
 
-    /// What tells it from another merge of the same branches that was given up.
+    /// Distinguishes it from an earlier merge of the same branches that was dropped.
     pub fn key(mut self, key: impl ToString) -> MergeCall {
         self.key = Some(key.to_string());
         self
     }
 
-    /// Reduces what the children returned; see [`super::Merging::reduce`].
+    /// Reduces the outputs of the children; see [`super::Merging::reduce`].
     pub fn reduce<A, T, F>(self, first: A, add: F) -> Reducing<A>
     where
         A: Serialize + DeserializeOwned + Send + 'static,
@@ -91,11 +91,11 @@ impl IntoFuture for MergeCall {
     fn into_future(self) -> MergeFuture {
         let MergeCall { core, names, line, merge, key } = self;
         let fault = merge.check().err().map(|error| error.to_string());
-        let looking = BranchRead { core: Arc::clone(&core), names: names.clone(), merge: merge.clone() };
-        let looking = Arc::new(looking);
+        let reader = BranchReader { core: Arc::clone(&core), names: names.clone(), merge: merge.clone() };
+        let reader = Arc::new(reader);
         let body = Box::new(move |_| {
-            let looking = Arc::clone(&looking);
-            Box::pin(async move { encode_result(&looking.read_branches().await?) }) as Boxed<'static, _>
+            let reader = Arc::clone(&reader);
+            Box::pin(async move { encode_result(&reader.read_branches().await?) }) as Boxed<'static, _>
         });
         let mut raw = RawStep::new(&core, Op::Merge, MERGE, line, body);
         let joined = names.join(",");
@@ -113,14 +113,14 @@ pub struct MergeFuture {
     names: Vec<String>,
     fault: Option<String>,
     checked: bool,
-    /// Whether the branches are known to be merged by this call.
+    /// Whether this call has marked the branches as being merged.
     merging: bool,
 }
 
 impl Drop for MergeFuture {
     fn drop(&mut self) {
         if self.merging {
-            self.each(|opened| match opened {
+            self.update_branches(|opened| match opened {
                 BranchState::Merging { number } => BranchState::Open { number },
                 other => other,
             });
@@ -129,12 +129,12 @@ impl Drop for MergeFuture {
 }
 
 impl MergeFuture {
-    /// Says that the branches are being merged; or what is wrong with that.
-    fn claim(&mut self) -> Option<String> {
+    /// Marks the branches as being merged. Returns what is wrong, if something is.
+    fn begin_merge(&mut self) -> Option<String> {
         let fault = self.fault();
         if fault.is_none() {
             self.merging = true;
-            self.each(|opened| match opened {
+            self.update_branches(|opened| match opened {
                 BranchState::Open { number } => BranchState::Merging { number },
                 other => other,
             });
@@ -142,11 +142,11 @@ impl MergeFuture {
         fault
     }
 
-    fn each(&self, now: impl Fn(BranchState) -> BranchState) {
+    fn update_branches(&self, update: impl Fn(BranchState) -> BranchState) {
         let mut state = self.raw.core.lock();
         for name in &self.names {
             if let Some(opened) = state.branches.get_mut(name) {
-                *opened = now(*opened);
+                *opened = update(*opened);
             }
         }
     }
@@ -193,7 +193,7 @@ impl Future for MergeFuture {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Merged, Failure>> {
         let this = self.get_mut();
         if !std::mem::replace(&mut this.checked, true)
-            && let Some(fault) = this.claim()
+            && let Some(fault) = this.begin_merge()
         {
             this.raw.core.fault(misuse(format!("{fault} ({})", source_location(this.raw.line))));
             return Poll::Pending;
@@ -210,115 +210,123 @@ impl Future for MergeFuture {
     }
 }
 
-/// Looks how branches stand.
-struct BranchRead {
+/// Reads the counts of branches and decides by the rules.
+struct BranchReader {
     core: Arc<Core>,
     names: Vec<String>,
     merge: Merge,
 }
 
-/// What was seen, and what follows from it.
+/// What was read, and the decision.
 #[derive(Serialize, Deserialize)]
 struct BranchReport {
     numbers: Vec<BranchNo>,
-    follows: AfterPoll,
-    /// Whether children that have not ended are to be cancelled when it is over.
-    cut: bool,
-    goal: String,
+    decision: ReportDecision,
+    /// Whether children that have not ended are cancelled when the merge is over.
+    cancel_children: bool,
+    merge_record: String,
     merged: Merged,
 }
 
 #[derive(Serialize, Deserialize)]
-enum AfterPoll {
+enum ReportDecision {
     Met,
     Failed(String),
     Wait(Vec<Option<BranchWatch>>),
 }
 
-impl BranchRead {
+impl BranchReader {
     async fn read_branches(&self) -> Result<BranchReport, Failure> {
         let number = |name: &String| match self.core.lock().branches.get(name) {
             Some(BranchState::Merging { number }) => Ok(*number),
             _ => Err(misuse(format!("there is no branch {name:?} to be merged"))),
         };
         let numbers = self.names.iter().map(number).collect::<Result<Vec<BranchNo>, Failure>>()?;
-        let (store, job) = (Arc::clone(&self.core.bound.store), self.core.job.id);
+        let (store, job) = (Arc::clone(&self.core.services.store), self.core.job.id);
         let branches = retry_unavailable!(store.inspect().branches(job))?;
-        let stand = |number: &BranchNo| {
+        let progress_of = |number: &BranchNo| {
             let branch = branches.iter().find(|branch| branch.number == *number);
             branch.map_or(BranchProgress::default(), |branch| BranchProgress {
                 spawned: branch.spawned,
                 counts: branch.counts,
             })
         };
-        let stands: Vec<BranchProgress> = numbers.iter().map(stand).collect();
-        let all = BranchProgress::sum(&stands);
+        let progress: Vec<BranchProgress> = numbers.iter().map(progress_of).collect();
+        let all = BranchProgress::sum(&progress);
         let merged = Merged::new(job, self.names.iter().cloned().zip(numbers.iter().copied()), all);
         let live = all.counts.ended() < all.spawned;
-        let goal = MergeRecord { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
-        let follows = match self.merge.decide(&stands) {
-            MergeDecision::Met => AfterPoll::Met,
+        let merge_record =
+            MergeRecord { merge: self.merge.clone(), of: self.names.clone(), verdict: None }.text();
+        let decision = match self.merge.decide(&progress) {
+            MergeDecision::Met => ReportDecision::Met,
             MergeDecision::Wait(watches) => {
                 let merged = |branch: &&Branch| numbers.contains(&branch.number);
-                let of: Vec<&Branch> = branches.iter().filter(merged).collect();
-                match retry_unavailable!(missing_children(&*store, &of))? {
-                    Some(why) => {
-                        AfterPoll::Failed(format!("the merge of {} failed: {why}", self.names.join(", ")))
-                    }
-                    None => AfterPoll::Wait(watches),
+                let wanted: Vec<&Branch> = branches.iter().filter(merged).collect();
+                match retry_unavailable!(missing_children(&*store, &wanted))? {
+                    Some(why) => ReportDecision::Failed(format!(
+                        "the merge of {} failed: {why}",
+                        self.names.join(", ")
+                    )),
+                    None => ReportDecision::Wait(watches),
                 }
             }
             MergeDecision::Failed(why) => {
                 let first = retry_unavailable!(unsuccessful_children(&*store, job, &numbers, 3))?;
                 let first = if first.is_empty() { String::new() } else { format!("; {first}") };
-                AfterPoll::Failed(format!("the merge of {} failed: {why}{first}", self.names.join(", ")))
+                ReportDecision::Failed(format!("the merge of {} failed: {why}{first}", self.names.join(", ")))
             }
         };
-        Ok(BranchReport { numbers, follows, cut: live && !self.merge.rest_runs, goal, merged })
+        Ok(BranchReport {
+            numbers,
+            decision,
+            cancel_children: live && !self.merge.rest_runs,
+            merge_record,
+            merged,
+        })
     }
 }
 
-/// What follows from a look at branches.
+/// Completes the merge, or lets it wait, as the report of its body says.
 fn decide(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
     let core = &step.core;
-    let looked: BranchReport = match serde_json::from_slice(&result) {
-        Ok(looked) => looked,
+    let report: BranchReport = match serde_json::from_slice(&result) {
+        Ok(report) => report,
         Err(error) => return core.fail_or_retry_call(id, Failure::stop(error), &Retry::never()),
     };
     let deadline = step.deadline(id);
-    let grow = |make: &dyn Fn(BranchNo, usize) -> BranchUpdate| {
-        let grown = looked.numbers.iter().enumerate().map(|(place, number)| make(*number, place));
-        core.lock().pending.branches.extend(grown);
+    let update = |make: &dyn Fn(BranchNo, usize) -> BranchUpdate| {
+        let updates = report.numbers.iter().enumerate().map(|(index, number)| make(*number, index));
+        core.lock().pending.branches.extend(updates);
     };
-    let over = |number: BranchNo, _| BranchUpdate {
+    let merged = |number: BranchNo, _| BranchUpdate {
         seal: true,
         merged: true,
-        cancel_children: looked.cut,
-        merge_record: Some(looked.goal.clone()),
+        cancel_children: report.cancel_children,
+        merge_record: Some(report.merge_record.clone()),
         ..BranchUpdate::new(number)
     };
-    match &looked.follows {
-        AfterPoll::Met => {
-            grow(&over);
-            core.complete_call(id, encode_result(&looked.merged).unwrap_or_default(), false);
+    match &report.decision {
+        ReportDecision::Met => {
+            update(&merged);
+            core.complete_call(id, encode_result(&report.merged).unwrap_or_default(), false);
         }
-        AfterPoll::Failed(why) => {
-            grow(&over);
+        ReportDecision::Failed(why) => {
+            update(&merged);
             core.fail_or_retry_call(id, Failure::stop(why).class("merge"), &Retry::never());
         }
-        AfterPoll::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
-            grow(&over);
+        ReportDecision::Wait(_) if deadline.is_some_and(|deadline| deadline <= core.now()) => {
+            update(&merged);
             core.fail_or_retry_call(
                 id,
-                Failure::stop(looked.merged.timeout_text()).class(class::TIMEOUT),
+                Failure::stop(report.merged.timeout_text()).class(class::TIMEOUT),
                 &Retry::never(),
             );
         }
-        AfterPoll::Wait(watches) => {
-            grow(&|number, place| BranchUpdate {
+        ReportDecision::Wait(watches) => {
+            update(&|number, index| BranchUpdate {
                 seal: true,
-                watch: watches[place].clone(),
-                merge_record: Some(looked.goal.clone()),
+                watch: watches[index].clone(),
+                merge_record: Some(report.merge_record.clone()),
                 ..BranchUpdate::new(number)
             });
             let mut state = core.lock();
@@ -335,15 +343,15 @@ fn decide(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
     }
 }
 
-/// What is kept of reducing.
+/// The state of a reduction, committed with each page of children.
 #[derive(Serialize, Deserialize)]
-struct KeptReduction {
+struct ReductionState {
     /// How far the children were read.
     read: ReadPosition,
     value: serde_json::Value,
 }
 
-/// What the results of children are reduced to; `.await` returns it.
+/// The value that the outputs of children are reduced to; `.await` returns it.
 #[must_use = "nothing is reduced until this is awaited"]
 pub struct Reducing<A> {
     run: Boxed<'static, Result<A, Failure>>,
@@ -360,7 +368,7 @@ impl<A> Future for Reducing<A> {
 pub(super) struct Reduce;
 
 impl Reduce {
-    /// Reduces the results of the children of branches once they are merged.
+    /// Reduces the outputs of the children of branches once they are merged.
     pub(super) fn after<A, T, F>(
         core: Arc<Core>,
         line: &'static Location<'static>,
@@ -380,18 +388,20 @@ impl Reduce {
                 Failure::stop(format!("what is to be reduced to cannot be written as JSON ({error})"))
                     .class(class::REFUSED)
             })?;
-            let (bound, add) = (Arc::clone(&core.bound), Arc::new(std::sync::Mutex::new(add)));
+            let (services, add) = (Arc::clone(&core.services), Arc::new(std::sync::Mutex::new(add)));
             let make = Box::new(move |begun: Option<Payload>| -> Parts<'static> {
                 let before = begun.and_then(|begun| {
-                    let plain = bound.codecs.decode(&begun).ok()?;
-                    serde_json::from_slice::<KeptReduction>(&plain).ok()
+                    let plain = services.codecs.decode(&begun).ok()?;
+                    serde_json::from_slice::<ReductionState>(&plain).ok()
                 });
-                let kept = before
-                    .unwrap_or_else(|| KeptReduction { read: ReadPosition::default(), value: first.clone() });
-                let pages = Pages::new(Arc::clone(&bound), merged.clone(), kept.read);
-                let state = (pages, Some(kept.value), Arc::clone(&add));
+                let state = before.unwrap_or_else(|| ReductionState {
+                    read: ReadPosition::default(),
+                    value: first.clone(),
+                });
+                let pages = Pages::new(Arc::clone(&services), merged.clone(), state.read);
+                let state = (pages, Some(state.value), Arc::clone(&add));
                 Box::pin(futures_util::stream::unfold(state, async |(mut pages, value, add)| {
-                    let part = reduced::<A, T, F>(&mut pages, value?, &add).await;
+                    let part = reduce_page::<A, T, F>(&mut pages, value?, &add).await;
                     match part {
                         Ok((part, value)) => Some((Ok(part), (pages, value, add))),
                         Err(failure) => Some((Err(PartError::of_engine(failure)), (pages, None, add))),
@@ -407,8 +417,8 @@ impl Reduce {
     }
 }
 
-/// Absorbs the next children: the part to be committed, and the value that it has if there are more.
-async fn reduced<A, T, F>(
+/// Adds the outputs of the next page. Returns the part to be committed, and the value if there are more.
+async fn reduce_page<A, T, F>(
     pages: &mut Pages,
     value: serde_json::Value,
     add: &std::sync::Mutex<F>,
@@ -418,20 +428,20 @@ where
     T: DeserializeOwned,
     F: FnMut(A, T) -> A,
 {
-    let written = |error: serde_json::Error| {
+    let unwritable = |error: serde_json::Error| {
         Failure::stop(format!("what was reduced cannot be written as JSON, and read again ({error})"))
             .class(class::REFUSED)
     };
     let Some(results) = pages.next::<T>().await? else {
-        return Ok((Part::End(serde_json::to_vec(&value).map_err(written)?), None));
+        return Ok((Part::End(serde_json::to_vec(&value).map_err(unwritable)?), None));
     };
-    let value: A = serde_json::from_value(value).map_err(written)?;
+    let value: A = serde_json::from_value(value).map_err(unwritable)?;
     let value = {
         let mut add = add.lock().unwrap_or_else(|e| e.into_inner());
         results.into_iter().fold(value, &mut *add)
     };
-    let value = serde_json::to_value(&value).map_err(written)?;
-    let kept =
-        serde_json::to_vec(&KeptReduction { read: pages.read(), value: value.clone() }).map_err(written)?;
-    Ok((Part::Keep(kept), Some(value)))
+    let value = serde_json::to_value(&value).map_err(unwritable)?;
+    let state = serde_json::to_vec(&ReductionState { read: pages.read(), value: value.clone() })
+        .map_err(unwritable)?;
+    Ok((Part::Save(state), Some(value)))
 }

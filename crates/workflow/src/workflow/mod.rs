@@ -1,8 +1,8 @@
-//! Workflows: plain async Rust whose every step is recorded.
+//! Workflows: async Rust whose every call is recorded.
 //!
-//! The code runs from its beginning whenever the job is taken up again, and every durable call that its journal knows
-//! returns what it returned before; so it is soon where it was. In between nothing is kept of it: a parked workflow is a
-//! row. `core` and `state` are what the code and its `driver` share; the other files are the calls.
+//! The code runs from its beginning whenever the job is claimed, and every durable call in its journal returns what it returned
+//! before, so it soon reaches the point where it stopped. Nothing else is kept: a parked workflow is a row. `core` and `state`
+//! are shared by the code and its `driver`; `waiting` and `ending` belong to the driver; the other files are the calls.
 
 mod branch;
 mod context;
@@ -61,32 +61,31 @@ pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A durable workflow: async code on [`Flow`].
 ///
-/// Whatever `run` awaits is a call of its [`Flow`], or several of them joined (`join!`, `try_join!`, `select!`). Everything
-/// else it does must come out the same when it is run again: what looks at the world, or changes it, belongs into a step.
-/// The code may be changed while jobs are under way, by rules that `docs/changing-workflows.md` gives.
+/// `run` awaits only calls of its [`Flow`], or several of them joined (`join!`, `try_join!`, `select!`). Everything else must
+/// be deterministic: what reads or changes the outside world belongs into a step. The code may be changed while jobs are
+/// running, by the rules in `docs/changing-workflows.md`.
 ///
-/// An error that `run` returns ends the workflow: what was worth another try was tried again by the step. If steps have
-/// undos, those run first.
+/// An error that `run` returns ends the workflow: the steps have already retried what was worth a retry. Undos run first.
 pub trait Workflow: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The kind's name in the store; it outlives the type's name.
     const KIND: &'static str;
     /// Which version of the kind this code runs. Jobs finish on the version they were submitted with.
     const VERSION: i32 = 1;
-    /// The queue that jobs go to unless the submit says otherwise.
+    /// The queue of its jobs, unless the submit names another.
     const QUEUE: &'static str = "default";
-    /// Whether nothing is committed until the workflow ends or waits: for code whose steps have no effects, and may all be
-    /// run again after a crash.
+    /// Whether nothing is committed until the workflow ends or waits: for code whose steps have no effects, and may all run
+    /// again after a crash.
     const ONE_COMMIT: bool = false;
     /// What it returns.
     type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// How it fails. [`Failure`] and [`crate::AnyError`] will do; a type of your own says more.
+    /// Its error: [`Failure`], [`crate::AnyError`], or a type of your own that says more.
     type Error: Into<Failure> + Send;
 
     /// The workflow itself.
     fn run(self, flow: Flow) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send;
 
-    /// When to run the code again that panicked, or held its thread for too long: 20 attempts with growing waits, unless you
-    /// say otherwise. Errors are not tried again here, but by the steps.
+    /// When to run the code again after it panicked or blocked its thread: by default 20 attempts with growing delays. Steps
+    /// retry their own errors.
     fn retry(&self) -> Retry {
         Policy::default().retry
     }

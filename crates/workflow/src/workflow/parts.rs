@@ -1,4 +1,4 @@
-//! Calls that are committed part by part before they end: the children of a branch, and what their results are reduced to.
+//! Calls that are committed part by part before they end: filling a branch, and reducing the results of its children.
 
 use std::{
     panic::{AssertUnwindSafe, Location},
@@ -24,33 +24,33 @@ use super::{
 };
 use crate::store_retry;
 
-/// What a call wants committed before it goes on.
+/// What a call wants committed before it continues.
 pub(super) enum Part {
-    /// Children of a branch, and where its sources stand after them.
+    /// Children of a branch, and the position of its sources after them.
     Children { children: Vec<NewJob>, spawns: Option<Vec<String>>, cursor: Payload },
-    /// It goes on when this is told of its branch.
+    /// Nothing: it continues when this watch on its branch fires.
     Pause(BranchWatch),
-    /// What is to be known to go on from here.
-    Keep(Vec<u8>),
-    /// It has ended, with this result as JSON; a branch is sealed.
+    /// The state that a replay continues from.
+    Save(Vec<u8>),
+    /// Its end, with this result as JSON; a branch is sealed.
     End(Vec<u8>),
 }
 
 /// Why a call has no next part.
 pub(crate) enum PartError {
-    /// It has failed, which is its end.
+    /// The call has failed.
     Failed(Failure),
-    /// The code does not fit what was committed before: the job fails, and no code is told.
+    /// The code does not match what was committed before: the job fails, and the code does not see the error.
     Diverged(Failure),
-    /// The store could not be read, which is nothing that the call has done wrong: the job goes on from here later.
+    /// The store could not be read, which is not a fault of the call: the job continues from here later.
     Unread(Failure),
 }
 
 impl PartError {
-    /// What went wrong where nobody's code but the engine's was run.
+    /// Classifies a failure where only the engine's code ran.
     pub(crate) fn of_engine(failure: Failure) -> PartError {
         match &*failure.class {
-            store_retry::STORE => PartError::Unread(failure),
+            store_retry::STORE_CLASS => PartError::Unread(failure),
             _ => PartError::Failed(failure),
         }
     }
@@ -64,8 +64,8 @@ impl From<Failure> for PartError {
 
 pub(super) type Parts<'f> = Pin<Box<dyn Stream<Item = Result<Part, PartError>> + Send + 'f>>;
 
-/// Makes the parts of a call, from what was kept of it.
-pub(super) type Make<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Send + 'f>;
+/// Makes the parts of a call, from its last saved state.
+pub(super) type MakeParts<'f> = Box<dyn FnMut(Option<Payload>) -> Parts<'f> + Send + 'f>;
 
 /// A call that is committed part by part, whatever its type.
 pub(super) struct RawParts<'f> {
@@ -74,7 +74,7 @@ pub(super) struct RawParts<'f> {
     pub(super) name: String,
     pub(super) key: Option<String>,
     pub(super) line: &'static Location<'static>,
-    make: Make<'f>,
+    make: MakeParts<'f>,
     running: Option<Parts<'f>>,
     call: Option<usize>,
     registered: bool,
@@ -86,7 +86,7 @@ impl<'f> RawParts<'f> {
         op: Op,
         name: &str,
         line: &'static Location<'static>,
-        make: Make<'f>,
+        make: MakeParts<'f>,
     ) -> RawParts<'f> {
         let (core, name) = (Arc::clone(core), name.to_owned());
         RawParts { core, op, name, key: None, line, make, running: None, call: None, registered: false }
@@ -96,8 +96,8 @@ impl<'f> RawParts<'f> {
         let begun = {
             let state = self.core.lock();
             let call = state.calls[id].as_ref();
-            let known = call.and_then(|call| state.journal.calls.of(&call.ident));
-            known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone())
+            let recorded = call.and_then(|call| state.journal.calls.of(&call.ident));
+            recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| payload.clone())
         };
         let (core, make) = (Arc::clone(&self.core), &mut self.make);
         let made =
@@ -111,7 +111,7 @@ impl<'f> RawParts<'f> {
         });
     }
 
-    /// Polls for the next part. Whether there was one, or the end.
+    /// Polls for the next part. Ready if there was one, or the end.
     fn poll_part(&mut self, id: usize) -> Poll<()> {
         let running = self.running.as_mut().expect("started");
         let core = Arc::clone(&self.core);
@@ -141,7 +141,7 @@ impl<'f> RawParts<'f> {
 }
 
 impl Future for RawParts<'_> {
-    /// Where its end stands in the journal, and how it ended.
+    /// The sequence number of its end, and how it ended.
     type Output = (i32, CallEnd);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
@@ -163,7 +163,7 @@ impl Future for RawParts<'_> {
                     this.call = None;
                     return Poll::Ready((seq, ending));
                 }
-                // After a pause it goes on with what it has.
+                // After a pause it continues with the same stream.
                 CallStatus::Go if this.running.is_some() => {}
                 CallStatus::Go => this.start(id),
                 CallStatus::Running => {
@@ -190,7 +190,7 @@ impl Drop for RawParts<'_> {
 }
 
 impl Core {
-    /// A call wants a part of it committed.
+    /// Adds a part of a call to the pending writes.
     fn part(&self, id: usize, part: Part) -> Result<(), Failure> {
         let now = self.now();
         let mut state = self.lock();
@@ -201,12 +201,12 @@ impl Core {
         match part {
             Part::Children { mut children, spawns, cursor } => {
                 let (number, opened) = self.branch_number(state, id);
-                let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                let name = &state.calls[id].as_ref().expect("checked above").ident.0;
                 let open = opened.then(|| name.to_string());
                 for child in &mut children {
-                    child.branch_position.iter_mut().for_each(|twig| twig.branch = number);
+                    child.branch_position.iter_mut().for_each(|position| position.branch = number);
                 }
-                // Mostly there are no others, and they are many: they are not moved again.
+                // Usually there are no others, and these are many: avoid moving them again.
                 match state.pending.children.is_empty() {
                     true => state.pending.children = children,
                     false => state.pending.children.extend(children),
@@ -221,7 +221,7 @@ impl Core {
             }
             Part::Pause(watch) => {
                 let (number, opened) = self.branch_number(state, id);
-                let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                let name = &state.calls[id].as_ref().expect("checked above").ident.0;
                 let open = opened.then(|| name.to_string());
                 state.pending.branches.push(BranchUpdate {
                     opened_as: open,
@@ -233,25 +233,25 @@ impl Core {
                     AfterCommit::Wait(CallWait { branch: true, runs_body: true, ..CallWait::default() }),
                 );
             }
-            Part::Keep(kept) => {
-                let payload = self.check_size(self.encode(kept)?)?;
-                let call = state.calls[id].as_ref().expect("looked up above");
+            Part::Save(saved) => {
+                let payload = self.check_size(self.encode(saved)?)?;
+                let call = state.calls[id].as_ref().expect("checked above");
                 let (ident, op) = (call.ident.clone(), call.op);
                 let entry = state.entry(id, Mark::Begun, payload.clone(), now);
-                let known = state.journal.recorded_mut(&ident);
-                let before = known.begun.replace((entry.seq, payload));
-                known.op = op;
-                // Of what was kept before, nothing is needed any more.
+                let recorded = state.journal.recorded_mut(&ident);
+                let before = recorded.begun.replace((entry.seq, payload));
+                recorded.op = op;
+                // The state that was saved before is superfluous.
                 state.pending.forget_entries.extend(before.map(|(seq, _)| seq));
                 state.pending.entries.push(entry);
                 state.mark_finished(id, AfterCommit::Part);
             }
             Part::End(result) => {
-                let call = state.calls[id].as_ref().expect("looked up above");
+                let call = state.calls[id].as_ref().expect("checked above");
                 let mut result = result;
                 if call.op == Op::Branch {
                     let (number, opened) = self.branch_number(state, id);
-                    let name = &state.calls[id].as_ref().expect("looked up above").ident.0;
+                    let name = &state.calls[id].as_ref().expect("checked above").ident.0;
                     let open = opened.then(|| name.to_string());
                     state.pending.branches.push(BranchUpdate {
                         opened_as: open,
@@ -267,27 +267,27 @@ impl Core {
         Ok(())
     }
 
-    /// The number of the branch that a call fills, and whether it is opened by that.
+    /// Returns the number of the branch that a call fills, and whether that opens the branch.
     fn branch_number(&self, state: &mut RunState, id: usize) -> (BranchNo, bool) {
         let call = state.calls[id].as_ref().expect("under way");
         let ident = call.ident.clone();
-        let known = state.journal.calls.of(&ident).and_then(|known| known.begun.as_ref());
-        if let Some(number) = known.and_then(|(_, payload)| number_of(payload)) {
+        let recorded = state.journal.calls.of(&ident).and_then(|recorded| recorded.begun.as_ref());
+        if let Some(number) = recorded.and_then(|(_, payload)| number_of(payload)) {
             return (number, false);
         }
-        // No other run of the job, and nothing else of this one, has the same.
+        // Unique: no other run of the job, and no other entry of this run, has this number.
         let run = self.job.stage.as_deref().and_then(run_of).unwrap_or(1);
         let number = BranchNo((i64::from(run) << 32) | i64::from(state.next_seq));
         let payload = Payload::json(number.to_string().into_bytes());
         let entry = state.entry(id, Mark::Begun, payload.clone(), self.now());
-        let known = state.journal.recorded_mut(&ident);
-        (known.op, known.begun) = (Op::Branch, Some((entry.seq, payload)));
+        let recorded = state.journal.recorded_mut(&ident);
+        (recorded.op, recorded.begun) = (Op::Branch, Some((entry.seq, payload)));
         state.pending.entries.push(entry);
         (number, true)
     }
 }
 
-/// The number of a branch, as the journal keeps it.
+/// Decodes the number of a branch from its journal entry.
 pub(super) fn number_of(payload: &Payload) -> Option<BranchNo> {
     serde_json::from_slice(&payload.bytes).ok()
 }

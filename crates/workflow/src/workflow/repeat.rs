@@ -1,8 +1,8 @@
-//! Something done by the calendar, within a workflow.
+//! Repeats: a step at each tick of a calendar, within a workflow.
 //!
-//! The ticks are those of the calendar, however late the last one ran: the grid does not drift. What is kept is where the
-//! repeat stands and its last few ticks, so that a workflow that repeats something for years is replayed as fast as on its
-//! first day.
+//! The ticks are those of the calendar, however late the last one ran: the grid does not drift. Only the progress of the repeat
+//! and its last few ticks are kept, so that a workflow that repeats something for years is replayed as fast as on its first
+//! day.
 
 use std::{
     collections::BTreeMap,
@@ -32,29 +32,29 @@ use super::{
     wait::RawWait,
 };
 
-/// How many ticks that have ended are kept for people to see.
-const KEPT: usize = 10;
-/// How old a tick may be and still run, unless the user says otherwise.
-const WINDOW: Duration = Duration::from_secs(3_600);
+/// How many ended ticks are kept for people to see.
+const KEPT_TICKS: usize = 10;
+/// How old a tick may be and still run, by default.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(3_600);
 
-/// What follows when a tick has failed for good.
+/// What follows when a tick has failed and is not retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnError {
-    /// The next tick: that one has failed, which its entry says.
+    /// The next tick. The journal shows that this one failed.
     #[default]
     Continue,
     /// The repeat fails, with the error of the tick.
     Fail,
 }
 
-/// A repeat that is being described; `.await` returns when it is over: with what a tick broke it off with, or `None` if its
-/// time or number was over.
+/// A repeat that is being described; `.await` returns when it is over: the value that a tick broke with, or `None` after its
+/// last tick.
 ///
-/// Each tick is a step, given the moment it stands for; between ticks the job is parked. A tick whose code returns
+/// Each tick is a step, given its scheduled time; between ticks the job is parked. A tick whose code returns
 /// `ControlFlow::Break` is the last one.
 #[must_use = "nothing is repeated until this is awaited"]
 pub struct Repeat<'f, T, E> {
-    about: RepeatSpec,
+    spec: RepeatSpec,
     body: Option<TickBody<'f>>,
     running: Option<Boxed<'f, Result<Option<T>, E>>>,
 }
@@ -78,14 +78,14 @@ struct RepeatSpec {
     on_error: OnError,
 }
 
-/// Where a repeat stands.
+/// The progress of a repeat, committed after each tick.
 #[derive(Clone, Serialize, Deserialize)]
-struct RepeatState {
-    /// When it was begun.
+struct RepeatProgress {
+    /// When it began.
     from: Time,
     /// The last tick that is over.
     last: Option<Time>,
-    /// How many were run.
+    /// The number of ticks that ran.
     ticks: u64,
 }
 
@@ -115,55 +115,55 @@ where
             })
         });
         let Policy { retry, timeout } = Policy::default();
-        let about = RepeatSpec {
+        let spec = RepeatSpec {
             core: Arc::clone(core),
             name: name.to_owned(),
             line,
             calendar,
-            catch_up: CatchUp::All { window: WINDOW },
+            catch_up: CatchUp::All { window: DEFAULT_WINDOW },
             until: None,
             times: None,
             retry,
             timeout,
             on_error: OnError::default(),
         };
-        Repeat { about, body: Some(body), running: None }
+        Repeat { spec, body: Some(body), running: None }
     }
 
-    /// What becomes of ticks that were due while nobody was there: those of the last hour run, oldest first, and the others
-    /// are summed up in one entry, unless you say otherwise.
+    /// What follows for ticks that were missed while no worker ran: by default those of the last hour run, oldest first, and
+    /// the others are summed up in one entry.
     pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
-        self.about.catch_up = catch_up;
+        self.spec.catch_up = catch_up;
         self
     }
 
-    /// No tick after this moment.
+    /// No tick after this time.
     pub fn until(mut self, at: Time) -> Self {
-        self.about.until = Some(at);
+        self.spec.until = Some(at);
         self
     }
 
     /// No more ticks than this.
     pub fn times(mut self, times: u64) -> Self {
-        self.about.times = Some(times);
+        self.spec.times = Some(times);
         self
     }
 
-    /// When to try a tick again: 20 tries with growing waits, unless you say otherwise.
+    /// When to retry a tick: by default 20 tries with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.about.retry = retry;
+        self.spec.retry = retry;
         self
     }
 
-    /// How long one try at a tick may run: an hour, unless you say otherwise.
+    /// How long one try at a tick may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.about.timeout = Some(timeout);
+        self.spec.timeout = Some(timeout);
         self
     }
 
-    /// What follows when a tick has failed for good.
+    /// What follows when a tick has failed and is not retried.
     pub fn on_error(mut self, on_error: OnError) -> Self {
-        self.about.on_error = on_error;
+        self.spec.on_error = on_error;
         self
     }
 }
@@ -180,7 +180,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>, E>> {
         let this = self.get_mut();
         if let Some(body) = this.body.take() {
-            this.running = Some(Box::pin(run(this.about.clone(), body)));
+            this.running = Some(Box::pin(run(this.spec.clone(), body)));
         }
         match &mut this.running {
             Some(running) => running.as_mut().poll(cx),
@@ -189,65 +189,65 @@ where
     }
 }
 
-async fn run<'f, T, E>(about: RepeatSpec, body: TickBody<'f>) -> Result<Option<T>, E>
+async fn run<'f, T, E>(spec: RepeatSpec, body: TickBody<'f>) -> Result<Option<T>, E>
 where
     T: DeserializeOwned,
     E: From<Failure>,
 {
-    let RepeatSpec { core, name, line, calendar, .. } = &about;
-    // It is over already, or this returns at once.
-    let whole = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(Time(0)));
-    let (_, ending) = whole.await;
-    let known = about.known();
-    about.restore_context();
+    let RepeatSpec { core, name, line, calendar, .. } = &spec;
+    // Returns the recorded end of the repeat, or null at once.
+    let recorded_end = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(Time(0)));
+    let (_, ending) = recorded_end.await;
+    let recorded = spec.recorded();
+    spec.restore_context();
     if !matches!(&ending, CallEnd::Done(payload) if payload.bytes == b"null") {
-        return over(&about, ending).await;
+        return decode_end(&spec, ending).await;
     }
     let body = Arc::new(std::sync::Mutex::new(body));
-    let mut stand = known.unwrap_or_else(|| about.begin());
+    let mut progress = recorded.unwrap_or_else(|| spec.begin());
     loop {
-        // A tick that was begun is brought to its end, however late it is by now.
-        if let Some(tick) = about.begun(&stand) {
-            match about.end_of_tick(tick, &body, &mut stand).await {
-                Some(ending) => return over(&about, ending).await,
+        // A tick that began before is finished, however late it is by now.
+        if let Some(tick) = spec.begun_tick(&progress) {
+            match spec.finish_tick(tick, &body, &mut progress).await {
+                Some(ending) => return decode_end(&spec, ending).await,
                 None => continue,
             }
         }
-        let next = calendar.next_after(stand.last.unwrap_or(stand.from));
-        let next = next.filter(|next| about.until.is_none_or(|until| *next <= until));
-        let Some(next) = next.filter(|_| about.times.is_none_or(|times| stand.ticks < times)) else {
-            return over(&about, about.end(CallEnd::Done(Payload::json(b"[null]".to_vec())))).await;
+        let next = calendar.next_after(progress.last.unwrap_or(progress.from));
+        let next = next.filter(|next| spec.until.is_none_or(|until| *next <= until));
+        let Some(next) = next.filter(|_| spec.times.is_none_or(|times| progress.ticks < times)) else {
+            return decode_end(&spec, spec.end(CallEnd::Done(Payload::json(b"[null]".to_vec())))).await;
         };
         let wait = RawWait::new(core, Op::Repeat, name, line, Start::Unrecorded(next));
         wait.keyed(format!("until {next}")).await;
-        let plan = plan(calendar, about.catch_up, next, core.now().max(next), 1);
+        let plan = plan(calendar, spec.catch_up, next, core.now().max(next), 1);
         if let Some(missed) = plan.missed {
-            // What would have followed the end of the repeat was not missed.
-            let end = about.until.filter(|until| missed.to > *until);
+            // Ticks after the end of the repeat were not missed.
+            let end = spec.until.filter(|until| missed.to > *until);
             let counted = end.map_or(Some(missed), |until| Missed::between(calendar, missed.from, until));
-            counted.iter().for_each(|missed| about.missed(missed));
-            stand.last = Some(missed.to);
+            counted.iter().for_each(|missed| spec.record_missed(missed));
+            progress.last = Some(missed.to);
         }
         let Some(tick) = plan.fire.first().copied() else {
-            about.keep(&stand, None);
+            spec.save(&progress, None);
             continue;
         };
-        if about.until.is_some_and(|until| tick > until) {
-            about.keep(&stand, None);
+        if spec.until.is_some_and(|until| tick > until) {
+            spec.save(&progress, None);
             continue;
         }
-        if let Some(ending) = about.end_of_tick(tick, &body, &mut stand).await {
-            return over(&about, ending).await;
+        if let Some(ending) = spec.finish_tick(tick, &body, &mut progress).await {
+            return decode_end(&spec, ending).await;
         }
     }
 }
 
-/// What a repeat that is over returns: nothing, or what a tick broke it off with.
-async fn over<T: DeserializeOwned, E: From<Failure>>(
-    about: &RepeatSpec,
+/// Decodes what a repeat that is over returns: nothing, or the value that a tick broke with.
+async fn decode_end<T: DeserializeOwned, E: From<Failure>>(
+    spec: &RepeatSpec,
     ending: CallEnd,
 ) -> Result<Option<T>, E> {
-    let RepeatSpec { core, name, line, .. } = about;
+    let RepeatSpec { core, name, line, .. } = spec;
     let mut ending = Some(ending);
     std::future::poll_fn(move |_| match ending.take() {
         Some(ending) => decode_result::<(Option<T>,), E>(core, name, line, ending),
@@ -262,32 +262,33 @@ impl RepeatSpec {
         (self.name.as_str().into(), None)
     }
 
-    /// Where it stands, as far as is known.
-    fn known(&self) -> Option<RepeatState> {
-        let known = self.core.lock().journal.calls.of(&self.ident()).and_then(|known| known.begun.clone());
-        serde_json::from_slice(&known?.1.bytes).ok()
+    /// Returns the recorded progress.
+    fn recorded(&self) -> Option<RepeatProgress> {
+        let recorded =
+            self.core.lock().journal.calls.of(&self.ident()).and_then(|recorded| recorded.begun.clone());
+        serde_json::from_slice(&recorded?.1.bytes).ok()
     }
 
-    /// Its ticks are not come to again, and what they have set is still so.
+    /// Restores what recorded ticks have set in the context: the code does not reach these ticks again.
     fn restore_context(&self) {
         let state = &mut *self.core.lock();
         let sets = state.journal.repeat_sets.get(self.name.as_str()).into_iter().flatten();
         state.context.extend(sets.map(|set| (set.name.clone(), set.value.clone())));
     }
 
-    /// Where it stands at its beginning, which is written.
-    fn begin(&self) -> RepeatState {
-        let stand = RepeatState { from: self.core.now(), last: None, ticks: 0 };
-        self.keep(&stand, None);
-        stand
+    /// Begins the repeat, and records that.
+    fn begin(&self) -> RepeatProgress {
+        let progress = RepeatProgress { from: self.core.now(), last: None, ticks: 0 };
+        self.save(&progress, None);
+        progress
     }
 
-    /// Has written, with the next commit, where it stands, and forgotten what that makes needless. `ended` is the place of
-    /// a tick that has.
-    fn keep(&self, stand: &RepeatState, ended: Option<i32>) {
+    /// Records the progress with the next commit, and forgets the entries that this makes superfluous. `ended` is the sequence
+    /// number of a tick that has ended.
+    fn save(&self, progress: &RepeatProgress, ended: Option<i32>) {
         let now = self.core.now();
         let state = &mut *self.core.lock();
-        // Of what ticks have set under one name, only the last is needed.
+        // Of the values that ticks have set under one name, only the last is needed.
         let mut forget = Vec::new();
         if let Some(sets) = state.journal.repeat_sets.get_mut(self.name.as_str()) {
             let newest: BTreeMap<String, i32> = sets.iter().map(|set| (set.name.clone(), set.seq)).collect();
@@ -297,32 +298,32 @@ impl RepeatSpec {
                 needed
             });
         }
-        let payload = Payload::json(serde_json::to_vec(stand).unwrap_or_default());
+        let payload = Payload::json(serde_json::to_vec(progress).unwrap_or_default());
         let line = Some(source_location(self.line));
         let entry = state.entry_of(&self.ident(), Op::Repeat, Mark::Begun, line, payload.clone(), now);
         let seq = entry.seq;
         state.pending.entries.push(entry);
-        let known = state.journal.recorded_mut(&self.ident());
-        known.op = Op::Repeat;
-        let before = known.begun.replace((seq, payload));
+        let recorded = state.journal.recorded_mut(&self.ident());
+        recorded.op = Op::Repeat;
+        let before = recorded.begun.replace((seq, payload));
         forget.extend(before.into_iter().map(|(seq, _)| seq));
         let ticks = state.journal.ticks.entry(self.name.as_str().into()).or_default();
         ticks.extend(ended.filter(|seq| !ticks.contains(seq)));
-        while ticks.len() > KEPT {
+        while ticks.len() > KEPT_TICKS {
             forget.push(ticks.remove(0));
         }
-        // What is not committed yet is not written in the first place.
+        // An entry that is not committed yet is removed instead.
         for seq in forget {
-            let there = state.pending.entries.len();
+            let count = state.pending.entries.len();
             state.pending.entries.retain(|entry| entry.seq != seq);
-            if state.pending.entries.len() == there {
+            if state.pending.entries.len() == count {
                 state.pending.forget_entries.push(seq);
             }
         }
     }
 
-    /// One entry for all ticks that were missed.
-    fn missed(&self, missed: &Missed) {
+    /// Records all ticks that were missed in one entry.
+    fn record_missed(&self, missed: &Missed) {
         let now = self.core.now();
         let payload = Payload::json(serde_json::to_vec(missed).unwrap_or_default());
         let ident: Ident = (self.name.as_str().into(), Some(format!("missed {}", missed.from).into()));
@@ -332,13 +333,13 @@ impl RepeatSpec {
         state.pending.entries.push(entry);
     }
 
-    /// The first tick after where it stands that the journal knows of.
-    fn begun(&self, stand: &RepeatState) -> Option<Time> {
-        let after = stand.last.unwrap_or(stand.from).to_string();
+    /// Returns the first recorded tick after the progress.
+    fn begun_tick(&self, progress: &RepeatProgress) -> Option<Time> {
+        let after = progress.last.unwrap_or(progress.from).to_string();
         let state = self.core.lock();
-        let ticks = state.journal.calls.keyed(&self.name).filter(|(_, known)| {
-            // What this run has made is over, and where it stands says so.
-            known.made_at.is_none() && (known.tried.is_some() || known.end.is_some())
+        let ticks = state.journal.calls.keyed(&self.name).filter(|(_, recorded)| {
+            // The progress already has the ticks of this run.
+            recorded.made_at.is_none() && (recorded.tried.is_some() || recorded.end.is_some())
         });
         // As text they are in the order of time.
         let first = ticks
@@ -348,18 +349,18 @@ impl RepeatSpec {
         serde_json::from_value(serde_json::Value::String(first.to_owned())).ok()
     }
 
-    /// Brings a tick to its end. Answers that of the repeat, if the tick is it.
-    async fn end_of_tick(
+    /// Runs a tick to its end. Returns the end of the repeat, if this tick ends it.
+    async fn finish_tick(
         &self,
         tick: Time,
         body: &Arc<Shared<'_>>,
-        stand: &mut RepeatState,
+        progress: &mut RepeatProgress,
     ) -> Option<CallEnd> {
         let (seq, ending) = self.tick(tick, Arc::clone(body)).await;
-        (stand.last, stand.ticks) = (Some(tick), stand.ticks + 1);
+        (progress.last, progress.ticks) = (Some(tick), progress.ticks + 1);
         match ending {
             CallEnd::Done(payload) => {
-                let plain = self.core.bound.codecs.decode(&payload).map(|plain| plain.into_owned());
+                let plain = self.core.services.codecs.decode(&payload).map(|plain| plain.into_owned());
                 if plain.as_deref() != Ok(b"null") {
                     return Some(self.end(CallEnd::Done(payload)));
                 }
@@ -367,11 +368,11 @@ impl RepeatSpec {
             CallEnd::Failed { .. } if self.on_error == OnError::Fail => return Some(self.end(ending)),
             CallEnd::Failed { .. } => {}
         }
-        self.keep(stand, Some(seq));
+        self.save(progress, Some(seq));
         None
     }
 
-    /// One tick, as a step.
+    /// Runs one tick as a step.
     async fn tick<'f>(&self, tick: Time, body: Arc<Shared<'f>>) -> (i32, CallEnd) {
         let body: Body<'f> = Box::new(move |cx| (body.lock().unwrap_or_else(|e| e.into_inner()))(tick, cx));
         let mut step = RawStep::new(&self.core, Op::Repeat, &self.name, self.line, body);
@@ -381,7 +382,7 @@ impl RepeatSpec {
         step.await
     }
 
-    /// Its end, written with the next commit.
+    /// Records the end of the repeat with the next commit.
     fn end(&self, ending: CallEnd) -> CallEnd {
         let now = self.core.now();
         let state = &mut *self.core.lock();
@@ -390,7 +391,7 @@ impl RepeatSpec {
             CallEnd::Failed { .. } => Mark::Failed,
         };
         let entry = state.entry_of(&self.ident(), Op::Repeat, mark, None, ending.failed_payload(), now);
-        // As if it had been delivered, as it is on every replay.
+        // As if it had been delivered, which it is on every replay.
         (state.last_delivered, state.draws) = (entry.seq, 0);
         if let CallEnd::Failed { failure, reason } = &ending {
             state.failures.push((entry.seq, failure.clone(), *reason));

@@ -1,4 +1,4 @@
-//! Replaying a job without an attempt: nothing can be written.
+//! Replays a job without an attempt: nothing can be written.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -9,12 +9,12 @@ use crate::machine::Services;
 
 /// Replays jobs of one kind.
 pub trait Replayer: Send + Sync {
-    /// Replays a job as far as its journal goes. Answers how the code differs from what is recorded.
+    /// Replays a job as far as its journal goes. Returns how the code differs from the journal.
     fn replay(
         &self,
         job: ClaimedJob,
         entries: Vec<JournalEntry>,
-        bound: Arc<Services>,
+        services: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>>;
 }
 
@@ -32,12 +32,12 @@ impl<W: Workflow> Replayer for Replays<W> {
         &self,
         job: ClaimedJob,
         entries: Vec<JournalEntry>,
-        bound: Arc<Services>,
+        services: Arc<Services>,
     ) -> Boxed<'static, Result<Differences, Failure>> {
         Box::pin(async move {
             let workflow = handler::input::<W>(&job)?;
-            let journal = Journal::read(entries, &bound.codecs, job.unwind.is_some());
-            let core = Arc::new(Core::new(Arc::new(job), None, bound, W::ONE_COMMIT, journal));
+            let journal = Journal::read(entries, &services.codecs, job.unwind.is_some());
+            let core = Arc::new(Core::new(Arc::new(job), None, services, W::ONE_COMMIT, journal));
             handler::driver(core, workflow).replay().await
         })
     }

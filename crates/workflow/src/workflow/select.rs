@@ -19,7 +19,7 @@ use super::{
     state::{diverged, source_location},
 };
 
-/// The first of several calls; `.await` returns what it returned.
+/// The first of several calls; `.await` returns what that one returned.
 #[must_use = "nothing is called until this is awaited"]
 pub struct Select<R> {
     core: Arc<Core>,
@@ -34,19 +34,19 @@ impl<R> Select<R> {
         Select { core: Arc::clone(core), name: name.to_owned(), key: None, line, race }
     }
 
-    /// What tells it from other calls of its name, e.g. in a loop.
+    /// Distinguishes it from other calls of the same name, e.g. in a loop.
     pub fn key(mut self, key: impl ToString) -> Self {
         self.key = Some(key.to_string());
         self
     }
 }
 
-/// Several calls of which the first that ends is wanted: a tuple of two to six.
+/// Several calls of which the first to end is wanted: a tuple of two to six.
 pub trait Race: Unpin {
     /// What the first one returned, and which one it was.
     type Won;
 
-    /// The first that has ended, and its place.
+    /// The index and the result of the first that has ended.
     #[doc(hidden)]
     fn poll_race(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Self::Won)>;
 }
@@ -91,7 +91,7 @@ impl<R: Race> Future for Select<R> {
 }
 
 impl<R> Select<R> {
-    /// Records which one it was; if the journal says another, the workflow has diverged.
+    /// Records which call was first. If the journal says another one, the workflow has diverged.
     fn won(&self, place: usize) -> bool {
         let now = self.core.now();
         let mut state = self.core.lock();
@@ -103,14 +103,14 @@ impl<R> Select<R> {
                 return false;
             }
         };
-        let known = state.journal.calls.of(&ident);
-        if let Some((_, CallEnd::Done(payload))) = known.and_then(|known| known.end.clone()) {
-            let before = known.and_then(|known| known.line.clone()).unwrap_or_default();
+        let recorded = state.journal.calls.of(&ident);
+        if let Some((_, CallEnd::Done(payload))) = recorded.and_then(|recorded| recorded.end.clone()) {
+            let before = recorded.and_then(|recorded| recorded.line.clone()).unwrap_or_default();
             state.journal.mark_reached(&ident);
             let recorded = serde_json::from_slice::<usize>(&payload.bytes).unwrap_or(place);
             if recorded != place {
                 state.fault.get_or_insert(diverged(&format!(
-                    "another call of {:?} came first than its journal says\n  recorded:  number {recorded} at {before}\n  \
+                    "the first call of {:?} to end is another one than its journal says\n  recorded:  number {recorded} at {before}\n  \
                      attempted: number {place} at {}\nKeep the order of the calls, or give the select another name.",
                     self.name,
                     source_location(self.line),

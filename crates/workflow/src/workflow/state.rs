@@ -1,4 +1,4 @@
-//! The calls of a workflow that are under way, and what is to be written of them.
+//! The open calls of a workflow, and the writes that are pending.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,52 +20,52 @@ use super::{
     journal::{CallEnd, ContextSet, Ident, Journal, RecordedCall},
     undo::UndoCx,
 };
-use crate::signal::Reads;
+use crate::signal::CanRead;
 
-/// The names of what the engine itself keeps in a journal.
+/// The name of entries that record the time.
 pub(super) const NOW: &str = "windlass.now";
-/// That the job ended badly.
+/// The name of the entry that records that the job failed or was cancelled.
 pub const ENDED: &str = "windlass.ended";
-/// That the job goes on after it had ended or was unwound.
+/// The name of the entry that records that the job continues after it had ended or was unwound.
 pub const RESUMED: &str = "windlass.resumed";
 
 pub(super) struct RunState {
     pub(super) journal: Journal,
     pub(super) calls: Vec<Option<Call>>,
-    /// Places among them that are free.
+    /// Free indexes in `calls`.
     free: Vec<usize>,
-    /// Calls whose end is in the journal and was not delivered, by place.
-    pub(super) recorded: BTreeMap<i32, usize>,
-    /// The place of the end that was delivered last.
+    /// Calls whose end is recorded and was not delivered, by its sequence number.
+    pub(super) undelivered: BTreeMap<i32, usize>,
+    /// The sequence number of the end that was delivered last.
     pub(super) last_delivered: i32,
     /// Where the last call was made.
     pub(super) last_call_at: Option<&'static Location<'static>>,
-    /// Numbers drawn since then.
+    /// How many random numbers were drawn since the last delivered end.
     pub(super) draws: u32,
     pub(super) next_seq: i32,
-    /// What is to be written with the next commit.
+    /// The writes of the next commit.
     pub(super) pending: PendingWrites,
-    /// Calls whose body has ended, or that have what they wait for, and whose end is not committed.
+    /// Calls that have ended, or wait, or have a part committed, with the next commit.
     pub(super) finished: Vec<FinishedCall>,
-    /// What is in the inbox, as far as is known.
+    /// The inbox, as last read.
     pub(super) inbox: Vec<Signal>,
     pub(super) context: BTreeMap<String, Value>,
-    /// What the code has set since an end was delivered that was in the journal: before that, it was written then.
+    /// What the code has set since the last recorded end was delivered: earlier values were written then.
     pub(super) unwritten_context: BTreeMap<String, Value>,
     pub(super) undos: Vec<Undo>,
-    /// Ends that were delivered and were failures: where, and why.
+    /// Delivered ends that were failures: their sequence numbers, errors and reasons.
     pub(super) failures: Vec<(i32, Failure, Reason)>,
-    /// The last end that was delivered and was none.
+    /// The sequence number of the last delivered end that was a success.
     pub(super) last_success: i32,
-    /// Whether something was begun that is not in the journal.
+    /// Whether a call was begun that is not recorded.
     pub(super) live: bool,
-    /// What the code did wrong.
+    /// The fault of the code.
     pub(super) fault: Option<Failure>,
-    /// The input with which the workflow wants to start anew.
+    /// The input for the next run, if the workflow continues as new.
     pub(super) continue_input: Option<Vec<u8>>,
     /// The step whose body is being polled.
     pub(super) polled_step: Option<String>,
-    /// The transaction that is under way: until it has ended nothing else is committed.
+    /// The transaction that is running: until it has ended nothing else is committed.
     pub(super) transacting: Option<usize>,
     /// The branches that were opened, by name.
     pub(super) branches: BTreeMap<String, BranchState>,
@@ -73,7 +73,7 @@ pub(super) struct RunState {
     pub(super) claim_ended: Option<windlass_runtime::StepResult>,
 }
 
-/// What is to be written with the next commit.
+/// The writes of the next commit.
 #[derive(Default)]
 pub(super) struct PendingWrites {
     pub(super) branches: Vec<BranchUpdate>,
@@ -81,9 +81,9 @@ pub(super) struct PendingWrites {
     pub(super) forget_entries: Vec<i32>,
     pub(super) children: Vec<NewJob>,
     pub(super) consumed: Vec<i64>,
-    /// Signals that no call can read which waits for them.
+    /// Signals that none of the calls that wait for them can decode.
     pub(super) unreadable: Vec<UnreadableSignal>,
-    /// Values of the context, as they were set by code and by steps.
+    /// Values of the context that steps have set.
     pub(super) context: BTreeMap<String, Value>,
     pub(super) has_undo: bool,
 }
@@ -106,7 +106,7 @@ impl PendingWrites {
 pub(super) enum BranchState {
     /// It is being filled.
     Filling,
-    /// It was filled, or as much of it as there is.
+    /// It was filled, completely or in part.
     Open {
         number: BranchNo,
     },
@@ -117,7 +117,7 @@ pub(super) enum BranchState {
     Merged,
 }
 
-/// A durable call that is under way.
+/// A durable call that is open.
 pub(super) struct Call {
     pub(super) ident: Ident,
     pub(super) op: Op,
@@ -127,22 +127,22 @@ pub(super) struct Call {
     pub(super) waker: Option<Waker>,
     /// Values of the context that its body has set.
     pub(super) context_sets: Vec<(String, Value)>,
-    /// The signal that its body is given.
+    /// The signal that its body was started with.
     pub(super) signal: Option<Signal>,
 }
 
 pub(super) enum Phase {
-    /// Not looked at yet.
+    /// The driver has not seen it yet.
     New,
-    /// Its end is in the journal, at this place, and will be delivered.
+    /// Its end is recorded with this sequence number, and will be delivered.
     Recorded(i32),
-    /// Its body may be started.
+    /// Its body may start.
     CanStart,
-    /// Its body is under way.
+    /// Its body is running.
     Running,
     /// Its body has ended; that is not committed.
     Finished,
-    /// It waits for a moment, a signal or a child.
+    /// It waits for a time, a signal or a child.
     Waiting(CallWait),
     /// Its end was delivered.
     Ready(i32, CallEnd),
@@ -152,8 +152,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedSignal {
     pub(super) name: String,
-    /// Whether the call can read one.
-    pub(super) reads: Reads,
+    /// Checks whether the call can decode one.
+    pub(super) can_read: CanRead,
 }
 
 /// What a call waits for.
@@ -162,25 +162,25 @@ pub(super) struct CallWait {
     pub(super) due_at: Option<Time>,
     pub(super) signal: Option<AwaitedSignal>,
     pub(super) child: Option<JobId>,
-    /// Whether it is for what is told of branches.
+    /// Whether it waits for a watch on a branch.
     pub(super) branch: bool,
-    /// Whether its body is run (again) when that has come; else that is its end.
+    /// Whether its body runs (again) when the wait is over; otherwise the call ends then.
     pub(super) runs_body: bool,
-    /// Whether nothing is written when that has come.
+    /// Whether nothing is written when the wait is over.
     pub(super) unrecorded: bool,
 }
 
-/// How a call is begun that is not in the journal.
+/// How a call begins that is not recorded.
 pub(super) enum Start {
-    /// By running its body; with a limit, it fails if it has not ended well by then.
+    /// Runs its body. With a limit, the call fails if it has not succeeded by then.
     Body { within: Option<Duration> },
-    /// By waiting for a moment.
+    /// Waits for a time.
     At(Moment),
-    /// The same without a record of it.
+    /// Waits for a time without recording that.
     Unrecorded(Time),
-    /// By waiting for a signal.
-    Signal { listen: AwaitedSignal, timeout: Option<Duration> },
-    /// By submitting a job.
+    /// Waits for a signal.
+    Signal { awaited: AwaitedSignal, timeout: Option<Duration> },
+    /// Submits a job.
     Child(Box<NewJob>),
 }
 
@@ -190,26 +190,26 @@ pub(super) enum Moment {
     At(Time),
 }
 
-/// A call that has got somewhere, not committed.
+/// A call that changes with the next commit.
 pub(super) struct FinishedCall {
     pub(super) call: usize,
     pub(super) then: AfterCommit,
 }
 
 pub(super) enum AfterCommit {
-    /// It has ended; its entry is at this place.
+    /// It has ended; its entry has this sequence number.
     End(i32),
-    /// It goes on when that has come.
+    /// It waits.
     Wait(CallWait),
-    /// It goes on at once: a part of it is committed.
+    /// It continues at once: a part of it is committed.
     Part,
 }
 
-/// What undoes a step that ended well.
+/// The undo of a step that succeeded.
 pub(super) struct Undo {
     pub(super) seq: i32,
     pub(super) ident: Ident,
-    /// The id under which the step ran.
+    /// The id that the step ran with.
     pub(super) step_id: String,
     pub(super) retry: Retry,
     pub(super) run: UndoFn,
@@ -219,13 +219,13 @@ pub(super) struct Undo {
 pub(super) struct MissingUndo {
     pub(super) seq: i32,
     pub(super) ident: Ident,
-    /// Whether the code has come to the step, which gives it no undo.
+    /// Whether the code has reached the step, without an undo for it.
     pub(super) reached: bool,
 }
 
 pub(super) type UndoFn = Box<dyn FnMut(UndoCx) -> super::Boxed<'static, Result<(), Failure>> + Send>;
 
-/// What a call's future is told.
+/// What a call's future does next.
 pub(super) enum CallStatus {
     Ready(i32, CallEnd),
     Go,
@@ -233,7 +233,7 @@ pub(super) enum CallStatus {
     Pending,
 }
 
-/// How a call is described when it registers.
+/// The description of a call that registers.
 pub(super) struct CallSpec<'a> {
     pub(super) op: Op,
     pub(super) name: &'a str,
@@ -244,12 +244,12 @@ pub(super) struct CallSpec<'a> {
 
 impl RunState {
     pub(super) fn new(mut journal: Journal, inbox: Vec<Signal>) -> RunState {
-        // What the run before has left.
+        // The context of the run before this one.
         let carried = journal.sets.remove(&-1).unwrap_or_default();
         RunState {
             calls: Vec::new(),
             free: Vec::new(),
-            recorded: BTreeMap::new(),
+            undelivered: BTreeMap::new(),
             last_delivered: -1,
             last_call_at: None,
             draws: 0,
@@ -273,7 +273,7 @@ impl RunState {
         }
     }
 
-    /// Whether a call may be made under its name; or what is wrong with it.
+    /// Checks whether a call may be made under its name.
     pub(super) fn check_call(
         &mut self,
         op: Op,
@@ -290,18 +290,18 @@ impl RunState {
             check_text("key of the call", key, MAX_KEY_BYTES)
                 .map_err(|error| misuse(format!("{error} ({})", source_location(line))))?;
         }
-        let known = self.journal.calls.entry(name, key, op);
-        if let Some((before, first)) = known.made_at.replace((op, line)) {
+        let recorded = self.journal.calls.entry(name, key, op);
+        if let Some((before, first)) = recorded.made_at.replace((op, line)) {
             return Err(reused(&(name.into(), key.map(Into::into)), before, first, op, line));
         }
-        if known.op != op {
+        if recorded.op != op {
             return Err(diverged(&format!(
                 "its journal says that {} is a {}, and the code makes it a {op}\n  recorded:  {} at {}\n  attempted: {op} at {}\n\
                  Give the new call another name, or have the job go on with code that fits (docs/changing-workflows.md).",
                 display_ident(&(name.into(), key.map(Into::into))),
-                known.op,
-                known.op,
-                known.line.as_deref().unwrap_or("an unknown place"),
+                recorded.op,
+                recorded.op,
+                recorded.line.as_deref().unwrap_or("an unknown place"),
                 source_location(line),
             )));
         }
@@ -316,10 +316,11 @@ impl RunState {
         start: Start,
     ) -> usize {
         let id = self.free.pop().unwrap_or(self.calls.len());
-        let end = self.journal.calls.of(&ident).and_then(|known| known.end.as_ref()).map(|(seq, _)| *seq);
+        let end =
+            self.journal.calls.of(&ident).and_then(|recorded| recorded.end.as_ref()).map(|(seq, _)| *seq);
         let phase = match end {
             Some(seq) => {
-                self.recorded.insert(seq, id);
+                self.undelivered.insert(seq, id);
                 Phase::Recorded(seq)
             }
             None => Phase::New,
@@ -340,13 +341,13 @@ impl RunState {
         }
     }
 
-    /// The call that is to be told its end next, if the journal has one. It is told.
+    /// Delivers the next recorded end, and returns its call.
     pub(super) fn deliver(&mut self) -> Option<usize> {
-        let (seq, id) = self.recorded.pop_first()?;
+        let (seq, id) = self.undelivered.pop_first()?;
         let call = self.calls[id].as_mut()?;
-        let known = self.journal.calls.get_mut(&call.ident.0, call.ident.1.as_deref())?;
-        // Nobody asks for it again: a name is used once.
-        let (_, ending) = known.end.take()?;
+        let recorded = self.journal.calls.get_mut(&call.ident.0, call.ident.1.as_deref())?;
+        // A name is used once, so nothing reads it again.
+        let (_, ending) = recorded.end.take()?;
         if let CallEnd::Failed { failure, reason } = &ending {
             self.failures.push((seq, failure.clone(), *reason));
         } else {
@@ -355,9 +356,9 @@ impl RunState {
         call.phase = Phase::Ready(seq, ending);
         self.last_delivered = seq;
         self.draws = 0;
-        if !std::mem::replace(&mut known.reached, true) {
+        if !std::mem::replace(&mut recorded.reached, true) {
             self.journal.undelivered -= 1;
-            // What was set before it was written with it, or before.
+            // Earlier values were written with this end, or before it.
             self.unwritten_context.clear();
         }
         let repeat = (call.op == Op::Repeat).then(|| call.ident.0.clone());
@@ -370,7 +371,7 @@ impl RunState {
         Some(id)
     }
 
-    /// An entry of a call.
+    /// Makes an entry of a call.
     pub(super) fn entry(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> JournalEntry {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op, line) = (call.ident.clone(), call.op, Some(source_location(call.line)));
@@ -392,8 +393,8 @@ impl RunState {
         JournalEntry { seq, op, mark, name, key, line, at, payload }
     }
 
-    /// The end of a call, to be committed.
-    /// Answers where it stands.
+    /// Ends a call with the next commit.
+    /// Returns the sequence number of its end.
     pub(super) fn finish(&mut self, id: usize, mark: Mark, payload: Payload, at: Time) -> i32 {
         if self.calls[id].is_none() {
             return -1;
@@ -422,13 +423,13 @@ impl RunState {
         self.end(id, seq, ending);
     }
 
-    /// A call has ended, with its entry at this place.
+    /// Ends a call whose entry has this sequence number.
     pub(super) fn end(&mut self, id: usize, seq: i32, ending: CallEnd) {
         let call = self.calls[id].as_ref().expect("a call that is under way");
         let (ident, op) = (call.ident.clone(), call.op);
-        let known = self.journal.recorded_mut(&ident);
-        (known.op, known.reached) = (op, true);
-        known.end = Some((seq, ending));
+        let recorded = self.journal.recorded_mut(&ident);
+        (recorded.op, recorded.reached) = (op, true);
+        recorded.end = Some((seq, ending));
         self.mark_finished(id, AfterCommit::End(seq));
     }
 
@@ -439,23 +440,23 @@ impl RunState {
         }
     }
 
-    /// What the body of a step set in the context follows its end in the journal. What a tick has set outlives the tick: its
-    /// key says of which repeat it is.
+    /// Records what the body of a step set in the context, after the step's end. What a tick has set outlives the tick: the key
+    /// of the entry names its repeat.
     pub(super) fn write_sets(&mut self, id: usize, seq: i32, sets: Vec<(String, Value, Payload)>, at: Time) {
         let call = self.calls[id].as_ref();
         let repeat = call.filter(|call| call.op == Op::Repeat).map(|call| call.ident.0.clone());
         for (name, value, payload) in sets {
             let ident: Ident = (name.as_str().into(), repeat.clone());
             let entry = self.entry_of(&ident, Op::Context, Mark::Done, None, payload, at);
-            let place = entry.seq;
+            let entry_seq = entry.seq;
             self.pending.entries.push(entry);
             self.unwritten_context.remove(&name);
             self.pending.context.insert(name.clone(), value.clone());
-            self.journal.sets.entry(seq).or_default().push(ContextSet { seq: place, name, value });
+            self.journal.sets.entry(seq).or_default().push(ContextSet { seq: entry_seq, name, value });
         }
     }
 
-    /// The signal that a body was given is consumed with what it made of it.
+    /// Consumes the signal that a body was started with.
     pub(super) fn consume_signal(&mut self, id: usize) {
         if let Some(signal) = self.calls[id].as_mut().and_then(|call| call.signal.take()) {
             self.pending.consumed.push(signal.number);
@@ -471,36 +472,36 @@ impl RunState {
         self.unwritten_context.insert(name.to_owned(), value);
     }
 
-    /// Whether the code has come to all that its journal says, or has begun something new.
+    /// Whether the code has reached all recorded ends, or has begun something new.
     pub(super) fn is_live(&self) -> bool {
         self.journal.undelivered == 0 || self.live
     }
 
-    /// The steps that were recorded with an undo, are not undone, and cannot be by this run, whatever the cause, by place.
+    /// The steps that were recorded with an undo and that this run cannot undo, for any reason, by sequence number.
     pub(super) fn missing_undos(&self) -> Vec<MissingUndo> {
-        let has: HashSet<&Ident> = self.undos.iter().map(|undo| &undo.ident).collect();
-        let lost = |(name, key, known): (&str, Option<&str>, &RecordedCall)| {
-            let (seq, ident) = (known.undo?, (name.into(), key.map(Into::into)));
-            let is_lost = !has.contains(&ident) && !self.journal.undo.is_settled(&ident);
-            is_lost.then_some(MissingUndo { seq, ident, reached: known.reached })
+        let with_undo: HashSet<&Ident> = self.undos.iter().map(|undo| &undo.ident).collect();
+        let missing = |(name, key, recorded): (&str, Option<&str>, &RecordedCall)| {
+            let (seq, ident) = (recorded.undo?, (name.into(), key.map(Into::into)));
+            let is_missing = !with_undo.contains(&ident) && !self.journal.undo.is_settled(&ident);
+            is_missing.then_some(MissingUndo { seq, ident, reached: recorded.reached })
         };
-        let mut all: Vec<MissingUndo> = self.journal.calls.all().filter_map(lost).collect();
-        all.sort_by_key(|lost| lost.seq);
+        let mut all: Vec<MissingUndo> = self.journal.calls.all().filter_map(missing).collect();
+        all.sort_by_key(|undo| undo.seq);
         all
     }
 
-    /// All calls that are under way, in the order in which they were made.
+    /// All open calls, in the order of their indexes.
     pub(super) fn under_way(&self) -> impl Iterator<Item = (usize, &Call)> {
         self.calls.iter().enumerate().filter_map(|(id, call)| Some((id, call.as_ref()?)))
     }
 }
 
-/// What the code of a workflow did wrong, whatever its journal says.
+/// The error for code that breaks a rule, whatever its journal says.
 pub(super) fn misuse(text: impl std::fmt::Display) -> Failure {
     Failure::stop(text).class(class::REFUSED)
 }
 
-/// That the code of a workflow does not fit its journal.
+/// The error for code that does not match its journal.
 pub(super) fn diverged(text: &str) -> Failure {
     Failure::stop(text).class(class::DIVERGED)
 }
@@ -512,7 +513,7 @@ pub(super) fn nested(what: &str, inside: &str) -> Failure {
     ))
 }
 
-/// A place in the source.
+/// A location in the source as text.
 pub(super) fn source_location(line: &Location<'_>) -> String {
     format!("{}:{}", line.file(), line.line())
 }
@@ -533,7 +534,7 @@ fn reused(ident: &Ident, before: Op, first: &Location<'_>, op: Op, line: &Locati
     ))
 }
 
-/// A call as people know it.
+/// A call as people see it.
 pub(super) fn display_ident(ident: &Ident) -> String {
     match &ident.1 {
         Some(key) => format!("{:?} with key {key:?}", ident.0),

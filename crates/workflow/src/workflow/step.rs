@@ -1,4 +1,4 @@
-//! Steps: calls whose body runs once it is needed and whose result is recorded.
+//! Steps: calls whose body runs when it is needed and whose result is recorded.
 
 use std::{
     any::Any,
@@ -32,42 +32,42 @@ use crate::{
     store_retry::retry_unavailable,
 };
 
-/// What a running step knows of itself. There is nothing durable to be called here: a step is run again as a whole.
+/// What a running step can find out about its job and its try. It makes no durable calls: a step runs again as a whole.
 #[derive(Clone)]
 pub struct TryCx {
     core: Arc<Core>,
     call: usize,
     ident: Ident,
     tries: u32,
-    given: Option<Payload>,
+    signal_payload: Option<Payload>,
     id: String,
 }
 
 impl TryCx {
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.core.job.id
     }
 
-    /// The caller's name for the job.
+    /// The caller's key for the job.
     pub fn key(&self) -> Option<&str> {
         self.core.job.key.as_deref()
     }
 
-    /// Which try at this step it is, from 1. Tries that a death of the worker cut off do not count.
+    /// The number of this try at the step, from 1. Tries that ended with the death of the worker do not count.
     pub fn attempt(&self) -> u32 {
         self.tries + 1
     }
 
-    /// The name of this step, the same for all tries and different from all other steps of all jobs: an idempotency key for
-    /// whatever it does to the outside world once. A step that is run again after it was undone has another one: what was
-    /// undone is to be done once more.
+    /// The id of this step, the same for all tries and different from all other steps of all jobs: an idempotency key for what
+    /// it does to the outside world. A step that runs again after it was undone has another id, because it must be done once
+    /// more.
     pub fn step_id(&self) -> &str {
         &self.id
     }
 
-    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they
-    /// have seen are safe from attempts that were taken for dead and were not.
+    /// A number that is larger in every later claim of this job. Systems that refuse writes with an older number than they have
+    /// seen are safe from attempts that were declared dead and still run.
     pub fn fence(&self) -> i32 {
         self.core.job.epoch.0
     }
@@ -77,7 +77,7 @@ impl TryCx {
         self.core.attempt.as_ref()?.traceparent()
     }
 
-    /// Whether the step should end soon: someone cancelled the job, or the worker is stopping.
+    /// Whether the step should end soon: the job is being cancelled, or the worker is stopping.
     pub fn is_cancelled(&self) -> bool {
         self.core.attempt.as_ref().is_some_and(|attempt| attempt.is_cancelled())
     }
@@ -92,32 +92,31 @@ impl TryCx {
 
     /// The context of another workflow, e.g. of a child ([`crate::Flow::child_id`]): its values by name.
     pub async fn context_of(&self, job: JobId) -> Result<BTreeMap<String, serde_json::Value>, Failure> {
-        let bound = &self.core.bound;
-        let kept = retry_unavailable!(bound.store.inspect().context(job))?;
+        let services = &self.core.services;
+        let kept = retry_unavailable!(services.store.inspect().context(job))?;
         let value = |(name, value): (String, Payload)| {
-            let plain = bound.codecs.decode(&value).map_err(Failure::stop)?;
+            let plain = services.codecs.decode(&value).map_err(Failure::stop)?;
             Ok((name, serde_json::from_slice(&plain).map_err(Failure::stop)?))
         };
         kept.into_iter().map(value).collect()
     }
 
-    /// How the children of merged branches ended, one after the other, read from the store a page at a time.
+    /// Returns how the children of merged branches ended, read from the store a page at a time.
     pub fn results<T: DeserializeOwned>(&self, merged: &Merged) -> Results<T> {
-        merged.results(&self.core.bound)
+        merged.results(&self.core.services)
     }
 
-    /// Sets a value of the workflow's context, in the commit that records this step and if it ends well.
+    /// Sets a value of the workflow's context. It is committed with this step, if the step succeeds.
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Result<(), Failure> {
         let value = super::context::Value::new(&self.core, name, &value)?;
         self.core.set(Some((self.call, &self.ident)), name, value);
         Ok(())
     }
 
-    /// The payload of the signal that has the condition looked at again; `None` on the first look, or if the signal brought
-    /// none.
-    pub(super) fn signal_payload<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
-        let Some(payload) = &self.given else { return Ok(None) };
-        let plain = self.core.bound.codecs.decode(payload).map_err(Failure::stop)?;
+    /// Decodes the payload of the signal that caused this check; `None` on the first check, or if the signal has none.
+    pub(super) fn decode_signal<T: DeserializeOwned>(&self) -> Result<Option<T>, Failure> {
+        let Some(payload) = &self.signal_payload else { return Ok(None) };
+        let plain = self.core.services.codecs.decode(payload).map_err(Failure::stop)?;
         serde_json::from_slice(&plain).map_err(|error| {
             Failure::stop(format!("the payload of the signal does not decode ({error})")).class("signal")
         })
@@ -127,7 +126,7 @@ impl TryCx {
 /// Makes the future of one try.
 pub(super) type Body<'f> = Box<dyn FnMut(TryCx) -> Boxed<'f, Result<Vec<u8>, Failure>> + Send + 'f>;
 
-/// What a body that ended well means.
+/// What follows when a body has succeeded.
 pub(super) type OnBodyDone = fn(&RawStep<'_>, usize, Vec<u8>);
 
 /// A call with a body, whatever its type.
@@ -139,11 +138,11 @@ pub(super) struct RawStep<'f> {
     pub(super) line: &'static Location<'static>,
     pub(super) retry: Retry,
     pub(super) timeout: Option<Duration>,
-    /// How long it may take until it ends well, over all tries.
+    /// How long it may take until it succeeds, over all tries.
     pub(super) within: Option<Duration>,
-    /// How long after a look at a condition the next one follows.
+    /// How long after a check of a condition the next one follows.
     pub(super) every: Option<Duration>,
-    /// The signal that has a condition looked at.
+    /// The signal that causes a check of a condition.
     pub(super) signal: Option<AwaitedSignal>,
     pub(super) undo: Option<UndoBody>,
     pub(super) on_done: OnBodyDone,
@@ -193,21 +192,22 @@ impl<'f> RawStep<'f> {
     }
 
     fn start(&mut self, id: usize) {
-        let (tries, given) = {
+        let (tries, signal_payload) = {
             let state = self.core.lock();
             let call = state.calls[id].as_ref();
             let tried = call.and_then(|call| state.journal.calls.of(&call.ident)?.tried.as_ref());
-            let given = call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
-            (tried.map_or(0, |tried| tried.tries), given)
+            let signal_payload =
+                call.and_then(|call| call.signal.as_ref()).map(|signal| signal.payload.clone());
+            (tried.map_or(0, |tried| tried.tries), signal_payload)
         };
         let ident = self.ident();
         let step_id = self.step_id(&ident);
-        let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, given, id: step_id };
-        // What is in there before its first `await` is as much the step as what comes after.
+        let cx = TryCx { core: Arc::clone(&self.core), call: id, ident, tries, signal_payload, id: step_id };
+        // Code before the first `await` is part of the step.
         let (core, body) = (Arc::clone(&self.core), &mut self.body);
         let made = core.run_as_body(&self.name, self.timeout, || catch_unwind(AssertUnwindSafe(|| body(cx))));
         self.running = Some(match made {
-            Ok(run) => within(&self.core.bound.env, self.timeout, run),
+            Ok(run) => within(&self.core.services.env, self.timeout, run),
             Err(panic) => {
                 let failure = Failure::retry(panic_text(&*panic)).class(class::PANIC);
                 Box::pin(std::future::ready(Err(failure)))
@@ -215,7 +215,7 @@ impl<'f> RawStep<'f> {
         });
     }
 
-    /// Polls the body. What it returns, a panic and a timeout become what follows from them.
+    /// Polls the body, and completes, retries or fails the call when it has ended.
     fn poll_body(&mut self, id: usize) -> Poll<()> {
         let running = self.running.as_mut().expect("started");
         let core = Arc::clone(&self.core);
@@ -236,17 +236,17 @@ impl<'f> RawStep<'f> {
         Poll::Ready(())
     }
 
-    /// What it did is undone if the workflow does not end well.
+    /// Registers the undo of a step that has succeeded.
     fn register_undo(&mut self, seq: i32, payload: Payload) {
         let Some(mut undo) = self.undo.take() else { return };
-        let codecs = Arc::clone(&self.core.bound.codecs);
+        let codecs = Arc::clone(&self.core.services.codecs);
         let run = Box::new(move |cx| undo(cx, &payload, &codecs));
         let ident = self.ident();
         let step_id = self.step_id(&ident);
         self.core.lock().undos.push(Undo { seq, ident, step_id, retry: self.retry.clone(), run });
     }
 
-    /// A condition did not hold: it is looked at again later.
+    /// A condition did not hold: checks it again later.
     pub(super) fn check_again_later(&self, id: usize) {
         let now = self.core.now();
         let deadline = self.deadline(id);
@@ -265,13 +265,13 @@ impl<'f> RawStep<'f> {
 
     pub(super) fn deadline(&self, id: usize) -> Option<Time> {
         let state = self.core.lock();
-        let known = state.journal.calls.of(&state.calls[id].as_ref()?.ident)?;
-        serde_json::from_slice(&known.begun.as_ref()?.1.bytes).ok()
+        let recorded = state.journal.calls.of(&state.calls[id].as_ref()?.ident)?;
+        serde_json::from_slice(&recorded.begun.as_ref()?.1.bytes).ok()
     }
 }
 
 impl Future for RawStep<'_> {
-    /// Where its end stands in the journal, and how it ended.
+    /// The sequence number of its end, and how it ended.
     type Output = (i32, CallEnd);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(i32, CallEnd)> {
@@ -310,10 +310,10 @@ impl Future for RawStep<'_> {
 
 impl Drop for RawStep<'_> {
     fn drop(&mut self) {
-        // The body goes first: what it holds may look at the call.
+        // The body is dropped first: it may still use the call.
         self.running = None;
         if let Some(id) = self.call.take() {
-            // What it did is done, although nobody waits for its end.
+            // The step has succeeded, although nobody awaits it.
             if self.undo.is_some()
                 && let Some((seq, payload)) = self.core.success_of(id)
             {
@@ -326,9 +326,9 @@ impl Drop for RawStep<'_> {
 
 /// A step that is being described; `.await` runs it, or returns what it returned before.
 ///
-/// It runs at least once and its result is recorded exactly once. What it returns is kept as JSON: after a crash, and
-/// however often the workflow is replayed, `.await` returns the same value without running it again. An error is tried
-/// again as the retry policy says; when it says no more, the error is the result, and stays so.
+/// It runs at least once, and its result is recorded exactly once, as JSON: after a crash, and on every replay, `.await`
+/// returns the same value without running it again. An error is retried as the retry policy says; the last error is recorded as
+/// the result.
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<'f, T, E> {
     raw: RawStep<'f>,
@@ -357,38 +357,39 @@ where
         Step { raw: RawStep::new(core, Op::Step, name, line, body), result: PhantomData }
     }
 
-    /// Under another name than it was given.
+    /// Gives it another name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.raw.name = name.into();
         self
     }
 
-    /// What tells it from other steps of its name, e.g. in a loop.
+    /// Distinguishes it from other steps of the same name, e.g. in a loop.
     pub fn key(mut self, key: impl ToString) -> Self {
         self.raw.key = Some(key.to_string());
         self
     }
 
-    /// When to try again: 20 tries with growing waits, unless you say otherwise.
+    /// When to retry: by default 20 tries with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.raw.retry = retry;
         self
     }
 
-    /// How long one try may run: an hour, unless you say otherwise.
+    /// How long one try may run: by default an hour.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.raw.timeout = Some(timeout);
         self
     }
 
-    /// One try may run for as long as it likes.
+    /// Removes the limit on how long one try may run.
     pub fn no_timeout(mut self) -> Self {
         self.raw.timeout = None;
         self
     }
 
-    /// What undoes it, given what it returned. It runs if the workflow fails, is cancelled or expires after the step has
-    /// ended well: the undos of all such steps, the last one first, each as a step of its own with this step's retry policy.
+    /// Sets the undo, which gets what the step returned. It runs if the workflow fails, is cancelled or expires after the step
+    /// has succeeded: the undos of all such steps, the last step first, each as a step of its own with this step's retry
+    /// policy.
     pub fn undo<U, Fut, X>(self, mut undo: U) -> Self
     where
         U: FnMut(T) -> Fut + Send + 'static,
@@ -399,7 +400,7 @@ where
         self.undo_with(move |_, result| undo(result))
     }
 
-    /// The same for an undo that wants to know of its tries, or the id under which the step ran; see [`UndoCx`].
+    /// The same, for an undo that needs the number of its try or the id of the step; see [`UndoCx`].
     pub fn undo_with<U, Fut, X>(mut self, mut undo: U) -> Self
     where
         U: FnMut(UndoCx, T) -> Fut + Send + 'static,
@@ -442,7 +443,7 @@ where
     }
 }
 
-/// A try within its time limit.
+/// Limits how long a try may run.
 fn within<'f>(
     env: &Env,
     limit: Option<Duration>,
@@ -460,11 +461,11 @@ fn within<'f>(
     })
 }
 
-/// Undoes a step, given what it returned as it is kept.
+/// Undoes a step, given its encoded result.
 pub(super) type UndoBody =
     Box<dyn FnMut(UndoCx, &Payload, &Codecs) -> Boxed<'static, Result<(), Failure>> + Send>;
 
-/// What a call returned, as its type; if it does not decode, the workflow has diverged.
+/// Decodes the result of a call. If that fails, the workflow has diverged.
 pub(super) fn decode_result<T: DeserializeOwned, E: From<Failure>>(
     core: &Core,
     name: &str,
@@ -475,7 +476,7 @@ pub(super) fn decode_result<T: DeserializeOwned, E: From<Failure>>(
         CallEnd::Done(payload) => payload,
         CallEnd::Failed { failure, .. } => return Poll::Ready(Err(failure.into())),
     };
-    let decoded = core.bound.codecs.decode(&payload).map_err(|error| error.to_string());
+    let decoded = core.services.codecs.decode(&payload).map_err(|error| error.to_string());
     let decoded = decoded.and_then(|plain| {
         serde_json::from_slice(&plain).map_err(|error| {
             let text = String::from_utf8_lossy(&plain);
@@ -497,21 +498,21 @@ pub(super) fn decode_result<T: DeserializeOwned, E: From<Failure>>(
     }
 }
 
-/// A result as JSON.
+/// Encodes a result as JSON.
 pub(super) fn encode_result<T: Serialize>(result: &T) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(result).map_err(|error| {
         Failure::stop(format!("the result cannot be written as JSON ({error})")).class(class::REFUSED)
     })
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// That a condition held.
-pub(super) fn if_true(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
+/// Completes a call unless its condition returned `false`.
+pub(super) fn complete_if_true(step: &RawStep<'_>, id: usize, result: Vec<u8>) {
     if result == b"false" { step.check_again_later(id) } else { step.core.complete_call(id, result, false) }
 }

@@ -1,12 +1,12 @@
-//! The ids of steps and of their undos: idempotency keys, of which no two are the same.
+//! The ids of steps and of their undos: unique idempotency keys.
 
 use windlass_model::JobId;
 
 use super::driver::run_of;
 
-/// The id of a step, `JOB[~UNDONE][/RUN]/NAME[/KEY]`: the same however often it is tried or replayed, and another one after it
-/// was undone, since what it does then is to be done once more. The job's id has a fixed length and the parts are escaped,
-/// so different steps have different ids, whatever their names and keys.
+/// The id of a step, `JOB[~UNDONE][/RUN]/NAME[/KEY]`: the same for all tries and replays, and another one after the step was
+/// undone, because then it must be done once more. The job's id has a fixed length and the parts are escaped, so different
+/// steps have different ids, whatever their names and keys.
 pub(super) fn step_id(job: JobId, undone: u32, run: Option<&str>, name: &str, key: Option<&str>) -> String {
     let mut id = job.to_string();
     if undone > 0 {
@@ -18,7 +18,7 @@ pub(super) fn step_id(job: JobId, undone: u32, run: Option<&str>, name: &str, ke
     }
     id.push('/');
     match name.strip_prefix("run-") {
-        // What stands in the first place and looks like a run is one.
+        // A first part that looks like a run must be a run.
         Some(number) if run_of(name).is_some() => id += &format!("run%2D{number}"),
         _ => escape(name, &mut id),
     }
@@ -29,12 +29,12 @@ pub(super) fn step_id(job: JobId, undone: u32, run: Option<&str>, name: &str, ke
     id
 }
 
-/// The id of what undoes the step with this id.
+/// The id of the undo of a step.
 pub(super) fn undo_id(step: &str) -> String {
     format!("undo:{step}")
 }
 
-/// Writes a part of an id, with the characters escaped that the id itself is made of.
+/// Writes a part of an id, and escapes the characters that separate parts.
 fn escape(part: &str, id: &mut String) {
     for c in part.chars() {
         match c {
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// All texts of at most three of these pieces: those that ids are made of, and what they are escaped as.
+    /// All texts of at most three of these pieces: those that ids are made of, and their escaped forms.
     fn texts() -> Vec<String> {
         let pieces = ["a", "/", "%", "~", "1", "2F", "%2D", "run-", "run-2", "undo:"];
         let longer = |texts: &[String]| -> Vec<String> {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_steps_have_one_id() {
+    fn different_steps_have_different_ids() {
         let jobs = [JobId::from_parts(1, 1, 1), JobId::from_parts(1, 1, 2)];
         let texts = texts();
         let mut seen = HashMap::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_ids_are_as_they_read() {
+    fn simple_ids_are_not_escaped() {
         let job = JobId::from_parts(1, 1, 1);
         assert_eq!(step_id(job, 0, None, "charge", None), format!("{job}/charge"));
         assert_eq!(

@@ -34,15 +34,14 @@ use super::{
 };
 use crate::store_retry;
 
-/// How long a transaction may take, unless the user says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a transaction may take by default.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A transaction that is being described: say on which store with [`Transaction::in_postgres`] or
-/// [`Transaction::in_sqlite`].
+/// A transaction that is being described: choose the store with [`Transaction::in_postgres`] or [`Transaction::in_sqlite`].
 ///
-/// Whatever it writes to your own tables is committed if, and only if, the workflow has recorded that: it happens exactly
-/// once. The store must be in the database of your tables.
-#[must_use = "a transaction does nothing until it is said where, and awaited"]
+/// Its writes to your own tables are committed if, and only if, the workflow has recorded that: they happen exactly once. Your
+/// tables must be in the database of the store.
+#[must_use = "a transaction does nothing until its store is chosen and it is awaited"]
 pub struct Transaction {
     core: Arc<Core>,
     name: String,
@@ -61,29 +60,29 @@ impl Transaction {
             key: None,
             line,
             retry,
-            timeout: TIMEOUT,
+            timeout: DEFAULT_TIMEOUT,
         }
     }
 
-    /// What tells it from other calls of its name, e.g. in a loop.
+    /// Distinguishes it from other calls of the same name, e.g. in a loop.
     pub fn key(mut self, key: impl ToString) -> Self {
         self.key = Some(key.to_string());
         self
     }
 
-    /// When to try again: 20 tries with growing waits, unless you say otherwise.
+    /// When to retry: by default 20 tries with growing delays.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How long it may take, the commit included: 30 seconds, unless you say otherwise.
+    /// How long it may take, including the commit: by default 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// On PostgreSQL: `run` is given a transaction on the store's database. An error rolls it back.
+    /// On PostgreSQL: `run` gets a transaction on the store's database. An error rolls it back.
     ///
     /// ```ignore
     /// flow.transaction("book").in_postgres(move |tx| Box::pin(async move {
@@ -116,8 +115,8 @@ impl Transaction {
         TransactionCall::new(self, work)
     }
 
-    /// On SQLite: `run` is given a connection to the store's file with a transaction open. An error rolls it back. Nobody
-    /// else writes to the file meanwhile: do nothing else in there.
+    /// On SQLite: `run` gets a connection to the store's file with an open transaction. An error rolls it back. Nobody else can
+    /// write to the file meanwhile: keep it short.
     #[cfg(feature = "sqlite")]
     pub fn in_sqlite<'f, F, T, E>(self, run: F) -> TransactionCall<'f, T, E>
     where
@@ -140,7 +139,7 @@ impl Transaction {
 
 type MakeWork<'f> = Box<dyn FnMut(Writer) -> Work<'f> + Send + 'f>;
 
-/// What the user's code returned, and where the entry that says so is to stand.
+/// The sequence number and result of the entry, or why there is none.
 type Recorded = Result<(i32, Payload), Failure>;
 
 /// Makes the change that is committed with the user's writes.
@@ -148,7 +147,7 @@ type Recorded = Result<(i32, Payload), Failure>;
 struct Writer {
     core: Arc<Core>,
     call: usize,
-    wrote: Arc<Mutex<Option<Recorded>>>,
+    record: Arc<Mutex<Option<Recorded>>>,
 }
 
 impl Writer {
@@ -157,7 +156,7 @@ impl Writer {
             .unwrap_or_else(|panic| Err(Failure::retry(panic_text(&*panic)).class(class::PANIC)))
             .and_then(|result| self.core.encode(result))
             .and_then(|payload| self.core.check_size(payload));
-        let mut wrote = self.wrote.lock().unwrap_or_else(|e| e.into_inner());
+        let mut record = self.record.lock().unwrap_or_else(|e| e.into_inner());
         match result {
             Ok(payload) => {
                 let now = self.core.now();
@@ -165,35 +164,35 @@ impl Writer {
                 state.calls[self.call].as_ref()?;
                 let entry = state.entry(self.call, Mark::Done, payload.clone(), now);
                 drop(state);
-                *wrote = Some(Ok((entry.seq, payload)));
+                *record = Some(Ok((entry.seq, payload)));
                 let step = Step { entries: vec![entry], ..Step::default() };
                 Some(self.core.attempt.as_ref()?.change(Outcome::Next, Some(step)))
             }
             Err(failure) => {
-                *wrote = Some(Err(failure));
+                *record = Some(Err(failure));
                 None
             }
         }
     }
 
-    fn wrote(&self) -> Option<Recorded> {
-        self.wrote.lock().unwrap_or_else(|e| e.into_inner()).take()
+    fn record(&self) -> Option<Recorded> {
+        self.record.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 }
 
-/// What became of a transaction.
+/// How a transaction ended.
 enum TransactionEnd {
-    /// It is committed, with its entry at this place.
+    /// It is committed, with its entry at this sequence number.
     Committed(i32, Payload),
     Failed(Failure),
     /// The claim is over.
-    Over(StepResult),
+    ClaimOver(StepResult),
 }
 
-/// A transaction; `.await` makes it, or returns what it returned before.
+/// A transaction; `.await` runs it, or returns what it returned before.
 #[must_use = "a transaction does nothing until it is awaited"]
 pub struct TransactionCall<'f, T, E> {
-    about: Transaction,
+    spec: Transaction,
     work: MakeWork<'f>,
     running: Option<Boxed<'f, TransactionEnd>>,
     call: Option<usize>,
@@ -202,66 +201,66 @@ pub struct TransactionCall<'f, T, E> {
 }
 
 impl<'f, T, E> TransactionCall<'f, T, E> {
-    fn new(about: Transaction, work: MakeWork<'f>) -> TransactionCall<'f, T, E> {
-        TransactionCall { about, work, running: None, call: None, registered: false, result: PhantomData }
+    fn new(spec: Transaction, work: MakeWork<'f>) -> TransactionCall<'f, T, E> {
+        TransactionCall { spec, work, running: None, call: None, registered: false, result: PhantomData }
     }
 
     fn start(&mut self, id: usize) {
-        let core = Arc::clone(&self.about.core);
-        let wrote = Arc::default();
-        let writer = Writer { core, call: id, wrote };
+        let core = Arc::clone(&self.spec.core);
+        let record = Arc::default();
+        let writer = Writer { core, call: id, record };
         let work = (self.work)(writer.clone());
-        let timeout = self.about.timeout;
+        let timeout = self.spec.timeout;
         self.running = Some(Box::pin(transact(writer, work, timeout)));
     }
 }
 
 async fn transact(writer: Writer, work: Work<'_>, timeout: Duration) -> TransactionEnd {
     let core = Arc::clone(&writer.core);
-    let Some(attempt) = &core.attempt else { return TransactionEnd::Over(StepResult::ClaimOver) };
-    let answer = core.bound.env.timeout(timeout, attempt.writer.transact(work)).await;
-    let doubt = match answer {
+    let Some(attempt) = &core.attempt else { return TransactionEnd::ClaimOver(StepResult::ClaimOver) };
+    let answer = core.services.env.timeout(timeout, attempt.writer.transact(work)).await;
+    let failure_in_doubt = match answer {
         Ok(Ok(verdict)) => {
-            return match (verdict, writer.wrote()) {
+            return match (verdict, writer.record()) {
                 (Some(Verdict::Committed), Some(Ok((seq, payload)))) => {
                     TransactionEnd::Committed(seq, payload)
                 }
-                (Some(Verdict::Halted), _) => TransactionEnd::Over(StepResult::Halted),
+                (Some(Verdict::Halted), _) => TransactionEnd::ClaimOver(StepResult::Halted),
                 (Some(Verdict::Refused(why)), _) => {
                     TransactionEnd::Failed(Failure::stop(why).class(class::REFUSED))
                 }
                 (None, Some(Err(failure))) => TransactionEnd::Failed(failure),
-                _ => TransactionEnd::Over(StepResult::ClaimOver),
+                _ => TransactionEnd::ClaimOver(StepResult::ClaimOver),
             };
         }
-        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(store_retry::STORE),
+        Ok(Err(Error::Unavailable(why))) => Failure::retry(why).class(store_retry::STORE_CLASS),
         Ok(Err(error @ Error::Config(_))) => {
             return TransactionEnd::Failed(Failure::stop(error).class(class::REFUSED));
         }
-        Ok(Err(error)) => Failure::retry(error).class(store_retry::STORE),
+        Ok(Err(error)) => Failure::retry(error).class(store_retry::STORE_CLASS),
         Err(_) => {
             Failure::retry(format!("the transaction ran longer than {timeout:?}")).class(class::TIMEOUT)
         }
     };
-    // It may have been committed and its answer lost. Another change under the same revision settles it: it is applied
-    // only if the transaction was not, which can then never be.
-    let failure = match writer.wrote() {
+    // It may have been committed and its answer lost. Another change under the same revision settles that: it is applied only
+    // if the transaction was not, and then the transaction never can be.
+    let failure = match writer.record() {
         Some(Err(failure)) => failure,
-        _ => doubt,
+        _ => failure_in_doubt,
     };
     match StepWriter::settle_detached(attempt).await {
         Verdict::Committed => {}
-        Verdict::Halted => return TransactionEnd::Over(StepResult::Halted),
-        _ => return TransactionEnd::Over(StepResult::ClaimOver),
+        Verdict::Halted => return TransactionEnd::ClaimOver(StepResult::Halted),
+        _ => return TransactionEnd::ClaimOver(StepResult::ClaimOver),
     }
     let name = core.lock().calls.get(writer.call).and_then(|call| Some(call.as_ref()?.ident.clone()));
-    let Some(ident) = name else { return TransactionEnd::Over(StepResult::ClaimOver) };
+    let Some(ident) = name else { return TransactionEnd::ClaimOver(StepResult::ClaimOver) };
     let mut after = core.lock().journal.next_seq - 1;
     loop {
-        let page = match core.bound.store.inspect().journal(core.job.id, Some(after), 1_000).await {
+        let page = match core.services.store.inspect().journal(core.job.id, Some(after), 1_000).await {
             Ok(page) => page,
             Err(_) => {
-                core.bound.env.sleep(Duration::from_millis(100)).await;
+                core.services.env.sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
@@ -283,30 +282,30 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let this = self.get_mut();
-        let about = &this.about;
+        let spec = &this.spec;
         if !this.registered {
             this.registered = true;
-            this.call = about.core.register(CallSpec {
+            this.call = spec.core.register(CallSpec {
                 op: Op::Transaction,
-                name: &about.name,
-                key: about.key.as_deref(),
-                line: about.line,
+                name: &spec.name,
+                key: spec.key.as_deref(),
+                line: spec.line,
                 start: Start::Body { within: None },
             });
         }
         let Some(id) = this.call else { return Poll::Pending };
         loop {
-            match this.about.core.poll_call(id, cx) {
+            match this.spec.core.poll_call(id, cx) {
                 CallStatus::Ready(_, ending) => {
                     this.call = None;
-                    return decode_result(&this.about.core, &this.about.name, this.about.line, ending);
+                    return decode_result(&this.spec.core, &this.spec.name, this.spec.line, ending);
                 }
                 CallStatus::Go => this.start(id),
                 CallStatus::Running if this.running.is_some() => {
-                    let core = Arc::clone(&this.about.core);
+                    let core = Arc::clone(&this.spec.core);
                     let running = this.running.as_mut().expect("looked at above");
-                    let limit = Some(this.about.timeout);
-                    let polled = core.poll_body(id, &this.about.name, limit, |cx| running.as_mut().poll(cx));
+                    let limit = Some(this.spec.timeout);
+                    let polled = core.poll_body(id, &this.spec.name, limit, |cx| running.as_mut().poll(cx));
                     let Poll::Ready(ended) = polled else { return Poll::Pending };
                     this.running = None;
                     match ended {
@@ -317,9 +316,9 @@ impl<T: DeserializeOwned, E: From<Failure>> Future for TransactionCall<'_, T, E>
                         }
                         TransactionEnd::Failed(failure) => {
                             core.lock().transacting = None;
-                            core.fail_or_retry_call(id, failure, &this.about.retry);
+                            core.fail_or_retry_call(id, failure, &this.spec.retry);
                         }
-                        TransactionEnd::Over(turn) => core.lock().claim_ended = Some(turn),
+                        TransactionEnd::ClaimOver(result) => core.lock().claim_ended = Some(result),
                     }
                 }
                 CallStatus::Running | CallStatus::Pending => return Poll::Pending,
@@ -332,7 +331,7 @@ impl<T, E> Drop for TransactionCall<'_, T, E> {
     fn drop(&mut self) {
         self.running = None;
         if let Some(id) = self.call.take() {
-            self.about.core.abandon_call(id);
+            self.spec.core.abandon_call(id);
         }
     }
 }

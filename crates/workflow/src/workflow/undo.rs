@@ -1,4 +1,4 @@
-//! Undoing what steps did, the last one first, when the workflow does not end well.
+//! Undoes steps, the last one first, when the workflow fails or is cancelled.
 
 use std::{
     future::poll_fn,
@@ -17,14 +17,14 @@ use windlass_model::{
 use windlass_runtime::{Policy, StepResult};
 
 use super::{
-    driver::{Driver, POLL},
+    driver::{Driver, MAX_POLL},
     journal::{CallEnd, Ident, RetryState},
     state::Undo,
     step_id::undo_id,
     undo_record::undo_of,
 };
 
-/// What a running undo knows of itself.
+/// What a running undo can find out about its step and its try.
 #[derive(Clone, Debug)]
 pub struct UndoCx {
     job: JobId,
@@ -34,23 +34,23 @@ pub struct UndoCx {
 }
 
 impl UndoCx {
-    /// The job.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.job
     }
 
-    /// The id under which the step ran that is undone: [`super::TryCx::step_id`] of all its tries.
+    /// The id that the undone step ran with: [`super::TryCx::step_id`] of all its tries.
     pub fn step_id(&self) -> &str {
         &self.step_id
     }
 
-    /// The name of this undo, the same for all tries and different from all steps and other undos of all jobs: an
-    /// idempotency key for whatever it does to the outside world once.
+    /// The id of this undo, the same for all tries and different from all steps and other undos of all jobs: an idempotency key
+    /// for what it does to the outside world.
     pub fn undo_id(&self) -> String {
         undo_id(&self.step_id)
     }
 
-    /// Which try at this undo it is, from 1. Tries that a death of the worker cut off do not count.
+    /// The number of this try at the undo, from 1. Tries that ended with the death of the worker do not count.
     pub fn attempt(&self) -> u32 {
         self.tries + 1
     }
@@ -61,26 +61,26 @@ impl UndoCx {
     }
 }
 
-/// What became of an undo.
+/// How an undo ended.
 pub(super) enum UndoOutcome {
-    /// It was undone, or never will be, and that is recorded.
+    /// It succeeded or has failed finally, and that is committed.
     Settled,
-    /// The attempt ends here: it goes on later, or its claim is over.
-    Turn(StepResult),
+    /// The attempt ends here: the undo is retried later, or the claim is over.
+    AttemptOver(StepResult),
 }
 
 impl Driver {
-    /// Runs one undo, as a step of its own. What cannot be undone does not keep the others from it.
+    /// Runs one undo, as a step of its own. If it fails finally, the others run all the same.
     pub(super) async fn undo(&mut self, mut undo: Undo) -> Result<UndoOutcome, Failure> {
         let tries = undo_of(&undo.ident);
-        let tried = self.core.lock().journal.calls.of(&tries).and_then(|known| known.tried.clone());
+        let tried = self.core.lock().journal.calls.of(&tries).and_then(|recorded| recorded.tried.clone());
         if let Some(tried) = &tried
-            && let left = tried.next_at.since(self.core.now())
-            && !left.is_zero()
+            && let remaining = tried.next_at.since(self.core.now())
+            && !remaining.is_zero()
         {
-            return Ok(UndoOutcome::Turn(self.park_for(left)?));
+            return Ok(UndoOutcome::AttemptOver(self.park_for(remaining)?));
         }
-        // What is in there before its first `await` may panic as well.
+        // Code before the first `await` may panic as well.
         let cx = UndoCx {
             job: self.core.job.id,
             step_id: undo.step_id,
@@ -89,10 +89,10 @@ impl Driver {
         };
         let run = pin!(AssertUnwindSafe(async { (undo.run)(cx).await }).catch_unwind());
         let limit = Policy::default().timeout.unwrap_or(Duration::MAX);
-        // One that blocks its thread for longer than it may run is given up like a step that does.
-        let held = limit.saturating_add(POLL);
-        let run = with_poll_deadline(run, |polls| self.core.set_poll_deadline(polls.then_some(held)));
-        let result = match self.core.bound.env.timeout(limit, run).await {
+        // An undo that blocks its thread for longer than it may run ends the attempt, as a step does.
+        let poll_limit = limit.saturating_add(MAX_POLL);
+        let run = with_poll_deadline(run, |polls| self.core.set_poll_deadline(polls.then_some(poll_limit)));
+        let result = match self.core.services.env.timeout(limit, run).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(Failure::retry(super::step::panic_text(&*panic)).class(class::PANIC)),
             Err(_) => {
@@ -108,30 +108,31 @@ impl Driver {
                 state.pending.entries.push(entry);
             }
             Err(failure) => {
-                let (spent, before) = tried.map_or((Vec::new(), 0), |tried| (tried.spent, tried.tries));
-                match undo.retry.decide(&failure, &spent, self.core.random()) {
-                    RetryDecision::Retry { after, retry_counts: spent } => {
+                let (retry_counts, before) =
+                    tried.map_or((Vec::new(), 0), |tried| (tried.retry_counts, tried.tries));
+                match undo.retry.decide(&failure, &retry_counts, self.core.random()) {
+                    RetryDecision::Retry { after, retry_counts } => {
                         let tried =
-                            RetryState { tries: before + 1, spent, next_at: now.plus(after), failure };
+                            RetryState { tries: before + 1, retry_counts, next_at: now.plus(after), failure };
                         let payload = Payload::json(serde_json::to_vec(&tried).unwrap_or_default());
                         {
                             let state = &mut *self.core.lock();
                             let entry = state.entry_of(&tries, Op::Step, Mark::Tried, None, payload, now);
                             state.pending.entries.push(entry);
                         }
-                        return Ok(UndoOutcome::Turn(self.park_for(after)?));
+                        return Ok(UndoOutcome::AttemptOver(self.park_for(after)?));
                     }
                     _ => self.not_undone(undo.ident, failure),
                 }
             }
         }
         match self.commit(None, true).await? {
-            Some(turn) => Ok(UndoOutcome::Turn(turn)),
+            Some(result) => Ok(UndoOutcome::AttemptOver(result)),
             None => Ok(UndoOutcome::Settled),
         }
     }
 
-    /// Has written that a step was not undone, and why.
+    /// Records that a step was not undone, and why.
     pub(super) fn not_undone(&self, ident: Ident, failure: Failure) {
         let now = self.core.now();
         let ending = CallEnd::Failed { failure: failure.clone(), reason: Reason::Stopped };
@@ -141,7 +142,7 @@ impl Driver {
         state.journal.undo.not_undone(ident, failure);
     }
 
-    /// Parks the job for a while.
+    /// Parks the job for a time.
     fn park_for(&mut self, span: Duration) -> Result<StepResult, Failure> {
         let timeout = Some(span.max(Duration::from_micros(1)));
         let wait = Wait { condition: WaitCondition::Signals { names: Vec::new(), needs: 1 }, timeout };
@@ -149,7 +150,7 @@ impl Driver {
     }
 }
 
-/// Polls a future, and says before and after each poll whether it has the thread.
+/// Polls a future, and reports before and after each poll whether it holds the thread.
 async fn with_poll_deadline<F: Future>(mut run: Pin<&mut F>, mut polls: impl FnMut(bool)) -> F::Output {
     poll_fn(|cx| {
         polls(true);
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_undo_is_watched_while_it_has_the_thread() {
+    async fn an_undo_has_a_poll_deadline_only_while_it_is_polled() {
         let seen = RefCell::new(Vec::new());
         let run = pin!(async {
             seen.borrow_mut().push("runs");

@@ -1,4 +1,4 @@
-//! What a journal says of undoing steps: which were undone, how often, and which could not be.
+//! What a journal records of undoing steps: which were undone, how often, and which could not be.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,23 +6,23 @@ use windlass_model::Failure;
 
 use super::journal::Ident;
 
-/// How names begin under which tries at undoing steps are kept: no step has such a name, since it has a blank in it.
+/// The prefix of the names of entries for tries at undoing steps. No step has such a name, because it contains a blank.
 const UNDO: &str = "undo ";
 
-/// Under what the tries at undoing a step are kept.
+/// The name and key of the entries for tries at undoing a step.
 pub(super) fn undo_of(ident: &Ident) -> Ident {
     (format!("{UNDO}{}", ident.0).into(), ident.1.clone())
 }
 
-/// Whether something is kept under this name of tries at undoing a step.
+/// Whether entries of this name are for tries at undoing a step.
 pub(super) fn is_undo_try(name: &str) -> bool {
     name.starts_with(UNDO)
 }
 
-/// What a journal says of undoing steps.
+/// What a journal records of undoing steps.
 #[derive(Default)]
 pub(super) struct UndoRecord {
-    /// Steps that were undone, or that the current unwinding could not undo: neither is tried again by it.
+    /// Steps that were undone, or that the current unwinding could not undo: it tries neither again.
     settled: HashSet<Ident>,
     /// Steps that the current unwinding could not undo, and why, in the order of the journal.
     failed: Vec<(Ident, Failure)>,
@@ -35,32 +35,33 @@ impl UndoRecord {
         self.settled.is_empty()
     }
 
-    /// A step was undone.
+    /// Records that a step was undone.
     pub(super) fn undone(&mut self, ident: Ident) {
         *self.counts.entry(ident.clone()).or_default() += 1;
         self.settled.insert(ident);
     }
 
-    /// The current unwinding could not undo a step.
+    /// Records that the current unwinding could not undo a step.
     pub(super) fn not_undone(&mut self, ident: Ident, why: Failure) {
         self.settled.insert(ident.clone());
         self.failed.push((ident, why));
     }
 
-    /// The unwinding has ended: what it could not undo is for the next one, whether the job goes on before that or not.
+    /// Ends the current unwinding: the next one tries again what this one could not undo, whether or not the job continues
+    /// before.
     pub(super) fn close(&mut self) {
         for (ident, _) in self.failed.drain(..) {
             self.settled.remove(&ident);
         }
     }
 
-    /// The job goes on: whatever is done from now on is to be undone. Answers what was undone.
+    /// The job continues: steps that succeed from now on are to be undone. Returns what was undone.
     pub(super) fn reopen(&mut self) -> Vec<Ident> {
         self.close();
         self.settled.drain().collect()
     }
 
-    /// Whether the current unwinding has nothing more to do with a step.
+    /// Whether the current unwinding is finished with a step.
     pub(super) fn is_settled(&self, ident: &Ident) -> bool {
         self.settled.contains(ident)
     }
@@ -70,7 +71,7 @@ impl UndoRecord {
         &self.failed
     }
 
-    /// How often a step was undone: what it does after that is another deed than what was undone, and has another id.
+    /// How often a step was undone. After each undo it is a new action with a new id.
     pub(super) fn count(&self, ident: &Ident) -> u32 {
         if self.counts.is_empty() { 0 } else { self.counts.get(ident).copied().unwrap_or(0) }
     }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_unwinding_left_is_for_the_next_one() {
+    fn the_next_unwinding_tries_again_what_the_last_could_not_undo() {
         let ident = |name: &str| -> Ident { (name.into(), None) };
         let mut record = UndoRecord::default();
         record.undone(ident("hotel"));

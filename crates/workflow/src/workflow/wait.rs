@@ -1,4 +1,4 @@
-//! Calls that wait: for a moment, a signal, a condition or a child.
+//! Calls that wait: for a time, a signal, a condition or a child.
 
 use std::{
     future::Future,
@@ -17,11 +17,11 @@ use super::{
     core::Core,
     journal::CallEnd,
     state::{AwaitedSignal, CallSpec, CallStatus, Moment, Start, misuse},
-    step::{RawStep, TryCx, decode_result, encode_result, if_true},
+    step::{RawStep, TryCx, complete_if_true, decode_result, encode_result},
 };
 use crate::{
     Child, Kind,
-    signal::{read, reads},
+    signal::{can_read, read},
 };
 
 /// A call without a body, whatever its type.
@@ -31,7 +31,7 @@ pub(super) struct RawWait {
     name: String,
     key: Option<String>,
     line: &'static Location<'static>,
-    /// Taken when it registers.
+    /// Taken when the call registers.
     start: Option<Start>,
     call: Option<usize>,
 }
@@ -82,16 +82,16 @@ impl Drop for RawWait {
     }
 }
 
-/// Name and key of a call, for those that may be called without.
+/// Name and key of a call, for calls with a default name.
 macro_rules! named {
     ($raw:ident) => {
-        /// Under this name. Each call of a workflow needs its own.
+        /// Sets the name. Each call of a workflow needs its own.
         pub fn name(mut self, name: impl Into<String>) -> Self {
             self.$raw.name = name.into();
             self
         }
 
-        /// What tells it from other calls of its name, e.g. in a loop.
+        /// Distinguishes it from other calls of the same name, e.g. in a loop.
         pub fn key(mut self, key: impl ToString) -> Self {
             self.$raw.key = Some(key.to_string());
             self
@@ -130,15 +130,15 @@ pub struct SignalWait<T> {
 
 impl<T: DeserializeOwned> SignalWait<T> {
     pub(super) fn new(core: &Arc<Core>, line: &'static Location<'static>, name: &str) -> SignalWait<T> {
-        let listen = AwaitedSignal { name: name.to_owned(), reads: reads::<T> };
-        let start = Start::Signal { listen, timeout: None };
+        let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<T> };
+        let start = Start::Signal { awaited, timeout: None };
         SignalWait { raw: RawWait::new(core, Op::Signal, name, line, start), result: PhantomData }
     }
 
     named!(raw);
 
-    /// Fails with the class `timeout` if no signal has come by then; the time counts from when the workflow first came
-    /// here.
+    /// Fails with the class `timeout` if no signal arrives in this time; it counts from when the workflow first reached the
+    /// call.
     pub fn timeout(mut self, span: Duration) -> Self {
         if let Some(Start::Signal { timeout, .. }) = &mut self.raw.start {
             *timeout = Some(span);
@@ -156,8 +156,7 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
         let this = self.get_mut();
         match Pin::new(&mut this.raw).poll(cx) {
             Poll::Ready((_, CallEnd::Done(payload))) => {
-                Poll::Ready(read(&this.raw.core.bound.codecs, &payload).map_err(|why| {
-                    // It could be read when it was recorded.
+                Poll::Ready(read(&this.raw.core.services.codecs, &payload).map_err(|why| {
                     let name = &this.raw.name;
                     let text = format!(
                         "the signal {name:?} that the journal holds cannot be read: {why}. It could when it was recorded: give \
@@ -173,7 +172,7 @@ impl<T: DeserializeOwned> Future for SignalWait<T> {
 }
 
 /// A wait until a condition holds; `.await` returns when it does.
-#[must_use = "a condition is not looked at until this is awaited"]
+#[must_use = "a condition is not checked until this is awaited"]
 pub struct WaitUntil<'f, E> {
     raw: RawStep<'f>,
     error: PhantomData<fn() -> E>,
@@ -191,17 +190,18 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
         Fut: Future<Output = Result<bool, E>> + Send + 'f,
     {
         let body = Box::new(move |_: TryCx| -> super::Boxed<'f, _> {
-            let look = condition();
-            Box::pin(async move { encode_result(&look.await.map_err(Into::into)?) })
+            let check = condition();
+            Box::pin(async move { encode_result(&check.await.map_err(Into::into)?) })
         });
         let mut raw = RawStep::new(core, Op::WaitUntil, name, line, body);
-        (raw.on_done, raw.retry, raw.every) = (if_true, Retry::never(), Some(Duration::from_secs(60)));
+        (raw.on_done, raw.retry, raw.every) =
+            (complete_if_true, Retry::never(), Some(Duration::from_secs(60)));
         WaitUntil { raw, error: PhantomData }
     }
 
     named!(raw);
 
-    /// How long after a look the next one follows: a minute, unless you say otherwise.
+    /// How long after a check the next one follows: by default a minute.
     pub fn every(mut self, span: Duration) -> Self {
         self.raw.every = Some(span);
         self
@@ -213,7 +213,7 @@ impl<'f, E: Into<Failure> + From<Failure>> WaitUntil<'f, E> {
         self
     }
 
-    /// What follows when a look fails: unless you say otherwise, so does the wait.
+    /// What follows when a check fails: by default the wait fails.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.raw.retry = retry;
         self
@@ -233,8 +233,8 @@ impl<E: From<Failure>> Future for WaitUntil<'_, E> {
     }
 }
 
-/// A wait until a condition holds that is looked at when someone signals so; `.await` returns what the condition gave.
-#[must_use = "a condition is not looked at until this is awaited"]
+/// A wait until a condition holds, which is checked on every signal; `.await` returns what the condition returned.
+#[must_use = "a condition is not checked until this is awaited"]
 pub struct ContinueIf<'f, T, E> {
     raw: RawStep<'f>,
     result: PhantomData<fn() -> Result<T, E>>,
@@ -253,17 +253,17 @@ impl<'f, T: Serialize + DeserializeOwned, E: Into<Failure> + From<Failure>> Cont
         Fut: Future<Output = Result<Option<T>, E>> + Send + 'f,
     {
         let body = Box::new(move |cx: TryCx| -> super::Boxed<'f, _> {
-            let look = cx.signal_payload().map(&mut condition);
+            let check = cx.decode_signal().map(&mut condition);
             Box::pin(async move {
-                match look?.await.map_err(Into::into)? {
+                match check?.await.map_err(Into::into)? {
                     Some(result) => encode_result(&(result,)),
                     None => Ok(b"false".to_vec()),
                 }
             })
         });
         let mut raw = RawStep::new(core, Op::ContinueIf, name, line, body);
-        let listen = AwaitedSignal { name: name.to_owned(), reads: reads::<Option<P>> };
-        (raw.on_done, raw.retry, raw.signal) = (if_true, Retry::never(), Some(listen));
+        let awaited = AwaitedSignal { name: name.to_owned(), can_read: can_read::<Option<P>> };
+        (raw.on_done, raw.retry, raw.signal) = (complete_if_true, Retry::never(), Some(awaited));
         ContinueIf { raw, result: PhantomData }
     }
 
@@ -306,14 +306,14 @@ impl<O> ChildWait<O> {
         line: &'static Location<'static>,
         job: J,
     ) -> ChildWait<O> {
-        // What it starts with is known once all of it is described.
+        // Replaced when the child is completely described.
         let raw = RawWait::new(core, Op::Child, name, line, Start::Unrecorded(Time(0)));
         ChildWait { core: Arc::clone(core), raw, child: Some(Child::new(job)), result: PhantomData }
     }
 
     named!(raw);
 
-    /// Says more of the job: its queue, priority, tags, policies.
+    /// Sets more of the job: its queue, priority, tags, policies.
     pub fn with(mut self, describe: impl FnOnce(Child) -> Child) -> Self {
         self.child = self.child.map(describe);
         self
@@ -328,9 +328,9 @@ impl<O: DeserializeOwned> Future for ChildWait<O> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<O, Failure>> {
         let this = self.get_mut();
         if let Some(child) = this.child.take() {
-            let bound = &this.core.bound;
-            let job = child.into_job(bound.ids.job());
-            let job = job.and_then(|job| bound.codecs.encoded(job).map_err(|error| error.to_string()));
+            let services = &this.core.services;
+            let job = child.into_job(services.ids.job());
+            let job = job.and_then(|job| services.codecs.encoded(job).map_err(|error| error.to_string()));
             match job {
                 Ok(job) => this.raw.start = Some(Start::Child(Box::new(job))),
                 Err(why) => {

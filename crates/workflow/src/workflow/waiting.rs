@@ -1,5 +1,4 @@
-//! What a driver does about calls that wait: begins them, ends those that have what they wait for, and parks the job for
-//! the others.
+//! How the driver handles calls that wait: it begins them, ends those whose wait is over, and parks the job for the others.
 
 use std::{
     future::poll_fn,
@@ -25,19 +24,19 @@ use super::{
 };
 use crate::{signal::mark_unreadable, store_retry::retry_unavailable};
 
-/// How often signals are looked for while steps are under way.
+/// How often the inbox is read while steps are running.
 const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Driver {
-    /// Begins a call that is not in the journal.
+    /// Begins a call that is not recorded.
     pub(super) fn begin(&self, id: usize) -> Result<(), Failure> {
         let now = self.core.now();
         let mut state = self.core.lock();
         let state = &mut *state;
         let Some(call) = state.calls[id].as_mut() else { return Ok(()) };
-        let known = state.journal.calls.of(&call.ident);
-        let begun = known.and_then(|known| known.begun.as_ref()).map(|(_, payload)| payload.clone());
-        let retried_at = known.and_then(|known| known.tried.as_ref()).map(|tried| tried.next_at);
+        let recorded = state.journal.calls.of(&call.ident);
+        let begun = recorded.and_then(|recorded| recorded.begun.as_ref()).map(|(_, payload)| payload.clone());
+        let retried_at = recorded.and_then(|recorded| recorded.tried.as_ref()).map(|tried| tried.next_at);
         let time = |payload: &Payload| serde_json::from_slice::<Time>(&payload.bytes).ok();
         let mut begin = None;
         let phase = match &mut call.start {
@@ -60,7 +59,7 @@ impl Driver {
             Start::At(moment) => {
                 let due = begun.as_ref().and_then(time).unwrap_or_else(|| {
                     let due = match *moment {
-                        Moment::In(span) => now.plus(span),
+                        Moment::In(sleep_for) => now.plus(sleep_for),
                         Moment::At(at) => at,
                     };
                     *begin.insert(due)
@@ -70,11 +69,11 @@ impl Driver {
             Start::Unrecorded(due) => {
                 Phase::Waiting(CallWait { due_at: Some(*due), unrecorded: true, ..CallWait::default() })
             }
-            Start::Signal { listen, timeout } => {
+            Start::Signal { awaited, timeout } => {
                 let due = timeout.map(|timeout| {
                     begun.as_ref().and_then(time).unwrap_or_else(|| *begin.insert(now.plus(timeout)))
                 });
-                Phase::Waiting(CallWait { due_at: due, signal: Some(listen.clone()), ..CallWait::default() })
+                Phase::Waiting(CallWait { due_at: due, signal: Some(awaited.clone()), ..CallWait::default() })
             }
             Start::Child(job) => {
                 let before =
@@ -100,14 +99,14 @@ impl Driver {
             let payload = Payload::json(serde_json::to_vec(&due).unwrap_or_default());
             let entry = state.entry(id, Mark::Begun, payload.clone(), now);
             let (ident, op) = (state.calls[id].as_ref().expect("begun").ident.clone(), entry.op);
-            let known = state.journal.recorded_mut(&ident);
-            (known.op, known.begun) = (op, Some((entry.seq, payload)));
+            let recorded = state.journal.recorded_mut(&ident);
+            (recorded.op, recorded.begun) = (op, Some((entry.seq, payload)));
             state.pending.entries.push(entry);
         }
         Ok(())
     }
 
-    /// Ends the waits that have what they wait for. Whether there were any.
+    /// Ends the waits that are over. Returns whether there were any.
     pub(super) fn complete_waits(&self) -> bool {
         let now = self.core.now();
         let mut guard = self.core.lock();
@@ -121,8 +120,8 @@ impl Driver {
             })
             .collect();
         let mut woken = Vec::new();
-        // What is told of branches says that they are to be looked at, and nothing else.
-        let told: Vec<i64> = state
+        // A signal of a branch only says that the branch must be read again.
+        let branch_signals: Vec<i64> = state
             .inbox
             .iter()
             .filter(|signal| signal.name == BRANCH_SIGNAL)
@@ -130,26 +129,27 @@ impl Driver {
             .collect();
         if waiting.iter().any(|(_, wait)| wait.branch) {
             state.inbox.retain(|signal| signal.name != BRANCH_SIGNAL);
-            state.pending.consumed.extend(&told);
+            state.pending.consumed.extend(&branch_signals);
         }
-        // Only what the code is told next is taken: what it does not come to, because something else came first, must stay
-        // where it is.
+        // Only the next end is taken: if the code then drops other calls, their signals must stay in the inbox.
         let mut ended = !state.finished.is_empty();
-        let listening: Vec<AwaitedSignal> =
+        let all_awaited: Vec<AwaitedSignal> =
             waiting.iter().filter_map(|(_, wait)| wait.signal.clone()).collect();
         for (id, wait) in waiting {
             if ended && !wait.runs_body {
                 continue;
             }
-            let heard = wait.signal.as_ref().and_then(|listen| self.take_signal(state, listen, &listening));
-            let due = wait.due_at.is_some_and(|due| due <= now) || (wait.branch && !told.is_empty());
-            if let Some(signal) = heard {
+            let signal =
+                wait.signal.as_ref().and_then(|awaited| self.take_signal(state, awaited, &all_awaited));
+            let due =
+                wait.due_at.is_some_and(|due| due <= now) || (wait.branch && !branch_signals.is_empty());
+            if let Some(signal) = signal {
                 if wait.runs_body {
                     let call = state.calls[id].as_mut().expect("it waits");
                     (call.signal, call.phase) = (Some(signal), Phase::CanStart);
                 } else {
                     state.pending.consumed.push(signal.number);
-                    // What came with the claim was decoded on its way.
+                    // The payload of a signal that came with the claim was decoded with it.
                     let kept = match signal.payload {
                         Payload { codec: 0, bytes } => self.core.encode(bytes),
                         encoded => Ok(encoded),
@@ -163,19 +163,19 @@ impl Driver {
                 continue;
             } else if wait.runs_body {
                 let call = state.calls[id].as_mut().expect("it waits");
-                // A transaction waits for its turn again.
+                // Transactions run one after the other.
                 call.phase = if call.op == Op::Transaction { Phase::New } else { Phase::CanStart };
             } else if wait.unrecorded {
                 let seq = state.last_delivered;
                 state.calls[id].as_mut().expect("it waits").phase =
                     Phase::Ready(seq, CallEnd::Done(Payload::json(b"null".to_vec())));
             } else if let Some(AwaitedSignal { name, .. }) = wait.signal {
-                let text = format!("no signal {name:?} came in time");
+                let text = format!("no signal {name:?} arrived in time");
                 state.fail(id, Failure::stop(text).class(class::TIMEOUT), Reason::Timeout, now);
             } else {
                 state.finish(id, Mark::Done, Payload::json(b"null".to_vec()), now);
                 if alone {
-                    // Nothing else could have come first: its end is written with whatever follows.
+                    // No other call can end before it: its end is written with whatever follows.
                     record_finished(state);
                 }
             }
@@ -188,37 +188,37 @@ impl Driver {
         any
     }
 
-    /// Takes the oldest signal out of the inbox that a call waits for and can read. What nobody can read of those who wait for
-    /// it is set aside.
+    /// Takes the oldest signal out of the inbox that a call waits for and can decode. A signal that none of the calls waiting
+    /// for its name can decode is marked unreadable.
     fn take_signal(
         &self,
         state: &mut RunState,
-        listen: &AwaitedSignal,
-        listening: &[AwaitedSignal],
+        awaited: &AwaitedSignal,
+        all_awaited: &[AwaitedSignal],
     ) -> Option<Signal> {
-        let codecs = &self.core.bound.codecs;
-        let mut place = 0;
-        while let Some(signal) = state.inbox.get(place) {
-            if signal.name != listen.name {
-                place += 1;
+        let codecs = &self.core.services.codecs;
+        let mut index = 0;
+        while let Some(signal) = state.inbox.get(index) {
+            if signal.name != awaited.name {
+                index += 1;
                 continue;
             }
-            let why = match (listen.reads)(codecs, &signal.payload) {
-                Ok(()) => return Some(state.inbox.remove(place)),
+            let why = match (awaited.can_read)(codecs, &signal.payload) {
+                Ok(()) => return Some(state.inbox.remove(index)),
                 Err(why) => why,
             };
-            let others = listening.iter().filter(|other| other.name == listen.name);
-            if others.map(|other| (other.reads)(codecs, &signal.payload)).any(|read| read.is_ok()) {
-                place += 1;
+            let others = all_awaited.iter().filter(|other| other.name == awaited.name);
+            if others.map(|other| (other.can_read)(codecs, &signal.payload)).any(|read| read.is_ok()) {
+                index += 1;
                 continue;
             }
-            let signal = state.inbox.remove(place);
+            let signal = state.inbox.remove(index);
             state.pending.unreadable.push(mark_unreadable(self.core.job.id, &signal, why));
         }
         None
     }
 
-    /// Looks for signals and ends of children that are waited for and that the claim did not bring. Whether there is
+    /// Reads signals and ends of children that calls wait for and that did not come with the claim. Returns whether there is
     /// anything new.
     pub(super) async fn refresh_waits(&mut self) -> Result<bool, Failure> {
         let (names, children, new_children) = {
@@ -229,7 +229,7 @@ impl Driver {
             });
             let (mut names, mut children) = (Vec::new(), Vec::new());
             for wait in waits {
-                names.extend(wait.signal.as_ref().map(|listen| listen.name.clone()));
+                names.extend(wait.signal.as_ref().map(|awaited| awaited.name.clone()));
                 names.extend(wait.branch.then(|| BRANCH_SIGNAL.to_owned()));
                 children.extend(wait.child);
             }
@@ -237,9 +237,9 @@ impl Driver {
             (names, children, new)
         };
         let mut any = false;
-        let known =
+        let recorded =
             |name: &String| self.core.job.wait.as_ref().is_some_and(|wait| wait.wants(name).is_some());
-        if !self.inbox_read && names.iter().any(|name| !known(name)) {
+        if !self.inbox_read && names.iter().any(|name| !recorded(name)) {
             self.read_inbox().await?;
             any |= {
                 let state = self.core.lock();
@@ -266,27 +266,27 @@ impl Driver {
     }
 
     pub(super) async fn read_inbox(&mut self) -> Result<(), Failure> {
-        let store = Arc::clone(&self.core.bound.store);
+        let store = Arc::clone(&self.core.services.store);
         let id = self.core.job.id;
         let inbox = retry_unavailable!(store.inspect().inbox(id, usize::MAX))?;
         let mut state = self.core.lock();
         let mut consumed = state.pending.consumed.clone();
-        consumed.extend(state.pending.unreadable.iter().map(|aside| aside.number));
-        let given: Vec<i64> = state
+        consumed.extend(state.pending.unreadable.iter().map(|signal| signal.number));
+        let held_by_bodies: Vec<i64> = state
             .under_way()
             .filter_map(|(_, call)| call.signal.as_ref().map(|signal| signal.number))
             .collect();
         state.inbox = inbox
             .into_iter()
             .filter(|signal| signal.unreadable.is_none())
-            .filter(|signal| !consumed.contains(&signal.number) && !given.contains(&signal.number))
+            .filter(|signal| !consumed.contains(&signal.number) && !held_by_bodies.contains(&signal.number))
             .collect();
         Ok(())
     }
 
-    /// Ends the calls whose children have ended. Whether there were any.
+    /// Ends the calls whose children have ended. Returns whether there were any.
     pub(super) async fn complete_children(&mut self, ids: &[JobId]) -> Result<bool, Failure> {
-        let store = Arc::clone(&self.core.bound.store);
+        let store = Arc::clone(&self.core.services.store);
         let ended = retry_unavailable!(store.job_ends(ids))?;
         self.queried_children.extend(ids);
         let now = self.core.now();
@@ -294,11 +294,11 @@ impl Driver {
         let mut state = self.core.lock();
         for (child, ended) in ids.iter().zip(ended) {
             let Some(ended) = ended else { continue };
-            let of = |(id, call): (usize, &Call)| match &call.phase {
+            let waits_for = |(id, call): (usize, &Call)| match &call.phase {
                 Phase::Waiting(wait) if wait.child == Some(*child) => Some(id),
                 _ => None,
             };
-            let Some(id) = state.under_way().find_map(of) else { continue };
+            let Some(id) = state.under_way().find_map(waits_for) else { continue };
             any = true;
             match ended {
                 JobEnd::Done(output) => _ = state.finish(id, Mark::Done, output, now),
@@ -314,7 +314,7 @@ impl Driver {
                 }
                 JobEnd::Gone => {
                     let text = format!(
-                        "the child {child} is not there: another job has its key or its unique name, or it was pruned"
+                        "the child {child} does not exist: another job has its key or its unique name, or it was pruned"
                     );
                     state.fail(id, Failure::stop(text).class("child"), Reason::Stopped, now);
                 }
@@ -323,11 +323,11 @@ impl Driver {
         Ok(any)
     }
 
-    /// Waits until a body has something to do, a wait is over, or someone wants the job to end. Whether that is so and the
-    /// time for it is over.
+    /// Waits until a body can continue, a wait is over, or the job is being cancelled. Returns whether the grace period of a
+    /// cancel is over.
     pub(super) async fn wait(&mut self) -> Result<bool, Failure> {
         let attempt = Arc::clone(self.attempt());
-        let (due, listens) = {
+        let (due, polls_inbox) = {
             let state = self.core.lock();
             let waits = || {
                 state.under_way().filter_map(|(_, call)| match &call.phase {
@@ -338,24 +338,24 @@ impl Driver {
             let due = waits().filter_map(|wait| wait.due_at).min();
             (due, waits().any(|wait| wait.signal.is_some() || wait.child.is_some() || wait.branch))
         };
-        let (now, env) = (self.core.now(), self.core.bound.env.clone());
-        let mut span = due.map(|due| due.since(now));
-        if listens {
-            // A moment, and not a span: bodies that wake often must not put it off.
-            let look_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);
-            let left = look_at.saturating_duration_since(env.instant());
-            span = Some(span.map_or(left, |span| span.min(left)));
+        let (now, env) = (self.core.now(), self.core.services.env.clone());
+        let mut sleep_for = due.map(|due| due.since(now));
+        if polls_inbox {
+            // A fixed time, so that bodies that wake often cannot postpone it.
+            let read_at = *self.next_inbox_read.get_or_insert_with(|| env.instant() + INBOX_INTERVAL);
+            let remaining = read_at.saturating_duration_since(env.instant());
+            sleep_for = Some(sleep_for.map_or(remaining, |sleep_for| sleep_for.min(remaining)));
         }
         let core = Arc::clone(&self.core);
         let mut first = true;
         let woken = poll_fn(move |cx: &mut Context<'_>| {
             core.register_driver(cx);
-            // Whatever was woken between the last poll and now is seen by polling once more.
+            // Wakes between the last poll and this one are served by polling the code once more.
             if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
         });
         let sleep = async {
-            match span {
-                Some(span) => env.sleep(span).await,
+            match sleep_for {
+                Some(sleep_for) => env.sleep(sleep_for).await,
                 None => std::future::pending().await,
             }
         };
@@ -368,8 +368,8 @@ impl Driver {
                 if self.next_inbox_read.take_if(|at| *at <= env.instant()).is_some()
                     && let Err(failure) = self.refresh_inbox().await
                 {
-                    // Nothing that runs is given up for it: it is looked at again soon.
-                    tracing::debug!(%failure, job = %self.core.job.id, "signals could not be looked for");
+                    // Running bodies are not affected: the inbox is read again soon.
+                    tracing::debug!(%failure, job = %self.core.job.id, "the inbox could not be read");
                 }
                 self.complete_waits();
             }
@@ -378,7 +378,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// The same as [`Driver::refresh_waits`], whatever was known before.
+    /// The same as [`Driver::refresh_waits`], without relying on earlier reads.
     pub(super) async fn refresh_inbox(&mut self) -> Result<(), Failure> {
         self.queried_children.clear();
         self.read_inbox().await?;
@@ -396,7 +396,8 @@ impl Driver {
                 let Phase::Waiting(wait) = &call.phase else { continue };
                 let child = wait.child.map(|_| SignalName { name: CHILD_SIGNAL.into(), every: true });
                 let branch = wait.branch.then(|| SignalName { name: BRANCH_SIGNAL.into(), every: true });
-                let signal = wait.signal.clone().map(|listen| SignalName { name: listen.name, every: false });
+                let signal =
+                    wait.signal.clone().map(|awaited| SignalName { name: awaited.name, every: false });
                 names.extend(child.into_iter().chain(branch).chain(signal));
                 due = [due, wait.due_at].into_iter().flatten().min();
             }
@@ -405,7 +406,7 @@ impl Driver {
         names.dedup_by(|a, b| a.name == b.name);
         if names.len() > MAX_NAMES {
             return Err(misuse(format!(
-                "the workflow waits for {} signals at once, more than the {MAX_NAMES} allowed; use one name and tell them apart by \
+                "the workflow waits for {} signals at once, more than the {MAX_NAMES} allowed; use one name and distinguish them by \
                  their payload",
                 names.len()
             )));

@@ -150,7 +150,7 @@ async fn a_child_whose_key_is_taken_is_an_error(on: On) {
     let job = lab.submit(Rival).await;
     lab.run().await;
     let said = lab.result(job).await.expect("it does not wait for ever");
-    assert!(said.contains("is not there: another job has its key"), "{said}");
+    assert!(said.contains("does not exist: another job has its key"), "{said}");
 }
 
 /// An error of the user's own.

@@ -370,7 +370,7 @@ async fn a_source_must_enumerate_alike(on: On) {
         match lab.result(job).await.expect_err("diverged") {
             JobError::Failed { reason: Reason::Diverged, failure } => {
                 let error = failure.to_string();
-                assert!(error.contains(text) && error.contains("does not enumerate alike"), "{error}");
+                assert!(error.contains(text) && error.contains("yields other items than before"), "{error}");
             }
             other => panic!("{other:?}"),
         }
