@@ -157,6 +157,10 @@ impl<F: Faults> Store for FaultyStore<F> {
         })
     }
 
+    fn diagnose(&self) -> &dyn Diagnose {
+        self.store.diagnose()
+    }
+
     fn inspect(&self) -> &dyn Inspect {
         self
     }
