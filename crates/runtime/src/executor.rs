@@ -53,14 +53,8 @@ impl Core {
             return Some(outcome::change(&attempt, outcome::expired(&attempt), None));
         }
         add(&self.stats.started, 1);
-        let execution = Execution {
-            core: self,
-            attempt: &attempt,
-            claim: &job.claim,
-            watch,
-            limit,
-            handles_own_end,
-        };
+        let execution =
+            Execution { core: self, attempt: &attempt, claim: &job.claim, watch, limit, handles_own_end };
         let end = execution.perform(running).await?;
         let end = execution.resolve_own_end(end).await?;
         let end = execution.with_change(end).await?;

@@ -3,12 +3,11 @@
 use windlass_model::{JobId, Time};
 
 use super::{
-    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, pool::Guard, prune, sql,
-    stage_update,
+    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, pool::Guard, sql, stage_update,
 };
 use crate::{
-    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, Prune, Pruned,
-    StageUpdate, control::check_actor,
+    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, StageUpdate,
+    control::check_actor,
 };
 
 /// Runs `work` in a transaction, at one moment of the store's clock.
@@ -57,19 +56,6 @@ pub(super) async fn log(
 }
 
 impl Control for Postgres {
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(fork::fork(self, now, forks, by))
-    }
-
-    fn update_stages<'a>(
-        &'a self,
-        now: Now,
-        jobs: &'a [StageUpdate],
-        by: &'a Actor,
-    ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(stage_update::restate(self, now, jobs, by))
-    }
-
     fn act_on_jobs<'a>(
         &'a self,
         now: Now,
@@ -84,15 +70,24 @@ impl Control for Postgres {
         Box::pin(async move { retry_deadlock!(admin::rule(self, now, what, by)) })
     }
 
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [StageUpdate],
+        by: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(stage_update::restate(self, now, jobs, by))
+    }
+
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(fork::fork(self, now, forks, by))
+    }
+
     fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
         Box::pin(async move {
             check_actor(by)?;
             let subjects = [subject.to_owned()];
             transaction(self, now, async |conn, now| log(conn, now, action, &subjects, by).await).await
         })
-    }
-
-    fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(async move { retry_deadlock!(prune::prune(self, now, what)) })
     }
 }

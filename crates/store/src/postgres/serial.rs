@@ -144,7 +144,7 @@ pub(super) async fn settle_key(conn: &Guard<'_>, serial: i64) -> Result<(), Erro
     }
 }
 
-/// The backstop; see [`crate::Store::repair`].
+/// The backstop; see [`crate::Maintenance::repair`].
 pub(super) async fn sweep(store: &Postgres) -> Result<usize, Error> {
     let conn = store.conn().await?;
     let mut ids: Vec<Uuid> = Vec::new();

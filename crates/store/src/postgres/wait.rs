@@ -101,7 +101,7 @@ pub(super) async fn children_ended(conn: &Guard<'_>, now: Now, children: &[Uuid]
     serial::settle(conn, &woken.unsettled).await
 }
 
-/// The backstop; see [`crate::Store::repair`].
+/// The backstop; see [`crate::Maintenance::repair`].
 pub(super) async fn sweep(store: &Postgres, now: Now) -> Result<usize, Error> {
     let rows = store.conn().await?.query(sql::repair::MET_WAITS, &[]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();

@@ -13,7 +13,7 @@ use windlass::{
     AnyError,
     model::{Change, Verdict},
     prelude::*,
-    store::{Error, Fut, Now, Store, Work, delegate_store},
+    store::{Error, Fut, Now, Store, Work, Wrapper},
 };
 
 use crate::on_both_stores;
@@ -58,7 +58,11 @@ struct Losing {
     seen: &'static Seen,
 }
 
-impl Store for Losing {
+impl Wrapper for Losing {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
         Box::pin(async move {
             let verdict = self.store.transact(now, work).await?;
@@ -77,10 +81,6 @@ impl Store for Losing {
             self.store.commit(now, changes).await
         })
     }
-
-    delegate_store!(
-        register_worker submit claim signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 #[derive(Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use windlass::{
     Config, StepCx,
     model::{Change, Verdict},
     prelude::*,
-    store::{Fut, Now, Store, delegate_store},
+    store::{Fut, Now, Store, Wrapper},
 };
 
 use crate::on_both_stores;
@@ -31,7 +31,11 @@ struct Dying {
     died: Arc<tokio::sync::Notify>,
 }
 
-impl Store for Dying {
+impl Wrapper for Dying {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(async move {
             let dies = self.commits.fetch_add(1, Ordering::SeqCst) == self.dies_at;
@@ -45,10 +49,6 @@ impl Store for Dying {
             self.store.commit(now, changes).await
         })
     }
-
-    delegate_store!(
-        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 /// How often each step ran, by job and step.

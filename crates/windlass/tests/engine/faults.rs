@@ -16,7 +16,7 @@ use windlass::{
     prelude::*,
     store::{
         ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Fut, Now, ReapReport, ReapRequest, RenewRequest,
-        Renewal, Store, delegate_store,
+        Renewal, Store, Wrapper,
     },
 };
 
@@ -59,7 +59,11 @@ struct Faulty {
     faults: Arc<Faults>,
 }
 
-impl Store for Faulty {
+impl Wrapper for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
         Box::pin(async move {
             self.faults.is_away()?;
@@ -114,8 +118,6 @@ impl Store for Faulty {
             Ok(Arc::new(Faulty { store, faults }) as Arc<dyn Store>)
         })
     }
-
-    delegate_store!(register_worker submit transact signal release release_claims retire_worker fire_timers cancel_requests repair poll_branches job_ends rest);
 }
 
 /// Waits until those of its gate are let through, or it is told to end.
@@ -263,7 +265,11 @@ struct Weighing {
     most: Arc<AtomicUsize>,
 }
 
-impl Store for Weighing {
+impl Wrapper for Weighing {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn submit<'a>(
         &'a self,
         now: Now,
@@ -273,10 +279,6 @@ impl Store for Weighing {
         self.most.fetch_max(jobs.iter().map(NewJob::bytes).sum(), Ordering::SeqCst);
         self.store.submit(now, jobs, born)
     }
-
-    delegate_store!(
-        register_worker claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 #[derive(Serialize, Deserialize)]

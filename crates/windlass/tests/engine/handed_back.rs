@@ -15,7 +15,7 @@ use windlass::{
     Config, State,
     model::JobClaim,
     prelude::*,
-    store::{Error, Fut, Now, Store, delegate_store, rusqlite, tokio_postgres},
+    store::{Error, Fut, Now, Store, Wrapper, rusqlite, tokio_postgres},
 };
 
 use crate::on_both_stores;
@@ -64,7 +64,11 @@ struct Refusing {
     left: Arc<AtomicUsize>,
 }
 
-impl Store for Refusing {
+impl Wrapper for Refusing {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(async move {
             let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -74,10 +78,6 @@ impl Store for Refusing {
             self.store.release(now, jobs).await
         })
     }
-
-    delegate_store!(
-        register_worker submit claim commit transact signal renew reap release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {

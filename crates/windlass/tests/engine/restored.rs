@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use windlass::{
     Config,
     prelude::*,
-    store::{ClaimBatch, ClaimRequest, Fut, Now, Store, delegate_store},
+    store::{ClaimBatch, ClaimRequest, Fut, Now, Store, Wrapper},
 };
 
 use crate::on_both_stores;
@@ -26,7 +26,11 @@ struct Forgetful {
     forgot: AtomicBool,
 }
 
-impl Store for Forgetful {
+impl Wrapper for Forgetful {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let haul = self.store.claim(now, ask).await?;
@@ -36,10 +40,6 @@ impl Store for Forgetful {
             Ok(haul)
         })
     }
-
-    delegate_store!(
-        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 /// Says that its attempt was dropped.

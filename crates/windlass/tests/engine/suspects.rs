@@ -17,7 +17,7 @@ use windlass::{
     prelude::*,
     store::{
         ClaimBatch, ClaimRequest, Error, Fut, NewWorker, Now, ReapRequest, RenewRequest, Renewal, Store,
-        delegate_store,
+        Wrapper,
     },
 };
 
@@ -90,7 +90,11 @@ struct Watched {
     seen: Arc<Seen>,
 }
 
-impl Store for Watched {
+impl Wrapper for Watched {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let _claiming = self.seen.claims.acquire().await;
@@ -129,10 +133,6 @@ impl Store for Watched {
             Ok(Arc::new(Watched { store, seen }) as Arc<dyn Store>)
         })
     }
-
-    delegate_store!(
-        register_worker submit commit transact signal reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends rest
-    );
 }
 
 /// How many attempts have begun, and who may go on.

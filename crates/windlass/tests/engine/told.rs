@@ -13,7 +13,7 @@ use windlass::{
     Config, State,
     model::WorkerId,
     prelude::*,
-    store::{CancelRequest, ClaimBatch, ClaimRequest, Fut, Now, Store, delegate_store},
+    store::{CancelRequest, ClaimBatch, ClaimRequest, Fut, Now, Store, Wrapper},
 };
 
 use crate::{on_both_stores, suspects::lose};
@@ -39,7 +39,11 @@ struct Seen {
     orders: AtomicUsize,
 }
 
-impl Store for Late {
+impl Wrapper for Late {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             let haul = self.store.claim(now, ask).await?;
@@ -58,10 +62,6 @@ impl Store for Late {
             Ok(orders)
         })
     }
-
-    delegate_store!(
-        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers repair poll_branches gates job_ends sibling rest
-    );
 }
 
 /// Whether attempts were told to end when they began, by test.

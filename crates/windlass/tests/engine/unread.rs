@@ -2,7 +2,6 @@
 //! code that wanted to read, and is not charged to its retry policy.
 
 use std::{
-    path::PathBuf,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,9 +12,9 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{JournalEntry, Limits, Payload, Rev, Signal, Time},
+    model::{JournalEntry, Payload, Rev, Signal, Time},
     prelude::*,
-    store::{self, Control, Error, Fut, Inspect, JobEnd, Store, delegate_store},
+    store::{self, Error, Fut, JobEnd, Store, Wrapper},
 };
 
 use crate::on_both_stores;
@@ -37,47 +36,18 @@ impl Blind {
     }
 }
 
-impl Store for Blind {
-    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        Box::pin(async move {
-            self.check()?;
-            self.store.job_ends(ids).await
-        })
-    }
-
-    fn inspect(&self) -> &dyn Inspect {
-        self
-    }
-
-    fn control(&self) -> &dyn Control {
-        self.store.control()
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
-    fn liveness_dir(&self) -> Option<PathBuf> {
-        self.store.liveness_dir()
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
-    }
-
-    delegate_store!(
-        register_worker submit claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates sibling
-    );
-}
-
-/// Reads, unless the store cannot be read.
+/// Declares [`Blind`] as a store whose reads fail while it is blind: those that attempts make.
 macro_rules! reads {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        impl Inspect for Blind {
+        impl Wrapper for Blind {
+            fn inner(&self) -> &dyn Store {
+                &*self.store
+            }
+
             $(fn $name<'a>(&'a self, $($arg: $type),*) -> Fut<'a, $out> {
                 Box::pin(async move {
                     self.check()?;
-                    self.store.inspect().$name($($arg),*).await
+                    self.store.$name($($arg),*).await
                 })
             })*
         }
@@ -85,33 +55,15 @@ macro_rules! reads {
 }
 
 reads! {
-    job(id: JobId) -> Option<store::Job>;
-    jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
-    history(id: JobId) -> Vec<store::Attempt>;
-    state_counts(cap: u64) -> Vec<store::StateCount>;
-    backlog(cap: u64) -> Vec<store::Backlog>;
-    workers() -> Vec<store::WorkerView>;
-    schema() -> store::SchemaState;
-    holds(id: JobId) -> Option<store::Holds>;
-    queues() -> Vec<store::QueueView>;
-    rate_limits() -> Vec<store::LimitView>;
-    serial_keys(key: Option<&'a str>, limit: usize) -> Vec<store::SerialView>;
-    audit(filter: &'a store::AuditFilter) -> Vec<store::AuditEntry>;
-    schedules() -> Vec<store::ScheduleView>;
-    firings(schedule: &'a str, limit: usize) -> Vec<store::Firing>;
-    misses(schedule: &'a str, limit: usize) -> Vec<store::Miss>;
-    children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<store::Summary>;
-    child_ends(parent: JobId, round: Rev, after: Option<JobId>, limit: usize) -> Vec<store::ChildEnd>;
+    job_ends(ids: &'a [JobId]) -> Vec<Option<JobEnd>>;
+    child_ends(parent: JobId, parent_rev: Rev, after: Option<JobId>, limit: usize) -> Vec<store::ChildEnd>;
     branches(job: JobId) -> Vec<store::Branch>;
-    branch_children(of: &'a store::BranchChildFilter) -> Vec<store::BranchChild>;
-    source_rows(rows: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
+    branch_children(filter: &'a store::BranchChildFilter) -> Vec<store::BranchChild>;
+    source_rows(source: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
     inbox(id: JobId, limit: usize) -> Vec<Signal>;
-    transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Transition>;
     journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<JournalEntry>;
     journals(ids: &'a [JobId]) -> Vec<Vec<JournalEntry>>;
     context(id: JobId) -> Vec<(String, Payload)>;
-    transition_counts(kind: &'a str, limit: usize) -> Vec<store::TransitionCount>;
-    bytes() -> u64;
     clock() -> Time;
 }
 

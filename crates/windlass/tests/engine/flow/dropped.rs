@@ -12,7 +12,7 @@ use windlass::{
     Config, JobError, Reason, StepCx,
     model::{Change, Verdict},
     prelude::*,
-    store::{Fut, Now, ReapRequest, Store, delegate_store},
+    store::{Fut, Now, ReapRequest, Store, Wrapper},
 };
 
 use super::On;
@@ -24,7 +24,11 @@ struct Slow {
     waiting: Arc<AtomicUsize>,
 }
 
-impl Store for Slow {
+impl Wrapper for Slow {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(async move {
             while self.away.load(Ordering::SeqCst) {
@@ -34,10 +38,6 @@ impl Store for Slow {
             self.store.commit(now, changes).await
         })
     }
-
-    delegate_store!(
-        register_worker submit claim transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 #[derive(Serialize, Deserialize)]
