@@ -208,7 +208,7 @@ impl Control {
         let mut prune = Prune { state, before: now.minus(age), kind, after: None, limit: 1_000 };
         let mut total = Pruned::default();
         loop {
-            let done = self.operator.store().control().prune(None, &prune).await?;
+            let done = self.operator.store().prune(None, &prune).await?;
             total.jobs += done.jobs;
             total.kept += done.kept;
             total.after = done.after;

@@ -277,7 +277,7 @@ fn refusal(change: Change, why: &str) -> Change {
 }
 
 /// Commits until the store has answered for all changes. Every call is a blind repeat of the one before, which
-/// `Store::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
+/// `Execution::commit` allows. After an error half as many changes are sent, in case the batch was too much for a slow database.
 /// Once the committer is closed, changes without an answer count as fenced: their jobs are left to the reaper.
 async fn commit_until_answered(core: &Core, changes: &[Change]) -> Vec<Verdict> {
     let mut backoff = Backoff::new(&core.env, "committing");

@@ -19,7 +19,7 @@
 //!
 //! What always holds:
 //! - A claimed job is committed, released, or left to the reaper. It is never forgotten.
-//! - Every outcome is written by `Store::commit`.
+//! - Every outcome is written by `Execution::commit`.
 //! - A failing database stops nothing here. Loops back off and continue, and running attempts keep running.
 
 // Settings, and the code that runs jobs.

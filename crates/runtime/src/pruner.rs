@@ -34,7 +34,7 @@ async fn tick(core: &Core) {
         let Ok(now) = core.store.inspect().clock().await else { return };
         let mut prune = Prune { state, before: now.minus(kept), kind: None, after: None, limit: BATCH };
         while !core.is_stopping() {
-            match core.store.control().prune(None, &prune).await {
+            match core.store.prune(None, &prune).await {
                 Ok(report) => {
                     pruned += report.jobs;
                     prune.after = report.after;

@@ -191,7 +191,7 @@ impl StepWriter {
     }
 
     /// Runs writes of the user's own and commits a step with them, in one transaction; see
-    /// [`windlass_store::Store::transact`]. After an error the transaction is in doubt: call [`StepWriter::settle_detached`].
+    /// [`windlass_store::Execution::transact`]. After an error the transaction is in doubt: call [`StepWriter::settle_detached`].
     pub async fn transact(&self, work: Work<'_>) -> Result<Option<Verdict>, Error> {
         if self.is_closed() {
             return Ok(Some(Verdict::Fenced));

@@ -1,4 +1,4 @@
-//! The third door: what people do to work that is there. Everything done through it is in the audit log.
+//! What people do to jobs and rules. Every action is in the audit log.
 
 use std::time::Duration;
 
@@ -11,40 +11,53 @@ use windlass_model::{
 
 use crate::{Fut, Now};
 
-/// What people do to jobs, queues and limits. Every call is one transaction, and its entry in the audit log is part of
-/// it. Nothing here writes what an attempt owns: it may only end an epoch, or keep a job from being claimed.
-pub trait Control: Send + Sync {
-    /// Does one thing to each of some jobs, and says of each what came of it, in order. A job that is named twice is
-    /// done once.
+/// What people change: jobs, queues, limits, schedules. Called by the crate `windlass-operate` for the command line and for
+/// programs, and by the branch poller to cancel children.
+///
+/// Every call is one transaction, and its entry in the audit log is part of it: a crash before the commit leaves neither the
+/// change nor the entry, a crash after leaves both. A repeated call finds the change made and returns
+/// [`ControlOutcome::Already`], or for a fork the same [`ControlOutcome::Created`]. Nothing here writes what an attempt owns:
+/// it may only end an epoch, or keep a job from being claimed.
+pub trait Control: Send + Sync + 'static {
+    /// Does one action to each of some jobs, and returns the outcome for each, in order. A job that is named twice is
+    /// acted on once.
     fn act_on_jobs<'a>(
         &'a self,
         now: Now,
         jobs: &'a [JobId],
-        act: JobAction,
-        by: &'a Actor,
+        action: JobAction,
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>>;
 
     /// Changes a rule that holds for many jobs.
-    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome>;
+    fn administer<'a>(
+        &'a self,
+        now: Now,
+        action: &'a AdminAction,
+        actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome>;
 
-    /// Gives machines that do not run another version, stage and data, and says of each what came of it, in order.
+    /// Gives machines that do not run another version, stage and data, and returns the outcome for each, in order. The
+    /// epoch of an updated machine is raised.
     fn update_stages<'a>(
         &'a self,
         now: Now,
-        jobs: &'a [StageUpdate],
-        by: &'a Actor,
+        updates: &'a [StageUpdate],
+        actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>>;
 
-    /// Makes jobs that go on from somewhere in the journals of others, and says of each what came of it, in order:
-    /// [`ControlOutcome::Created`] of the new job. What is forked stays as it is.
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
+    /// Creates jobs that continue from a position in the journals of others, and returns the outcome for each, in order:
+    /// [`ControlOutcome::Created`] with the new job. The original job is not changed.
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
 
-    /// Adds an entry of one's own to the audit log.
-    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()>;
-
-    /// Deletes ended jobs, with all that is kept of them; see [`Prune`]. Looks at a bounded number of jobs a call:
-    /// call again with `after` as answered until it is `None`.
-    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
+    /// Adds the caller's own entry to the audit log.
+    fn record_audit<'a>(
+        &'a self,
+        now: Now,
+        action: &'a str,
+        subject: &'a str,
+        actor: &'a Actor,
+    ) -> Fut<'a, ()>;
 }
 
 /// Who does something, and why.
@@ -237,32 +250,6 @@ pub enum ControlOutcome {
     Refused(String),
     /// There is no such job, queue or limit.
     Unknown,
-}
-
-/// Which jobs to delete.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Prune {
-    /// Ended in this state.
-    pub state: State,
-    /// Before this moment.
-    pub before: Time,
-    /// Only of this kind.
-    pub kind: Option<String>,
-    /// Only after this one, in the order of ids: what the call before answered.
-    pub after: Option<JobId>,
-    /// How many jobs to look at, at most.
-    pub limit: usize,
-}
-
-/// What [`Control::prune`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pruned {
-    /// Jobs deleted.
-    pub jobs: usize,
-    /// Jobs that are old enough and stay: their parent is there and not done, or they have a unique name still.
-    pub kept: usize,
-    /// Where to go on; `None` if all was looked at.
-    pub after: Option<JobId>,
 }
 
 impl Actor {

@@ -1,66 +1,75 @@
 //! Where durable work is kept.
 //!
-//! A store has three doors. [`Store`] holds the hot verbs by which work moves: submit, claim, commit, renew,
-//! reap, release, due, gate. [`Inspect`] holds the reads for people, and [`Control`] what they do. Three backends stand behind them:
-//! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle the other two must
-//! agree with). `conformance` is the suite that all of them pass.
+//! [`Store`] is what programs pass around. It has one trait per caller: [`Execution`] (workers submit, claim and commit),
+//! [`Maintenance`] (leases, lost workers, timers), [`Replay`] (what running code reads), [`Inspect`] (what people read),
+//! [`Control`] (what people do) and [`Backend`] (connections and properties of the database). Three backends implement them:
+//! [`sqlite`] (a file), [`postgres`] (a server) and [`memory`] (plain maps: the oracle that the other two must agree with).
+//! `conformance` is the suite that all of them pass.
 //!
 //! What always holds, on every backend:
-//! - An attempt writes only through [`Store::commit`], with the epoch of its claim and the revision it
+//! - An attempt writes only through [`Execution::commit`], with the epoch of its claim and the revision it
 //!   follows. Everything else may only *end* an epoch.
-//! - A job is in exactly one place: in the ready set, among the timers, in a claim, or ended.
-//! - Whatever a verb has answered is durable.
+//! - A job is in exactly one place: in the ready set, among the timers, in a claim, parked, held, or ended.
+//! - What a verb has returned is durable.
 
 // With one backend alone, some of what both share is unused.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code, irrefutable_let_patterns))]
 
 mod address;
 mod arrival;
+mod backend;
 mod columns;
 mod control;
-mod delegate;
 mod diagnose;
 mod error;
+mod execution;
 mod inspect;
 mod intern;
+mod maintenance;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod replay;
 mod schema;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+mod wrapper;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
-pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate};
 pub use diagnose::{
     BranchHealth, Database, Diagnose, OldestReady, PostgresHealth, SqliteHealth, TableHealth, WriteAccess,
     database, schema_state,
 };
+pub use backend::Backend;
+pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, StageUpdate};
 pub use error::Error;
+#[cfg(feature = "postgres")]
+pub use execution::PostgresWork;
+#[cfg(feature = "sqlite")]
+pub use execution::SqliteWork;
+pub use execution::{
+    CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Execution, JobEnd, NewWorker,
+    Serves, SignalOutcome, TIMER_GATE, Work,
+};
 pub use inspect::{
-    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter,
-    CancelHold, ChildEnd, ChildPlace, ChildStates, Filter, Firing, Holds, Inspect, Job, LimitView, Miss,
-    Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView, SourceRow, StateCount, Summary,
-    TableSource, Transition, TransitionCount, Waiting, WorkerView,
+    AsideSignal, Attempt, AuditEntry, AuditFilter, Backlog, CancelHold, ChildPlace, Filter, Firing, Holds,
+    Inspect, Job, LimitView, Miss, Pause, QueueView, RateHold, ScheduleView, SerialHold, SerialView,
+    StateCount, Summary, Transition, TransitionCount, Waiting, WorkerView,
+};
+pub use maintenance::{
+    CANCEL_AGAIN, Maintenance, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal,
+    TimerReport,
+};
+pub use replay::{
+    Branch, BranchChild, BranchChildFilter, ChildEnd, ChildStates, Replay, SourceRow, TableSource,
 };
 pub use schema::{Migration, SchemaState};
-pub use store::{
-    CANCEL_AGAIN, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Fut, JobEnd,
-    NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, Serves, SignalOutcome, Store,
-    TIMER_GATE, TimerReport, Work,
-};
-
-#[cfg(feature = "postgres")]
-pub use store::PostgresWork;
-#[cfg(feature = "sqlite")]
-pub use store::SqliteWork;
-
-#[doc(hidden)]
-pub use windlass_model as model;
+pub use store::{Fut, Now, Store};
+pub use wrapper::Wrapper;
 
 #[cfg(feature = "sqlite")]
 pub use rusqlite;

@@ -81,8 +81,7 @@ impl Engine {
 
     /// Makes an engine on a store that is already open, with a clock and tasks of your own.
     pub fn with_env(url: &str, store: Arc<dyn Store>, env: Env) -> Engine {
-        // SQLite has one writer; PostgreSQL commits two at once better than one, and gains nothing from three.
-        let max_in_flight = if url.starts_with("postgres") { 2 } else { 1 };
+        let max_in_flight = store.concurrent_commits();
         // Long enough to ride out a restart of the database, short enough that a caller learns of an outage.
         let submitter =
             Submitter::new(env.clone(), Arc::clone(&store), max_in_flight, Duration::from_secs(30));

@@ -51,8 +51,14 @@ impl SubmitJson<'_> {
 
 #[cfg(feature = "postgres")]
 async fn append_postgres(engine: &Engine, tx: &impl GenericClient, job: &NewJob) -> Result<(), Error> {
-    let options = postgres::Options::parse(engine.url())?;
-    postgres::submit_in(tx, options.schema_name(), engine.store().limits(), job).await?;
+    let Some(schema) = engine.store().schema_name() else {
+        return Err(windlass_store::Error::Config(format!(
+            "{} is no PostgreSQL store; use `in_sqlite`, or submit without a transaction",
+            windlass_store::without_password(engine.url())
+        ))
+        .into());
+    };
+    postgres::submit_in(tx, schema, engine.store().limits(), job).await?;
     Ok(())
 }
 

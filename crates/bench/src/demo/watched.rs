@@ -5,15 +5,15 @@
 //! woken, commits are let through before anything else, so that the zombie tries to write before it learns that it was
 //! declared dead.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
+    model::{Change, ClaimNo, JobClaim, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
     store::{
-        CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Fut, Inspect, JobEnd,
-        NewWorker, Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
+        CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Fut, JobEnd, NewWorker, Now, ReapReport,
+        ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport, Wrapper,
     },
 };
 
@@ -115,7 +115,11 @@ macro_rules! behind {
     };
 }
 
-impl Store for Watched {
+impl Wrapper for Watched {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(async move {
             let verdicts = {
@@ -194,18 +198,6 @@ impl Store for Watched {
         })
     }
 
-    fn inspect(&self) -> &dyn Inspect {
-        self.store.inspect()
-    }
-
-    fn control(&self) -> &dyn Control {
-        self.store.control()
-    }
-
-    fn diagnose(&self) -> &dyn Diagnose {
-        self.store.diagnose()
-    }
-
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         behind!(self, cancel_requests(worker))
     }
@@ -216,17 +208,5 @@ impl Store for Watched {
 
     fn poll_branches(&self, now: Option<Time>, limit: usize) -> Fut<'_, windlass::store::PollReport> {
         behind!(self, poll_branches(now, limit))
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
-    fn liveness_dir(&self) -> Option<PathBuf> {
-        self.store.liveness_dir()
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
     }
 }

@@ -20,7 +20,7 @@ use windlass::{
     env::IdSource,
     model::{NewJob, Payload},
     prelude::*,
-    store::{ClaimBatch, ClaimRequest, Fut, Now, Store},
+    store::{ClaimBatch, ClaimRequest, Fut, Now, Store, Wrapper},
 };
 
 use super::{Place, helper::Helper, report::Report};
@@ -270,7 +270,12 @@ impl Noting {
     }
 }
 
-impl Store for Noting {
+// What its siblings claim is not recorded: they are for what a claim must not hold up.
+impl Wrapper for Noting {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
             // Whoever could close it is there as long as this process.
@@ -280,11 +285,6 @@ impl Store for Noting {
             Ok(haul)
         })
     }
-
-    // What its siblings claim is not noted: they are for what is not to be held up by a claim.
-    windlass::store::delegate_store!(
-        register_worker submit commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends sibling rest
-    );
 }
 
 #[cfg(test)]

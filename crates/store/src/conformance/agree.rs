@@ -332,7 +332,7 @@ impl Pair {
                 let state = [State::Done, State::Failed, State::Cancelled][usize::from(*state)];
                 let before = self.now.minus(Duration::from_secs(u64::from(*age)));
                 let prune = Prune { state, before, kind: None, after: None, limit: 1_000 };
-                on_both!(self, |store| store.control().prune(now, &prune));
+                on_both!(self, |store| store.prune(now, &prune));
                 self.bury().await?;
             }
             Op::Fork { from, id, before, key } => {

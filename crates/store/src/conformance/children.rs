@@ -367,7 +367,7 @@ pub async fn children_are_kept_while_their_parent_lives(store: Handle) {
     }
     let prune = crate::Prune { state: State::Done, before: t(99), kind: None, after: None, limit: 99 };
     let pruned = async || {
-        let pruned = store.control().prune(at(99), &prune).await.expect("prune");
+        let pruned = store.prune(at(99), &prune).await.expect("prune");
         (pruned.jobs, pruned.kept)
     };
     assert_eq!(pruned().await, (0, 2));
@@ -386,7 +386,7 @@ pub async fn children_of_an_ended_parent_end_alone(store: Handle) {
     commit(&store, 3, change(me, &children[0], done("x"))).await;
     assert_eq!(left(&store).await, (0, State::Done));
     let prune = crate::Prune { state: State::Done, before: t(99), kind: None, after: None, limit: 99 };
-    assert_eq!(store.control().prune(at(99), &prune).await.expect("prune").jobs, 2);
+    assert_eq!(store.prune(at(99), &prune).await.expect("prune").jobs, 2);
     assert_eq!(
         commit(&store, 4, change(me, &children[1], done("x"))).await,
         Verdict::Committed,

@@ -389,7 +389,7 @@ pub async fn what_cannot_be_is_refused_before_anything_is_done(store: Handle) {
         invalid(control.record_audit(at(0), "x", "y", &by).await.expect_err("by"), "the ");
     }
     let live = Prune { state: State::Ready, before: t(9), kind: None, after: None, limit: 9 };
-    invalid(control.prune(at(0), &live).await.expect_err("prune"), "unfinished work");
+    invalid(store.prune(at(0), &live).await.expect_err("prune"), "unfinished work");
     let audit = AuditFilter { limit: 9, ..AuditFilter::default() };
     assert!(store.inspect().audit(&audit).await.expect("audit").is_empty());
     assert_eq!(state(&store, id(1)).await, State::Ready);

@@ -329,7 +329,7 @@ pub async fn nothing_is_left_of_the_journal_of_a_pruned_job(store: Handle) {
     let (me, job) = running(&store, 1).await;
     commit(&store, 1, with(change(me, &job, done("x")), much(&job))).await;
     let prune = Prune { state: State::Done, before: t(5), kind: None, after: None, limit: 9 };
-    assert_eq!(store.control().prune(at(6), &prune).await.expect("prune").jobs, 1);
+    assert_eq!(store.prune(at(6), &prune).await.expect("prune").jobs, 1);
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));
     submit(&store, &[self::job(1)]).await;
     assert_eq!((journal(&store, 1).await, context(&store, 1).await), (vec![], vec![]));

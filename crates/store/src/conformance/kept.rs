@@ -1,6 +1,6 @@
 //! Sequences of calls on which a store once disagreed with the memory store. Every store runs them before the random ones.
 //!
-//! A run that finds another one prints it as [`text`] does: paste it below as a sequence of its own, with a name that says
+//! A run that finds another one prints it as `text` does: paste it below as a sequence of its own, with a name that says
 //! what happens in it. Fields that say nothing may be left to `..Default::default()`.
 
 use super::ops::{

@@ -192,7 +192,7 @@ pub async fn nothing_is_left_of_the_branches_of_a_pruned_job(store: Handle) {
     commit(&store, 3, change(me, &taken[0], done("x"))).await;
     let prune = async |now: u64| {
         let prune = Prune { state: State::Done, before: t(now), kind: None, after: None, limit: 99 };
-        store.control().prune(at(now), &prune).await.expect("prune").jobs
+        store.prune(at(now), &prune).await.expect("prune").jobs
     };
     assert_eq!(prune(50).await, 0, "its parent lives");
     commit(&store, 60, change(me, &job, done("x"))).await;

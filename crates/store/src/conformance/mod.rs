@@ -3,7 +3,7 @@
 //! A case is a plain `async fn case(store)` on a fresh, empty store; the files are named after the verbs.
 //! Every verb is given its moment, so no case sleeps or looks at a clock. A backend runs all of them with
 //!
-//! ```ignore
+//! ```text
 //! async fn open() -> (TempDir, Arc<dyn Store>) { … }   // the first part is kept until the case is over
 //! windlass_store::conformance!(open);
 //! ```

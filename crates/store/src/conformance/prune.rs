@@ -15,7 +15,7 @@ async fn prune(store: &Handle, prune: Prune, limit: usize) -> Pruned {
     let mut sum = Pruned::default();
     let mut prune = Prune { limit, ..prune };
     loop {
-        let pruned = store.control().prune(at(900), &prune).await.expect("prune");
+        let pruned = store.prune(at(900), &prune).await.expect("prune");
         assert!(pruned.jobs + pruned.kept <= limit, "it looks at no more than it was told to");
         sum.jobs += pruned.jobs;
         sum.kept += pruned.kept;
@@ -62,7 +62,7 @@ pub async fn calls_are_bounded_and_go_on_where_the_last_stopped(store: Handle) {
         assert_eq!(count(&store, state).await, 0);
     }
     let one = Prune { limit: 0, ..ended(State::Done, 99) };
-    assert_eq!(store.control().prune(at(900), &one).await.expect("prune").jobs, 0);
+    assert_eq!(store.prune(at(900), &one).await.expect("prune").jobs, 0);
 }
 
 pub async fn only_the_kind_that_is_named_goes(store: Handle) {

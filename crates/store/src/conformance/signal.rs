@@ -240,7 +240,7 @@ pub async fn nothing_is_left_of_the_signals_of_a_pruned_job(store: Handle) {
     commit(&store, 2, with(change(me, &first, done("x")), step("Begin", "End", "1"))).await;
     assert_eq!(inbox(&store, 1).await.len(), 1, "kept while the job is");
     let prune = crate::Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
-    assert_eq!(store.control().prune(at(9), &prune).await.expect("prune").jobs, 1);
+    assert_eq!(store.prune(at(9), &prune).await.expect("prune").jobs, 1);
     assert!(inbox(&store, 1).await.is_empty() && steps(&store, 1).await.is_empty());
     submit(&store, &[job(1)]).await;
     assert_eq!(send(&store, 10, &[to_first("go", "a")]).await, [KEPT], "nobody remembers the first");

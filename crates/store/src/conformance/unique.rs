@@ -230,11 +230,11 @@ pub async fn a_kept_job_frees_its_name_when_its_time_is_over_and_it_is_pruned(st
     let claimed = claim_one(&store, 0, worker, 1).await;
     commit(&store, 1, change(worker, &claimed, done("x"))).await;
     let prune = Prune { state: State::Done, before: t(50), kind: None, after: None, limit: 99 };
-    let early = store.control().prune(at(60), &prune).await.expect("prune");
+    let early = store.prune(at(60), &prune).await.expect("prune");
     assert_eq!((early.jobs, early.kept), (0, 1));
     let existing = SubmitOutcome::Existing { id: id(1), same_input: false };
     assert_eq!(put(&store, 60, named(2, States::KEPT, Conflict::Keep)).await, existing);
-    let late = store.control().prune(at(100), &prune).await.expect("prune");
+    let late = store.prune(at(100), &prune).await.expect("prune");
     assert_eq!((late.jobs, late.kept), (1, 0));
     assert_eq!(put(&store, 60, named(3, States::KEPT, Conflict::Keep)).await, NEW);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    AdminAction, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate,
+    AdminAction, Control, ControlOutcome, Fork, JobAction, Prune, Pruned, StageUpdate,
     control::{check_actor, outcome},
 };
 
@@ -284,7 +284,7 @@ impl Inner {
         }
     }
 
-    fn prune(&mut self, now: Time, prune: &Prune) -> Pruned {
+    pub(super) fn prune(&mut self, now: Time, prune: &Prune) -> Pruned {
         let mut pruned = Pruned::default();
         if prune.state == State::Done {
             for kept in self.schedules.values_mut() {
@@ -377,13 +377,6 @@ impl Control for Memory {
             check_actor(by)?;
             inner.log(now, action, subject, by);
             Ok(())
-        })
-    }
-
-    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
-        self.run(now, |inner, now| {
-            columns::check_prune(prune)?;
-            Ok(inner.prune(now, prune))
         })
     }
 }

@@ -3,8 +3,9 @@
 use super::*;
 use crate::{
     AsideSignal, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, CancelHold, ChildEnd, Filter,
-    Firing, Holds, Job, LimitView, Miss, QueueView, RateHold, ScheduleView, SchemaState, SerialHold,
-    SerialView, SourceRow, StateCount, Summary, TableSource, TransitionCount, Waiting, WorkerView,
+    Firing, Holds, Inspect, Job, LimitView, Miss, QueueView, RateHold, Replay, ScheduleView, SchemaState,
+    SerialHold, SerialView, SourceRow, StateCount, Summary, TableSource, TransitionCount, Waiting,
+    WorkerView,
 };
 
 impl Inner {
@@ -227,95 +228,25 @@ impl Inner {
     }
 }
 
-impl Inspect for Memory {
-    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
-        self.run(None, |inner, _| Ok(inner.job(id)))
-    }
-
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
+impl Replay for Memory {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
         self.run(None, |inner, _| {
-            let ids =
-                inner.jobs.keys().rev().copied().filter(|id| inner.matches(filter, *id)).take(filter.limit);
-            Ok(ids.map(|id| inner.summary(id)).collect())
+            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.journal.values());
+            Ok(all.filter(|entry| after.is_none_or(|after| entry.seq > after)).take(limit).cloned().collect())
         })
     }
 
-    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
-        self.run(None, |inner, _| Ok(inner.jobs.get(&id).map(|row| row.history.clone()).unwrap_or_default()))
-    }
-
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        self.run(None, |inner, _| Ok(inner.census(cap)))
-    }
-
-    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
-        self.run(None, |inner, _| Ok(inner.backlog(cap)))
-    }
-
-    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
-        self.run(None, |inner, _| Ok(inner.workers()))
-    }
-
-    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
-        self.run(None, |inner, now| Ok(inner.holds(id, now)))
-    }
-
-    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
-        self.run(None, |inner, _| Ok(inner.queue_views()))
-    }
-
-    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
-        self.run(None, |inner, now| Ok(inner.limit_views(now)))
-    }
-
-    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
-        self.run(None, |inner, _| Ok(inner.serial_views(key, limit)))
-    }
-
-    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
         self.run(None, |inner, _| {
-            let meant = |entry: &&AuditEntry| {
-                filter.subject.as_ref().is_none_or(|subject| *subject == entry.subject)
-                    && filter.before.is_none_or(|before| entry.number < before)
-            };
-            Ok(inner.audit.iter().rev().filter(meant).take(filter.limit).cloned().collect())
+            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.context.iter());
+            Ok(all.map(|(name, value)| (name.clone(), value.clone())).collect())
         })
     }
 
-    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
         self.run(None, |inner, _| {
-            let view = |kept: &schedule::Kept| ScheduleView {
-                schedule: kept.schedule.clone(),
-                next_at: kept.next_at.filter(|_| kept.paused.is_none()),
-                paused: kept.paused.clone(),
-                last_job: kept.last_job,
-            };
-            Ok(inner.schedules.values().map(view).collect())
-        })
-    }
-
-    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
-        self.run(None, |inner, _| {
-            let kept = inner.schedules.get(schedule);
-            let all = kept.into_iter().flat_map(|kept| kept.firings.iter().rev());
-            Ok(all.take(limit).map(|(tick, job)| Firing { tick: *tick, job: *job }).collect())
-        })
-    }
-
-    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
-        self.run(None, |inner, _| {
-            let kept = inner.schedules.get(schedule);
-            Ok(kept.into_iter().flat_map(|kept| kept.misses.iter().rev()).take(limit).cloned().collect())
-        })
-    }
-
-    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
-        self.run(None, |inner, _| {
-            let meant = |(id, row): &(&JobId, &Row)| {
-                row.new.parent == Some(parent) && after.is_none_or(|after| **id > after)
-            };
-            let ids: Vec<JobId> = inner.jobs.iter().filter(meant).map(|(id, _)| *id).take(limit).collect();
-            Ok(ids.into_iter().map(|id| inner.summary(id)).collect())
+            let row = inner.jobs.get(&id);
+            Ok(row.into_iter().flat_map(|row| row.inbox.iter()).take(limit).cloned().collect())
         })
     }
 
@@ -360,11 +291,26 @@ impl Inspect for Memory {
         Box::pin(std::future::ready(Err(Error::Config(text.into()))))
     }
 
-    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+    fn clock(&self) -> Fut<'_, Time> {
+        self.run(None, |_, now| Ok(now))
+    }
+}
+
+impl Inspect for Memory {
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
+        self.run(None, |inner, _| Ok(inner.job(id)))
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
         self.run(None, |inner, _| {
-            let row = inner.jobs.get(&id);
-            Ok(row.into_iter().flat_map(|row| row.inbox.iter()).take(limit).cloned().collect())
+            let ids =
+                inner.jobs.keys().rev().copied().filter(|id| inner.matches(filter, *id)).take(filter.limit);
+            Ok(ids.map(|id| inner.summary(id)).collect())
         })
+    }
+
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
+        self.run(None, |inner, _| Ok(inner.jobs.get(&id).map(|row| row.history.clone()).unwrap_or_default()))
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
@@ -374,18 +320,26 @@ impl Inspect for Memory {
         })
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
         self.run(None, |inner, _| {
-            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.journal.values());
-            Ok(all.filter(|entry| after.is_none_or(|after| entry.seq > after)).take(limit).cloned().collect())
+            let meant = |(id, row): &(&JobId, &Row)| {
+                row.new.parent == Some(parent) && after.is_none_or(|after| **id > after)
+            };
+            let ids: Vec<JobId> = inner.jobs.iter().filter(meant).map(|(id, _)| *id).take(limit).collect();
+            Ok(ids.into_iter().map(|id| inner.summary(id)).collect())
         })
     }
 
-    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
-        self.run(None, |inner, _| {
-            let all = inner.jobs.get(&id).into_iter().flat_map(|row| row.context.iter());
-            Ok(all.map(|(name, value)| (name.clone(), value.clone())).collect())
-        })
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        self.run(None, |inner, now| Ok(inner.holds(id, now)))
+    }
+
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
+        self.run(None, |inner, _| Ok(inner.census(cap)))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        self.run(None, |inner, _| Ok(inner.backlog(cap)))
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
@@ -404,15 +358,64 @@ impl Inspect for Memory {
         })
     }
 
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
+        self.run(None, |inner, _| Ok(inner.workers()))
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        self.run(None, |inner, _| Ok(inner.queue_views()))
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        self.run(None, |inner, now| Ok(inner.limit_views(now)))
+    }
+
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        self.run(None, |inner, _| Ok(inner.serial_views(key, limit)))
+    }
+
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        self.run(None, |inner, _| {
+            let view = |kept: &schedule::Kept| ScheduleView {
+                schedule: kept.schedule.clone(),
+                next_at: kept.next_at.filter(|_| kept.paused.is_none()),
+                paused: kept.paused.clone(),
+                last_job: kept.last_job,
+            };
+            Ok(inner.schedules.values().map(view).collect())
+        })
+    }
+
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        self.run(None, |inner, _| {
+            let kept = inner.schedules.get(schedule);
+            let all = kept.into_iter().flat_map(|kept| kept.firings.iter().rev());
+            Ok(all.take(limit).map(|(tick, job)| Firing { tick: *tick, job: *job }).collect())
+        })
+    }
+
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        self.run(None, |inner, _| {
+            let kept = inner.schedules.get(schedule);
+            Ok(kept.into_iter().flat_map(|kept| kept.misses.iter().rev()).take(limit).cloned().collect())
+        })
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        self.run(None, |inner, _| {
+            let meant = |entry: &&AuditEntry| {
+                filter.subject.as_ref().is_none_or(|subject| *subject == entry.subject)
+                    && filter.before.is_none_or(|before| entry.number < before)
+            };
+            Ok(inner.audit.iter().rev().filter(meant).take(filter.limit).cloned().collect())
+        })
+    }
+
     fn schema(&self) -> Fut<'_, SchemaState> {
         self.run(None, |_, _| Ok(SchemaState::CURRENT))
     }
 
     fn bytes(&self) -> Fut<'_, u64> {
         self.run(None, |_, _| Ok(0))
-    }
-
-    fn clock(&self) -> Fut<'_, Time> {
-        self.run(None, |_, now| Ok(now))
     }
 }

@@ -27,9 +27,9 @@ use windlass_model::{
 };
 
 use crate::{
-    Actor, Attempt, AuditEntry, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control,
-    Diagnose, Error, Fut, Inspect, JobEnd, NewWorker, Now, Pause, PollReport, ReapReport, ReapRequest,
-    RenewRequest, Renewal, Serves, SignalOutcome, Store, TimerReport, Transition, Work, columns,
+    Actor, Attempt, AuditEntry, Backend, CANCEL_GATE, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest,
+    Error, Execution, Fut, JobEnd, Maintenance, NewWorker, Now, Pause, PollReport, Prune, Pruned, ReapReport,
+    ReapRequest, RenewRequest, Renewal, Serves, SignalOutcome, Store, TimerReport, Transition, Work, columns,
 };
 
 /// The store in memory.
@@ -333,7 +333,7 @@ impl Inner {
     }
 }
 
-impl Store for Memory {
+impl Execution for Memory {
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         self.run(now, |inner, now| Ok(inner.enlist(now, worker)))
     }
@@ -361,25 +361,17 @@ impl Store for Memory {
         })
     }
 
-    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
-        self.run(now, |inner, now| {
-            signals.iter().try_for_each(|signal| self.limits.check_signal(signal))?;
-            Ok(signals.iter().map(|signal| inner.signal(now, signal, self.limits.inbox)).collect())
-        })
-    }
-
     fn transact<'a>(&'a self, _now: Now, _work: Work<'a>) -> Fut<'a, Option<Verdict>> {
         Box::pin(std::future::ready(Err(Error::Config(
             "the memory store has no transactions; use SQLite or PostgreSQL".into(),
         ))))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
-        self.run(now, |inner, now| Ok(inner.renew(now, beat)))
-    }
-
-    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        self.run(now, |inner, now| Ok(inner.reap(now, sweep)))
+    fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
+        self.run(now, |inner, now| {
+            signals.iter().try_for_each(|signal| self.limits.check_signal(signal))?;
+            Ok(signals.iter().map(|signal| inner.signal(now, signal, self.limits.inbox)).collect())
+        })
     }
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
@@ -394,8 +386,11 @@ impl Store for Memory {
         self.run(now, |inner, _| Ok(inner.retire(worker)))
     }
 
-    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        self.run(now, |inner, now| Ok(inner.due(now, limit)))
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
+        self.run(None, |inner, _| {
+            let mine = inner.asked.values().filter(|asked| asked.worker == worker);
+            Ok(mine.map(|asked| asked.order.clone()).collect())
+        })
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
@@ -404,44 +399,53 @@ impl Store for Memory {
         })
     }
 
-    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        self.run(None, |inner, _| {
-            let mine = inner.asked.values().filter(|asked| asked.worker == worker);
-            Ok(mine.map(|asked| asked.order.clone()).collect())
-        })
+    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
+        self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.ended(*id)).collect()))
+    }
+}
+
+impl Maintenance for Memory {
+    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
+        self.run(now, |inner, now| Ok(inner.renew(now, beat)))
+    }
+
+    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        self.run(now, |inner, now| Ok(inner.reap(now, sweep)))
+    }
+
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
+        self.run(now, |inner, now| Ok(inner.due(now, limit)))
     }
 
     fn repair(&self, now: Now) -> Fut<'_, usize> {
         self.run(now, |inner, now| Ok(inner.sweep() + inner.sweep_waits(now)))
     }
 
-    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        self.run(None, |inner, _| Ok(ids.iter().map(|id| inner.ended(*id)).collect()))
-    }
-
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         self.run(now, |inner, now| Ok(inner.poll(now, limit)))
     }
 
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        self.run(now, |inner, now| {
+            columns::check_prune(prune)?;
+            Ok(inner.prune(now, prune))
+        })
+    }
+}
+
+impl Backend for Memory {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         let same: Arc<dyn Store> = Arc::new(self.clone());
         Box::pin(std::future::ready(Ok(same)))
     }
 
-    fn inspect(&self) -> &dyn Inspect {
-        self
-    }
-
-    fn control(&self) -> &dyn Control {
-        self
-    }
-
-    fn diagnose(&self) -> &dyn Diagnose {
-        self
-    }
-
     fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// One: there is one lock.
+    fn concurrent_commits(&self) -> usize {
+        1
     }
 
     fn liveness_dir(&self) -> Option<std::path::PathBuf> {

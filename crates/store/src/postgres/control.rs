@@ -3,12 +3,11 @@
 use windlass_model::{JobId, Time};
 
 use super::{
-    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, prune, sql, stage_update,
-    tx::Tx,
+    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, sql, stage_update, tx::Tx,
 };
 use crate::{
-    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, Prune, Pruned,
-    StageUpdate, control::check_actor,
+    Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, StageUpdate,
+    control::check_actor,
 };
 
 /// Runs `work` in a transaction, at one time of the store's clock.
@@ -100,9 +99,5 @@ impl Control for Postgres {
             let subjects = [subject.to_owned()];
             transaction(self, now, async |tx, now| log(tx, now, action, &subjects, actor).await).await
         })
-    }
-
-    fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(async move { retry_deadlock!(prune::prune(self, now, what)) })
     }
 }

@@ -8,8 +8,9 @@ use windlass_model::{Epoch, JobId, JournalEntry, Payload, Rev, Signal, State, Ti
 use super::{Postgres, SPAN, children::read_place, migrate, sql};
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
-    SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
+    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
+    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
+    WorkerView,
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -156,87 +157,21 @@ impl Postgres {
     }
 }
 
-impl Inspect for Postgres {
-    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
-        Box::pin(self.read_job(id))
+impl Replay for Postgres {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
+        Box::pin(self.read_journal(id, after, limit))
     }
 
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
-        Box::pin(self.list(filter))
+    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<JournalEntry>>> {
+        Box::pin(self.read_journals(ids))
     }
 
-    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
-        Box::pin(async move {
-            let rows = self.conn().await?.read(sql::inspect::HISTORY, &[&id.0]).await?;
-            let attempt = |row: &Row| Attempt {
-                epoch: Epoch(row.get(0)),
-                worker: WorkerId(row.get(1)),
-                started_at: Time(row.get(2)),
-                ended_at: Time(row.get(3)),
-                failure: columns::failure(Some(row.get(4))).expect("the column is not null"),
-            };
-            Ok(rows.iter().map(attempt).collect())
-        })
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
+        Box::pin(self.read_context(id))
     }
 
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(self.count_jobs(cap))
-    }
-
-    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
-        Box::pin(self.read_backlog(cap))
-    }
-
-    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
-        Box::pin(async move {
-            let rows = self.conn().await?.read(sql::views::WORKERS, &[]).await?;
-            let view = |row: &Row| WorkerView {
-                id: WorkerId(row.get(0)),
-                name: row.get(1),
-                beacon: row.get(2),
-                alive: row.get::<_, i16>(3) == ALIVE,
-                lease_until: Time(row.get(4)),
-                claims: row.get::<_, i64>(5) as u64,
-                serves: columns::serves(row.get(6)),
-            };
-            Ok(rows.iter().map(view).collect())
-        })
-    }
-
-    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
-        Box::pin(self.read_holds(id))
-    }
-
-    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
-        Box::pin(self.read_queues())
-    }
-
-    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
-        Box::pin(self.read_limits())
-    }
-
-    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
-        Box::pin(self.read_serial_keys(key, limit))
-    }
-
-    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
-        Box::pin(self.read_audit(filter))
-    }
-
-    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
-        Box::pin(self.read_schedules())
-    }
-
-    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
-        Box::pin(self.read_firings(schedule, limit))
-    }
-
-    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
-        Box::pin(self.read_misses(schedule, limit))
-    }
-
-    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
-        Box::pin(self.read_children(parent, after, limit))
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+        Box::pin(self.read_inbox(id, limit))
     }
 
     fn child_ends(
@@ -266,28 +201,105 @@ impl Inspect for Postgres {
         Box::pin(self.read_rows(rows, after, limit))
     }
 
-    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
-        Box::pin(self.read_inbox(id, limit))
+    fn clock(&self) -> Fut<'_, Time> {
+        Box::pin(async move {
+            let rows = self.conn().await?.read(sql::timers::NEXT, &[&None::<i64>]).await?;
+            rows.first()
+                .map(|row| Time(row.get(0)))
+                .ok_or_else(|| Error::Fault("the clock answered nothing".into()))
+        })
+    }
+}
+
+impl Inspect for Postgres {
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
+        Box::pin(self.read_job(id))
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
+        Box::pin(self.list(filter))
+    }
+
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
+        Box::pin(async move {
+            let rows = self.conn().await?.read(sql::inspect::HISTORY, &[&id.0]).await?;
+            let attempt = |row: &Row| Attempt {
+                epoch: Epoch(row.get(0)),
+                worker: WorkerId(row.get(1)),
+                started_at: Time(row.get(2)),
+                ended_at: Time(row.get(3)),
+                failure: columns::failure(Some(row.get(4))).expect("there is text"),
+            };
+            Ok(rows.iter().map(attempt).collect())
+        })
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
         Box::pin(self.read_transitions(id, after, limit))
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
-        Box::pin(self.read_journal(id, after, limit))
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(self.read_children(parent, after, limit))
     }
 
-    fn journals<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Vec<JournalEntry>>> {
-        Box::pin(self.read_journals(ids))
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        Box::pin(self.read_holds(id))
     }
 
-    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
-        Box::pin(self.read_context(id))
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
+        Box::pin(self.count_jobs(cap))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        Box::pin(self.read_backlog(cap))
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
         Box::pin(self.read_transition_counts(kind, limit))
+    }
+
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
+        Box::pin(async move {
+            let rows = self.conn().await?.read(sql::views::WORKERS, &[]).await?;
+            let view = |row: &Row| WorkerView {
+                id: WorkerId(row.get(0)),
+                name: row.get(1),
+                beacon: row.get(2),
+                alive: row.get::<_, i16>(3) == ALIVE,
+                lease_until: Time(row.get(4)),
+                claims: row.get::<_, i64>(5) as u64,
+                serves: columns::serves(row.get(6)),
+            };
+            Ok(rows.iter().map(view).collect())
+        })
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        Box::pin(self.read_queues())
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        Box::pin(self.read_limits())
+    }
+
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        Box::pin(self.read_serial_keys(key, limit))
+    }
+
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        Box::pin(self.read_schedules())
+    }
+
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        Box::pin(self.read_firings(schedule, limit))
+    }
+
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        Box::pin(self.read_misses(schedule, limit))
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        Box::pin(self.read_audit(filter))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
@@ -298,15 +310,6 @@ impl Inspect for Postgres {
         Box::pin(async move {
             let rows = self.conn().await?.read(sql::inspect::BYTES, &[]).await?;
             Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
-        })
-    }
-
-    fn clock(&self) -> Fut<'_, Time> {
-        Box::pin(async move {
-            let rows = self.conn().await?.read(sql::timers::NEXT, &[&None::<i64>]).await?;
-            rows.first()
-                .map(|row| Time(row.get(0)))
-                .ok_or_else(|| Error::Fault("the clock answered nothing".into()))
         })
     }
 }

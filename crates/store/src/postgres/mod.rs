@@ -72,11 +72,12 @@ use windlass_model::{
 };
 
 use crate::{
-    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Error, Fut, Inspect, JobEnd,
-    Migration, NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SchemaState,
-    SignalOutcome, Store, TimerReport, Work, intern::Lanes,
+    Backend, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Execution, Fut, JobEnd,
+    Maintenance, Migration, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest,
+    Renewal, SchemaState, SignalOutcome, Store, TimerReport, Work, intern::Lanes,
 };
 pub use arrivals::submit_in;
+use conn::retry_deadlock;
 use floor::Floors;
 use open_claims::OpenClaims;
 pub use options::Options;
@@ -170,7 +171,7 @@ fn span(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
 
-impl Store for Postgres {
+impl Execution for Postgres {
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(lease::register(self, now, worker))
     }
@@ -200,14 +201,6 @@ impl Store for Postgres {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
-        Box::pin(lease::renew(self, now, request))
-    }
-
-    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        Box::pin(reap::reap(self, now, request))
-    }
-
     fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(lease::release(self, jobs))
     }
@@ -220,8 +213,8 @@ impl Store for Postgres {
         Box::pin(lease::retire(self, worker))
     }
 
-    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        Box::pin(timers::fire_timers(self, now, limit))
+    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
+        Box::pin(lease::cancel_requests(self, worker))
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
@@ -231,11 +224,35 @@ impl Store for Postgres {
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         Box::pin(inspect::job_ends(self, ids))
     }
+}
+
+impl Maintenance for Postgres {
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
+        Box::pin(lease::renew(self, now, request))
+    }
+
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        Box::pin(reap::reap(self, now, request))
+    }
+
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
+        Box::pin(timers::fire_timers(self, now, limit))
+    }
+
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(async move { Ok(serial::repair(self).await? + wait::repair(self, now).await?) })
+    }
 
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         Box::pin(poll::poll(self, now, limit))
     }
 
+    fn prune<'a>(&'a self, now: Now, what: &'a Prune) -> Fut<'a, Pruned> {
+        Box::pin(async move { retry_deadlock!(prune::prune(self, now, what)) })
+    }
+}
+
+impl Backend for Postgres {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // Connections are driven by the runtime that opened them, so another thread needs its own.
         let mut options = self.shared.options.clone();
@@ -245,28 +262,17 @@ impl Store for Postgres {
         Box::pin(std::future::ready(Ok(other)))
     }
 
-    fn inspect(&self) -> &dyn Inspect {
-        self
-    }
-
-    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        Box::pin(lease::cancel_requests(self, worker))
-    }
-
-    fn repair(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(async move { Ok(serial::repair(self).await? + wait::repair(self, now).await?) })
-    }
-
-    fn control(&self) -> &dyn Control {
-        self
-    }
-
-    fn diagnose(&self) -> &dyn Diagnose {
-        self
-    }
-
     fn limits(&self) -> &Limits {
         &self.shared.options.limits
+    }
+
+    /// Two at once are faster than one, and a third gains nothing.
+    fn concurrent_commits(&self) -> usize {
+        2
+    }
+
+    fn schema_name(&self) -> Option<&str> {
+        Some(&self.shared.options.schema)
     }
 
     fn liveness_dir(&self) -> Option<PathBuf> {

@@ -2,10 +2,10 @@
 
 use windlass_model::JobId;
 
-use super::{Sqlite, admin, fork, job_actions, pool::SMALL, prune, stage_update};
+use super::{Sqlite, admin, fork, job_actions, pool::SMALL, stage_update};
 use crate::{
-    Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, Prune, Pruned, StageUpdate,
-    columns, control::check_actor,
+    Actor, AdminAction, Control, ControlOutcome, Fork, Fut, JobAction, Now, StageUpdate, columns,
+    control::check_actor,
 };
 
 impl Control for Sqlite {
@@ -40,18 +40,6 @@ impl Control for Sqlite {
         })
     }
 
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(async move {
-            check_actor(actor)?;
-            forks.iter().try_for_each(Fork::check)?;
-            self.write(SMALL + 1, |tx| {
-                let now = tx.now(now);
-                forks.iter().map(|fork| fork::fork(tx, now, fork, actor)).collect()
-            })
-            .await
-        })
-    }
-
     fn update_stages<'a>(
         &'a self,
         now: Now,
@@ -66,6 +54,18 @@ impl Control for Sqlite {
         })
     }
 
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(async move {
+            check_actor(actor)?;
+            forks.iter().try_for_each(Fork::check)?;
+            self.write(SMALL + 1, |tx| {
+                let now = tx.now(now);
+                forks.iter().map(|fork| fork::fork(tx, now, fork, actor)).collect()
+            })
+            .await
+        })
+    }
+
     fn record_audit<'a>(
         &'a self,
         now: Now,
@@ -76,13 +76,6 @@ impl Control for Sqlite {
         Box::pin(async move {
             check_actor(actor)?;
             self.write(1, |tx| admin::log(tx, tx.now(now), action, subject, actor)).await
-        })
-    }
-
-    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(async move {
-            columns::check_prune(prune)?;
-            prune::prune(self, now, prune).await
         })
     }
 }

@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     Attempt, AuditEntry, AuditFilter, Backlog, Branch, BranchChild, BranchChildFilter, ChildEnd, Error,
-    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, ScheduleView, SchemaState,
-    SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount, WorkerView,
+    Filter, Firing, Fut, Holds, Inspect, Job, JobEnd, LimitView, Miss, QueueView, Replay, ScheduleView,
+    SchemaState, SerialView, SourceRow, StateCount, Summary, TableSource, Transition, TransitionCount,
+    WorkerView,
     columns::{self, ALIVE, CANCELLED, FAILED},
 };
 
@@ -236,65 +237,17 @@ fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerView>, Error> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-impl Inspect for Sqlite {
-    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
-        Box::pin(std::future::ready(self.read(|tx| job(tx, id))))
+impl Replay for Sqlite {
+    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
+        Box::pin(std::future::ready(self.read(|tx| journal::read(tx, id, after, limit))))
     }
 
-    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
-        Box::pin(std::future::ready(self.read(|tx| jobs(tx, filter))))
+    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
+        Box::pin(std::future::ready(self.read(|tx| journal::context(tx, id))))
     }
 
-    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
-        Box::pin(std::future::ready(self.read(|tx| history(tx, id))))
-    }
-
-    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
-        Box::pin(std::future::ready(self.read(|tx| state_counts(tx, cap))))
-    }
-
-    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
-        Box::pin(std::future::ready(self.read(|tx| backlog(tx, cap))))
-    }
-
-    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
-        Box::pin(std::future::ready(self.read(workers)))
-    }
-
-    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
-        Box::pin(std::future::ready(self.read(|tx| views::holds(tx, id))))
-    }
-
-    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
-        Box::pin(std::future::ready(self.read(views::queues)))
-    }
-
-    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
-        Box::pin(std::future::ready(self.read(views::rate_limits)))
-    }
-
-    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
-        Box::pin(std::future::ready(self.read(|tx| views::serial_keys(tx, key, limit))))
-    }
-
-    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
-        Box::pin(std::future::ready(self.read(|tx| views::audit(tx, filter))))
-    }
-
-    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
-        Box::pin(std::future::ready(self.read(schedule::schedules)))
-    }
-
-    fn firings<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
-        Box::pin(std::future::ready(self.read(|tx| schedule::firings(tx, name, limit))))
-    }
-
-    fn misses<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
-        Box::pin(std::future::ready(self.read(|tx| schedule::misses(tx, name, limit))))
-    }
-
-    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
-        Box::pin(std::future::ready(self.read(|tx| children::children(tx, parent, after, limit))))
+    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
+        Box::pin(std::future::ready(self.read(|tx| views::inbox(tx, id, limit))))
     }
 
     fn child_ends(
@@ -326,24 +279,78 @@ impl Inspect for Sqlite {
         Box::pin(std::future::ready(self.read_snapshot(|tx| source_rows::rows(tx.conn, rows, after, limit))))
     }
 
-    fn inbox(&self, id: JobId, limit: usize) -> Fut<'_, Vec<Signal>> {
-        Box::pin(std::future::ready(self.read(|tx| views::inbox(tx, id, limit))))
+    fn clock(&self) -> Fut<'_, Time> {
+        Box::pin(std::future::ready(self.read(|tx| Ok(tx.now(None)))))
+    }
+}
+
+impl Inspect for Sqlite {
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>> {
+        Box::pin(std::future::ready(self.read(|tx| job(tx, id))))
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>> {
+        Box::pin(std::future::ready(self.read(|tx| jobs(tx, filter))))
+    }
+
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>> {
+        Box::pin(std::future::ready(self.read(|tx| history(tx, id))))
     }
 
     fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>> {
         Box::pin(std::future::ready(self.read(|tx| views::transitions(tx, id, after, limit))))
     }
 
-    fn journal(&self, id: JobId, after: Option<i32>, limit: usize) -> Fut<'_, Vec<JournalEntry>> {
-        Box::pin(std::future::ready(self.read(|tx| journal::read(tx, id, after, limit))))
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>> {
+        Box::pin(std::future::ready(self.read(|tx| children::children(tx, parent, after, limit))))
     }
 
-    fn context(&self, id: JobId) -> Fut<'_, Vec<(String, Payload)>> {
-        Box::pin(std::future::ready(self.read(|tx| journal::context(tx, id))))
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>> {
+        Box::pin(std::future::ready(self.read(|tx| views::holds(tx, id))))
+    }
+
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>> {
+        Box::pin(std::future::ready(self.read(|tx| state_counts(tx, cap))))
+    }
+
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>> {
+        Box::pin(std::future::ready(self.read(|tx| backlog(tx, cap))))
     }
 
     fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>> {
         Box::pin(std::future::ready(self.read(|tx| views::transition_counts(tx, kind, limit))))
+    }
+
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>> {
+        Box::pin(std::future::ready(self.read(workers)))
+    }
+
+    fn queues(&self) -> Fut<'_, Vec<QueueView>> {
+        Box::pin(std::future::ready(self.read(views::queues)))
+    }
+
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>> {
+        Box::pin(std::future::ready(self.read(views::rate_limits)))
+    }
+
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>> {
+        Box::pin(std::future::ready(self.read(|tx| views::serial_keys(tx, key, limit))))
+    }
+
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>> {
+        Box::pin(std::future::ready(self.read(schedule::schedules)))
+    }
+
+    fn firings<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Firing>> {
+        Box::pin(std::future::ready(self.read(|tx| schedule::firings(tx, name, limit))))
+    }
+
+    fn misses<'a>(&'a self, name: &'a str, limit: usize) -> Fut<'a, Vec<Miss>> {
+        Box::pin(std::future::ready(self.read(|tx| schedule::misses(tx, name, limit))))
+    }
+
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>> {
+        Box::pin(std::future::ready(self.read(|tx| views::audit(tx, filter))))
     }
 
     fn schema(&self) -> Fut<'_, SchemaState> {
@@ -356,9 +363,5 @@ impl Inspect for Sqlite {
             Ok(size.unwrap_or(0) as u64)
         });
         Box::pin(std::future::ready(bytes))
-    }
-
-    fn clock(&self) -> Fut<'_, Time> {
-        Box::pin(std::future::ready(self.read(|tx| Ok(tx.now(None)))))
     }
 }

@@ -73,9 +73,9 @@ use windlass_model::{
 
 use self::{open_claims::OpenClaims, pool::SMALL};
 use crate::{
-    CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Diagnose, Error, Fut, Inspect, JobEnd,
-    Migration, NewWorker, Now, PollReport, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome,
-    Store, TimerReport, Work, intern::Lanes,
+    Backend, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Execution, Fut, JobEnd,
+    Maintenance, Migration, NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest,
+    Renewal, SignalOutcome, Store, TimerReport, Work, columns, intern::Lanes,
 };
 
 /// The store in a SQLite file; cloning shares it.
@@ -153,7 +153,7 @@ impl Sqlite {
     }
 }
 
-impl Store for Sqlite {
+impl Execution for Sqlite {
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(self.write(1, move |tx| lease::register(tx, now, worker)))
     }
@@ -196,20 +196,6 @@ impl Store for Sqlite {
         Box::pin(signal::signal(self, now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
-        Box::pin(async move {
-            if request.settled.is_empty() && request.solo_ended.is_empty() {
-                self.write_one(|tx| lease::renew(tx, now, request)).await
-            } else {
-                self.write(request.settled.len(), |tx| lease::renew(tx, now, request)).await
-            }
-        })
-    }
-
-    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        Box::pin(self.write(request.limit, move |tx| reap::reap(tx, now, request)))
-    }
-
     fn release<'a>(&'a self, _now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
         Box::pin(self.write(jobs.len(), move |tx| lease::release(tx, jobs)))
     }
@@ -224,16 +210,8 @@ impl Store for Sqlite {
         Box::pin(self.write(SMALL + 1, move |tx| lease::retire(tx, worker)))
     }
 
-    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        Box::pin(timers::fire_timers(self, now, limit))
-    }
-
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
         Box::pin(std::future::ready(self.read(|tx| lease::cancel_requests(tx, worker))))
-    }
-
-    fn repair(&self, now: Now) -> Fut<'_, usize> {
-        Box::pin(serial::repair(self, now))
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
@@ -243,11 +221,44 @@ impl Store for Sqlite {
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
         Box::pin(std::future::ready(self.read(|tx| inspect::job_ends(tx, ids))))
     }
+}
+
+impl Maintenance for Sqlite {
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
+        Box::pin(async move {
+            if request.settled.is_empty() && request.solo_ended.is_empty() {
+                self.write_one(|tx| lease::renew(tx, now, request)).await
+            } else {
+                self.write(request.settled.len(), |tx| lease::renew(tx, now, request)).await
+            }
+        })
+    }
+
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        Box::pin(self.write(request.limit, move |tx| reap::reap(tx, now, request)))
+    }
+
+    fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
+        Box::pin(timers::fire_timers(self, now, limit))
+    }
+
+    fn repair(&self, now: Now) -> Fut<'_, usize> {
+        Box::pin(serial::repair(self, now))
+    }
 
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
         Box::pin(poll::poll(self, now, limit))
     }
 
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        Box::pin(async move {
+            columns::check_prune(prune)?;
+            prune::prune(self, now, prune).await
+        })
+    }
+}
+
+impl Backend for Sqlite {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         // Connections of its own: this handle's lock may be held by a task whose thread is blocked.
         let options = self.shared.options.clone().migrate(false);
@@ -257,20 +268,13 @@ impl Store for Sqlite {
         Box::pin(std::future::ready(other))
     }
 
-    fn inspect(&self) -> &dyn Inspect {
-        self
-    }
-
-    fn control(&self) -> &dyn Control {
-        self
-    }
-
-    fn diagnose(&self) -> &dyn Diagnose {
-        self
-    }
-
     fn limits(&self) -> &Limits {
         &self.shared.options.limits
+    }
+
+    /// One: a file has one writer at a time.
+    fn concurrent_commits(&self) -> usize {
+        1
     }
 
     fn liveness_dir(&self) -> Option<PathBuf> {

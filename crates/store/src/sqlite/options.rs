@@ -49,7 +49,7 @@ impl Options {
         self
     }
 
-    /// How long a statement may run in a transaction of the caller's own ([`crate::Store::transact`]), counted from
+    /// How long a statement may run in a transaction of the caller's own ([`crate::Execution::transact`]), counted from
     /// the beginning of the transaction, before it is interrupted.
     pub fn transaction(mut self, limit: Duration) -> Options {
         self.transaction = limit;

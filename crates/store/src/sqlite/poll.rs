@@ -1,4 +1,4 @@
-//! Polling branches; see [`crate::Store::poll_branches`].
+//! Polling branches; see [`crate::Maintenance::poll_branches`].
 //!
 //! What takes long (counting the children of a branch, finding lost ones) is read in one snapshot, beside the writer.
 //! The result is written in one short transaction, if nobody else has polled the branch meanwhile. Counts are

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_model::{JobId, Limits, NewJob, Payload, Reason, State};
 use windlass_store::{
-    JobEnd, Store,
+    Execution, JobEnd, Maintenance, Store,
     conformance::kit::{self, job},
     postgres::{Options, Postgres, submit_in},
 };

@@ -362,7 +362,7 @@ async fn a_pruned_job_leaves_no_branches_and_no_tallies() {
         after: None,
         limit: 100,
     };
-    assert_eq!(store.control().prune(at(101), &prune).await.expect("pruned").jobs, 1);
+    assert_eq!(store.prune(at(101), &prune).await.expect("pruned").jobs, 1);
     store.commit(at(102), &ends(me, &held[1..2])).await.expect("commit");
     store.commit(at(102), &[change(me, &held[2], failed(Reason::Stopped))]).await.expect("commit");
     let left = "select (select count(*) from branches) + (select count(*) from branch_counts)";

@@ -1,7 +1,7 @@
 //! Functions that run with the rights of the schema's owner run nobody else's code.
 
 use windlass_store::{
-    Store,
+    Maintenance,
     postgres::{Options, Postgres},
 };
 

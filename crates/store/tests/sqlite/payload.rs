@@ -66,7 +66,7 @@ async fn a_large_payload_leaves_the_row_small_and_is_read_back_everywhere() {
         assert_eq!(ended, Some(JobEnd::Done(output(n))), "job {n}");
     }
     let prune = Prune { state: State::Done, before: t(9), kind: None, after: None, limit: 9 };
-    assert_eq!(store.control().prune(at(10), &prune).await.expect("prune").jobs, 5);
+    assert_eq!(store.prune(at(10), &prune).await.expect("prune").jobs, 5);
     assert_eq!(number(&conn, "select count(*) from windlass_payloads"), 0);
 }
 

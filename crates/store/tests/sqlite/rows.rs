@@ -119,7 +119,7 @@ async fn what_cannot_be_walked_says_why() {
     let one = store.inspect().source_rows(&present, None, 1).await;
     assert!(one.is_err(), "also where a page ends: {one:?}");
     let odd = store.inspect().source_rows(&of("visits", "day", None), Some("what"), 9).await;
-    assert!(odd.expect_err("no such key").to_string().contains("no key that was returned"));
+    assert!(odd.expect_err("no such key").to_string().contains("no key that was returned before"));
     let why = refused(&store, &of("visits; delete from visits", "day", None)).await;
     assert!(!why.is_empty());
     let left: i64 = Connection::open(folder.path().join("work.db"))

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
 use windlass_store::{
-    Fut, Store,
+    Fut, Store, Wrapper,
     sqlite::{Options, Sqlite},
 };
 
@@ -26,12 +26,12 @@ async fn open() -> (TempDir, Arc<dyn Store>) {
 
 windlass_store::conformance!(open);
 
-impl Store for Separate {
+impl Wrapper for Separate {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
         Box::pin(std::future::ready(Ok(separate(self.path.clone()))))
     }
-
-    windlass_store::delegate_store!(
-        register_worker submit claim commit transact signal renew reap release release_claims retire_worker fire_timers cancel_requests repair poll_branches gates job_ends rest
-    );
 }

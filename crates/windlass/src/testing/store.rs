@@ -11,12 +11,12 @@ use std::{
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 use windlass_env::VirtualClock;
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
 };
 use windlass_store::{
-    Actor, AdminAction, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome,
-    Diagnose, Error, Fork, Fut, Inspect, JobAction, JobEnd, NewWorker, Now, PollReport, Prune, Pruned,
-    ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, StageUpdate, Store, TimerReport, Work,
+    Actor, AdminAction, ClaimBatch, ClaimOnSubmit, ClaimRequest, ControlOutcome, Error, Fork, Fut, JobAction,
+    NewWorker, Now, PollReport, Prune, Pruned, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome,
+    StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
 /// So long that no lease runs out when the clock is set forward.
@@ -194,7 +194,11 @@ macro_rules! verb {
     };
 }
 
-impl Store for VirtualStore {
+impl Wrapper for VirtualStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
         Box::pin(async move {
             let worker = NewWorker { lease: LEASE, ..worker.clone() };
@@ -206,13 +210,15 @@ impl Store for VirtualStore {
         &'a self,
         now: Now,
         jobs: &'a [NewJob],
-        born: Option<ClaimOnSubmit>,
+        claim_on_submit: Option<ClaimOnSubmit>,
     ) -> Fut<'a, Vec<SubmitOutcome>> {
-        Box::pin(self.store_moved(async move { self.store.submit(self.now(now), jobs, born).await }))
+        Box::pin(
+            self.store_moved(async move { self.store.submit(self.now(now), jobs, claim_on_submit).await }),
+        )
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
-        verb!(self, now, claim(ask))
+    fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
+        verb!(self, now, claim(request))
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
@@ -253,16 +259,16 @@ impl Store for VirtualStore {
         Box::pin(self.store_moved(async move { self.store.signal(self.now(now), signals).await }))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
         Box::pin(async move {
             self.alive().await?;
-            let beat = RenewRequest { lease: LEASE, ..beat.clone() };
-            self.store.renew(self.now(now), &beat).await
+            let request = RenewRequest { lease: LEASE, ..request.clone() };
+            self.store.renew(self.now(now), &request).await
         })
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        verb!(self, now, reap(sweep))
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        verb!(self, now, reap(request))
     }
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
@@ -289,16 +295,58 @@ impl Store for VirtualStore {
         verb!(self, now, poll_branches(limit))
     }
 
-    fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        self.store.cancel_requests(worker)
+    fn act_on_jobs<'a>(
+        &'a self,
+        now: Now,
+        jobs: &'a [JobId],
+        action: JobAction,
+        actor: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(
+            self.store_moved(async move { self.store.act_on_jobs(self.now(now), jobs, action, actor).await }),
+        )
     }
 
-    fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        self.store.gates(queues)
+    fn administer<'a>(
+        &'a self,
+        now: Now,
+        action: &'a AdminAction,
+        actor: &'a Actor,
+    ) -> Fut<'a, ControlOutcome> {
+        Box::pin(self.store_moved(async move { self.store.administer(self.now(now), action, actor).await }))
     }
 
-    fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        self.store.job_ends(ids)
+    fn update_stages<'a>(
+        &'a self,
+        now: Now,
+        updates: &'a [StageUpdate],
+        actor: &'a Actor,
+    ) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(
+            self.store_moved(async move { self.store.update_stages(self.now(now), updates, actor).await }),
+        )
+    }
+
+    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
+        Box::pin(self.store_moved(async move { self.store.fork(self.now(now), forks, actor).await }))
+    }
+
+    fn record_audit<'a>(
+        &'a self,
+        now: Now,
+        action: &'a str,
+        subject: &'a str,
+        actor: &'a Actor,
+    ) -> Fut<'a, ()> {
+        Box::pin(
+            self.store_moved(
+                async move { self.store.record_audit(self.now(now), action, subject, actor).await },
+            ),
+        )
+    }
+
+    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
+        Box::pin(self.store_moved(async move { self.store.prune(self.now(now), prune).await }))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
@@ -309,29 +357,9 @@ impl Store for VirtualStore {
         })
     }
 
-    fn inspect(&self) -> &dyn Inspect {
-        self.store.inspect()
-    }
-
-    fn control(&self) -> &dyn Control {
-        self
-    }
-
-    fn diagnose(&self) -> &dyn Diagnose {
-        self.store.diagnose()
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
     /// None: a worker that dies here does so in a process that lives on.
     fn liveness_dir(&self) -> Option<std::path::PathBuf> {
         None
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
     }
 }
 
@@ -351,55 +379,6 @@ fn undone(work: Work<'_>) -> Work<'_> {
             work(connection);
             None
         })),
-    }
-}
-
-impl Control for VirtualStore {
-    fn act_on_jobs<'a>(
-        &'a self,
-        now: Now,
-        jobs: &'a [JobId],
-        act: JobAction,
-        by: &'a Actor,
-    ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(
-            self.store_moved(
-                async move { self.store.control().act_on_jobs(self.now(now), jobs, act, by).await },
-            ),
-        )
-    }
-
-    fn administer<'a>(&'a self, now: Now, rule: &'a AdminAction, by: &'a Actor) -> Fut<'a, ControlOutcome> {
-        Box::pin(
-            self.store_moved(async move { self.store.control().administer(self.now(now), rule, by).await }),
-        )
-    }
-
-    fn update_stages<'a>(
-        &'a self,
-        now: Now,
-        jobs: &'a [StageUpdate],
-        by: &'a Actor,
-    ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(
-            self.store_moved(
-                async move { self.store.control().update_stages(self.now(now), jobs, by).await },
-            ),
-        )
-    }
-
-    fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], by: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(self.store_moved(async move { self.store.control().fork(self.now(now), forks, by).await }))
-    }
-
-    fn record_audit<'a>(&'a self, now: Now, action: &'a str, subject: &'a str, by: &'a Actor) -> Fut<'a, ()> {
-        Box::pin(self.store_moved(async move {
-            self.store.control().record_audit(self.now(now), action, subject, by).await
-        }))
-    }
-
-    fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(self.store_moved(async move { self.store.control().prune(self.now(now), prune).await }))
     }
 }
 

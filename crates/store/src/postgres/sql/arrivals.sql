@@ -1,4 +1,4 @@
--- Store::fire_timers, as far as it admits jobs that were submitted in transactions of others; and those submits. Moves rows of arrivals
+-- Maintenance::fire_timers, as far as it admits jobs that were submitted in transactions of others; and those submits. Moves rows of arrivals
 -- into jobs. Locks arrivals before jobs. SQLite admits them one by one.
 
 -- name: append

@@ -1,4 +1,4 @@
--- Store::commit and all that ends or revives a child, as far as branches go. Writes branches, branch_counts, and jobs for what a job is in
+-- Execution::commit and all that ends or revives a child, as far as branches go. Writes branches, branch_counts, and jobs for what a job is in
 -- or has of branches. Locks jobs (by id), then branches (by job and number), at the very end branch_counts (by job and branch).
 -- Ends are counted in one row per branch and connection, so that two commits do not wait for each other; SQLite counts in columns
 -- of branches.

@@ -1,4 +1,4 @@
--- Store::claim: moves jobs from ready into one row of claims. Three statements for one lane, for several, and for lanes with rate limits,
+-- Execution::claim: moves jobs from ready into one row of claims. Three statements for one lane, for several, and for lanes with rate limits,
 -- of the same fragments. Locks: the worker (key share: it does not hold up renewals, and declaring the worker dead waits for it), rate
 -- limits (by id, by rate.lock before), ready (in rank order, skipping rows that another claim has locked). SQLite sends several
 -- statements.

@@ -1,4 +1,4 @@
--- Store::commit, with waits.park, journal.sql and branches.sql: one statement for all changes of a batch that are of one sort. Each is a
+-- Execution::commit, with waits.park, journal.sql and branches.sql: one statement for all changes of a batch that are of one sort. Each is a
 -- guarded update of jobs; what else a change writes depends on the rows which that update returned, so that nothing of a fenced change
 -- is written. Locks jobs in the order given, which is by id; a batch of several statements locks all its jobs first (lock_jobs). SQLite
 -- sends a statement per change.

@@ -1,4 +1,4 @@
--- Store::gates, and every statement that makes jobs ready or sets timers. A gate is the sum of its rows, one per queue and connection
+-- Execution::gates, and every statement that makes jobs ready or sets timers. A gate is the sum of its rows, one per queue and connection
 -- ($writer), so that two commits do not wait for each other. SQLite has one row per queue. Locks gates after ready and claims.
 
 -- name: versions

@@ -1,4 +1,4 @@
--- Store::commit, as far as few changes write to journals and contexts: what is sent before the changes themselves, after their jobs are
+-- Execution::commit, as far as few changes write to journals and contexts: what is sent before the changes themselves, after their jobs are
 -- locked. Each statement checks by itself whether the change will be written. (Entries are added by the statements of commit.sql and
 -- waits.park.)
 --

@@ -1,4 +1,4 @@
--- Store::poll_branches: polls branches whose time has come. A poller takes branches by moving their `poll_at` (take_due), so that it has each
+-- Maintenance::poll_branches: polls branches whose time has come. A poller takes branches by moving their `poll_at` (take_due), so that it has each
 -- to itself until then; what takes long is read without a lock. Reads branches, branch_counts, claims and jobs; writes branches,
 -- branch_counts and lost jobs. SQLite reads all in one snapshot and writes afterwards.
 

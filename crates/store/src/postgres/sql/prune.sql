@@ -1,4 +1,4 @@
--- Control::prune: deletes ended jobs with all their rows, and old records of schedules. Locks jobs by id, and skips those that someone is
+-- Maintenance::prune: deletes ended jobs with all their rows, and old records of schedules. Locks jobs by id, and skips those that someone is
 -- reviving. SQLite deletes one job after the other.
 
 -- fragment: candidates_where(filter)

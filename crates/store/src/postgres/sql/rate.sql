@@ -1,4 +1,4 @@
--- Store::claim and Control::administer, as far as rate limits go. A claim locks the buckets it charges by id, and charges them by the
+-- Execution::claim and Control::administer, as far as rate limits go. A claim locks the buckets it charges by id, and charges them by the
 -- statement claim.rate_limited_lanes.
 
 -- name: lock

@@ -1,4 +1,4 @@
--- Store::reap: declares workers dead, and returns the jobs in their claims. Locks workers (by id), claims (by worker and number, skipping those
+-- Maintenance::reap: declares workers dead, and returns the jobs in their claims. Locks workers (by id), claims (by worker and number, skipping those
 -- that another reaper walks), then jobs with the parents that count them (by id). SQLite returns one job after the other.
 
 -- name: declare_dead

@@ -1,4 +1,4 @@
--- Store::repair: finds what should not exist: free serial slots with jobs waiting, slots held by the wrong jobs, and parked jobs whose wait is
+-- Maintenance::repair: finds what should not exist: free serial slots with jobs waiting, slots held by the wrong jobs, and parked jobs whose wait is
 -- met. Locks nothing; what is found is settled or woken by the routines of serial.sql and waits.wake.
 
 -- name: free_serial_keys

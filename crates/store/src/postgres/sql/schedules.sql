@@ -1,4 +1,4 @@
--- Store::fire_timers and Control::administer, as far as schedules go. Writes schedules, schedule_firings and schedule_misses. Locks the schedules
+-- Maintenance::fire_timers and Control::administer, as far as schedules go. Writes schedules, schedule_firings and schedule_misses. Locks the schedules
 -- that are fired, before jobs, and skips those that another process fires.
 
 -- fragment: due(now)

@@ -1,4 +1,4 @@
--- Store::signal and commit, and Control::act_on_jobs as far as it drops or restores signals. Writes signals (inboxes) and delivered_signals.
+-- Execution::signal and commit, and Control::act_on_jobs as far as it drops or restores signals. Writes signals (inboxes) and delivered_signals.
 -- The jobs are locked by an earlier statement (commit.lock_jobs, control.lock_jobs), so that each statement sees what earlier holders of the
 -- locks did; waits.wake comes next.
 

@@ -1,4 +1,4 @@
--- Store::submit, and all that submits jobs within another verb. Writes jobs and tags, and ready, timers, claims and gates as the jobs are due.
+-- Execution::submit, and all that submits jobs within another verb. Writes jobs and tags, and ready, timers, claims and gates as the jobs are due.
 -- Rows are inserted in an order by which two batches with the same jobs do not wait for each other. SQLite inserts one job after the other.
 --
 -- Parameters of all inserts: $1 time, $2 the latest time there is, $3 to $16 the columns of the jobs, $17 and $18 tags with their jobs.

@@ -1,4 +1,4 @@
--- Store::fire_timers: fires due timers. Takes a batch of timers, skipping those that another process fires, then locks their jobs with the
+-- Maintenance::fire_timers: fires due timers. Takes a batch of timers, skipping those that another process fires, then locks their jobs with the
 -- parents that count them (by id), then their serial keys. Writes timers, jobs, ready and gates. SQLite fires one timer after the other.
 
 -- name: next

@@ -1,4 +1,4 @@
--- Store::submit and retries by hand, as far as unique names go. A row of unique_names is the job that last took a name; whether that job still
+-- Execution::submit and retries by hand, as far as unique names go. A row of unique_names is the job that last took a name; whether that job still
 -- holds it is decided when another job asks for it. Locks unique_names before jobs; the holder's state is read by control.read_state, which
 -- sees what was committed while the lock was waited for.
 

@@ -1,4 +1,4 @@
--- Store::commit, as far as it parks jobs; and all that wakes them. A wait and the signal that ends it meet at the lock of the job's row: park
+-- Execution::commit, as far as it parks jobs; and all that wakes them. A wait and the signal that ends it meet at the lock of the job's row: park
 -- writes the row before wake reads the inbox, and a signal locks the row before it reads it. So one of them sees the other.
 
 -- name: park

@@ -1,4 +1,4 @@
--- Store::register_worker, renew, release, release_claims, retire_worker and cancel_requests. Writes workers, claims, jobs, ready and gates, and
+-- Execution::register_worker, renew, release, release_claims, retire_worker and cancel_requests. Writes workers, claims, jobs, ready and gates, and
 -- locks them in this order.
 
 -- name: register

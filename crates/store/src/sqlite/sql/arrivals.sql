@@ -1,4 +1,4 @@
--- Store::fire_timers, as far as it admits jobs that were submitted in transactions of others; and those submits. Moves rows of
+-- Maintenance::fire_timers, as far as it admits jobs that were submitted in transactions of others; and those submits. Moves rows of
 -- arrivals into jobs, one by one. PostgreSQL takes a batch and skips rows that another process is taking.
 
 -- name: append

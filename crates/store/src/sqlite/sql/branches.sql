@@ -1,4 +1,4 @@
--- Store::commit and all that ends or revives a child, as far as branches go. Writes branches, and jobs for what a job is in or has
+-- Execution::commit and all that ends or revives a child, as far as branches go. Writes branches, and jobs for what a job is in or has
 -- of branches. The ends of children are counted in columns of branches, once for each branch at the end of a transaction;
 -- PostgreSQL counts in rows per connection (branch_counts), because many writers would wait for one row.
 

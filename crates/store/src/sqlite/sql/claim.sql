@@ -1,4 +1,4 @@
--- Store::claim: moves jobs from ready into one row of claims. A claim reads the worker, deletes settled claims, reads the jobs of
+-- Execution::claim: moves jobs from ready into one row of claims. A claim reads the worker, deletes settled claims, reads the jobs of
 -- each lane, deletes their ready rows, and records the batch. PostgreSQL does all that in one statement, and skips rows that another
 -- claim has locked; here a claim has the file to itself.
 

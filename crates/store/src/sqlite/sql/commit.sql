@@ -1,4 +1,4 @@
--- Store::commit, with waits.park and journal.sql: writes jobs, and per job attempts, transitions and payloads. Each change is one
+-- Execution::commit, with waits.park and journal.sql: writes jobs, and per job attempts, transitions and payloads. Each change is one
 -- guarded update; what else the change writes follows if that update changed a row. PostgreSQL writes a batch of changes of one sort
 -- by one statement.
 --

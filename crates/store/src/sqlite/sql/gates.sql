@@ -1,4 +1,4 @@
--- Store::gates, and the end of every verb that makes jobs ready or sets timers. Few rows: one per queue, since there is one
+-- Execution::gates, and the end of every verb that makes jobs ready or sets timers. Few rows: one per queue, since there is one
 -- writer at a time; PostgreSQL has one per queue and connection.
 
 -- name: versions

@@ -1,4 +1,4 @@
--- Inspect, as far as jobs go, and Store::job_ends: reads only, on a connection of its own. views.sql reads what limits jobs,
+-- Inspect, as far as jobs go, and Execution::job_ends: reads only, on a connection of its own. views.sql reads what limits jobs,
 -- children.sql children and branches.
 
 -- name: job

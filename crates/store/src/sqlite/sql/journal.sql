@@ -1,4 +1,4 @@
--- Store::commit, as far as journals and contexts of workflows go. Sent after the guarded update of the job has written its row.
+-- Execution::commit, as far as journals and contexts of workflows go. Sent after the guarded update of the job has written its row.
 
 -- name: append
 -- Adds an entry to a journal. Its position must be free: a taken one is refused.

@@ -1,4 +1,4 @@
--- Store::poll_branches: polls branches whose time has come. Reads branches, claims and jobs in one snapshot beside the writer, then
+-- Maintenance::poll_branches: polls branches whose time has come. Reads branches, claims and jobs in one snapshot beside the writer, then
 -- writes branches in a short transaction. PostgreSQL takes the branches first (it moves `poll_at`), because its pollers run at the
 -- same time.
 

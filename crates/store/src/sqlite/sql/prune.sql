@@ -1,4 +1,4 @@
--- Control::prune: deletes ended jobs with all their rows, job by job, and old records of schedules. PostgreSQL deletes a batch by one
+-- Maintenance::prune: deletes ended jobs with all their rows, job by job, and old records of schedules. PostgreSQL deletes a batch by one
 -- statement.
 
 -- name: candidates

@@ -1,4 +1,4 @@
--- Store::claim and Control::administer, as far as rate limits go. The caller computes how far a bucket pays for jobs; PostgreSQL does
+-- Execution::claim and Control::administer, as far as rate limits go. The caller computes how far a bucket pays for jobs; PostgreSQL does
 -- so within the claim, after it has locked the buckets.
 
 -- fragment: limit

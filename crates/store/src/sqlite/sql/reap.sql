@@ -1,4 +1,4 @@
--- Store::reap: declares workers dead, and returns the jobs in their claims, job by job. Writes workers, claims and jobs. PostgreSQL
+-- Maintenance::reap: declares workers dead, and returns the jobs in their claims, job by job. Writes workers, claims and jobs. PostgreSQL
 -- takes the claims first, skipping those that another reaper walks, and then locks the jobs by id.
 
 -- name: lapsed

@@ -1,4 +1,4 @@
--- Store::repair: finds what should not exist, without the write lock: free serial slots with jobs waiting, slots held by the wrong jobs,
+-- Maintenance::repair: finds what should not exist, without the write lock: free serial slots with jobs waiting, slots held by the wrong jobs,
 -- and parked jobs whose wait is met.
 
 -- name: free_serial_keys

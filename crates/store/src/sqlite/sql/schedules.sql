@@ -1,4 +1,4 @@
--- Store::fire_timers and Control::administer, as far as schedules go. Writes schedules, schedule_firings and schedule_misses. PostgreSQL
+-- Maintenance::fire_timers and Control::administer, as far as schedules go. Writes schedules, schedule_firings and schedule_misses. PostgreSQL
 -- locks the schedules it fires, and skips those that another process fires.
 
 -- fragment: schedule

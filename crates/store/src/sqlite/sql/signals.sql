@@ -1,4 +1,4 @@
--- Store::signal and commit, and Control::act_on_jobs as far as it drops or restores signals. Writes signals (inboxes) and
+-- Execution::signal and commit, and Control::act_on_jobs as far as it drops or restores signals. Writes signals (inboxes) and
 -- delivered_signals. The number of a signal comes from the job's row; PostgreSQL draws it from a sequence.
 
 -- name: recipient

@@ -1,4 +1,4 @@
--- Store::submit, and all that submits jobs within another verb. Writes jobs, tags and payloads, and ready, timers or claims as the job
+-- Execution::submit, and all that submits jobs within another verb. Writes jobs, tags and payloads, and ready, timers or claims as the job
 -- is due. PostgreSQL inserts a batch by one statement.
 
 -- name: insert

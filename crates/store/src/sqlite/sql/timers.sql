@@ -1,4 +1,4 @@
--- Store::fire_timers: fires due timers, one by one. Reads and deletes timers, writes jobs and ready. PostgreSQL takes a batch of timers,
+-- Maintenance::fire_timers: fires due timers, one by one. Reads and deletes timers, writes jobs and ready. PostgreSQL takes a batch of timers,
 -- skipping those that another process fires, and then locks their jobs by id.
 
 -- name: next

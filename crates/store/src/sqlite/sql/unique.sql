@@ -1,4 +1,4 @@
--- Store::submit and retries by hand, as far as unique names go. A row of unique_names is the job that last took a name; whether that job
+-- Execution::submit and retries by hand, as far as unique names go. A row of unique_names is the job that last took a name; whether that job
 -- still holds it is decided when another job asks for it. PostgreSQL locks the row meanwhile.
 
 -- name: holder

@@ -1,4 +1,4 @@
--- Store::commit, as far as it parks jobs; and all that wakes them. Writes jobs; whether a wait is met is decided by the caller, in the
+-- Execution::commit, as far as it parks jobs; and all that wakes them. Writes jobs; whether a wait is met is decided by the caller, in the
 -- same transaction.
 
 -- name: park

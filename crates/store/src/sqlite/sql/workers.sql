@@ -1,4 +1,4 @@
--- Store::register_worker, renew, release, release_claims, retire_worker and cancel_requests. Writes workers, claims and jobs. PostgreSQL
+-- Execution::register_worker, renew, release, release_claims, retire_worker and cancel_requests. Writes workers, claims and jobs. PostgreSQL
 -- settles claims within renew, and releases a batch of jobs by one statement.
 
 -- name: register

@@ -1,12 +1,12 @@
 //! A store between an engine and the real one, in which a test delays, fails or watches calls.
 
-use std::{future::Future, path::PathBuf, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use tokio::sync::RwLock;
 use windlass::{
     Engine, JobId,
     model::{
-        Change, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, Verdict,
+        Change, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, Verdict,
         WorkerId,
     },
     store::{self, *},
@@ -55,7 +55,23 @@ struct FaultyStore<F> {
     faults: Arc<F>,
 }
 
-impl<F: Faults> Store for FaultyStore<F> {
+/// Reads that a test can interfere with.
+macro_rules! reads {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name<'a>(&'a self, $($arg: $type),*) -> Fut<'a, $out> {
+            Box::pin(async move {
+                self.faults.at(Call::Read).await?;
+                self.store.$name($($arg),*).await
+            })
+        })*
+    };
+}
+
+impl<F: Faults> Wrapper for FaultyStore<F> {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn submit<'a>(
         &'a self,
         now: Now,
@@ -157,73 +173,34 @@ impl<F: Faults> Store for FaultyStore<F> {
         })
     }
 
-    fn diagnose(&self) -> &dyn Diagnose {
-        self.store.diagnose()
+    reads! {
+        job(id: JobId) -> Option<store::Job>;
+        jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
+        history(id: JobId) -> Vec<store::Attempt>;
+        state_counts(cap: u64) -> Vec<store::StateCount>;
+        backlog(cap: u64) -> Vec<store::Backlog>;
+        workers() -> Vec<store::WorkerView>;
+        schema() -> store::SchemaState;
+        holds(id: JobId) -> Option<store::Holds>;
+        queues() -> Vec<store::QueueView>;
+        rate_limits() -> Vec<store::LimitView>;
+        serial_keys(key: Option<&'a str>, limit: usize) -> Vec<store::SerialView>;
+        audit(filter: &'a store::AuditFilter) -> Vec<store::AuditEntry>;
+        schedules() -> Vec<store::ScheduleView>;
+        firings(schedule: &'a str, limit: usize) -> Vec<store::Firing>;
+        misses(schedule: &'a str, limit: usize) -> Vec<store::Miss>;
+        children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<store::Summary>;
+        child_ends(parent: JobId, parent_rev: Rev, after: Option<JobId>, limit: usize) -> Vec<store::ChildEnd>;
+        branches(job: JobId) -> Vec<store::Branch>;
+        branch_children(of: &'a store::BranchChildFilter) -> Vec<store::BranchChild>;
+        source_rows(rows: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
+        inbox(id: JobId, limit: usize) -> Vec<Signal>;
+        transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Transition>;
+        journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<JournalEntry>;
+        journals(ids: &'a [JobId]) -> Vec<Vec<JournalEntry>>;
+        context(id: JobId) -> Vec<(String, Payload)>;
+        transition_counts(kind: &'a str, limit: usize) -> Vec<store::TransitionCount>;
+        bytes() -> u64;
+        clock() -> Time;
     }
-
-    fn inspect(&self) -> &dyn Inspect {
-        self
-    }
-
-    fn control(&self) -> &dyn Control {
-        self.store.control()
-    }
-
-    fn limits(&self) -> &Limits {
-        self.store.limits()
-    }
-
-    fn liveness_dir(&self) -> Option<PathBuf> {
-        self.store.liveness_dir()
-    }
-
-    fn statements(&self) -> u64 {
-        self.store.statements()
-    }
-
-    delegate_store!(register_worker release_claims retire_worker fire_timers repair poll_branches);
-}
-
-macro_rules! reads {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        impl<F: Faults> Inspect for FaultyStore<F> {
-            $(fn $name<'a>(&'a self, $($arg: $type),*) -> Fut<'a, $out> {
-                Box::pin(async move {
-                    self.faults.at(Call::Read).await?;
-                    self.store.inspect().$name($($arg),*).await
-                })
-            })*
-        }
-    };
-}
-
-reads! {
-    job(id: JobId) -> Option<store::Job>;
-    jobs(filter: &'a store::Filter) -> Vec<store::Summary>;
-    history(id: JobId) -> Vec<store::Attempt>;
-    state_counts(cap: u64) -> Vec<store::StateCount>;
-    backlog(cap: u64) -> Vec<store::Backlog>;
-    workers() -> Vec<store::WorkerView>;
-    schema() -> store::SchemaState;
-    holds(id: JobId) -> Option<store::Holds>;
-    queues() -> Vec<store::QueueView>;
-    rate_limits() -> Vec<store::LimitView>;
-    serial_keys(key: Option<&'a str>, limit: usize) -> Vec<store::SerialView>;
-    audit(filter: &'a store::AuditFilter) -> Vec<store::AuditEntry>;
-    schedules() -> Vec<store::ScheduleView>;
-    firings(schedule: &'a str, limit: usize) -> Vec<store::Firing>;
-    misses(schedule: &'a str, limit: usize) -> Vec<store::Miss>;
-    children(parent: JobId, after: Option<JobId>, limit: usize) -> Vec<store::Summary>;
-    child_ends(parent: JobId, parent_rev: Rev, after: Option<JobId>, limit: usize) -> Vec<store::ChildEnd>;
-    branches(job: JobId) -> Vec<store::Branch>;
-    branch_children(of: &'a store::BranchChildFilter) -> Vec<store::BranchChild>;
-    source_rows(rows: &'a store::TableSource, after: Option<&'a str>, limit: usize) -> Vec<store::SourceRow>;
-    inbox(id: JobId, limit: usize) -> Vec<Signal>;
-    transitions(id: JobId, after: Option<Rev>, limit: usize) -> Vec<store::Transition>;
-    journal(id: JobId, after: Option<i32>, limit: usize) -> Vec<JournalEntry>;
-    journals(ids: &'a [JobId]) -> Vec<Vec<JournalEntry>>;
-    context(id: JobId) -> Vec<(String, Payload)>;
-    transition_counts(kind: &'a str, limit: usize) -> Vec<store::TransitionCount>;
-    bytes() -> u64;
-    clock() -> Time;
 }

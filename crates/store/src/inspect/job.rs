@@ -1,0 +1,223 @@
+//! Jobs as people see them.
+
+use serde::Serialize;
+use windlass_model::{
+    BranchNo, Epoch, Failure, JobId, Payload, Reason, Rev, Settings, State, Time, Unwind, WaitCondition,
+    WorkerId,
+};
+
+/// Which jobs to list.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Only in this state.
+    pub state: Option<State>,
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only in this queue.
+    pub queue: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only with this key.
+    pub key: Option<String>,
+    /// Only machines in this stage.
+    pub stage: Option<String>,
+    /// Only of this version of their kind.
+    pub version: Option<i32>,
+    /// Only older than this one: the last of the page before.
+    pub before: Option<JobId>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+impl Default for Filter {
+    /// The newest hundred of all jobs.
+    fn default() -> Filter {
+        let (state, kind, queue, tag, key) = Default::default();
+        let (stage, version, before) = Default::default();
+        Filter { state, kind, queue, tag, key, stage, version, before, limit: 100 }
+    }
+}
+
+/// A job in a list.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The job.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its kind's version.
+    pub version: i32,
+    /// Its queue.
+    pub queue: String,
+    /// The caller's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// The stage it is in, if it is a machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// See [`windlass_model::rank`].
+    pub priority: i16,
+    /// Attempts that have failed.
+    pub attempts: u32,
+    /// When it was submitted.
+    pub submitted_at: Time,
+    /// When it is, or became, due.
+    pub due_at: Time,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// All that is known of a job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Job {
+    /// What lists show.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The number that outdates older claims.
+    pub epoch: Epoch,
+    /// How many changes were committed.
+    pub rev: Rev,
+    /// Deaths of workers that had it claimed.
+    pub deaths: u16,
+    /// Deaths of workers that ran it alone.
+    pub crashes: u16,
+    /// The worker that has it, or that wrote its last change.
+    pub worker: Option<WorkerId>,
+    /// When the attempt that wrote its last change had started; while running, when it was claimed.
+    pub started_at: Option<Time>,
+    /// When it fails if it has not ended.
+    pub deadline_at: Option<Time>,
+    /// The job that submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<JobId>,
+    /// Its place in a branch of that job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<ChildPlace>,
+    /// Words to search by.
+    pub tags: Vec<String>,
+    /// Free JSON kept with it.
+    pub options: Option<String>,
+    /// Policies of this job alone.
+    pub settings: Settings,
+    /// How much of each retry rule's budget is used.
+    pub spent: Vec<u32>,
+    /// The encoded input.
+    #[serde(serialize_with = "as_json")]
+    pub input: Payload,
+    /// The data of the stage it is in; `None` while that is its input.
+    #[serde(serialize_with = "as_json_option", skip_serializing_if = "Option::is_none")]
+    pub data: Option<Payload>,
+    /// What it waits for, or waited for when it last made progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitCondition>,
+    /// When that wait is over whatever has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// How many children it waits for still.
+    pub pending: u32,
+    /// How it ends once its undos have run, if it is being unwound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwind: Option<Box<Unwind>>,
+    /// The encoded output.
+    #[serde(serialize_with = "as_json_option")]
+    pub output: Option<Payload>,
+    /// The last error.
+    pub failure: Option<Failure>,
+}
+
+/// Shows a payload as the JSON it is, or says how large it is.
+fn as_json<S: serde::Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
+    match (payload.codec, serde_json::from_slice::<serde_json::Value>(&payload.bytes)) {
+        (0, Ok(value)) => value.serialize(to),
+        (codec, _) => to.collect_str(&format_args!("<{} bytes, codec {codec}>", payload.bytes.len())),
+    }
+}
+
+fn as_json_option<S: serde::Serializer>(payload: &Option<Payload>, to: S) -> Result<S::Ok, S::Error> {
+    match payload {
+        Some(payload) => as_json(payload, to),
+        None => to.serialize_none(),
+    }
+}
+
+/// Where a job stands in a branch of its parent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ChildPlace {
+    /// The branch.
+    pub branch: BranchNo,
+    /// Its name.
+    pub name: String,
+    /// The name of the spawn that made the job.
+    pub spawn: String,
+    /// Which item of it; empty for a spawn of one child.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub item: String,
+    /// How many children it stands for.
+    pub items: u32,
+}
+
+impl ChildPlace {
+    /// What people call a child: the name of its parent, the branch, the spawn and the item.
+    pub fn key(&self, parent: &str) -> String {
+        let ChildPlace { name, spawn, item, .. } = self;
+        match item.is_empty() {
+            true => format!("{parent}${name}${spawn}"),
+            false => format!("{parent}${name}${spawn}_{item}"),
+        }
+    }
+}
+
+/// One failed attempt.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Attempt {
+    /// Its claim's epoch.
+    pub epoch: Epoch,
+    /// The worker that made it.
+    pub worker: WorkerId,
+    /// When it started (for a lost one: when it was claimed).
+    pub started_at: Time,
+    /// When its end was written.
+    pub ended_at: Time,
+    /// What went wrong.
+    pub failure: Failure,
+}
+
+/// One transition of a machine.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Transition {
+    /// The revision it made.
+    pub rev: Rev,
+    /// The stage that ran.
+    pub stage: String,
+    /// The stage it led to; `None` if it ended the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How: see [`windlass_model::Outcome::name`].
+    pub how: String,
+    /// When it was committed.
+    pub at: Time,
+    /// The worker that ran it.
+    pub worker: WorkerId,
+}
+
+/// How often a transition was made.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct TransitionCount {
+    /// The version of the kind.
+    pub version: i32,
+    /// The stage that ran.
+    pub stage: String,
+    /// The stage it led to; `None` if it ended the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How: see [`windlass_model::Outcome::name`].
+    pub how: String,
+    /// How often.
+    pub times: u64,
+}

@@ -1,0 +1,80 @@
+//! Reads for people, and what they return.
+
+mod audit;
+mod holds;
+mod job;
+mod overview;
+mod schedule;
+
+pub use audit::{AuditEntry, AuditFilter};
+pub use holds::{AsideSignal, CancelHold, Holds, Pause, RateHold, SerialHold, Waiting};
+pub use job::{Attempt, ChildPlace, Filter, Job, Summary, Transition, TransitionCount};
+pub use overview::{Backlog, LimitView, QueueView, SerialView, StateCount, WorkerView};
+pub use schedule::{Firing, Miss, ScheduleView};
+
+use windlass_model::{JobId, Rev};
+
+use crate::{Fut, Replay, SchemaState};
+
+/// Reads for people: the command line, a dashboard, tests, `why`. People may also read what [`Replay`] reads.
+///
+/// Reads only: they see committed state, take no locks and may be slightly behind each other.
+pub trait Inspect: Replay {
+    /// One job with everything that is known of it.
+    fn job(&self, id: JobId) -> Fut<'_, Option<Job>>;
+
+    /// Jobs that match, newest first, a page at a time.
+    fn jobs<'a>(&'a self, filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+
+    /// A job's failed attempts, oldest first. A first-try success leaves none.
+    fn history(&self, id: JobId) -> Fut<'_, Vec<Attempt>>;
+
+    /// A machine's transitions, oldest first: those after revision `after`, at most `limit`.
+    fn transitions(&self, id: JobId, after: Option<Rev>, limit: usize) -> Fut<'_, Vec<Transition>>;
+
+    /// Jobs that one job submitted, oldest first: those after `after`, at most `limit`.
+    fn children(&self, parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'_, Vec<Summary>>;
+
+    /// What keeps a job from running, if it exists and has not ended.
+    fn holds(&self, id: JobId) -> Fut<'_, Option<Holds>>;
+
+    /// The number of jobs in each state, per queue and kind, each count capped at `cap`.
+    fn state_counts(&self, cap: u64) -> Fut<'_, Vec<StateCount>>;
+
+    /// What waits and runs in each queue that has anything, by queue. For monitoring: each backend reads at most `cap` rows
+    /// of each sort (ready set, timers, claims), however many there are, and none of ended jobs.
+    fn backlog(&self, cap: u64) -> Fut<'_, Vec<Backlog>>;
+
+    /// How often each transition was made by the machines of a kind: reads the newest `limit` of them.
+    fn transition_counts<'a>(&'a self, kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>>;
+
+    /// Workers that serve or were lost lately.
+    fn workers(&self) -> Fut<'_, Vec<WorkerView>>;
+
+    /// All queues that were ever used.
+    fn queues(&self) -> Fut<'_, Vec<QueueView>>;
+
+    /// All rate limits.
+    fn rate_limits(&self) -> Fut<'_, Vec<LimitView>>;
+
+    /// Serial keys that are held or waited for, at most `limit` of them; with `key`, that one.
+    fn serial_keys<'a>(&'a self, key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>>;
+
+    /// All schedules, by name.
+    fn schedules(&self) -> Fut<'_, Vec<ScheduleView>>;
+
+    /// The jobs that a schedule submitted, newest first, at most `limit`.
+    fn firings<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>>;
+
+    /// The ticks that a schedule missed, newest first, at most `limit` ranges.
+    fn misses<'a>(&'a self, schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>>;
+
+    /// The audit log of [`crate::Control`], newest first: entries before number `before`, at most `limit`.
+    fn audit<'a>(&'a self, filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>>;
+
+    /// The version of the schema.
+    fn schema(&self) -> Fut<'_, SchemaState>;
+
+    /// The size of the store in bytes.
+    fn bytes(&self) -> Fut<'_, u64>;
+}

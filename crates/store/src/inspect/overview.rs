@@ -1,0 +1,96 @@
+//! Counts of jobs, workers, queues, rate limits and serial keys.
+
+use serde::Serialize;
+use windlass_model::{RateLimit, State, Time, WorkerId};
+
+use super::Pause;
+use crate::Serves;
+
+/// A count of jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, PartialOrd, Ord)]
+pub struct StateCount {
+    /// The queue.
+    pub queue: String,
+    /// The kind.
+    pub kind: String,
+    /// The state.
+    pub state: State,
+    /// How many, or the cap.
+    pub jobs: u64,
+}
+
+/// What waits and runs in one queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Backlog {
+    /// The queue.
+    pub queue: String,
+    /// Jobs that wait for a worker, or the cap.
+    pub ready: u64,
+    /// Jobs that are due later, or how many of the next timers are theirs.
+    pub scheduled: u64,
+    /// Jobs that a worker has, or the cap.
+    pub running: u64,
+    /// When the first in line became due: the earliest, if several kinds have a first.
+    pub oldest_at: Option<Time>,
+}
+
+/// A worker as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WorkerView {
+    /// Its name in the store.
+    pub id: WorkerId,
+    /// What people know it by.
+    pub name: String,
+    /// The lock file its process holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<String>,
+    /// Whether it still serves.
+    pub alive: bool,
+    /// When its lease runs out, or ran out.
+    pub lease_until: Time,
+    /// How many claims are recorded for it.
+    pub claims: u64,
+    /// What it serves.
+    pub serves: Vec<Serves>,
+}
+
+/// A queue as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct QueueView {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    /// When the longest-waiting of the jobs that are claimed next became due. One that its priority keeps behind others
+    /// of its kind may wait longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ready: Option<Time>,
+}
+
+/// A rate limit as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LimitView {
+    /// The limit.
+    #[serde(flatten)]
+    pub limit: RateLimit,
+    /// Whether it was lifted: jobs pass.
+    pub lifted: bool,
+    /// The tokens in its bucket now.
+    pub tokens: i64,
+    /// How many jobs wait for it, up to 10,000.
+    pub waiting: u64,
+}
+
+/// A serial key as people see it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SerialView {
+    /// The key.
+    pub key: String,
+    /// How many run at once.
+    pub slots: u32,
+    /// How many have a slot.
+    pub held: u64,
+    /// How many wait in line, up to 10,000.
+    pub waiting: u64,
+}

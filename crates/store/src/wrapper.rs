@@ -1,0 +1,126 @@
+//! Stores that change a few verbs of another store: virtual clocks, injected faults, measurements.
+
+use std::{path::PathBuf, sync::Arc};
+
+use windlass_model::{
+    Change, ClaimNo, JobClaim, JobId, JournalEntry, Limits, NewJob, NewSignal, Payload, Rev, Signal,
+    SubmitOutcome, Time, Verdict, WorkerId,
+};
+
+use crate::{
+    Actor, AdminAction, Attempt, AuditEntry, AuditFilter, Backend, Backlog, Branch, BranchChild,
+    BranchChildFilter, BranchHealth, CancelRequest, ChildEnd, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control,
+    ControlOutcome, Database, Diagnose, Execution, Filter, Firing, Fork, Fut, Holds, Inspect, Job, JobAction, JobEnd, LimitView,
+    Maintenance, Miss, NewWorker, Now, OldestReady, PollReport, Prune, Pruned, QueueView, ReapReport, ReapRequest,
+    RenewRequest, Renewal, Replay, ScheduleView, SchemaState, SerialView, SignalOutcome, SourceRow,
+    StageUpdate, StateCount, Store, Summary, TableSource, TimerReport, Transition, TransitionCount, Work,
+    WorkerView,
+};
+
+/// Declares [`Wrapper`] with every method of the traits, and implements the traits for every wrapper.
+macro_rules! wrapper {
+    ($($part:ident { $($method:ident($($argument:ident: $type:ty),*) -> $output:ty;)* })*) => {
+        /// A store that changes a few verbs of another one. Implement [`Wrapper::inner`] and the verbs that differ, each as
+        /// its trait declares it; all others call the inner store. Every wrapper is a [`Store`].
+        ///
+        /// [`Wrapper::sibling`] calls the inner store too: override it if the siblings must be wrapped as well.
+        #[allow(clippy::needless_lifetimes)] // One pattern for all methods.
+        pub trait Wrapper: Send + Sync + 'static {
+            /// The wrapped store.
+            fn inner(&self) -> &dyn Store;
+
+            $($(
+                #[doc = concat!("See [`", stringify!($part), "::", stringify!($method), "`].")]
+                fn $method<'a>(&'a self, $($argument: $type),*) -> $output {
+                    self.inner().$method($($argument),*)
+                }
+            )*)*
+        }
+
+        $(#[allow(clippy::needless_lifetimes)]
+        impl<W: Wrapper> $part for W {
+            $(fn $method<'a>(&'a self, $($argument: $type),*) -> $output {
+                Wrapper::$method(self, $($argument),*)
+            })*
+        })*
+    };
+}
+
+wrapper! {
+    Execution {
+        register_worker(now: Now, worker: &'a NewWorker) -> Fut<'a, bool>;
+        submit(now: Now, jobs: &'a [NewJob], claim_on_submit: Option<ClaimOnSubmit>) -> Fut<'a, Vec<SubmitOutcome>>;
+        claim(now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch>;
+        commit(now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+        transact(now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>>;
+        signal(now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>>;
+        release(now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize>;
+        release_claims(now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize>;
+        retire_worker(now: Now, worker: WorkerId) -> Fut<'a, usize>;
+        cancel_requests(worker: WorkerId) -> Fut<'a, Vec<CancelRequest>>;
+        gates(queues: &'a [String]) -> Fut<'a, Vec<u64>>;
+        job_ends(ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>>;
+    }
+    Maintenance {
+        renew(now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal>;
+        reap(now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport>;
+        fire_timers(now: Now, limit: usize) -> Fut<'a, TimerReport>;
+        repair(now: Now) -> Fut<'a, usize>;
+        poll_branches(now: Now, limit: usize) -> Fut<'a, PollReport>;
+        prune(now: Now, prune: &'a Prune) -> Fut<'a, Pruned>;
+    }
+    Replay {
+        journal(id: JobId, after: Option<i32>, limit: usize) -> Fut<'a, Vec<JournalEntry>>;
+        journals(ids: &'a [JobId]) -> Fut<'a, Vec<Vec<JournalEntry>>>;
+        context(id: JobId) -> Fut<'a, Vec<(String, Payload)>>;
+        inbox(id: JobId, limit: usize) -> Fut<'a, Vec<Signal>>;
+        child_ends(parent: JobId, parent_rev: Rev, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<ChildEnd>>;
+        branches(job: JobId) -> Fut<'a, Vec<Branch>>;
+        branch_children(filter: &'a BranchChildFilter) -> Fut<'a, Vec<BranchChild>>;
+        source_rows(source: &'a TableSource, after: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SourceRow>>;
+        clock() -> Fut<'a, Time>;
+    }
+    Inspect {
+        job(id: JobId) -> Fut<'a, Option<Job>>;
+        jobs(filter: &'a Filter) -> Fut<'a, Vec<Summary>>;
+        history(id: JobId) -> Fut<'a, Vec<Attempt>>;
+        transitions(id: JobId, after: Option<Rev>, limit: usize) -> Fut<'a, Vec<Transition>>;
+        children(parent: JobId, after: Option<JobId>, limit: usize) -> Fut<'a, Vec<Summary>>;
+        holds(id: JobId) -> Fut<'a, Option<Holds>>;
+        state_counts(cap: u64) -> Fut<'a, Vec<StateCount>>;
+        backlog(cap: u64) -> Fut<'a, Vec<Backlog>>;
+        transition_counts(kind: &'a str, limit: usize) -> Fut<'a, Vec<TransitionCount>>;
+        workers() -> Fut<'a, Vec<WorkerView>>;
+        queues() -> Fut<'a, Vec<QueueView>>;
+        rate_limits() -> Fut<'a, Vec<LimitView>>;
+        serial_keys(key: Option<&'a str>, limit: usize) -> Fut<'a, Vec<SerialView>>;
+        schedules() -> Fut<'a, Vec<ScheduleView>>;
+        firings(schedule: &'a str, limit: usize) -> Fut<'a, Vec<Firing>>;
+        misses(schedule: &'a str, limit: usize) -> Fut<'a, Vec<Miss>>;
+        audit(filter: &'a AuditFilter) -> Fut<'a, Vec<AuditEntry>>;
+        schema() -> Fut<'a, SchemaState>;
+        bytes() -> Fut<'a, u64>;
+    }
+    Control {
+        act_on_jobs(now: Now, jobs: &'a [JobId], action: JobAction, actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
+        administer(now: Now, action: &'a AdminAction, actor: &'a Actor) -> Fut<'a, ControlOutcome>;
+        update_stages(now: Now, updates: &'a [StageUpdate], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
+        fork(now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>>;
+        record_audit(now: Now, action: &'a str, subject: &'a str, actor: &'a Actor) -> Fut<'a, ()>;
+    }
+    Diagnose {
+        database() -> Fut<'a, Database>;
+        oldest_ready() -> Fut<'a, Vec<OldestReady>>;
+        suspects(cap: u64) -> Fut<'a, u64>;
+        awaited_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
+        orphaned_branches(limit: usize) -> Fut<'a, Vec<BranchHealth>>;
+    }
+    Backend {
+        sibling() -> Fut<'a, Arc<dyn Store>>;
+        limits() -> &'a Limits;
+        concurrent_commits() -> usize;
+        schema_name() -> Option<&'a str>;
+        liveness_dir() -> Option<PathBuf>;
+        statements() -> u64;
+    }
+}
