@@ -143,12 +143,11 @@ pub(crate) fn merge(record: Option<&str>) -> Option<Merge> {
 
 /// Reads the schema version of the store at an address. A SQLite file that does not exist has version 0.
 pub async fn schema_state(url: &str) -> Result<SchemaState, Error> {
-    let none = SchemaState { version: 0, oldest: 0, ..SchemaState::CURRENT };
     match sqlite_path(url) {
         #[cfg(feature = "sqlite")]
         Some(path) if path.exists() => crate::sqlite::Sqlite::schema_of(&path),
         #[cfg(feature = "sqlite")]
-        Some(_) => Ok(none),
+        Some(_) => Ok(SchemaState { version: 0, oldest: 0, ..SchemaState::CURRENT }),
         #[cfg(feature = "postgres")]
         None if crate::is_postgres(url) => {
             crate::postgres::Postgres::schema_of(&crate::postgres::Options::parse(url)?).await

@@ -1,6 +1,6 @@
 //! The verbs of a worker: how jobs enter the store, are claimed, and are written.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
@@ -156,7 +156,7 @@ pub enum Work<'a> {
 pub type PostgresWork<'a> = Box<
     dyn for<'t> FnOnce(
             &'t tokio_postgres::Transaction<'t>,
-        ) -> Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>
+        ) -> std::pin::Pin<Box<dyn Future<Output = Option<Change>> + Send + 't>>
         + Send
         + 'a,
 >;

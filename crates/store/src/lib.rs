@@ -40,12 +40,12 @@ mod wrapper;
 pub mod conformance;
 
 pub use address::{sqlite_path, with_limits, without_password};
+pub use backend::Backend;
+pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, StageUpdate};
 pub use diagnose::{
     BranchHealth, Database, Diagnose, OldestReady, PostgresHealth, SqliteHealth, TableHealth, WriteAccess,
     database, schema_state,
 };
-pub use backend::Backend;
-pub use control::{Actor, AdminAction, Control, ControlOutcome, Fork, JobAction, StageUpdate};
 pub use error::Error;
 #[cfg(feature = "postgres")]
 pub use execution::PostgresWork;

@@ -314,9 +314,8 @@ async fn spawn_children(
     for change in changes {
         let Some(step) = &change.step else { continue };
         let attempted = step.attempted_jobs();
-        let is_inserted = |job: &NewJob| {
-            attempted.contains(&job.id) || (unordered && branch_update::is_plain_child(job))
-        };
+        let is_inserted =
+            |job: &NewJob| attempted.contains(&job.id) || (unordered && branch_update::is_plain_child(job));
         let is_missing = |job: &&NewJob| !is_inserted(job);
         let parent = change.branch_member.map(|member| member.parent);
         let promoted = step.promoted.iter().filter(is_missing);

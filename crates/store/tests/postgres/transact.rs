@@ -398,6 +398,7 @@ fn told(child: JobId) -> String {
     format!("\"{child}\"")
 }
 
+#[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_transaction_for_sqlite_is_refused() {
     let bench = Bench::new().await;

@@ -355,6 +355,7 @@ async fn transactions_follow_each_other() {
     assert_eq!(balance(&path), 2);
 }
 
+#[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_for_another_store_is_an_error_that_says_so() {
     let (_folder, path) = super::path();

@@ -1,6 +1,7 @@
 //! The engine on both stores, through its public API; also while the store fails.
 
 mod batched_calls;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod blocked_thread;
 mod cancel_requests;
 mod codec;
@@ -13,13 +14,16 @@ mod lost_claims;
 mod machine_crashes;
 mod machines;
 mod many_processes;
+#[cfg(feature = "postgres")]
 mod outage;
 mod read_outage;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod released;
 mod spans;
 mod suspects;
 mod tasks;
 mod telemetry;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod transactions;
 mod unreadable_signals;
 mod versions;

@@ -6,8 +6,7 @@ use tokio::sync::RwLock;
 use windlass::{
     Engine, JobId,
     model::{
-        Change, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, Verdict,
-        WorkerId,
+        Change, JournalEntry, NewJob, NewSignal, Payload, Rev, Signal, SubmitOutcome, Time, Verdict, WorkerId,
     },
     store::{self, *},
 };

@@ -38,6 +38,7 @@ pub(crate) fn postgres_on(cluster: &Cluster) -> TestStore {
 #[macro_export]
 macro_rules! on_both_stores {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        #[cfg(feature = "sqlite")]
         mod sqlite {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
@@ -45,6 +46,7 @@ macro_rules! on_both_stores {
                 super::$name(&store.url).await;
             })*
         }
+        #[cfg(feature = "postgres")]
         mod postgres {
             $($(#[$meta])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {

@@ -11,14 +11,17 @@ mod ids;
 mod kept;
 mod limits;
 mod mended;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod missing;
 mod misuse;
 mod packed;
 mod repeated;
 mod retried;
 mod sealed;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod sourced;
 mod spawned;
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod transacted;
 mod undone;
 
@@ -76,11 +79,12 @@ impl On {
 /// Runs a test body on every store.
 macro_rules! on_every_store {
     ($($name:ident),* $(,)?) => {
-        $crate::flow::on_every_store!(@ memory Memory $($name)*);
-        $crate::flow::on_every_store!(@ sqlite Sqlite $($name)*);
-        $crate::flow::on_every_store!(@ postgres Postgres $($name)*);
+        $crate::flow::on_every_store!(@ , memory Memory $($name)*);
+        $crate::flow::on_every_store!(@ feature = "sqlite", sqlite Sqlite $($name)*);
+        $crate::flow::on_every_store!(@ feature = "postgres", postgres Postgres $($name)*);
     };
-    (@ $store:ident $on:ident $($name:ident)*) => {
+    (@ $($when:meta)? , $store:ident $on:ident $($name:ident)*) => {
+        $(#[cfg($when)])?
         mod $store {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
