@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio_postgres::{Statement, error::SqlState};
+use tokio_postgres::Statement;
 
 /// How long a statement stays prepared. Its plan is chosen with what the session has for defaults: one that was made while a
 /// table was small, and scans it, must not be kept until the table is large.
@@ -51,19 +51,6 @@ impl<S: Clone> Prepared<S> {
     pub(super) fn put(&self, sql: &'static str, statement: S, now: Instant) {
         self.statements.lock().unwrap_or_else(|e| e.into_inner()).insert(sql, (statement, now));
     }
-}
-
-/// Whether a default of the role may have ended the statement: its isolation level, that it only reads, or a timeout. Nothing
-/// was written then.
-pub(super) fn needs_settings(code: Option<&SqlState>) -> bool {
-    [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::READ_ONLY_SQL_TRANSACTION,
-        SqlState::QUERY_CANCELED,
-        SqlState::LOCK_NOT_AVAILABLE,
-    ]
-    .iter()
-    .any(|needs| code == Some(needs))
 }
 
 /// A statement with the names of its tables in full: what the search path is does not matter then.

@@ -76,6 +76,7 @@ use crate::{
     Store, TimerReport, Work, intern::Lanes,
 };
 pub use arrivals::submit_in;
+use errors::PgError;
 use floor::Floors;
 use open_claims::OpenClaims;
 pub use options::Options;
@@ -146,14 +147,14 @@ impl Postgres {
         client
             .batch_execute(&settings::BeginSql::for_session(&options.schema))
             .await
-            .map_err(errors::sorted)?;
+            .map_err(PgError::from)?;
         Ok(client)
     }
 
-    async fn conn(&self) -> Result<PooledConn<'_>, Error> {
+    async fn conn(&self) -> Result<PooledConn<'_>, PgError> {
         let conn = self.shared.pool.get().await?;
         if conn.is_new() && !self.read_lanes(&conn).await? {
-            return Err(names::database_restored());
+            return Err(names::database_restored().into());
         }
         Ok(conn)
     }
