@@ -122,8 +122,8 @@ async fn commit_batch(
             false => batches.write(Executor::Conn(&conn), now).await?,
         };
         // Few steps find their job paused: its serial slot is filled afterwards. After a crash, `repair` fills it.
-        let leaving: Vec<Uuid> = written.iter().filter(|one| one.leaves).map(|one| one.id.0).collect();
-        serial::settle_alone(&mut conn, &leaving).await?;
+        let unsettled: Vec<Uuid> = written.iter().filter(|one| one.frees_slot).map(|one| one.id.0).collect();
+        serial::settle_alone(&mut conn, &unsettled).await?;
         written
     };
     let returns =

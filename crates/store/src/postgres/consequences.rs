@@ -282,7 +282,7 @@ async fn apply_consequences(
     counted?;
     let woken = woken?;
     let mut unsettled = of(may_free_slot);
-    unsettled.extend(written.iter().filter(|one| one.leaves).map(|one| one.id.0));
+    unsettled.extend(written.iter().filter(|one| one.frees_slot).map(|one| one.id.0));
     unsettled.extend(woken.unsettled);
     serial::settle(tx, &unsettled).await
 }

@@ -306,7 +306,7 @@ impl Inspect for Postgres {
             let rows = self.conn().await?.read(sql::timers::NEXT, &[&None::<i64>]).await?;
             rows.first()
                 .map(|row| Time(row.get(0)))
-                .ok_or_else(|| Error::Fault("the clock answered nothing".into()))
+                .ok_or_else(|| Error::Fault("the clock returned no row".into()))
         })
     }
 }

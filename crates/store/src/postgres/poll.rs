@@ -53,7 +53,7 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
 
 async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>), PgError> {
     let rows = conn.read(sql::poll::NEXT, &[&micros(now)]).await?;
-    let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock returned no row".into()))?;
     Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
 }
 

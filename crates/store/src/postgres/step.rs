@@ -25,20 +25,20 @@ pub(super) struct Written {
     /// Of an end: whether the job has a pause, a cancel request or branches. Of a step: whether the job is held.
     pub(super) held: bool,
     /// Whether the job is held and has a serial slot to give up.
-    pub(super) leaves: bool,
+    pub(super) frees_slot: bool,
     /// What the job's row says about its branch; `None` also if the statement has counted the change.
     pub(super) member: Option<Member>,
 }
 
 impl Written {
-    /// Reads id, `held`, `leaves` (steps only), and the three columns of a member (unless the statement counts).
+    /// Reads id, `held`, `frees_slot` (steps only), and the three columns of a member (unless the statement counts).
     fn read(row: &Row) -> Written {
-        let (leaves, member) = match row.len() {
+        let (frees_slot, member) = match row.len() {
             2 => (false, None),
             5 => (false, Member::read_started(row, 2)),
             _ => (row.get(2), Member::read_started(row, 3)),
         };
-        Written { id: JobId(row.get(0)), held: row.get(1), leaves, member }
+        Written { id: JobId(row.get(0)), held: row.get(1), frees_slot, member }
     }
 }
 

@@ -131,7 +131,7 @@ struct Next {
 
 async fn next(conn: &Conn, now: Now) -> Result<Next, PgError> {
     let rows = conn.read(sql::timers::NEXT, &[&micros(now)]).await?;
-    let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock returned no row".into()))?;
     let next_at = row.get::<_, Option<i64>>(1).map(Time);
     Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
 }

@@ -153,8 +153,8 @@ async fn take_over(tx: &Tx<'_>) -> Result<(), Error> {
                 .into(),
         )),
         Err(PgError { class: Class::Aborted, .. }) => Err(Error::Fault(
-            "a statement of the work failed, and with it the whole transaction, but the work went on; have it undone \
-             when a statement fails"
+            "a statement of the work failed, and with it the whole transaction, but the work returned a change; let it \
+             return none when a statement fails"
                 .into(),
         )),
         Err(error) => Err(error.into()),

@@ -26,11 +26,13 @@ use super::{branch::Counts, conn::Conn, errors::PgError, settings::Mode};
 /// workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and number), serial_keys (by id),
 /// serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by job, branch and writer).
 ///
-/// Two transactions that take their locks in one order cannot wait for each other in a circle, so they cannot deadlock. A
-/// statement that writes many rows locks them in the order of its parameters, which are sorted; a transaction of several
-/// statements that write jobs locks all of them first ([`super::wait::lock`]), parents with their children. Claims and
-/// timers skip rows that others have locked, and wait for none. A few verbs must lock against the order (a submit that cancels
-/// the holder of a unique name): the server ends such a deadlock, and `retry_deadlock!` runs the transaction again.
+/// Transactions that all lock in one order cannot wait for each other in a circle, so they cannot deadlock. A statement that
+/// writes many rows locks them in the order of its parameters, which are sorted. A transaction whose statements write several
+/// sets of jobs locks all of these first ([`super::wait::lock_jobs`]), parents together with their children. Statements that
+/// take any rows that are due (claims, timers, arrivals, schedules, polls) skip rows that others have locked. A few transactions
+/// must lock against the order: a change whose child takes the unique name of its parent, or timers of children and of their
+/// parents in one batch. If one of them meets another, the server ends the deadlock, and `retry_deadlock!` or the caller's next
+/// call runs the transaction again.
 pub(super) struct Tx<'c> {
     conn: &'c mut Conn,
     /// The connection's row in each gate and in the counts of each branch.

@@ -1,4 +1,4 @@
-//! Unique names: a submit or a retry takes them. Whether the last taker still holds a name is decided when another job asks for it.
+//! Unique names: a submit or a retry takes them. Whether the last taker still holds a name is checked when another job wants it.
 
 use windlass_model::{Change, Conflict, JobId, NewJob, State, SubmitOutcome, Time, Unique};
 
@@ -12,7 +12,7 @@ use crate::{Error, Now, columns, control::outcome};
 struct Holder {
     id: JobId,
     digest: Vec<u8>,
-    /// Its state, or its state when its change submitted the job that asks.
+    /// Its state, or its state when its change submitted the job that wants the name.
     state: State,
     /// Whether that change was written since, and has ended its claim.
     has_ended_claim: bool,
