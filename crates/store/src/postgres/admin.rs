@@ -6,19 +6,20 @@ use super::{
     Postgres,
     change_params::Param,
     control::{log, transaction},
+    errors::PgError,
     names::Names,
     rate::read_bucket,
     schedule, serial, sql,
     tx::Tx,
 };
-use crate::{Actor, AdminAction, ControlOutcome, Error, Now, columns, control::check_actor};
+use crate::{Actor, AdminAction, ControlOutcome, Now, columns, control::check_actor};
 
 pub(super) async fn administer(
     store: &Postgres,
     now: Now,
     action: &AdminAction,
     actor: &Actor,
-) -> Result<ControlOutcome, Error> {
+) -> Result<ControlOutcome, PgError> {
     check_actor(actor)?;
     columns::check_admin(action, &store.shared.options.limits)?;
     // Before the transaction: names are added over another connection.
@@ -45,7 +46,7 @@ async fn apply(
     action: &AdminAction,
     actor: &Actor,
     names: &Names,
-) -> Result<ControlOutcome, Error> {
+) -> Result<ControlOutcome, PgError> {
     match action {
         AdminAction::Schedule(schedule) => schedule::set(tx, now, schedule).await,
         AdminAction::DropSchedule(name) => schedule::drop(tx, name).await,
@@ -66,7 +67,12 @@ async fn apply(
     }
 }
 
-async fn pause_queue(tx: &Tx<'_>, now: Time, queue: &String, actor: &Actor) -> Result<ControlOutcome, Error> {
+async fn pause_queue(
+    tx: &Tx<'_>,
+    now: Time,
+    queue: &String,
+    actor: &Actor,
+) -> Result<ControlOutcome, PgError> {
     tx.execute(sql::names::ADD_QUEUE, &[&vec![queue]]).await?;
     let params: [Param<'_>; 4] = [queue, &Some(now.micros()), &Some(&actor.author), &actor.note];
     let rows = tx.query(sql::admin::PAUSE_OR_RESUME_QUEUE, &params).await?;
@@ -78,7 +84,7 @@ async fn pause_queue(tx: &Tx<'_>, now: Time, queue: &String, actor: &Actor) -> R
     Ok(ControlOutcome::Done)
 }
 
-async fn resume_queue(tx: &Tx<'_>, queue: &String) -> Result<ControlOutcome, Error> {
+async fn resume_queue(tx: &Tx<'_>, queue: &String) -> Result<ControlOutcome, PgError> {
     let none: Option<String> = None;
     let sql = sql::admin::PAUSE_OR_RESUME_QUEUE;
     let rows = tx.query(sql, &[queue, &None::<i64>, &none, &none]).await?;
@@ -90,7 +96,7 @@ async fn resume_queue(tx: &Tx<'_>, queue: &String) -> Result<ControlOutcome, Err
     Ok(ControlOutcome::Done)
 }
 
-async fn set_limit(tx: &Tx<'_>, now: Time, limit: &RateLimit) -> Result<ControlOutcome, Error> {
+async fn set_limit(tx: &Tx<'_>, now: Time, limit: &RateLimit) -> Result<ControlOutcome, PgError> {
     let rows = tx.query(sql::rate::LOCK_NAMED, &[&limit.name]).await?;
     let level = match rows.first().map(read_bucket) {
         Some((old, _, false)) if old == *limit => {
@@ -106,7 +112,7 @@ async fn set_limit(tx: &Tx<'_>, now: Time, limit: &RateLimit) -> Result<ControlO
     Ok(ControlOutcome::Done)
 }
 
-async fn lift_limit(tx: &Tx<'_>, name: &String) -> Result<ControlOutcome, Error> {
+async fn lift_limit(tx: &Tx<'_>, name: &String) -> Result<ControlOutcome, PgError> {
     if tx.execute(sql::rate::LIFT, &[name]).await? == 0 {
         let rows = tx.query(sql::rate::LOCK_NAMED, &[name]).await?;
         return Ok(match rows.is_empty() {

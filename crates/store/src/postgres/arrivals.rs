@@ -9,7 +9,7 @@ use tokio_postgres::{GenericClient, Row};
 use windlass_model::{Invalid, JobId, Limits, NewJob, Reason, SubmitOutcome, Time};
 
 use super::{
-    Postgres, change_params::Param, control::transaction, errors::sorted, names::Names, sql, submit::Batch,
+    Postgres, change_params::Param, control::transaction, errors::PgError, names::Names, sql, submit::Batch,
     tx::Tx,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) async fn admit(store: &Postgres, now: Now, limit: usize) -> Result<us
     for row in &rows {
         let arrival = read(row);
         let job = match arrival.job(&store.shared.options.limits) {
-            Ok(job) => match Names::of(store, std::slice::from_ref(&job)).await {
+            Ok(job) => match Names::of(store, std::slice::from_ref(&job)).await.map_err(Error::from) {
                 Ok(known) => {
                     names.extend(known);
                     Ok(job)
@@ -98,7 +98,7 @@ async fn admit_batch(store: &Postgres, now: Now, pending: &[Pending], names: &Na
         store.intern_lanes([(job.queue.as_str(), &job.kind, 0)].into_iter()).await?;
     }
     let seqs: Vec<i64> = pending.iter().map(|one| one.seq).collect();
-    transaction(store, now, async |tx, now| {
+    let admitted = transaction(store, now, async |tx, now| {
         let taken = tx.query(sql::arrivals::TAKE, &[&seqs]).await?;
         let taken: HashSet<i64> = taken.iter().map(|row| row.get(0)).collect();
         let mut jobs: Vec<NewJob> = Vec::new();
@@ -120,14 +120,17 @@ async fn admit_batch(store: &Postgres, now: Now, pending: &[Pending], names: &Na
                     continue;
                 }
                 Some(_) => continue,
-                None => return Err(Error::Unavailable("jobs with these keys are being pruned".into())),
+                None => {
+                    let why = "jobs with these keys are being pruned";
+                    return Err(Error::Unavailable(why.into()).into());
+                }
             };
             let failure = columns::failure_text(&duplicate(existing));
             insert_ended(tx, now, batch.lane(job)?, job, (CANCELLED, None), &failure).await?;
         }
         Ok(taken.len())
-    })
-    .await
+    });
+    Ok(admitted.await?)
 }
 
 /// An invalid arrival as a job, as far as it can be shown.
@@ -151,7 +154,7 @@ async fn refuse(
     now: Time,
     arrival: &Arrival,
     invalid: &Invalid,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let job = readable_part(store, arrival);
     let lane = store.shared.lanes.get(&job.queue, &job.kind);
     let lane = lane.ok_or_else(|| Error::Unavailable("a lane is being added; try again".into()))?;
@@ -167,7 +170,7 @@ async fn insert_ended(
     job: &NewJob,
     (state, reason): (i16, Option<i16>),
     failure: &str,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let (codec, digest) = (i16::from(job.input.codec), job.digest.as_slice());
     let params: [Param<'_>; 10] = [
         &job.id.0,
@@ -214,5 +217,6 @@ pub async fn submit_in(
         &row.digest,
         &row.stage,
     ];
-    client.execute(&sql, &params).await.map_err(sorted).map(drop)
+    client.execute(&sql, &params).await.map_err(PgError::from)?;
+    Ok(())
 }

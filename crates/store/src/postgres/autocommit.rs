@@ -1,8 +1,8 @@
-//! Statements that are sent without a transaction of their own: those that a step or an idle worker sends by itself.
+//! Statements that are sent without a transaction: those that a step or an idle worker sends alone.
 //!
-//! A transaction around a statement costs two more answers of the server, which a chain of steps waits for, and a server that
-//! counts statements counts each setting. Such a statement needs none: it names its tables in full, it is right at every
-//! isolation level, and if a default of its role ends it, it is sent once more with all settings. See decision 0009.
+//! A transaction around a statement costs two more answers of the server, for which a chain of steps waits, and a server that counts
+//! statements counts each setting. These statements need no settings: they qualify the names of their tables, they are correct at
+//! every isolation level, and if a default of the role ends one, it is sent once more with all settings. See decision 0009.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio_postgres::{Statement, error::SqlState};
+use tokio_postgres::Statement;
 
-/// How long a statement stays prepared. Its plan is chosen with what the session has for defaults: one that was made while a
-/// table was small, and scans it, must not be kept until the table is large.
+/// How long a statement stays prepared. The session's defaults decide about its plan: a plan that scans a table, made while that was
+/// small, must not be kept until the table is large.
 const PLAN_AGE: Duration = Duration::from_secs(5);
 
 /// The tables that these statements name.
@@ -31,7 +31,7 @@ const TABLES: [&str; 11] = [
     "workers",
 ];
 
-/// Statements that are prepared in one session, and since when.
+/// The statements that are prepared in one session, and since when.
 pub(super) struct Prepared<S = Statement> {
     statements: Mutex<HashMap<&'static str, (S, Instant)>>,
 }
@@ -41,7 +41,7 @@ impl<S: Clone> Prepared<S> {
         Prepared { statements: Mutex::default() }
     }
 
-    /// The statement, unless its plan may be too old.
+    /// The statement, unless its plan is too old.
     pub(super) fn get(&self, sql: &'static str, now: Instant) -> Option<S> {
         let statements = self.statements.lock().unwrap_or_else(|e| e.into_inner());
         let (statement, since) = statements.get(sql)?;
@@ -53,20 +53,7 @@ impl<S: Clone> Prepared<S> {
     }
 }
 
-/// Whether a default of the role may have ended the statement: its isolation level, that it only reads, or a timeout. Nothing
-/// was written then.
-pub(super) fn needs_settings(code: Option<&SqlState>) -> bool {
-    [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::READ_ONLY_SQL_TRANSACTION,
-        SqlState::QUERY_CANCELED,
-        SqlState::LOCK_NOT_AVAILABLE,
-    ]
-    .iter()
-    .any(|needs| code == Some(needs))
-}
-
-/// A statement with the names of its tables in full: what the search path is does not matter then.
+/// Qualifies the names of a statement's tables with the schema, so that the search path does not matter.
 pub(super) fn qualified(sql: &str, schema: &str) -> String {
     let mut text = String::with_capacity(sql.len() + 100);
     let mut names_a_table = false;
@@ -97,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_prepared_anew_before_its_plan_is_too_old() {
+    fn a_statement_is_prepared_again_before_its_plan_is_too_old() {
         let (prepared, now) = (Prepared::new(), Instant::now());
         assert_eq!(prepared.get("select", now), None);
         prepared.put("select", 1, now);
@@ -108,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_named_in_full_and_nothing_else_is() {
+    fn the_names_of_tables_and_nothing_else_are_qualified() {
         let sql = "with jobs_of as (select claims.jobs from claims where ready = 1 for update skip locked)\n\
                    insert into transitions select extract(epoch from now()) from jobs_of\n    join jobs j using (id), (select 1) ready";
         let full = "with jobs_of as (select claims.jobs from \"a\".claims where ready = 1 for update skip locked)\n\

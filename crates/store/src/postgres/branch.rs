@@ -15,6 +15,7 @@ use windlass_model::{BranchCounts, Change, NewJob, Reason, Rev, State};
 use super::{
     Postgres,
     conn::{Conn, retry_deadlock},
+    errors::PgError,
     micros, serial, sql,
     tx::{Executor, Tx},
     wait,
@@ -150,8 +151,8 @@ pub(super) async fn finish<T>(
     store: &Postgres,
     tx: Tx<'_>,
     now: Now,
-    result: Result<T, Error>,
-) -> Result<T, Error> {
+    result: Result<T, PgError>,
+) -> Result<T, PgError> {
     let result = match result {
         Ok(value) => serial::fill_slots(&tx).await.map(|_| value),
         Err(error) => Err(error),
@@ -176,7 +177,7 @@ pub(super) async fn finish<T>(
 }
 
 /// Writes what a transaction has counted. Returns the branches whose watches must be checked after the commit.
-pub(super) async fn write_counts(tx: &Tx<'_>) -> Result<Vec<BranchKey>, Error> {
+pub(super) async fn write_counts(tx: &Tx<'_>) -> Result<Vec<BranchKey>, PgError> {
     let Counts { added, to_check } = std::mem::take(&mut *tx.counts());
     add_counts(tx, &added).await?;
     Ok(to_check.into_iter().collect())
@@ -184,7 +185,7 @@ pub(super) async fn write_counts(tx: &Tx<'_>) -> Result<Vec<BranchKey>, Error> {
 
 /// Notifies parents whose watches are met as far as an open transaction sees. The same watches are checked again after its
 /// commit.
-pub(super) async fn notify_in(tx: &Tx<'_>, now: Now) -> Result<(), Error> {
+pub(super) async fn notify_in(tx: &Tx<'_>, now: Now) -> Result<(), PgError> {
     let to_check = write_counts(tx).await?;
     let met = find_met(Executor::Tx(tx), &to_check).await?;
     tx.counts().to_check.extend(to_check);
@@ -199,7 +200,7 @@ pub(super) async fn notify_in(tx: &Tx<'_>, now: Now) -> Result<(), Error> {
 
 /// Ends watches, sends their parents signals, and wakes those whose waits are met by that. Parents and branches are locked.
 /// Returns how many watches ended.
-async fn signal_parents(tx: &Tx<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -> Result<usize, Error> {
+async fn signal_parents(tx: &Tx<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -> Result<usize, PgError> {
     if jobs.is_empty() {
         return Ok(0);
     }
@@ -211,7 +212,10 @@ async fn signal_parents(tx: &Tx<'_>, now: Now, jobs: &[Uuid], numbers: &[i64]) -
 }
 
 /// Adds to the counts of branches, in the rows of the connection.
-pub(super) async fn add_counts(tx: &Tx<'_>, counts: &BTreeMap<BranchKey, BranchCounts>) -> Result<(), Error> {
+pub(super) async fn add_counts(
+    tx: &Tx<'_>,
+    counts: &BTreeMap<BranchKey, BranchCounts>,
+) -> Result<(), PgError> {
     let changed = || counts.iter().filter(|(_, counts)| **counts != BranchCounts::default());
     if changed().next().is_none() {
         return Ok(());
@@ -230,7 +234,7 @@ pub(super) async fn add_counts(tx: &Tx<'_>, counts: &BTreeMap<BranchKey, BranchC
 pub(super) async fn find_met(
     executor: Executor<'_>,
     branches: &[BranchKey],
-) -> Result<Vec<BranchKey>, Error> {
+) -> Result<Vec<BranchKey>, PgError> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
@@ -251,7 +255,7 @@ pub(super) async fn notify_met(
     store: &Postgres,
     conn: &mut Conn,
     now: Now,
-    met: Result<Vec<BranchKey>, Error>,
+    met: Result<Vec<BranchKey>, PgError>,
 ) {
     let notified = async {
         match met?.as_slice() {
@@ -293,7 +297,7 @@ async fn notify_once(
     now: Now,
     branches: &[BranchKey],
     only_met: bool,
-) -> Result<usize, Error> {
+) -> Result<usize, PgError> {
     for sql in [wait::LOCK_JOBS, sql::branches::LOCK, sql::branches::READ_COUNTS] {
         conn.prepare(sql).await?;
     }
@@ -326,7 +330,7 @@ async fn notify_once(
 
 /// Ends the watches of branches of jobs that have ended. If a job was cancelled or has expired, the children in its branches are
 /// cancelled too.
-pub(super) async fn parents_ended(executor: Executor<'_>, now: Now, jobs: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn parents_ended(executor: Executor<'_>, now: Now, jobs: &[Uuid]) -> Result<(), PgError> {
     if jobs.is_empty() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use super::{
     Postgres, SPAN,
     branch::BranchKey,
     change_params::Param,
+    errors::PgError,
     job_params::{BranchColumns, Rows},
     micros, span, sql,
     submit::lower_floors,
@@ -60,7 +61,7 @@ fn branches_of<'a>(changes: impl Iterator<Item = &'a Change>) -> Vec<BranchKey> 
 pub(super) async fn read_sealed<'a>(
     tx: &Tx<'_>,
     changes: impl Iterator<Item = &'a Change>,
-) -> Result<Sealed, Error> {
+) -> Result<Sealed, PgError> {
     let branches = branches_of(changes);
     if branches.is_empty() {
         return Ok(Sealed::new());
@@ -72,7 +73,7 @@ pub(super) async fn read_sealed<'a>(
 }
 
 /// Prepares what [`read_sealed`] and [`apply`] send.
-pub(super) async fn prepare(executor: Executor<'_>) -> Result<(), Error> {
+pub(super) async fn prepare(executor: Executor<'_>) -> Result<(), PgError> {
     for sql in STATEMENTS {
         executor.prepare(sql).await?;
     }
@@ -105,10 +106,10 @@ pub(super) async fn apply(
     changes: &[&Change],
     sealed: &Sealed,
     unordered: bool,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     for change in changes {
         if let Some(why) = change.step.as_deref().and_then(|step| refusal(sealed, change, step)) {
-            return Err(Error::Refused(why));
+            return Err(Error::Refused(why).into());
         }
     }
     let writes = BranchWrites::of(changes, unordered);
@@ -195,7 +196,7 @@ impl<'a> BranchWrites<'a> {
 type Blocks = (Vec<Uuid>, Vec<i32>, Vec<i32>);
 
 /// Counts items of blocks as done or promoted. Fails if a block has fewer left.
-async fn count_items(tx: &Tx<'_>, blocks: &Blocks) -> Result<(), Error> {
+async fn count_items(tx: &Tx<'_>, blocks: &Blocks) -> Result<(), PgError> {
     if blocks.0.is_empty() {
         return Ok(());
     }
@@ -203,7 +204,7 @@ async fn count_items(tx: &Tx<'_>, blocks: &Blocks) -> Result<(), Error> {
     let too_few =
         rows.iter().map(|row| (row.get::<_, i32>(0), row.get::<_, i32>(1))).find(|(left, _)| *left < 0);
     let Some((left, items)) = too_few else { return Ok(()) };
-    Err(Error::Refused(format!("{items} items are accounted for, and {} are left", left + items)))
+    Err(Error::Refused(format!("{items} items are accounted for, and {} are left", left + items)).into())
 }
 
 /// Whether a job is a child of a branch that needs only a row and a placement.
@@ -248,7 +249,7 @@ impl MergedUpdate {
     }
 }
 
-async fn open(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdate>) -> Result<(), Error> {
+async fn open(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdate>) -> Result<(), PgError> {
     let opened =
         updates.iter().filter_map(|(branch, merged)| Some((*branch, merged.update.opened_as.as_deref()?)));
     let (branches, names): (Vec<BranchKey>, Vec<&str>) = opened.unzip();
@@ -259,7 +260,7 @@ async fn open(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdate>
     tx.execute(sql::branches::OPEN, &[&micros(now), &jobs, &numbers, &names]).await.map(drop)
 }
 
-async fn update(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdate>) -> Result<(), Error> {
+async fn update(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdate>) -> Result<(), PgError> {
     if updates.is_empty() {
         return Ok(());
     }
@@ -300,7 +301,10 @@ async fn update(tx: &Tx<'_>, now: Now, updates: &BTreeMap<BranchKey, MergedUpdat
 }
 
 /// Counts children as spawned that [`Batch::insert_in`](super::submit::Batch::insert_in) has inserted.
-pub(super) async fn count_spawned(tx: &Tx<'_>, children: impl Iterator<Item = &NewJob>) -> Result<(), Error> {
+pub(super) async fn count_spawned(
+    tx: &Tx<'_>,
+    children: impl Iterator<Item = &NewJob>,
+) -> Result<(), PgError> {
     let mut updates: BTreeMap<BranchKey, MergedUpdate> = BTreeMap::new();
     for job in children {
         let (Some(parent), Some(position)) = (job.parent, &job.branch_position) else { continue };
@@ -317,7 +321,7 @@ async fn insert(
     now: Now,
     mut children: Vec<(Uuid, &NewJob)>,
     kind: ChildKind,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     if children.is_empty() {
         return Ok(());
     }

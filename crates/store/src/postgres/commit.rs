@@ -14,6 +14,7 @@ use super::{
     change_params::{Base, Param},
     conn::{Conn, retry_deadlock},
     consequences::{Group, has_consequences, makes_ready, parks, write_groups},
+    errors::PgError,
     journal::JournalWrites,
     names::Names,
     serial, sql,
@@ -51,7 +52,7 @@ pub(super) async fn refusal(
     }
     let Some(step) = &change.step else { return Ok(None) };
     for jobs in [&step.children, &step.promoted].into_iter().filter(|jobs| !jobs.is_empty()) {
-        match Names::of(store, jobs).await {
+        match Names::of(store, jobs).await.map_err(Error::from) {
             Ok(known) => names.extend(known),
             Err(Error::Invalid(invalid)) => return Ok(Some(invalid.to_string())),
             Err(error) => return Err(error),
@@ -100,7 +101,7 @@ async fn commit_batch(
     now: Now,
     batch: &[Indexed<'_>],
     names: &Names,
-) -> Result<HashMap<JobId, Verdict>, Error> {
+) -> Result<HashMap<JobId, Verdict>, PgError> {
     let changes = || batch.iter().map(|(_, change)| *change);
     let mut groups = Group::split(batch);
     let Group { batches, journal_writes, .. } = groups.first_mut().expect("the batch has changes");
@@ -121,8 +122,8 @@ async fn commit_batch(
             false => batches.write(Executor::Conn(&conn), now).await?,
         };
         // Few steps find their job paused: its serial slot is filled afterwards. After a crash, `repair` fills it.
-        let leaving: Vec<Uuid> = written.iter().filter(|one| one.leaves).map(|one| one.id.0).collect();
-        serial::settle_alone(&mut conn, &leaving).await?;
+        let unsettled: Vec<Uuid> = written.iter().filter(|one| one.frees_slot).map(|one| one.id.0).collect();
+        serial::settle_alone(&mut conn, &unsettled).await?;
         written
     };
     let returns =
@@ -152,7 +153,7 @@ async fn write_counted(
     now: Now,
     batches: &ChangeBatches<'_>,
     branches: &[branch::BranchKey],
-) -> Result<Vec<Written>, Error> {
+) -> Result<Vec<Written>, PgError> {
     let alone = Executor::Conn(conn);
     batches.prepare(alone).await?;
     alone.prepare(sql::branches::READ_COUNTS).await?;
@@ -169,7 +170,7 @@ async fn write_pipelined(
     batches: &ChangeBatches<'_>,
     journal_writes: &JournalWrites<'_>,
     parked: &[Uuid],
-) -> Result<Vec<Written>, Error> {
+) -> Result<Vec<Written>, PgError> {
     batches.prepare(Executor::Conn(conn)).await?;
     journal_writes.prepare(Executor::Conn(conn)).await?;
     for sql in [LOCK_JOBS, WAKE] {
@@ -203,7 +204,7 @@ pub(super) async fn commit_in(
     now: Now,
     change: &Change,
     names: &Names,
-) -> Result<Option<Verdict>, Error> {
+) -> Result<Option<Verdict>, PgError> {
     let group = Group::of(vec![(0, change)]);
     group.prepare(Executor::Tx(tx)).await?;
     let written = group.write(store, tx, now, names).await?;
@@ -226,7 +227,7 @@ async fn clean_up(
     written: &HashMap<JobId, Written>,
     batch: &[Indexed<'_>],
     end_watches: bool,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let ends = batch.iter().map(|(_, change)| *change).filter(|change| change.outcome.ends());
     let ends: Vec<(&Change, &Written)> =
         ends.filter_map(|change| Some((change, written.get(&change.job)?))).collect();
@@ -251,7 +252,7 @@ async fn explain_unapplied(
     conn: &Conn,
     batch: &[Indexed<'_>],
     verdicts: &mut HashMap<JobId, Verdict>,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let missing: HashMap<JobId, &Change> = batch
         .iter()
         .map(|(_, change)| (change.job, *change))

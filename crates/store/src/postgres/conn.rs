@@ -20,34 +20,33 @@ use futures_util::{
 use tokio_postgres::{
     Client, Row, Statement,
     binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream},
-    error::SqlState,
     types::{ToSql, Type},
 };
 use windlass_model::{ClaimNo, JobId, WorkerId};
 
 use super::{
     autocommit::{self, Prepared},
-    errors::{ends_session, read_only, sorted},
+    errors::PgError,
     settings::{BeginSql, Mode},
 };
-use crate::Error;
 
 /// How often a transaction is run that the server rolls back to end a deadlock.
 pub(super) const DEADLOCK_TRIES: u64 = 5;
 
-/// Runs a call again if the server rolled its transaction back to end a deadlock.
+/// Runs a call again if the server rolled its transaction back to end a deadlock. Its result has the store's own error.
 macro_rules! retry_deadlock {
     ($call:expr) => {{
         let mut tries = 1;
         loop {
             match $call.await {
-                Err($crate::Error::Unavailable(why))
-                    if why.ends_with("(40P01)") && tries < $crate::postgres::conn::DEADLOCK_TRIES =>
-                {
+                Err($crate::postgres::errors::PgError {
+                    class: $crate::postgres::errors::Class::Deadlock,
+                    ..
+                }) if tries < $crate::postgres::conn::DEADLOCK_TRIES => {
                     tokio::time::sleep(std::time::Duration::from_millis(fastrand::u64(1..20) * tries)).await;
                     tries += 1;
                 }
-                result => break result,
+                result => break result.map_err($crate::Error::from),
             }
         }
     }};
@@ -81,7 +80,7 @@ pub(super) struct Conn {
     /// How many transactions were begun that are not known to have ended. It is not in [`Tx`](super::tx::Tx), because it must
     /// survive the future that began them: a connection whose future is dropped in a transaction is not reused.
     unfinished: AtomicU32,
-    /// Set by an error after which the session is useless: see [`ends_session`].
+    /// Set by an error after which the session is useless.
     lost: AtomicBool,
     /// The claim whose step was the last that this connection wrote by itself.
     last_step: Mutex<Option<(JobId, WorkerId, ClaimNo)>>,
@@ -170,7 +169,7 @@ impl Conn {
 
     /// Prepares a statement unless it is prepared. Must be awaited before several statements are sent together: one that is
     /// still being prepared would be overtaken by the next.
-    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, PgError> {
         if let Some(statement) = self.prepared(sql) {
             return Ok(statement);
         }
@@ -185,32 +184,22 @@ impl Conn {
     pub(super) async fn wait<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Error> {
-        self.within_patience(answer).await?.map_err(|error| self.failed(error))
+    ) -> Result<T, PgError> {
+        self.within_patience(answer).await?.map_err(|error| self.failed(error.into()))
     }
 
-    async fn within_patience<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
-        tokio::time::timeout(self.patience(), answer).await.map_err(|_| {
-            self.lost.store(true, Ordering::Relaxed);
-            Error::Unavailable(format!("PostgreSQL did not answer within {:?}", self.patience()))
-        })
+    async fn within_patience<T>(&self, answer: impl Future<Output = T>) -> Result<T, PgError> {
+        tokio::time::timeout(self.patience(), answer)
+            .await
+            .map_err(|_| self.failed(PgError::no_answer(self.patience())))
     }
 
-    /// Classifies an error, and notes whether the session is useless after it.
-    fn failed(&self, error: tokio_postgres::Error) -> Error {
-        if error.code().is_none_or(|code| ends_session(code.code())) {
+    /// Notes whether the session is useless after an error.
+    fn failed(&self, error: PgError) -> PgError {
+        if error.class.ends_session() {
             self.lost.store(true, Ordering::Relaxed);
         }
-        sorted(error)
-    }
-
-    /// The same for an error of a `begin`: a standby reports a transaction that writes as not supported.
-    fn begin_failed(&self, error: tokio_postgres::Error) -> Error {
-        let standby = error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED);
-        match self.failed(error) {
-            Error::Unavailable(why) if standby => read_only(&why),
-            error => error,
-        }
+        error
     }
 
     /// Notes that a transaction is about to begin: until [`Conn::send_end`] has ended it, the connection is not reused.
@@ -224,13 +213,13 @@ impl Conn {
     }
 
     /// Sends the beginning of a transaction, which [`Conn::note_begin`] has announced.
-    pub(super) async fn send_begin(&self, mode: Mode) -> Result<(), Error> {
+    pub(super) async fn send_begin(&self, mode: Mode) -> Result<(), PgError> {
         let begin = self.client.batch_execute(self.begin_sql().of(mode));
-        self.within_patience(begin).await?.map_err(|error| self.begin_failed(error))
+        self.within_patience(begin).await?.map_err(|error| self.failed(PgError::at_begin(error)))
     }
 
     /// Sends the end of a transaction, `commit` or `rollback`.
-    pub(super) async fn send_end(&self, sql: &'static str) -> Result<(), Error> {
+    pub(super) async fn send_end(&self, sql: &'static str) -> Result<(), PgError> {
         self.wait(self.client.batch_execute(sql)).await?;
         self.note_end();
         Ok(())
@@ -242,7 +231,7 @@ impl Conn {
         &self,
         mode: Mode,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, PgError> {
         self.note_begin();
         // Polled, and so sent, in this order. On the heap: the future of a caller with several statements would hold this for
         // each of them.
@@ -253,12 +242,12 @@ impl Conn {
         if committed.is_ok() {
             self.note_end();
         }
-        begun.map_err(|error| self.begin_failed(error))?;
+        begun.map_err(|error| self.failed(PgError::at_begin(error)))?;
         if mode == Mode::Write {
             self.is_primary.store(true, Ordering::Relaxed);
         }
-        let answer = answer.map_err(|error| self.failed(error))?;
-        committed.map_err(|error| self.failed(error))?;
+        let answer = answer.map_err(|error| self.failed(error.into()))?;
+        committed.map_err(|error| self.failed(error.into()))?;
         Ok(answer)
     }
 
@@ -267,7 +256,7 @@ impl Conn {
         mode: Mode,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         let statement = self.prepare(sql).await?;
         self.count_statement();
         self.send_alone(mode, Box::pin(self.client.query(&statement, params))).await
@@ -278,7 +267,7 @@ impl Conn {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         self.query_as(Mode::Write, sql, params).await
     }
 
@@ -288,7 +277,7 @@ impl Conn {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         self.query_as(self.read_mode(), sql, params).await
     }
 
@@ -297,7 +286,7 @@ impl Conn {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, PgError> {
         let statement = self.prepare(sql).await?;
         self.count_statement();
         self.send_alone(Mode::Write, Box::pin(self.client.execute(&statement, params))).await
@@ -308,7 +297,7 @@ impl Conn {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         if !self.autocommits.load(Ordering::Relaxed) {
             return self.query(sql, params).await;
         }
@@ -326,8 +315,8 @@ impl Conn {
             self.count_statement();
             self.client.query(&statement, params).await
         };
-        match self.within_patience(Box::pin(sent)).await? {
-            Err(error) if autocommit::needs_settings(error.code()) => {
+        match self.within_patience(Box::pin(sent)).await?.map_err(PgError::from) {
+            Err(error) if error.class.may_need_settings() => {
                 let rows = self.query(sql, params).await?;
                 self.autocommits.store(false, Ordering::Relaxed);
                 Ok(rows)
@@ -341,7 +330,7 @@ impl Conn {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         // A session of a primary never becomes one of a standby.
         if self.is_primary.load(Ordering::Relaxed) && self.config.has_worker.load(Ordering::Relaxed) {
             return self.query_autocommit(sql, params).await;
@@ -354,8 +343,8 @@ impl Conn {
         &mut self,
         sql: &str,
         types: &[Type],
-        mut each: impl FnMut(&BinaryCopyOutRow) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut each: impl FnMut(&BinaryCopyOutRow) -> Result<(), PgError>,
+    ) -> Result<(), PgError> {
         self.count_statement();
         self.note_begin();
         let (begun, rows) =
@@ -366,7 +355,7 @@ impl Conn {
         loop {
             // Most rows have been received already.
             let row = match rows.try_next().now_or_never() {
-                Some(row) => row.map_err(|error| self.failed(error))?,
+                Some(row) => row.map_err(|error| self.failed(error.into()))?,
                 None => self.wait(rows.try_next()).await?,
             };
             match row {

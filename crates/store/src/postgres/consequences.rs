@@ -11,6 +11,7 @@ use super::{
     Postgres, branch, branch_update,
     commit::Indexed,
     conn::Conn,
+    errors::PgError,
     journal::JournalWrites,
     names::Names,
     serial,
@@ -114,7 +115,7 @@ impl<'a> Group<'a> {
     }
 
     /// Prepares what [`Group::write`] sends.
-    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), PgError> {
         self.batches.prepare(executor).await?;
         self.journal_writes.prepare(executor).await?;
         for sql in [LOCK_JOBS, COUNT_CHILD_ENDS, WAKE] {
@@ -134,7 +135,7 @@ pub(super) async fn write_groups(
     now: Now,
     groups: &[Group<'_>],
     names: &Names,
-) -> Result<Vec<Written>, Error> {
+) -> Result<Vec<Written>, PgError> {
     for group in groups {
         group.prepare(Executor::Conn(conn)).await?;
     }
@@ -151,7 +152,7 @@ async fn write_in_order(
     now: Now,
     groups: &[Group<'_>],
     names: &Names,
-) -> Result<Vec<Written>, Error> {
+) -> Result<Vec<Written>, PgError> {
     if let [group] = groups {
         return group.write(store, tx, now, names).await;
     }
@@ -173,7 +174,7 @@ impl Group<'_> {
         tx: &Tx<'_>,
         now: Now,
         names: &Names,
-    ) -> Result<Vec<Written>, Error> {
+    ) -> Result<Vec<Written>, PgError> {
         let Group { changes, batches, journal_writes } = self;
         for (_, change) in changes.iter().filter(|(_, change)| ends_claim_of_live(change)) {
             if children_of(change).any(|child| child.settings.unique.is_some()) {
@@ -228,7 +229,7 @@ async fn write_first_attempts(
     tx: &Tx<'_>,
     now: Now,
     changes: &[&Change],
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let attempts: Vec<Change> = changes.iter().flat_map(|change| change.first_attempts()).collect();
     if attempts.is_empty() {
         return Ok(());
@@ -237,7 +238,7 @@ async fn write_first_attempts(
     batches.prepare(Executor::Tx(tx)).await?;
     let written = batches.write(Executor::Tx(tx), now).await?;
     if written.len() < attempts.len() {
-        return Err(Error::Refused("a job existed before its first attempt".into()));
+        return Err(Error::Refused("a job existed before its first attempt".into()).into());
     }
     let by_job: HashMap<JobId, &Written> = written.iter().map(|one| (one.id, one)).collect();
     for attempt in &attempts {
@@ -265,7 +266,7 @@ async fn apply_consequences(
     now: Now,
     changes: &[&Change],
     written: &[Written],
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let of = |wanted: fn(&Change) -> bool| -> Vec<Uuid> {
         let wanted = changes.iter().filter(|change| wanted(change));
         wanted.map(|change| change.job.0).collect()
@@ -281,7 +282,7 @@ async fn apply_consequences(
     counted?;
     let woken = woken?;
     let mut unsettled = of(may_free_slot);
-    unsettled.extend(written.iter().filter(|one| one.leaves).map(|one| one.id.0));
+    unsettled.extend(written.iter().filter(|one| one.frees_slot).map(|one| one.id.0));
     unsettled.extend(woken.unsettled);
     serial::settle(tx, &unsettled).await
 }
@@ -307,7 +308,7 @@ async fn spawn_children(
     changes: &[&Change],
     names: &Names,
     unordered: bool,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let mut jobs: Vec<NewJob> = Vec::new();
     // Jobs that replace items of a block were counted as spawned before.
     let mut spawned: Vec<bool> = Vec::new();
@@ -339,7 +340,7 @@ async fn spawn_children(
     let batch = Batch { store, now, jobs: &jobs, names, claim_on_submit: None, running: &running };
     let outcomes = batch.insert_in(tx).await?;
     if outcomes.iter().any(Option::is_none) {
-        return Err(Error::Unavailable("jobs with these keys are being pruned".into()));
+        return Err(Error::Unavailable("jobs with these keys are being pruned".into()).into());
     }
     let is_inserted = |outcome: &Option<SubmitOutcome>| {
         matches!(outcome, Some(SubmitOutcome::New { .. } | SubmitOutcome::Replaced { .. }))

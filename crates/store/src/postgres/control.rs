@@ -3,7 +3,8 @@
 use windlass_model::{JobId, Time};
 
 use super::{
-    Postgres, admin, branch, conn::retry_deadlock, fork, job_actions, micros, sql, stage_update, tx::Tx,
+    Postgres, admin, branch, conn::retry_deadlock, errors::PgError, fork, job_actions, micros, sql,
+    stage_update, tx::Tx,
 };
 use crate::{
     Actor, AdminAction, Control, ControlOutcome, Error, Fork, Fut, JobAction, Now, StageUpdate,
@@ -14,8 +15,8 @@ use crate::{
 pub(super) async fn transaction<T>(
     store: &Postgres,
     now: Now,
-    work: impl AsyncFnOnce(&Tx<'_>, Time) -> Result<T, Error>,
-) -> Result<T, Error> {
+    work: impl AsyncFnOnce(&Tx<'_>, Time) -> Result<T, PgError>,
+) -> Result<T, PgError> {
     let mut conn = store.conn().await?;
     let tx = Tx::write(&mut conn).await?;
     let mut at = now;
@@ -31,12 +32,13 @@ pub(super) async fn transaction<T>(
 }
 
 /// Reads the store's clock, unless the time is given.
-pub(super) async fn clock(tx: &Tx<'_>, now: Now) -> Result<Time, Error> {
+pub(super) async fn clock(tx: &Tx<'_>, now: Now) -> Result<Time, PgError> {
     if let Some(now) = now {
         return Ok(now);
     }
     let rows = tx.query(sql::timers::NEXT, &[&micros(now)]).await?;
-    rows.first().map(|row| Time(row.get(0))).ok_or_else(|| Error::Fault("the clock answered nothing".into()))
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock returned no row".into()))?;
+    Ok(Time(row.get(0)))
 }
 
 /// Adds entries to the audit log.
@@ -46,7 +48,7 @@ pub(super) async fn log(
     action: &str,
     subjects: &[String],
     actor: &Actor,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     if subjects.is_empty() {
         return Ok(());
     }
@@ -97,7 +99,8 @@ impl Control for Postgres {
         Box::pin(async move {
             check_actor(actor)?;
             let subjects = [subject.to_owned()];
-            transaction(self, now, async |tx, now| log(tx, now, action, &subjects, actor).await).await
+            transaction(self, now, async |tx, now| log(tx, now, action, &subjects, actor).await).await?;
+            Ok(())
         })
     }
 }

@@ -1,9 +1,9 @@
-//! Where claims begin: at the rank that the last claim of a lane reached.
+//! Where claims start: at the rank that the last claim of a lane reached.
 //!
-//! What was claimed leaves dead entries at the head of the lane's index until vacuum has passed, and for as long as
-//! anybody holds an old snapshot. A claim that begins behind them costs the same however many there are. What comes in
-//! before the floor (urgent or put back) lowers it at once if it came through this handle; for what others put in, every
-//! claim after a short one, and one every [`FRESH`], begins at the beginning.
+//! Claimed rows leave dead entries at the head of the lane's index until they are vacuumed, which an old snapshot may delay. A claim
+//! that starts after them costs the same however many there are. A job that is added before the floor (because it is urgent, or was
+//! returned) lowers it at once if it was added through this handle. For jobs that others add, the claim after one that was not full,
+//! and one every [`MAX_AGE`], start at the beginning.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long floors are trusted; urgent work waits this much at most.
-const FRESH: Duration = Duration::from_millis(50);
+/// How long a floor is used: an urgent job that another process adds waits at most this long.
+const MAX_AGE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(super) struct Floors {
@@ -24,16 +24,16 @@ pub(super) struct Floors {
 #[derive(Clone, Copy)]
 struct Floor {
     rank: i64,
-    /// When a claim last began at the beginning.
+    /// When a claim last started at the beginning.
     since: Instant,
 }
 
 impl Floors {
-    /// Where a claim of these lanes may begin, and whether that is anywhere but at the beginning.
+    /// The ranks at which a claim of these lanes may start, and whether any is not the beginning.
     pub(super) fn of(&self, lanes: &[i32]) -> (Vec<i64>, bool) {
         let known = self.lanes.lock().unwrap_or_else(|e| e.into_inner());
         let floor = |lane: &i32| {
-            known.get(lane).filter(|floor| floor.since.elapsed() < FRESH).map(|floor| floor.rank)
+            known.get(lane).filter(|floor| floor.since.elapsed() < MAX_AGE).map(|floor| floor.rank)
         };
         let floors: Vec<Option<i64>> = lanes.iter().map(floor).collect();
         let raised = floors.iter().any(Option::is_some);
@@ -57,12 +57,12 @@ impl Floors {
         }
     }
 
-    /// Notes that something was put into the ready set at `rank`, in some lane: floors above it are void.
+    /// Notes that a job was added to the ready set at `rank`, in any lane: drops the floors above it.
     pub(super) fn lowered(&self, rank: i64) {
         self.lanes.lock().unwrap_or_else(|e| e.into_inner()).retain(|_, floor| floor.rank < rank);
     }
 
-    /// Notes what a claim reached: the last rank per lane if it came back full, nothing otherwise.
+    /// Notes the last rank of each lane that a claim reached if it was `full`; otherwise drops the floors of its lanes.
     pub(super) fn reached(
         &self,
         lanes: &[i32],
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_floor_holds_while_claims_come_back_full_and_not_for_long() {
+    fn a_floor_is_used_while_claims_are_full_and_not_for_long() {
         let floors = Floors::default();
         assert_eq!(floors.of(&[1, 2]), (vec![i64::MIN, i64::MIN], false));
         floors.reached(&[1, 2], false, true, [(1, 10), (1, 20)].into_iter());
@@ -102,8 +102,8 @@ mod tests {
         floors.lowered(30);
         assert!(!floors.of(&[1]).1);
         floors.reached(&[1], false, true, [(1, 30)].into_iter());
-        let begun = Instant::now().checked_sub(FRESH).expect("the clock is older than that");
-        floors.lanes.lock().expect("not poisoned").get_mut(&1).expect("noted").since = begun;
+        let started = Instant::now().checked_sub(MAX_AGE).expect("the clock started earlier");
+        floors.lanes.lock().expect("not poisoned").get_mut(&1).expect("noted").since = started;
         assert_eq!(floors.of(&[1]), (vec![i64::MIN], false));
     }
 

@@ -7,6 +7,7 @@ use super::{
     change_params::Param,
     conn::retry_deadlock,
     control::{log, transaction},
+    errors::PgError,
     names::Names,
     sql,
     submit::Batch,
@@ -33,7 +34,12 @@ pub(super) async fn fork(
     Ok(outcomes)
 }
 
-async fn fork_once(store: &Postgres, now: Now, fork: &Fork, actor: &Actor) -> Result<ControlOutcome, Error> {
+async fn fork_once(
+    store: &Postgres,
+    now: Now,
+    fork: &Fork,
+    actor: &Actor,
+) -> Result<ControlOutcome, PgError> {
     let Some(origin) = read_origin(store, fork).await? else { return Ok(ControlOutcome::Unknown) };
     let jobs = [fork.job(&origin)];
     // Before the transaction: names are added over another connection.
@@ -65,7 +71,10 @@ async fn fork_once(store: &Postgres, now: Now, fork: &Fork, actor: &Actor) -> Re
             ) => {
                 return Ok(outcome::fork_key_taken(fork.key.as_deref().unwrap_or_default(), id));
             }
-            None => return Err(Error::Unavailable("a job with this key is being pruned; fork again".into())),
+            None => {
+                let why = "a job with this key is being pruned; fork again";
+                return Err(Error::Unavailable(why.into()).into());
+            }
         }
         let entry = fork.entry(now);
         let params: [Param<'_>; 9] = [
@@ -87,7 +96,7 @@ async fn fork_once(store: &Postgres, now: Now, fork: &Fork, actor: &Actor) -> Re
 }
 
 /// Reads what a fork copies from the job that it starts from.
-async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, Error> {
+async fn read_origin(store: &Postgres, fork: &Fork) -> Result<Option<NewJob>, PgError> {
     let conn = store.conn().await?;
     let rows = conn.query(sql::fork::READ_JOB, &[&fork.from.0]).await?;
     let Some(row) = rows.first() else { return Ok(None) };

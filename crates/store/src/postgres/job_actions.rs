@@ -15,6 +15,7 @@ use super::{
     change_params::Param,
     conn::retry_deadlock,
     control::{log, transaction},
+    errors::PgError,
     serial, signal, sql,
     tx::{Executor, Tx},
     unique, unwind, wait,
@@ -57,7 +58,7 @@ async fn act_once(
     jobs: &[JobId],
     action: JobAction,
     actor: &Actor,
-) -> Result<Vec<ControlOutcome>, Error> {
+) -> Result<Vec<ControlOutcome>, PgError> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
     transaction(store, now, async |tx, now| {
         let outcomes = match action {
@@ -128,7 +129,7 @@ pub(super) async fn lock(
     tx: &Tx<'_>,
     ids: &[Uuid],
     take_out: impl Fn(&LockedJob) -> bool,
-) -> Result<HashMap<Uuid, LockedJob>, Error> {
+) -> Result<HashMap<Uuid, LockedJob>, PgError> {
     let rows = tx.query(sql::control::LOCK_JOBS, &[&ids]).await?;
     let job = |row: &Row| LockedJob {
         id: row.get(0),
@@ -183,7 +184,7 @@ pub(super) async fn cancel(
     jobs: &[JobId],
     grace: Duration,
     actor: &Actor,
-) -> Result<Vec<ControlOutcome>, Error> {
+) -> Result<Vec<ControlOutcome>, PgError> {
     let ids: Vec<Uuid> = jobs.iter().map(|id| id.0).collect();
     let locked = lock(tx, &ids, |_| true).await?;
     let mut to_end: Vec<Uuid> = Vec::new();
@@ -227,7 +228,7 @@ pub(super) async fn cancel_unless_running(
     now: Time,
     id: JobId,
     actor: &Actor,
-) -> Result<bool, Error> {
+) -> Result<bool, PgError> {
     let locked = lock(tx, &[id.0], |_| true).await?;
     store.shared.floors.lowered(i64::MIN);
     let Some(job) = locked.get(&id.0) else { return Ok(true) };
@@ -247,7 +248,7 @@ pub(super) async fn end_cancelled(
     now: Time,
     ids: &[Uuid],
     actors: &[&Actor],
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     if ids.is_empty() {
         return Ok(());
     }
@@ -264,7 +265,7 @@ pub(super) async fn end_cancelled(
     wait::children_ended(tx, Some(now), &children).await
 }
 
-async fn pause(tx: &Tx<'_>, now: Time, ids: &[Uuid], actor: &Actor) -> Result<Vec<ControlOutcome>, Error> {
+async fn pause(tx: &Tx<'_>, now: Time, ids: &[Uuid], actor: &Actor) -> Result<Vec<ControlOutcome>, PgError> {
     let locked = lock(tx, ids, |_| true).await?;
     let (mut put_back, mut paused, mut holds): (Vec<Uuid>, Vec<Uuid>, Vec<i16>) = Default::default();
     let mut outcomes = Vec::with_capacity(ids.len());
@@ -297,7 +298,7 @@ async fn pause(tx: &Tx<'_>, now: Time, ids: &[Uuid], actor: &Actor) -> Result<Ve
     Ok(outcomes)
 }
 
-async fn resume(tx: &Tx<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
+async fn resume(tx: &Tx<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, PgError> {
     let locked = lock(tx, ids, |_| false).await?;
     let is_paused =
         |id: &Uuid| locked.get(id).is_some_and(|job| job.paused_by.is_some() && job.ended.is_none());
@@ -313,7 +314,7 @@ async fn resume(tx: &Tx<'_>, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error>
     Ok(ids.iter().map(outcome).collect())
 }
 
-async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, Error> {
+async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutcome>, PgError> {
     let locked = lock(tx, ids, |_| false).await?;
     let mut revived: Vec<Uuid> = Vec::new();
     let mut outcomes = Vec::with_capacity(ids.len());
@@ -358,14 +359,14 @@ async fn revive(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<Vec<ControlOutco
 }
 
 /// Makes ended jobs live again, and ready; [`serial::settle`] must follow.
-async fn make_live(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<(), Error> {
+async fn make_live(tx: &Tx<'_>, now: Time, ids: &[Uuid]) -> Result<(), PgError> {
     let (at, last) = (now.micros(), Time::MAX.micros());
     tx.execute(sql::control::REVIVE, &[&ids, &at, &last, &tx.gate_writer]).await?;
     serial::enter_unsettled(tx, ids).await.map(drop)
 }
 
 /// Reads the state of a live job, which may be in the ready set.
-pub(super) async fn live_state(tx: &Tx<'_>, job: &LockedJob) -> Result<State, Error> {
+pub(super) async fn live_state(tx: &Tx<'_>, job: &LockedJob) -> Result<State, PgError> {
     let rows = tx.query(sql::control::READ_STATE, &[&SPAN, &job.id]).await?;
     Ok(rows.first().map_or(State::Running, read_state))
 }
@@ -381,7 +382,7 @@ pub(super) fn read_state(row: &Row) -> State {
     }
 }
 
-async fn set_priority(tx: &Tx<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, Error> {
+async fn set_priority(tx: &Tx<'_>, ids: &[Uuid], priority: i16) -> Result<Vec<ControlOutcome>, PgError> {
     let locked = lock(tx, ids, |job| job.priority != priority).await?;
     let outcome = |id: &Uuid| match locked.get(id) {
         None => ControlOutcome::Unknown,

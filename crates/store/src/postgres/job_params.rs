@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use uuid::Uuid;
 use windlass_model::{JobId, NewJob, Time, When};
 
-use super::{Postgres, change_params::Param, names::database_restored, span, submit::Batch};
-use crate::{Error, columns};
+use super::{Postgres, change_params::Param, errors::PgError, names::database_restored, span, submit::Batch};
+use crate::columns;
 
 /// Jobs as columns, in the order in which they are written.
 pub(super) struct Rows<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// The columns of the jobs of a wave.
-    pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Result<Rows<'a>, Error> {
+    pub(super) fn of(batch: &Batch<'a>, wave: &[usize]) -> Result<Rows<'a>, PgError> {
         let all = batch.jobs;
         let mut indexes: Vec<usize> = wave.to_vec();
         // By keys first: two batches with the same keys must insert them in the same order.
@@ -53,10 +53,10 @@ impl<'a> Rows<'a> {
     }
 
     /// The columns of jobs without a rate limit, in this order. Their lanes are cached.
-    pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Result<Rows<'a>, Error> {
+    pub(super) fn plain(store: &Postgres, jobs: &[&'a NewJob]) -> Result<Rows<'a>, PgError> {
         let lane = |job: &NewJob| {
             let lane = store.shared.lanes.get(&job.queue, &job.kind).ok_or_else(database_restored)?;
-            Ok::<_, Error>((lane.id, lane.kind_id))
+            Ok::<_, PgError>((lane.id, lane.kind_id))
         };
         let mut lanes: (Vec<i32>, Vec<i32>) = Default::default();
         // Mostly all of one lane.

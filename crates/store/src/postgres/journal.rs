@@ -13,6 +13,7 @@ use windlass_model::{
 use super::{
     Postgres,
     change_params::Param,
+    errors::PgError,
     sql,
     tx::{Executor, Tx},
 };
@@ -174,7 +175,7 @@ impl<'a> JournalWrites<'a> {
     }
 
     /// Prepares what [`JournalWrites::write`] sends.
-    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), PgError> {
         for (sql, guards, _) in self.statements() {
             if !guards.job.is_empty() {
                 executor.prepare(sql).await?;
@@ -184,7 +185,7 @@ impl<'a> JournalWrites<'a> {
     }
 
     /// Sends the statements that have something to write, in one round trip.
-    pub(super) async fn write(&self, tx: &Tx<'_>) -> Result<(), Error> {
+    pub(super) async fn write(&self, tx: &Tx<'_>) -> Result<(), PgError> {
         let send = async |(sql, guards, more): (&'static str, &Guards, Vec<Param<'_>>)| {
             let mut params = guards.params().to_vec();
             params.extend(more);

@@ -2,7 +2,7 @@
 
 use windlass_model::{ClaimNo, Epoch, JobClaim, JobId, Time, WorkerId};
 
-use super::{Postgres, SPAN, change_params::Param, micros, serial, span, sql, tx::Tx};
+use super::{Postgres, SPAN, change_params::Param, errors::PgError, micros, serial, span, sql, tx::Tx};
 use crate::{Actor, CancelRequest, Error, NewWorker, Now, RenewRequest, Renewal};
 
 pub(super) async fn register(store: &Postgres, now: Now, worker: &NewWorker) -> Result<bool, Error> {
@@ -45,7 +45,7 @@ pub(super) async fn release(store: &Postgres, jobs: &[JobClaim]) -> Result<usize
     let released = return_jobs(&tx, jobs.iter().map(part).collect()).await;
     let released = tx.finish(released).await;
     store.shared.floors.lowered(i64::MIN);
-    released
+    Ok(released?)
 }
 
 pub(super) async fn cancel_requests(store: &Postgres, worker: WorkerId) -> Result<Vec<CancelRequest>, Error> {
@@ -63,7 +63,7 @@ pub(super) async fn cancel_requests(store: &Postgres, worker: WorkerId) -> Resul
 type ReturnedJob = (JobId, Epoch, Option<(WorkerId, ClaimNo)>);
 
 /// Returns claimed jobs to the ready set, and raises their epochs. Returns how many.
-async fn return_jobs(tx: &Tx<'_>, mut jobs: Vec<ReturnedJob>) -> Result<usize, Error> {
+async fn return_jobs(tx: &Tx<'_>, mut jobs: Vec<ReturnedJob>) -> Result<usize, PgError> {
     jobs.sort_unstable();
     let ids: Vec<_> = jobs.iter().map(|(id, ..)| id.0).collect();
     let epochs: Vec<i32> = jobs.iter().map(|(_, epoch, _)| epoch.0).collect();
@@ -114,5 +114,5 @@ async fn return_claims(
     let released = work.await;
     let released = tx.finish(released).await;
     store.shared.floors.lowered(i64::MIN);
-    released
+    Ok(released?)
 }

@@ -1,11 +1,10 @@
 //! The store in PostgreSQL.
 //!
-//! Verbs are single statements over arrays, prepared once per connection, so a batch is one round trip however
-//! large it is; the few that need several share a transaction and are pipelined. What a statement writes
-//! besides the job's own row hangs on the rows its guarded update returned: nothing of a fenced change is
-//! ever written.
+//! Most verbs are single statements over arrays, prepared once per connection, so that a batch is one round trip, however large it
+//! is. Verbs that need several statements send them in one transaction ([`tx`]), pipelined where possible. What a statement writes
+//! besides the job's own row depends on the rows that its guarded update returned: nothing of a fenced change is ever written.
 //!
-//! The clock that judges leases is the server's. LISTEN/NOTIFY is not used.
+//! The server's clock decides about leases. `LISTEN` and `NOTIFY` are not used.
 
 mod admin;
 mod arrivals;
@@ -78,12 +77,13 @@ use crate::{
 };
 pub use arrivals::submit_in;
 use conn::retry_deadlock;
+use errors::PgError;
 use floor::Floors;
 use open_claims::OpenClaims;
 pub use options::Options;
 use pool::{Pool, PooledConn, Role};
 
-/// The store in PostgreSQL; cloning shares its connections.
+/// The store in PostgreSQL. Clones share its connections.
 #[derive(Clone)]
 pub struct Postgres {
     shared: Arc<Shared>,
@@ -100,11 +100,11 @@ struct Shared {
     statements: Arc<AtomicU64>,
 }
 
-/// What priorities are multiplied with; see [`windlass_model::rank`].
+/// What a priority is multiplied with in a rank; see [`windlass_model::rank`].
 const SPAN: i64 = windlass_model::rank::AGEING_SPAN.as_micros() as i64;
 
 impl Postgres {
-    /// Connects, making the schema if needed.
+    /// Connects, and migrates the schema if needed.
     pub async fn open(options: Options) -> Result<Postgres, Error> {
         migrate::prepare(&options).await?;
         let store = Postgres::with(options, Arc::default());
@@ -112,7 +112,7 @@ impl Postgres {
         Ok(store)
     }
 
-    /// A handle with connections of its own, opened as they are needed, that counts its statements in `statements`.
+    /// A handle with connections of its own, opened as they are needed, which counts its statements in `statements`.
     fn with(options: Options, statements: Arc<AtomicU64>) -> Postgres {
         let pool = |role| Pool::new(options.clone(), role, Arc::clone(&statements));
         let (pool, caller_pool) = (pool(Role::Store), pool(Role::Caller));
@@ -121,7 +121,7 @@ impl Postgres {
         Postgres { shared: Arc::new(shared) }
     }
 
-    /// Takes the schema to `target` (`None` is the newest).
+    /// Migrates the schema to version `target`; `None` is the newest.
     pub async fn migrate(options: &Options, target: Option<i32>) -> Result<SchemaState, Error> {
         Postgres::migrate_with(options, target, Postgres::MIGRATIONS).await
     }
@@ -142,31 +142,31 @@ impl Postgres {
         migrate::to(options, target, migrations).await
     }
 
-    /// A session of one's own, set up as the store's transactions are: for tests and diagnostics.
+    /// Connects a client with the settings of the store's transactions, for tests and diagnostics.
     pub async fn client(options: &Options) -> Result<tokio_postgres::Client, Error> {
         let client = pool::connect(options, &tokio::runtime::Handle::current()).await?;
         client
             .batch_execute(&settings::BeginSql::for_session(&options.schema))
             .await
-            .map_err(errors::sorted)?;
+            .map_err(PgError::from)?;
         Ok(client)
     }
 
-    async fn conn(&self) -> Result<PooledConn<'_>, Error> {
+    async fn conn(&self) -> Result<PooledConn<'_>, PgError> {
         let conn = self.shared.pool.get().await?;
         if conn.is_new() && !self.read_lanes(&conn).await? {
-            return Err(names::database_restored());
+            return Err(names::database_restored().into());
         }
         Ok(conn)
     }
 }
 
-/// A moment as a parameter: null is the server's clock.
+/// A time as a parameter; null is the server's clock.
 fn micros(now: Now) -> Option<i64> {
     now.map(Time::micros)
 }
 
-/// A span as a parameter.
+/// A duration as a parameter.
 fn span(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
@@ -254,9 +254,9 @@ impl Maintenance for Postgres {
 
 impl Backend for Postgres {
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        // Connections are driven by the runtime that opened them, so another thread needs its own.
+        // The runtime that opened connections drives them, so another thread needs its own.
         let mut options = self.shared.options.clone();
-        // It renews leases: a connection that hangs must be given up well before one runs out.
+        // It renews leases: a connection that hangs must be given up well before a lease expires.
         options.patience = options.patience.min(Duration::from_secs(3));
         let other: Arc<dyn Store> = Arc::new(Postgres::with(options, Arc::clone(&self.shared.statements)));
         Box::pin(std::future::ready(Ok(other)))

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use windlass_model::{KindVersion, NewJob};
 
-use super::{Postgres, conn::Conn, rate::read_bucket, serial, sql};
+use super::{Postgres, conn::Conn, errors::PgError, rate::read_bucket, serial, sql};
 use crate::{Error, columns, intern::Lane};
 
 /// The error for a caller whose cached numbers may mean other names by now.
@@ -26,7 +26,7 @@ impl Postgres {
     pub(super) async fn intern_lanes<'a>(
         &self,
         names: impl Iterator<Item = (&'a str, &'a KindVersion, i32)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PgError> {
         let unknown: BTreeSet<_> =
             names.filter(|(q, k, b)| self.shared.lanes.get_in(q, k, *b).is_none()).collect();
         if unknown.is_empty() {
@@ -45,7 +45,7 @@ impl Postgres {
 
     /// Reads all lanes and queues into the cache. Drops cached ones that no longer exist: the database was restored to an earlier
     /// state, or a standby that lacked them took over. Returns whether none was dropped.
-    pub(super) async fn read_lanes(&self, conn: &Conn) -> Result<bool, Error> {
+    pub(super) async fn read_lanes(&self, conn: &Conn) -> Result<bool, PgError> {
         let lane = |row: &tokio_postgres::Row| {
             let kind = KindVersion { kind: row.get(4), version: row.get(5) };
             let (id, queue_id, kind_id, bucket) = (row.get(0), row.get(1), row.get(2), row.get(6));
@@ -70,7 +70,7 @@ impl Postgres {
         &self,
         conn: &Conn,
         mut ids: impl Iterator<Item = i32>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PgError> {
         if ids.any(|id| self.shared.lanes.by_id(id).is_none()) {
             self.read_lanes(conn).await?;
         }
@@ -85,16 +85,16 @@ impl Postgres {
 
 impl Names {
     /// Finds the numbers of names, and adds missing ones. A rate limit must exist, and its burst must cover the weight of the job.
-    pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
+    pub(super) async fn of(store: &Postgres, jobs: &[NewJob]) -> Result<Names, PgError> {
         Names::read(store, jobs, true).await
     }
 
     /// The same for jobs whose weight was checked before: a burst that was lowered since is no reason to refuse them.
-    pub(super) async fn unchecked(store: &Postgres, jobs: &[NewJob]) -> Result<Names, Error> {
+    pub(super) async fn unchecked(store: &Postgres, jobs: &[NewJob]) -> Result<Names, PgError> {
         Names::read(store, jobs, false).await
     }
 
-    async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, Error> {
+    async fn read(store: &Postgres, jobs: &[NewJob], check: bool) -> Result<Names, PgError> {
         let mut names = Names::default();
         if jobs.iter().any(NewJob::needs_slow_path) {
             let wanted: BTreeSet<&str> =

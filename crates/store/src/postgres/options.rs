@@ -1,4 +1,4 @@
-//! How a database is reached.
+//! Options: how to reach a database.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The database at `url`, e.g. `postgres://user@host/database?schema=windlass`. The schema's name is taken
-    /// from the `schema` parameter, and is `windlass` without it; limits from parameters like `limit_payload`.
+    /// The database at `url`, for example `postgres://user@host/database?schema=windlass`. The parameter `schema` names the schema,
+    /// by default `windlass`; parameters like `limit_payload` set limits.
     pub fn parse(url: &str) -> Result<Options, Error> {
         let (url, limits) = take_limits(url)?;
         let (url, schema) = take_schema(&url);
@@ -35,9 +35,9 @@ impl Options {
             migrate: true,
             limits,
             connections: 8,
-            // Longer than any batch takes, shorter than a lease.
+            // Longer than any batch takes, and shorter than a lease.
             patience: Duration::from_secs(10),
-            // Long enough that connecting costs nothing, short enough for someone who waits for a change to take effect.
+            // Long enough that connecting costs nothing, and short enough to wait for a changed setting to take effect.
             connection_life: Duration::from_secs(30 * 60),
         };
         schema.map_or(Ok(options.clone()), |schema| options.schema(&schema))
@@ -61,40 +61,39 @@ impl Options {
         &self.schema
     }
 
-    /// Whether to bring the schema up to date.
+    /// Whether to migrate the schema when the store is opened; by default it is.
     pub fn migrate(mut self, migrate: bool) -> Options {
         self.migrate = migrate;
         self
     }
 
-    /// What may be submitted.
+    /// The limits of what may be submitted.
     pub fn limits(mut self, limits: Limits) -> Options {
         self.limits = limits;
         self
     }
 
-    /// How many connections this handle may open.
+    /// How many connections this handle may open; by default 8.
     pub fn connections(mut self, connections: usize) -> Options {
         self.connections = connections.max(1);
         self
     }
 
-    /// How long a connection is used before a new one takes its place, give or take a tenth: 30 minutes, unless you say
-    /// otherwise. So an address that has come to mean another server, and settings that were changed, are known everywhere
-    /// after that time.
+    /// How long a connection is used before it is replaced, give or take a tenth; by default 30 minutes. After that time all
+    /// connections use changed settings, and the server that the address leads to now.
     pub fn connection_life(mut self, life: Duration) -> Options {
         self.connection_life = life;
         self
     }
 
-    /// How long to wait for an answer before giving up with [`Error::Unavailable`].
+    /// How long to wait for an answer before giving up with [`Error::Unavailable`]; by default 10 seconds.
     pub fn patience(mut self, patience: Duration) -> Options {
         self.patience = patience;
         self
     }
 }
 
-/// Takes the `schema` parameter out of an address.
+/// Removes the `schema` parameter from a URL, and returns both.
 fn take_schema(url: &str) -> (String, Option<String>) {
     let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), None) };
     let (mine, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|p| p.starts_with("schema="));

@@ -18,6 +18,7 @@ use super::{
     branch::{self, BranchKey, read_counts},
     change_params::Param,
     conn::{Conn, retry_deadlock},
+    errors::PgError,
     micros, serial, sql,
     tx::Tx,
     wait,
@@ -50,9 +51,9 @@ pub(super) async fn poll(store: &Postgres, now: Now, limit: usize) -> Result<Pol
     Ok(report)
 }
 
-async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>), Error> {
+async fn next(conn: &Conn, now: Now) -> Result<(Time, Option<Time>), PgError> {
     let rows = conn.read(sql::poll::NEXT, &[&micros(now)]).await?;
-    let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock returned no row".into()))?;
     Ok((Time(row.get(0)), row.get::<_, Option<i64>>(1).map(Time)))
 }
 
@@ -74,7 +75,7 @@ impl DueBranch {
     }
 }
 
-async fn sample(conn: &Conn, branches: &[BranchKey]) -> Result<Vec<DueBranch>, Error> {
+async fn sample(conn: &Conn, branches: &[BranchKey]) -> Result<Vec<DueBranch>, PgError> {
     if branches.is_empty() {
         return Ok(Vec::new());
     }
@@ -150,7 +151,7 @@ async fn poll_branch(
 /// Counts the children of a branch again, and corrects its counts. Rows and counts are compared as they were at one moment, and the
 /// difference is added: that is right whatever others have counted meanwhile, unless they have recounted too. So it is added only
 /// while this poll has the branch; `None` if it does not.
-async fn recount(conn: &mut Conn, branch: BranchKey, until: Time) -> Result<Option<Recount>, Error> {
+async fn recount(conn: &mut Conn, branch: BranchKey, until: Time) -> Result<Option<Recount>, PgError> {
     let tx = Tx::snapshot(conn).await?;
     let recount = compare(&tx, branch).await;
     tx.rollback().await;
@@ -172,7 +173,7 @@ async fn recount(conn: &mut Conn, branch: BranchKey, until: Time) -> Result<Opti
 }
 
 /// Compares the counts of a branch with the rows of its children.
-async fn compare(tx: &Tx<'_>, (job, number): BranchKey) -> Result<Recount, Error> {
+async fn compare(tx: &Tx<'_>, (job, number): BranchKey) -> Result<Recount, PgError> {
     let ends =
         |row: &Row| BranchCounts { started: 0, done: row.get(0), failed: row.get(1), cancelled: row.get(2) };
     let sums = tx.query(sql::poll::READ_SUM, &[&job, &number]).await?;
@@ -210,7 +211,7 @@ async fn redeliver(store: &Postgres, conn: &mut Conn, (job, number): BranchKey) 
     Ok(redelivered)
 }
 
-async fn redeliver_jobs(conn: &mut Conn, lost: &[Uuid]) -> Result<usize, Error> {
+async fn redeliver_jobs(conn: &mut Conn, lost: &[Uuid]) -> Result<usize, PgError> {
     let tx = Tx::write(conn).await?;
     let work = async {
         wait::lock_jobs(&tx, lost).await?;

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 use super::{
     Options,
     conn::{Conn, ConnConfig},
-    errors::sorted,
+    errors::PgError,
     settings::BeginSql,
 };
 use crate::Error;
@@ -68,7 +68,7 @@ impl Pool {
         self.config.has_worker.store(true, Ordering::Relaxed);
     }
 
-    pub(super) async fn get(&self) -> Result<PooledConn<'_>, Error> {
+    pub(super) async fn get(&self) -> Result<PooledConn<'_>, PgError> {
         match self.role {
             // How long the transactions of callers take is up to them.
             Role::Caller => self.get_within(Duration::MAX).await,
@@ -77,7 +77,7 @@ impl Pool {
     }
 
     /// A connection, if one is free within some time.
-    pub(super) async fn get_within(&self, patience: Duration) -> Result<PooledConn<'_>, Error> {
+    pub(super) async fn get_within(&self, patience: Duration) -> Result<PooledConn<'_>, PgError> {
         let permit = tokio::time::timeout(patience, self.permits.acquire()).await;
         let permit = permit
             .map_err(|_| Error::Unavailable(format!("no connection was free within {patience:?}")))?
@@ -98,7 +98,7 @@ impl Pool {
         idle
     }
 
-    async fn connect(&self) -> Result<Conn, Error> {
+    async fn connect(&self) -> Result<Conn, PgError> {
         let client = connect(&self.options, &self.runtime).await?;
         Ok(Conn::new(client, self.config.clone(), jittered(self.options.connection_life)))
     }
@@ -110,7 +110,7 @@ fn jittered(life: Duration) -> Duration {
 }
 
 /// Connects to the database. Nothing is set for the session: see [`super::settings`].
-pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle) -> Result<Client, Error> {
+pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle) -> Result<Client, PgError> {
     let mut config = options.config.clone();
     if config.get_application_name().is_none() {
         config.application_name("windlass");
@@ -120,8 +120,7 @@ pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle)
     }
     // Includes the handshake: a server may accept the connection and never answer.
     let connected = tokio::time::timeout(options.patience, config.connect(NoTls)).await;
-    let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));
-    let (client, connection) = connected.map_err(late)?.map_err(sorted)?;
+    let (client, connection) = connected.map_err(|_| PgError::no_answer(options.patience))??;
     runtime.spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to PostgreSQL ended");
@@ -131,7 +130,7 @@ pub(super) async fn connect(options: &Options, runtime: &tokio::runtime::Handle)
 }
 
 /// Opens a connection that belongs to no pool, and whose answers are awaited without limit.
-pub(super) async fn connect_unpooled(options: &Options) -> Result<Conn, Error> {
+pub(super) async fn connect_unpooled(options: &Options) -> Result<Conn, PgError> {
     let client = connect(options, &tokio::runtime::Handle::current()).await?;
     let config = ConnConfig {
         patience: Duration::MAX,

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use uuid::Uuid;
 use windlass_model::{JobId, State, Time};
 
-use super::{Postgres, control::transaction, sql};
+use super::{Postgres, control::transaction, errors::PgError, sql};
 use crate::{
-    Error, Now, Prune, Pruned,
+    Now, Prune, Pruned,
     columns::{self, CANCELLED, DONE, FAILED},
 };
 
-pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<Pruned, Error> {
+pub(super) async fn prune(store: &Postgres, now: Now, prune: &Prune) -> Result<Pruned, PgError> {
     columns::check_prune(prune)?;
     let (state, sql) = match prune.state {
         State::Failed => (FAILED, sql::prune::UNSUCCESSFUL_CANDIDATES),

@@ -7,7 +7,7 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_model::{RateLimit, Time, rate::BucketLevel};
 
-use super::{conn::Conn, sql, tx::Tx};
+use super::{conn::Conn, errors::PgError, sql, tx::Tx};
 use crate::Error;
 
 /// Reads a bucket: its limit, its level, and whether the limit is lifted.
@@ -27,7 +27,7 @@ pub(super) async fn claim_charged(
     buckets: &[i32],
     sql: &'static str,
     params: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, PgError> {
     let buckets: Vec<i32> = buckets.iter().copied().filter(|bucket| *bucket != 0).collect();
     let lock = sql::rate::LOCK;
     conn.prepare(lock).await?;
@@ -60,7 +60,7 @@ impl Unaffordable {
 }
 
 /// Reads them from the JSON that a claim returns.
-pub(super) fn unaffordable(text: Option<&str>) -> Result<Vec<Unaffordable>, Error> {
+pub(super) fn unaffordable(text: Option<&str>) -> Result<Vec<Unaffordable>, PgError> {
     type Columns = (i64, Uuid, u32, u32, u64, u32, i64, i64);
     let read = |(rank, job, weight, rate, per, burst, units, at): Columns| Unaffordable {
         rank,

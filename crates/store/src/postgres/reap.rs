@@ -13,6 +13,7 @@ use super::{
     branch::{self, Member},
     change_params::Param,
     control::clock,
+    errors::PgError,
     micros, serial, sql,
     tx::{Executor, Tx},
     unwind, wait,
@@ -29,7 +30,7 @@ pub(super) async fn reap(store: &Postgres, now: Now, request: &ReapRequest) -> R
     let reaped = reap_in(&tx, now, request).await;
     let reaped = branch::finish(store, tx, now, reaped).await;
     store.shared.floors.lowered(i64::MIN);
-    reaped
+    Ok(reaped?)
 }
 
 /// A claim of a dead worker.
@@ -40,7 +41,7 @@ struct Claim {
     claimed_at: Time,
 }
 
-async fn reap_in(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapReport, Error> {
+async fn reap_in(tx: &Tx<'_>, now: Now, request: &ReapRequest) -> Result<ReapReport, PgError> {
     let named: Vec<i64> = request.dead.iter().map(|worker| worker.0).collect();
     let dead = tx.query(sql::reap::DECLARE_DEAD, &[&micros(now), &named, &request.lapsed]).await?;
     let mut report = ReapReport {
@@ -72,7 +73,7 @@ async fn return_jobs(
     claims: &HashMap<(JobId, Epoch), Claim>,
     max_crashes: u16,
     report: &mut ReapReport,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let ids: Vec<_> = claims.keys().map(|(id, _)| id.0).collect();
     let (mut returned, mut to_unwind) = (Decisions::default(), Decisions::default());
     for row in tx.query(sql::reap::LOCK_JOBS, &[&ids]).await? {
@@ -109,7 +110,7 @@ async fn start_unwinds(
     now: Now,
     decisions: &Decisions,
     report: &mut ReapReport,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     report.poisoned += decisions.id.len();
     let now = clock(tx, now).await?;
     let params: [Param<'_>; 6] = [
@@ -127,7 +128,7 @@ async fn start_unwinds(
     unwind::start(tx, now, &decisions.id, &decisions.failure.iter().map(unwind).collect::<Vec<_>>()).await
 }
 
-async fn write(tx: &Tx<'_>, now: Now, decisions: &Decisions, report: &mut ReapReport) -> Result<(), Error> {
+async fn write(tx: &Tx<'_>, now: Now, decisions: &Decisions, report: &mut ReapReport) -> Result<(), PgError> {
     let rows = tx
         .query(
             sql::reap::RETURN_JOBS,

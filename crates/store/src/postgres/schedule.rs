@@ -9,7 +9,10 @@ use windlass_model::{
     calendar::{Missed, Overlap},
 };
 
-use super::{Postgres, control::transaction, job_actions, micros, names::Names, sql, submit::Batch, tx::Tx};
+use super::{
+    Postgres, control::transaction, errors::PgError, job_actions, micros, names::Names, sql, submit::Batch,
+    tx::Tx,
+};
 use crate::{Actor, ControlOutcome, Error, Now, columns, control::outcome};
 
 /// How many schedules fire in one transaction: few enough to lock them for some milliseconds.
@@ -23,7 +26,7 @@ struct Stored {
     last_job: Option<Uuid>,
 }
 
-fn read(row: &Row) -> Result<Stored, Error> {
+fn read(row: &Row) -> Result<Stored, PgError> {
     let input = Payload { codec: row.get::<_, i16>(2) as u8, bytes: row.get(3) };
     Ok(Stored {
         id: row.get(0),
@@ -34,7 +37,7 @@ fn read(row: &Row) -> Result<Stored, Error> {
 }
 
 /// Fires schedules that are due. Returns how many jobs were submitted.
-pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
+pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, PgError> {
     let names = names_of_due(store, now).await?;
     transaction(store, now, async |tx, now| {
         let rows = tx.query(sql::schedules::LOCK_DUE, &[&now.micros(), &BATCH]).await?;
@@ -60,7 +63,7 @@ pub(super) async fn fire(store: &Postgres, now: Now) -> Result<usize, Error> {
 
 /// Reads the names of the jobs of all schedules that are due. A schedule that cannot be read is paused, with the error as its note:
 /// it must not hold up the others.
-async fn names_of_due(store: &Postgres, now: Now) -> Result<Names, Error> {
+async fn names_of_due(store: &Postgres, now: Now) -> Result<Names, PgError> {
     let conn = store.conn().await?;
     let mut jobs = Vec::new();
     for row in conn.query(sql::schedules::READ_DUE, &[&micros(now), &BATCH]).await? {
@@ -78,7 +81,7 @@ async fn names_of_due(store: &Postgres, now: Now) -> Result<Names, Error> {
 }
 
 /// Reads the names of the jobs of one schedule, if it exists.
-pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, Error> {
+pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, PgError> {
     let all = store.read_schedules().await?;
     match all.into_iter().find(|view| view.schedule.name == name) {
         Some(view) => Names::unchecked(store, &[view.schedule.job(Time(0))]).await,
@@ -87,7 +90,7 @@ pub(super) async fn names_of(store: &Postgres, name: &str) -> Result<Names, Erro
 }
 
 /// Finds the last jobs of schedules that are live, where the schedule's overlap rule depends on it.
-async fn busy_jobs(tx: &Tx<'_>, due: &[Stored]) -> Result<HashSet<Uuid>, Error> {
+async fn busy_jobs(tx: &Tx<'_>, due: &[Stored]) -> Result<HashSet<Uuid>, PgError> {
     let depends =
         |stored: &&Stored| matches!(stored.schedule.overlap, Overlap::Skip | Overlap::CancelPrevious);
     let last: Vec<Uuid> = due.iter().filter(depends).filter_map(|stored| stored.last_job).collect();
@@ -125,7 +128,7 @@ impl<'a> Ticks<'a> {
         stored: &Stored,
         ticks: &[Time],
         is_busy: bool,
-    ) -> Result<Option<Uuid>, Error> {
+    ) -> Result<Option<Uuid>, PgError> {
         let schedule = &stored.schedule;
         let mut last = stored.last_job.filter(|_| is_busy).map(JobId);
         for tick in ticks {
@@ -143,7 +146,7 @@ impl<'a> Ticks<'a> {
         Ok(if ticks.is_empty() { None } else { last.map(|id| id.0) })
     }
 
-    async fn submit_jobs(&mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<(), Error> {
+    async fn submit_jobs(&mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<(), PgError> {
         let (jobs, fired) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.fired));
         if jobs.is_empty() {
             return Ok(());
@@ -152,9 +155,8 @@ impl<'a> Ticks<'a> {
         let batch = Batch { store, now, jobs: &jobs, names, claim_on_submit: None, running: &[] };
         if batch.insert_in(tx).await?.iter().any(Option::is_none) {
             // A job with its id is being deleted: the next call fires the tick.
-            return Err(Error::Unavailable(
-                "the job of a tick is being deleted; it is submitted again".into(),
-            ));
+            let why = "the job of a tick is being deleted; it is submitted again";
+            return Err(Error::Unavailable(why.into()).into());
         }
         let (ids, ticks): (Vec<i32>, Vec<i64>) = fired.iter().map(|(id, tick)| (*id, tick.micros())).unzip();
         let job_ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
@@ -164,7 +166,7 @@ impl<'a> Ticks<'a> {
     }
 
     /// Submits the jobs and moves the schedules on. Returns how many jobs were submitted in all.
-    async fn write(mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<usize, Error> {
+    async fn write(mut self, store: &Postgres, tx: &Tx<'_>, now: Time) -> Result<usize, PgError> {
         self.submit_jobs(store, tx, now).await?;
         let ids: Vec<i32> = self.next.iter().map(|(id, ..)| *id).collect();
         let next: Vec<Option<i64>> = self.next.iter().map(|(_, at, _)| at.map(Time::micros)).collect();
@@ -174,7 +176,7 @@ impl<'a> Ticks<'a> {
     }
 }
 
-async fn record_miss(tx: &Tx<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), Error> {
+async fn record_miss(tx: &Tx<'_>, id: i32, now: Time, missed: Missed, why: &str) -> Result<(), PgError> {
     let Missed { from, to, count, at_least } = missed;
     let (to, count) = (to.micros(), count as i64);
     if tx.execute(sql::schedules::EXTEND_MISS, &[&id, &why, &to, &count, &at_least]).await? == 0 {
@@ -185,13 +187,13 @@ async fn record_miss(tx: &Tx<'_>, id: i32, now: Time, missed: Missed, why: &str)
 }
 
 /// Locks and reads a schedule, with the author of its pause.
-async fn lock(tx: &Tx<'_>, name: &str) -> Result<Option<(Stored, Option<String>)>, Error> {
+async fn lock(tx: &Tx<'_>, name: &str) -> Result<Option<(Stored, Option<String>)>, PgError> {
     let rows = tx.query(sql::schedules::LOCK, &[&name]).await?;
     rows.first().map(|row| Ok((read(row)?, row.get(6)))).transpose()
 }
 
 /// Adds or changes a schedule.
-pub(super) async fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, Error> {
+pub(super) async fn set(tx: &Tx<'_>, now: Time, schedule: &Schedule) -> Result<ControlOutcome, PgError> {
     bump_timer_gate(tx).await?;
     let mut next_at = schedule.calendar.next_after(now);
     if let Some((stored, _)) = lock(tx, &schedule.name).await? {
@@ -214,7 +216,7 @@ pub(super) async fn pause(
     now: Time,
     name: &str,
     actor: Option<&Actor>,
-) -> Result<ControlOutcome, Error> {
+) -> Result<ControlOutcome, PgError> {
     let Some((stored, paused_by)) = lock(tx, name).await? else { return Ok(ControlOutcome::Unknown) };
     match (actor, paused_by) {
         (Some(_), Some(author)) => {
@@ -237,7 +239,7 @@ pub(super) async fn pause(
 }
 
 /// Deletes a schedule.
-pub(super) async fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, Error> {
+pub(super) async fn drop(tx: &Tx<'_>, name: &str) -> Result<ControlOutcome, PgError> {
     let rows = tx.query(sql::schedules::DROP, &[&name]).await?;
     Ok(match rows.first().map(|row| row.get::<_, i64>(0)) {
         Some(1) => ControlOutcome::Done,
@@ -252,7 +254,7 @@ pub(super) async fn trigger(
     now: Time,
     name: &str,
     names: &Names,
-) -> Result<ControlOutcome, Error> {
+) -> Result<ControlOutcome, PgError> {
     let Some((stored, _)) = lock(tx, name).await? else { return Ok(ControlOutcome::Unknown) };
     let due = [stored];
     let is_busy = !busy_jobs(tx, &due).await?.is_empty();
@@ -261,7 +263,8 @@ pub(super) async fn trigger(
         return Ok(outcome::still_runs(JobId(job)));
     }
     if !names.has(store, &stored.schedule.job(now)) {
-        return Err(Error::Unavailable("the schedule was changed meanwhile; trigger it again".into()));
+        let why = "the schedule was changed meanwhile; trigger it again";
+        return Err(Error::Unavailable(why.into()).into());
     }
     let mut ticks = Ticks::new(names);
     let last = ticks.add(store, tx, now, &stored, &[now], is_busy).await?;
@@ -270,6 +273,6 @@ pub(super) async fn trigger(
     Ok(ControlOutcome::Created(JobId(last.expect("one tick was added"))))
 }
 
-async fn bump_timer_gate(tx: &Tx<'_>) -> Result<(), Error> {
+async fn bump_timer_gate(tx: &Tx<'_>) -> Result<(), PgError> {
     tx.execute(sql::gates::BUMP, &[&vec![0i32], &tx.gate_writer]).await.map(std::mem::drop)
 }

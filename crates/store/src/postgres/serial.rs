@@ -10,24 +10,23 @@ use std::collections::HashMap;
 use uuid::Uuid;
 use windlass_model::NewJob;
 
-use super::{Postgres, SPAN, conn::Conn, sql, tx::Tx};
-use crate::Error;
+use super::{Postgres, SPAN, conn::Conn, errors::PgError, sql, tx::Tx};
 
 /// Locks the serial keys of some jobs.
-pub(super) async fn lock_keys(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn lock_keys(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), PgError> {
     tx.execute(sql::serial::LOCK_KEYS_OF_JOBS, &[&ids]).await.map(drop)
 }
 
 /// Takes jobs out of slots and lines in which they no longer belong. Their serial keys must be locked ([`lock_keys`]); free
 /// slots are filled at the end of the transaction.
-pub(super) async fn leave(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn leave(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), PgError> {
     tx.execute(sql::serial::LEAVE, &[&ids]).await?;
     tx.unsettled().extend(ids);
     Ok(())
 }
 
 /// Locks the serial keys of jobs that an earlier statement of this transaction has moved, then does what [`leave`] does.
-pub(super) async fn settle(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn settle(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), PgError> {
     if ids.is_empty() {
         return Ok(());
     }
@@ -37,7 +36,7 @@ pub(super) async fn settle(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
 
 /// Gives free slots of the serial keys that the transaction has touched to the first jobs that wait for them. Must be the last
 /// before the counts of branches and the commit. Returns how many jobs became ready.
-pub(super) async fn fill_slots(tx: &Tx<'_>) -> Result<usize, Error> {
+pub(super) async fn fill_slots(tx: &Tx<'_>) -> Result<usize, PgError> {
     let ids = std::mem::take(&mut *tx.unsettled());
     if ids.is_empty() {
         return Ok(0);
@@ -47,7 +46,7 @@ pub(super) async fn fill_slots(tx: &Tx<'_>) -> Result<usize, Error> {
 }
 
 /// Settles jobs and fills the slots of their keys in a transaction of its own. Returns how many jobs became ready.
-pub(super) async fn settle_alone(conn: &mut Conn, ids: &[Uuid]) -> Result<usize, Error> {
+pub(super) async fn settle_alone(conn: &mut Conn, ids: &[Uuid]) -> Result<usize, PgError> {
     if ids.is_empty() {
         return Ok(0);
     }
@@ -61,7 +60,7 @@ pub(super) async fn settle_alone(conn: &mut Conn, ids: &[Uuid]) -> Result<usize,
 }
 
 /// Makes live jobs ready that are due, locked and not held, or lets them wait for their serial key.
-pub(super) async fn enter(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn enter(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), PgError> {
     if enter_unsettled(tx, ids).await? {
         settle(tx, ids).await?;
     }
@@ -69,7 +68,7 @@ pub(super) async fn enter(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
 }
 
 /// The same without settling them. Returns whether any waits for its serial key; then [`settle`] must follow.
-pub(super) async fn enter_unsettled(tx: &Tx<'_>, ids: &[Uuid]) -> Result<bool, Error> {
+pub(super) async fn enter_unsettled(tx: &Tx<'_>, ids: &[Uuid]) -> Result<bool, PgError> {
     if ids.is_empty() {
         return Ok(false);
     }
@@ -79,7 +78,7 @@ pub(super) async fn enter_unsettled(tx: &Tx<'_>, ids: &[Uuid]) -> Result<bool, E
 
 /// Returns the numbers of the serial keys of some jobs, and adds those that do not exist. Jobs that state the number of slots set
 /// it. Committed at once: what a key is does not depend on whether the jobs are submitted.
-pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<String, i64>, Error> {
+pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<String, i64>, PgError> {
     let mut slots: HashMap<&str, Option<i32>> = HashMap::new();
     for serial in jobs.iter().filter_map(|job| job.settings.serial.as_ref()) {
         let stated = slots.entry(&serial.key).or_default();
@@ -119,13 +118,13 @@ pub(super) async fn intern(store: &Postgres, jobs: &[NewJob]) -> Result<HashMap<
 }
 
 /// Reads name, number and slots of serial keys.
-async fn read(conn: &Conn, keys: &[&str]) -> Result<Vec<(String, i64, i32)>, Error> {
+async fn read(conn: &Conn, keys: &[&str]) -> Result<Vec<(String, i64, i32)>, PgError> {
     let rows = conn.query(sql::serial::READ, &[&keys]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
 }
 
 /// Notes that a serial key, which is locked, may have free slots.
-pub(super) async fn settle_key(tx: &Tx<'_>, serial: i64) -> Result<(), Error> {
+pub(super) async fn settle_key(tx: &Tx<'_>, serial: i64) -> Result<(), PgError> {
     let rows = tx.query(sql::serial::FIRST_WAITING, &[&serial]).await?;
     match rows.first() {
         Some(row) => settle(tx, &[row.get(0)]).await,
@@ -133,8 +132,8 @@ pub(super) async fn settle_key(tx: &Tx<'_>, serial: i64) -> Result<(), Error> {
     }
 }
 
-/// Fills free slots that have waiting jobs, and frees slots of jobs that no longer need them: see [`crate::Maintenance::repair`].
-pub(super) async fn repair(store: &Postgres) -> Result<usize, Error> {
+/// Fills free slots that have waiting jobs, and frees slots of jobs that no longer need them: see [`crate::Store::repair`].
+pub(super) async fn repair(store: &Postgres) -> Result<usize, PgError> {
     let mut conn = store.conn().await?;
     let mut ids: Vec<Uuid> = Vec::new();
     for sql in [sql::repair::STALE_HOLDERS, sql::repair::FREE_SERIAL_KEYS] {

@@ -10,6 +10,7 @@ use windlass_model::{JobId, NewSignal, Payload, Signal, State, Time};
 use super::{
     Postgres,
     conn::{Conn, retry_deadlock},
+    errors::PgError,
     job_actions, micros, serial, sql,
     tx::Tx,
     wait::{self, LOCK_JOBS, WAKE, Woken},
@@ -50,7 +51,7 @@ async fn deliver(
     store: &Postgres,
     now: Now,
     signals: &[(JobId, &NewSignal)],
-) -> Result<Vec<SignalOutcome>, Error> {
+) -> Result<Vec<SignalOutcome>, PgError> {
     let ids: BTreeSet<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let mut conn = store.conn().await?;
@@ -87,7 +88,7 @@ pub(super) async fn add(
     now: Now,
     signals: &[(JobId, &NewSignal)],
     inbox_limit: usize,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, PgError> {
     let ids: Vec<Uuid> = signals.iter().map(|(job, _)| job.0).collect();
     let names: Vec<&str> = signals.iter().map(|(_, signal)| signal.name.as_str()).collect();
     let dedups: Vec<&str> = signals.iter().map(|(_, signal)| signal.dedup.as_str()).collect();
@@ -132,7 +133,7 @@ fn outcomes(signals: &[(JobId, &NewSignal)], rows: &[Row], woken: &Woken) -> Vec
 }
 
 /// Reads the unreadable signals of a job, as many as people are shown.
-pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<AsideSignal>, Error> {
+pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<AsideSignal>, PgError> {
     let rows = conn.query(sql::inspect::UNREADABLE_SIGNALS, &[&id.0, &columns::UNREADABLE_SHOWN]).await?;
     let signal = |row: &Row| AsideSignal {
         number: row.get(0),
@@ -145,7 +146,11 @@ pub(super) async fn unreadable_signals(conn: &Conn, id: JobId) -> Result<Vec<Asi
 
 /// Deletes a signal from the inboxes of jobs. Returns an outcome for each. The jobs are out of the ready set meanwhile: a claim must
 /// not read the signal that is dropped.
-pub(super) async fn drop_from(tx: &Tx<'_>, ids: &[Uuid], number: i64) -> Result<Vec<ControlOutcome>, Error> {
+pub(super) async fn drop_from(
+    tx: &Tx<'_>,
+    ids: &[Uuid],
+    number: i64,
+) -> Result<Vec<ControlOutcome>, PgError> {
     let jobs = job_actions::lock(tx, ids, |_| true).await?;
     let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
@@ -179,7 +184,7 @@ pub(super) async fn restore(
     now: Time,
     ids: &[Uuid],
     number: i64,
-) -> Result<Vec<ControlOutcome>, Error> {
+) -> Result<Vec<ControlOutcome>, PgError> {
     let jobs = job_actions::lock(tx, ids, |_| false).await?;
     let mut outcomes = Vec::with_capacity(ids.len());
     for id in ids {
@@ -204,7 +209,7 @@ pub(super) async fn restore(
 }
 
 /// Whether a signal in an inbox is unreadable; `None` if the inbox has no signal with this number.
-async fn find_signal(tx: &Tx<'_>, id: Uuid, number: i64) -> Result<Option<bool>, Error> {
+async fn find_signal(tx: &Tx<'_>, id: Uuid, number: i64) -> Result<Option<bool>, PgError> {
     let rows = tx.query(sql::signals::READ, &[&id, &number]).await?;
     Ok(rows.first().map(|row| row.get(1)))
 }

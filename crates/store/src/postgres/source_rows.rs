@@ -3,11 +3,15 @@
 use bytes::BytesMut;
 use tokio_postgres::{
     Row,
-    error::SqlState,
     types::{Format, IsNull, ToSql, Type, to_sql_checked},
 };
 
-use super::{Postgres, change_params::Param, errors::sorted, tx::Tx};
+use super::{
+    Postgres,
+    change_params::Param,
+    errors::{Class, PgError},
+    tx::Tx,
+};
 use crate::{Error, SourceRow, TableSource};
 
 impl Postgres {
@@ -86,8 +90,9 @@ fn bad_key(rows: &TableSource, why: &str) -> Error {
 
 /// The error for a query that the database refuses, unless it may succeed later.
 fn query_failed(rows: &TableSource, error: tokio_postgres::Error) -> Error {
-    let writes = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
-    let why = match sorted(error) {
+    let error = PgError::from(error);
+    let writes = error.class == Class::ReadOnly;
+    let why = match Error::from(error) {
         Error::Refused(why) | Error::Fault(why) | Error::Config(why) => why,
         Error::Unavailable(_) if writes => "it writes, and may only read".into(),
         error => return error,

@@ -9,6 +9,7 @@ use super::{
     Postgres,
     conn::retry_deadlock,
     control::{log, transaction},
+    errors::PgError,
     job_actions::{LockedJob, live_state, lock},
     serial, sql,
     tx::Tx,
@@ -45,7 +46,7 @@ pub(super) async fn update_stages(
 }
 
 /// Adds the lanes of the new versions, which are committed before they are used.
-async fn intern_lanes(store: &Postgres, updates: &[StageUpdate]) -> Result<(), Error> {
+async fn intern_lanes(store: &Postgres, updates: &[StageUpdate]) -> Result<(), PgError> {
     let ids: Vec<Uuid> = updates.iter().map(|update| update.job.0).collect();
     let conn = store.conn().await?;
     let rows = conn.query(sql::control::LANES_OF_JOBS, &[&ids]).await?;
@@ -69,7 +70,7 @@ async fn update_distinct(
     now: Now,
     updates: &[StageUpdate],
     actor: &Actor,
-) -> Result<Vec<ControlOutcome>, Error> {
+) -> Result<Vec<ControlOutcome>, PgError> {
     let ids: Vec<Uuid> = updates.iter().map(|update| update.job.0).collect();
     let by_job: HashMap<Uuid, &StageUpdate> = updates.iter().map(|update| (update.job.0, update)).collect();
     let has_moved =
@@ -107,7 +108,7 @@ async fn update_distinct(
 }
 
 /// Updates a job that is locked and not in the ready set.
-async fn write(store: &Postgres, tx: &Tx<'_>, job: &LockedJob, update: &StageUpdate) -> Result<(), Error> {
+async fn write(store: &Postgres, tx: &Tx<'_>, job: &LockedJob, update: &StageUpdate) -> Result<(), PgError> {
     let lane = store.lane(job.lane)?;
     let kind = KindVersion { version: update.version, ..lane.kind };
     let lane = store.shared.lanes.get_in(&lane.queue, &kind, lane.bucket);

@@ -11,11 +11,12 @@ use super::{
     SPAN,
     branch::{self, Member},
     change_params::{Base, Ends, Param, Retries, Steps, Waits},
+    errors::PgError,
     journal::{Entries, only_entry},
     micros, sql,
     tx::Executor,
 };
-use crate::{Error, Now};
+use crate::Now;
 
 /// A change that was written.
 #[derive(Clone, Copy)]
@@ -24,20 +25,20 @@ pub(super) struct Written {
     /// Of an end: whether the job has a pause, a cancel request or branches. Of a step: whether the job is held.
     pub(super) held: bool,
     /// Whether the job is held and has a serial slot to give up.
-    pub(super) leaves: bool,
+    pub(super) frees_slot: bool,
     /// What the job's row says about its branch; `None` also if the statement has counted the change.
     pub(super) member: Option<Member>,
 }
 
 impl Written {
-    /// Reads id, `held`, `leaves` (steps only), and the three columns of a member (unless the statement counts).
+    /// Reads id, `held`, `frees_slot` (steps only), and the three columns of a member (unless the statement counts).
     fn read(row: &Row) -> Written {
-        let (leaves, member) = match row.len() {
+        let (frees_slot, member) = match row.len() {
             2 => (false, None),
             5 => (false, Member::read_started(row, 2)),
             _ => (row.get(2), Member::read_started(row, 3)),
         };
-        Written { id: JobId(row.get(0)), held: row.get(1), leaves, member }
+        Written { id: JobId(row.get(0)), held: row.get(1), frees_slot, member }
     }
 }
 
@@ -132,7 +133,7 @@ impl ChangeKind {
         now: Now,
         changes: &[&Change],
         counts: bool,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         let sql = self.sql(changes, counts);
         if let (ChangeKind::Next, Some(single)) = (self, SingleStep::of(changes)) {
             return single.write(executor, now, sql).await;
@@ -222,7 +223,7 @@ impl<'a> SingleStep<'a> {
         }
     }
 
-    async fn write(&self, executor: Executor<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, Error> {
+    async fn write(&self, executor: Executor<'_>, now: Now, sql: &'static str) -> Result<Vec<Row>, PgError> {
         let Change { job, worker, claim, .. } = *self.change();
         let claim = (job, worker, claim);
         // In a transaction it is not yet known what will have been committed.
@@ -242,7 +243,7 @@ async fn write_stage(
     now: Now,
     sql: &'static str,
     change: &Change,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, PgError> {
     let step = change.step.as_deref();
     let stage = step.and_then(|step| step.stage.as_ref());
     let params: [Param<'_>; 12] = [
@@ -268,7 +269,7 @@ async fn write_entry(
     sql: &'static str,
     change: &Change,
     entry: &JournalEntry,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row>, PgError> {
     let step = change.step.as_deref();
     let params: [Param<'_>; 18] = [
         &micros(now),
@@ -342,7 +343,7 @@ impl<'a> ChangeBatches<'a> {
     }
 
     /// Prepares what [`ChangeBatches::write`] sends.
-    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), Error> {
+    pub(super) async fn prepare(&self, executor: Executor<'_>) -> Result<(), PgError> {
         for (kind, changes) in &self.batches {
             executor.prepare(kind.sql(changes, self.counts)).await?;
         }
@@ -351,7 +352,7 @@ impl<'a> ChangeBatches<'a> {
 
     /// Writes all changes, in one round trip. All answers are awaited, and the first error is the cause: the statements after
     /// it only report that the transaction has failed.
-    pub(super) async fn write(&self, executor: Executor<'_>, now: Now) -> Result<Vec<Written>, Error> {
+    pub(super) async fn write(&self, executor: Executor<'_>, now: Now) -> Result<Vec<Written>, PgError> {
         let batches = self.batches.iter();
         let answers =
             join_all(batches.map(|(kind, changes)| kind.write(executor, now, changes, self.counts))).await;

@@ -12,6 +12,7 @@ use super::{
     Postgres, SPAN, branch,
     change_params::Param,
     conn::Conn,
+    errors::PgError,
     job_params::{BranchColumns, Rows},
     micros,
     names::Names,
@@ -66,7 +67,7 @@ pub(super) struct Batch<'a> {
 
 impl Batch<'_> {
     /// Inserts the jobs, by a single statement or in a transaction. `None` for a job that must be submitted again.
-    async fn insert(&self, conn: &mut Conn) -> Result<Vec<Option<SubmitOutcome>>, Error> {
+    async fn insert(&self, conn: &mut Conn) -> Result<Vec<Option<SubmitOutcome>>, PgError> {
         lower_floors(self.store, self.now, self.jobs);
         let waves = waves(self.jobs);
         let plain = !self.jobs.iter().any(NewJob::needs_slow_path);
@@ -82,7 +83,7 @@ impl Batch<'_> {
     }
 
     /// Inserts the jobs in a transaction.
-    pub(super) async fn insert_in(&self, tx: &Tx<'_>) -> Result<Vec<Option<SubmitOutcome>>, Error> {
+    pub(super) async fn insert_in(&self, tx: &Tx<'_>) -> Result<Vec<Option<SubmitOutcome>>, PgError> {
         lower_floors(self.store, self.now, self.jobs);
         let mut inserted = vec![None; self.jobs.len()];
         let taken = self.insert_waves(tx, &waves(self.jobs), &mut inserted).await?;
@@ -95,7 +96,7 @@ impl Batch<'_> {
         tx: &Tx<'_>,
         waves: &[Vec<usize>],
         inserted: &mut [Option<Inserted>],
-    ) -> Result<HashMap<usize, SubmitOutcome>, Error> {
+    ) -> Result<HashMap<usize, SubmitOutcome>, PgError> {
         let mut taken = HashMap::new();
         let mut entering = Vec::new();
         let mut some_wait = false;
@@ -124,7 +125,7 @@ impl Batch<'_> {
         executor: Executor<'_>,
         inserted: &[Option<Inserted>],
         mut taken: HashMap<usize, SubmitOutcome>,
-    ) -> Result<Vec<Option<SubmitOutcome>>, Error> {
+    ) -> Result<Vec<Option<SubmitOutcome>>, PgError> {
         let is_known =
             |(n, inserted): (usize, &Option<Inserted>)| inserted.is_some() || taken.contains_key(&n);
         let found = match inserted.iter().enumerate().all(is_known) {
@@ -141,7 +142,7 @@ impl Batch<'_> {
         executor: Executor<'_>,
         wave: &[usize],
         inserted: &mut [Option<Inserted>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), PgError> {
         let rows = Rows::of(self, wave)?;
         let (worker, number) = self.claim();
         let (now, last, writer) = (micros(self.now), Time::MAX.micros(), executor.gate_writer());
@@ -168,7 +169,7 @@ impl Batch<'_> {
         inserted: &mut [Option<Inserted>],
         taken: &mut HashMap<usize, SubmitOutcome>,
         entering: &mut Vec<uuid::Uuid>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), PgError> {
         let rows = Rows::of(self, wave)?;
         let jobs: Vec<&NewJob> = rows.indexes.iter().map(|index| &self.jobs[*index]).collect();
         let parent: Vec<Option<uuid::Uuid>> = jobs.iter().map(|job| job.parent.map(|id| id.0)).collect();
@@ -231,7 +232,7 @@ impl Batch<'_> {
         &self,
         executor: Executor<'_>,
         inserted: &[Option<Inserted>],
-    ) -> Result<ExistingJobs, Error> {
+    ) -> Result<ExistingJobs, PgError> {
         let (new, missing): (Vec<_>, Vec<_>) =
             self.jobs.iter().zip(inserted).partition(|(_, inserted)| inserted.is_some());
         let new: HashSet<JobId> = new.into_iter().map(|(job, _)| job.id).collect();
@@ -241,7 +242,7 @@ impl Batch<'_> {
             .iter()
             .filter_map(|job| Some((*job, job.key.as_deref()?)))
             .map(|(job, key)| Ok((self.lane(job)?.kind_id, job, key)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<_, PgError>>()?;
         let kinds: Vec<i32> = keyed.iter().map(|(kind, ..)| *kind).collect();
         let keys: Vec<&str> = keyed.iter().map(|(.., key)| *key).collect();
         let (worker, number) = self.claim();

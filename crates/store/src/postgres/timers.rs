@@ -10,6 +10,7 @@ use super::{
     Postgres, arrivals,
     branch::{self, Member},
     conn::Conn,
+    errors::PgError,
     job_actions, micros, schedule, serial, sql,
     tx::{Executor, Tx},
     unwind,
@@ -93,7 +94,7 @@ pub(super) async fn fire_timers(store: &Postgres, now: Now, limit: usize) -> Res
             Ok(()) => branch::finish(store, tx, Some(at), Ok(())).await?,
             Err(error) => {
                 tx.rollback().await;
-                (report, failed) = (idle.clone(), Some(error));
+                (report, failed) = (idle.clone(), Some(Error::from(error)));
             }
         }
         store.shared.floors.lowered(i64::MIN);
@@ -108,7 +109,7 @@ pub(super) async fn fire_timers(store: &Postgres, now: Now, limit: usize) -> Res
     if ticks {
         match schedule::fire(store, now).await {
             Ok(fired) => report.fired = fired,
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => failed = failed.or(Some(error.into())),
         }
     }
     if let Some(error) = failed.filter(|_| report == idle) {
@@ -128,9 +129,9 @@ struct Next {
     ticks: bool,
 }
 
-async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
+async fn next(conn: &Conn, now: Now) -> Result<Next, PgError> {
     let rows = conn.read(sql::timers::NEXT, &[&micros(now)]).await?;
-    let row = rows.first().ok_or_else(|| Error::Fault("the clock answered nothing".into()))?;
+    let row = rows.first().ok_or_else(|| Error::Fault("the clock returned no row".into()))?;
     let next_at = row.get::<_, Option<i64>>(1).map(Time);
     Ok(Next { now: Time(row.get(0)), next_at, arrivals: row.get(2), ticks: row.get(3) })
 }
@@ -138,7 +139,7 @@ async fn next(conn: &Conn, now: Now) -> Result<Next, Error> {
 /// A timer that was taken: its time, its job and its purpose.
 type TakenTimer = (Time, JobId, i16);
 
-async fn fire(tx: &Tx<'_>, now: Time, limit: usize, report: &mut TimerReport) -> Result<(), Error> {
+async fn fire(tx: &Tx<'_>, now: Time, limit: usize, report: &mut TimerReport) -> Result<(), PgError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = tx.query(sql::timers::TAKE_DUE, &[&now.micros(), &limit]).await?;
     let mut timers: Vec<TakenTimer> =
@@ -160,7 +161,7 @@ async fn fire_first(
     now: Time,
     mut timers: Vec<TakenTimer>,
     report: &mut TimerReport,
-) -> Result<Vec<TakenTimer>, Error> {
+) -> Result<Vec<TakenTimer>, PgError> {
     let ids: Vec<Uuid> = timers.iter().map(|(_, id, _)| id.0).collect();
     let live = tx.query(sql::timers::LOCK_JOBS, &[&ids]).await?;
     let live: HashMap<JobId, Row> = live.into_iter().map(|row| (JobId(row.get(0)), row)).collect();
@@ -230,7 +231,7 @@ async fn fire_first(
 /// The cancel requests whose grace period ends with one of some timers, and who made them.
 type CancelRequests = HashMap<(JobId, Time), Actor>;
 
-async fn cancel_requests(tx: &Tx<'_>, timers: &[TakenTimer]) -> Result<CancelRequests, Error> {
+async fn cancel_requests(tx: &Tx<'_>, timers: &[TakenTimer]) -> Result<CancelRequests, PgError> {
     let cancels = timers.iter().filter(|(.., purpose)| *purpose == CANCEL);
     let ids: Vec<Uuid> = cancels.map(|(_, id, _)| id.0).collect();
     if ids.is_empty() {
@@ -246,7 +247,7 @@ async fn cancel_requests(tx: &Tx<'_>, timers: &[TakenTimer]) -> Result<CancelReq
 
 /// Wakes jobs: they become ready, wait for their serial key, or are held. Jobs whose deadline has passed too become ready for a
 /// moment, and [`end`] takes them out of the ready set.
-async fn wake(tx: &Tx<'_>, wakes: &[DueTimer]) -> Result<(), Error> {
+async fn wake(tx: &Tx<'_>, wakes: &[DueTimer]) -> Result<(), PgError> {
     let parked: Vec<Uuid> = wakes.iter().filter(|timer| timer.parked).map(|timer| timer.id.0).collect();
     if !parked.is_empty() {
         tx.execute(sql::timers::END_WAITS, &[&parked]).await?;
@@ -276,7 +277,7 @@ async fn end(
     ends: &[DueTimer],
     requests: &CancelRequests,
     report: &mut TimerReport,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let is_deadline = |timer: &&DueTimer| timer.purpose == DEADLINE;
     let deadlines = ends.iter().filter(is_deadline).count();
     report.expired += deadlines;
@@ -305,7 +306,7 @@ async fn end(
 }
 
 /// Fails jobs whose deadline has passed.
-async fn expire(tx: &Tx<'_>, now: Time, timers: &[&DueTimer]) -> Result<(), Error> {
+async fn expire(tx: &Tx<'_>, now: Time, timers: &[&DueTimer]) -> Result<(), PgError> {
     let failures: Vec<String> =
         timers.iter().map(|timer| columns::failure_text(&expired(timer.at))).collect();
     let reason = columns::reason_number(Reason::Expired);

@@ -14,7 +14,7 @@ use super::{
     Postgres, branch,
     commit::{commit_in, refusal},
     conn::Conn,
-    errors::sorted,
+    errors::{Class, PgError},
     names::Names,
     pool::{IDLE_CALLER_CONNS, PooledConn},
     serial,
@@ -117,15 +117,15 @@ async fn run<'s>(store: &'s Postgres, work: PostgresWork<'_>) -> Result<(PooledC
 /// Begins a transaction and runs a work in it. After an error, the work has not run.
 async fn run_on(conn: &mut Conn, work: &mut Option<PostgresWork<'_>>) -> Result<Answer, Error> {
     let patience = conn.patience();
-    let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {patience:?}"));
+    let late = |_| PgError::no_answer(patience);
     conn.note_begin();
     // The store's statements rely on seeing what was committed while they waited for a lock.
     let begin = conn.client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let begin = begin.read_only(false).deferrable(false);
     let begun = tokio::time::timeout(patience, begin.start()).await;
-    let transaction = begun.map_err(late)?.map_err(sorted)?;
+    let transaction = begun.map_err(late)?.map_err(PgError::from)?;
     let marked = tokio::time::timeout(patience, transaction.batch_execute(MARK)).await;
-    marked.map_err(late)?.map_err(sorted)?;
+    marked.map_err(late)?.map_err(PgError::from)?;
     let work = work.take().expect("it runs once");
     let answer = AssertUnwindSafe(async { work(&transaction).await }).catch_unwind().await;
     // Its drop would roll back, before the store has written.
@@ -152,11 +152,11 @@ async fn take_over(tx: &Tx<'_>) -> Result<(), Error> {
              committed together; leave that to the store"
                 .into(),
         )),
-        Err(Error::Fault(why)) if why.ends_with("(25P02)") => Err(Error::Fault(
-            "a statement of the work failed, and with it the whole transaction, but the work went on; have it undone \
-             when a statement fails"
+        Err(PgError { class: Class::Aborted, .. }) => Err(Error::Fault(
+            "a statement of the work failed, and with it the whole transaction, but the work returned a change; let it \
+             return none when a statement fails"
                 .into(),
         )),
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
 }

@@ -10,8 +10,7 @@ use std::sync::{
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement, types::ToSql};
 use uuid::Uuid;
 
-use super::{branch::Counts, conn::Conn, settings::Mode};
-use crate::Error;
+use super::{branch::Counts, conn::Conn, errors::PgError, settings::Mode};
 
 /// One transaction. It borrows its connection exclusively: until it has ended, nothing else can be sent over that.
 ///
@@ -27,11 +26,13 @@ use crate::Error;
 /// workers, timers, arrivals, schedules, unique_names, jobs (by id), branches (by job and number), serial_keys (by id),
 /// serial_waiting and serial_holders, rate_limits (by id), ready, claims, gates, branch_counts (by job, branch and writer).
 ///
-/// Two transactions that take their locks in one order cannot wait for each other in a circle, so they cannot deadlock. A
-/// statement that writes many rows locks them in the order of its parameters, which are sorted; a transaction of several
-/// statements that write jobs locks all of them first ([`super::wait::lock`]), parents with their children. Claims and
-/// timers skip rows that others have locked, and wait for none. A few verbs must lock against the order (a submit that cancels
-/// the holder of a unique name): the server ends such a deadlock, and `retry_deadlock!` runs the transaction again.
+/// Transactions that all lock in one order cannot wait for each other in a circle, so they cannot deadlock. A statement that
+/// writes many rows locks them in the order of its parameters, which are sorted. A transaction whose statements write several
+/// sets of jobs locks all of these first ([`super::wait::lock_jobs`]), parents together with their children. Statements that
+/// take any rows that are due (claims, timers, arrivals, schedules, polls) skip rows that others have locked. A few transactions
+/// must lock against the order: a change whose child takes the unique name of its parent, or timers of children and of their
+/// parents in one batch. If one of them meets another, the server ends the deadlock, and `retry_deadlock!` or the caller's next
+/// call runs the transaction again.
 pub(super) struct Tx<'c> {
     conn: &'c mut Conn,
     /// The connection's row in each gate and in the counts of each branch.
@@ -58,49 +59,49 @@ impl<'c> Tx<'c> {
     }
 
     /// Begins a transaction that writes.
-    pub(super) async fn write(conn: &'c mut Conn) -> Result<Tx<'c>, Error> {
+    pub(super) async fn write(conn: &'c mut Conn) -> Result<Tx<'c>, PgError> {
         Tx::begin_as(conn, Mode::Write).await
     }
 
     /// Begins a transaction that only reads, for a standby too.
-    pub(super) async fn read(conn: &'c mut Conn) -> Result<Tx<'c>, Error> {
+    pub(super) async fn read(conn: &'c mut Conn) -> Result<Tx<'c>, PgError> {
         Tx::begin_as(conn, Mode::Read).await
     }
 
     /// Begins a transaction that only reads, and sees the store as it was at one moment.
-    pub(super) async fn snapshot(conn: &'c mut Conn) -> Result<Tx<'c>, Error> {
+    pub(super) async fn snapshot(conn: &'c mut Conn) -> Result<Tx<'c>, PgError> {
         Tx::begin_as(conn, Mode::Snapshot).await
     }
 
     /// Begins a transaction that changes the schema.
-    pub(super) async fn migrate(conn: &'c mut Conn) -> Result<Tx<'c>, Error> {
+    pub(super) async fn migrate(conn: &'c mut Conn) -> Result<Tx<'c>, PgError> {
         Tx::begin_as(conn, Mode::Migrate).await
     }
 
     /// Begins a transaction that only reads tables of the user, with the settings that the user has by default.
-    pub(super) async fn user_read(conn: &'c mut Conn) -> Result<Tx<'c>, Error> {
+    pub(super) async fn user_read(conn: &'c mut Conn) -> Result<Tx<'c>, PgError> {
         Tx::begin_as(conn, Mode::UserRead).await
     }
 
-    async fn begin_as(conn: &'c mut Conn, mode: Mode) -> Result<Tx<'c>, Error> {
+    async fn begin_as(conn: &'c mut Conn, mode: Mode) -> Result<Tx<'c>, PgError> {
         let tx = Tx::pipelined(conn);
         tx.send_begin(mode).await?;
         Ok(tx)
     }
 
     /// Sends the beginning of a pipelined transaction, which writes.
-    pub(super) async fn begin(&self) -> Result<(), Error> {
+    pub(super) async fn begin(&self) -> Result<(), PgError> {
         self.send_begin(Mode::Write).await
     }
 
-    async fn send_begin(&self, mode: Mode) -> Result<(), Error> {
+    async fn send_begin(&self, mode: Mode) -> Result<(), PgError> {
         self.conn.count_statement();
         self.conn.send_begin(mode).await
     }
 
     /// Commits. Free slots of serial keys and counts of branches must have been written before: see
     /// [`super::branch::finish`].
-    pub(super) async fn commit(&self) -> Result<(), Error> {
+    pub(super) async fn commit(&self) -> Result<(), PgError> {
         debug_assert!(self.unsettled().is_empty(), "slots of serial keys are filled before the commit");
         debug_assert!(self.counts().is_empty(), "branches are counted before the commit");
         self.end("commit").await
@@ -112,7 +113,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Commits if the work in it succeeded, and rolls back if not.
-    pub(super) async fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
+    pub(super) async fn finish<T>(self, result: Result<T, PgError>) -> Result<T, PgError> {
         match result {
             Ok(value) => self.commit().await.map(|()| value),
             Err(error) => {
@@ -122,7 +123,7 @@ impl<'c> Tx<'c> {
         }
     }
 
-    async fn end(&self, sql: &'static str) -> Result<(), Error> {
+    async fn end(&self, sql: &'static str) -> Result<(), PgError> {
         self.ended.store(true, Ordering::Relaxed);
         self.conn.count_statement();
         self.conn.send_end(sql).await
@@ -154,7 +155,7 @@ impl<'c> Tx<'c> {
     }
 
     /// Prepares a statement unless it is prepared.
-    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, PgError> {
         if let Some(statement) = self.conn.prepared(sql) {
             return Ok(statement);
         }
@@ -168,7 +169,7 @@ impl<'c> Tx<'c> {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         let statement = self.prepare(sql).await?;
         self.sending();
         self.conn.wait(Box::pin(self.conn.client.query(&statement, params))).await
@@ -179,14 +180,14 @@ impl<'c> Tx<'c> {
         &self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, PgError> {
         let statement = self.prepare(sql).await?;
         self.sending();
         self.conn.wait(Box::pin(self.conn.client.execute(&statement, params))).await
     }
 
     /// Sends statements without parameters. Returns the first value of each row.
-    pub(super) async fn simple_query(&self, sql: &str) -> Result<Vec<Option<String>>, Error> {
+    pub(super) async fn simple_query(&self, sql: &str) -> Result<Vec<Option<String>>, PgError> {
         self.sending();
         let messages = self.conn.wait(self.conn.client.simple_query(sql)).await?;
         let value = |message: SimpleQueryMessage| match message {
@@ -198,7 +199,7 @@ impl<'c> Tx<'c> {
 
     /// Makes the rest of the transaction the store's: its search path and its settings. `first` is sent before that, in the
     /// same round trip; returns the first value of each of its rows.
-    pub(super) async fn take_over(&self, first: &str) -> Result<Vec<Option<String>>, Error> {
+    pub(super) async fn take_over(&self, first: &str) -> Result<Vec<Option<String>>, PgError> {
         let settings = self.conn.begin_sql().take_over();
         self.simple_query(&format!("{first}; {settings}")).await
     }
@@ -229,7 +230,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Prepares a statement unless it is prepared.
-    pub(super) async fn prepare(self, sql: &'static str) -> Result<(), Error> {
+    pub(super) async fn prepare(self, sql: &'static str) -> Result<(), PgError> {
         match self {
             Executor::Conn(conn) => conn.prepare(sql).await.map(drop),
             Executor::Tx(tx) => tx.prepare(sql).await.map(drop),
@@ -241,7 +242,7 @@ impl<'a> Executor<'a> {
         self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         match self {
             Executor::Conn(conn) => conn.query(sql, params).await,
             Executor::Tx(tx) => tx.query(sql, params).await,
@@ -253,7 +254,7 @@ impl<'a> Executor<'a> {
         self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         match self {
             Executor::Conn(conn) => conn.read(sql, params).await,
             Executor::Tx(tx) => tx.query(sql, params).await,
@@ -265,7 +266,7 @@ impl<'a> Executor<'a> {
         self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, PgError> {
         match self {
             Executor::Conn(conn) => conn.execute(sql, params).await,
             Executor::Tx(tx) => tx.execute(sql, params).await,
@@ -277,7 +278,7 @@ impl<'a> Executor<'a> {
         self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Vec<Row>, PgError> {
         match self {
             Executor::Conn(conn) => conn.query_autocommit(sql, params).await,
             Executor::Tx(tx) => tx.query(sql, params).await,

@@ -1,15 +1,18 @@
-//! Unique names: a submit or a retry takes them. Whether the last taker still holds a name is decided when another job asks for it.
+//! Unique names: a submit or a retry takes them. Whether the last taker still holds a name is checked when another job wants it.
 
 use windlass_model::{Change, Conflict, JobId, NewJob, State, SubmitOutcome, Time, Unique};
 
-use super::{Postgres, SPAN, change_params::Param, control, job_actions, names::Names, sql, tx::Tx, wait};
+use super::{
+    Postgres, SPAN, change_params::Param, control, errors::PgError, job_actions, names::Names, sql, tx::Tx,
+    wait,
+};
 use crate::{Error, Now, columns, control::outcome};
 
 /// The job that holds a unique name.
 struct Holder {
     id: JobId,
     digest: Vec<u8>,
-    /// Its state, or its state when its change submitted the job that asks.
+    /// Its state, or its state when its change submitted the job that wants the name.
     state: State,
     /// Whether that change was written since, and has ended its claim.
     has_ended_claim: bool,
@@ -32,7 +35,7 @@ pub(super) async fn take(
     job: &NewJob,
     kind: i32,
     running: &[JobId],
-) -> Result<NameOutcome, Error> {
+) -> Result<NameOutcome, PgError> {
     let Some(unique) = &job.settings.unique else { return Ok(NameOutcome::Taken { replaced: None }) };
     let Some(holder) = take_or_find_holder(tx, now, kind, unique, job.id, running).await? else {
         return Ok(NameOutcome::Taken { replaced: None });
@@ -70,7 +73,7 @@ pub(super) async fn cancel_replaced_parent(
     now: Now,
     change: &Change,
     names: &Names,
-) -> Result<(), Error> {
+) -> Result<(), PgError> {
     let Some(step) = change.step.as_deref() else { return Ok(()) };
     for job in step.promoted.iter().chain(&step.children) {
         let Some(Unique { key, conflict: Conflict::CancelAndReplace, .. }) = job.settings.unique.as_deref()
@@ -111,7 +114,7 @@ pub(super) async fn retake(
     kind: i32,
     unique: &Unique,
     id: JobId,
-) -> Result<Option<JobId>, Error> {
+) -> Result<Option<JobId>, PgError> {
     Ok(take_or_find_holder(tx, now, kind, unique, id, &[]).await?.map(|holder| holder.id))
 }
 
@@ -123,7 +126,7 @@ async fn take_or_find_holder(
     unique: &Unique,
     id: JobId,
     running: &[JobId],
-) -> Result<Option<Holder>, Error> {
+) -> Result<Option<Holder>, PgError> {
     if tx.execute(sql::unique::TAKE, &[&kind, &unique.key, &id.0]).await? == 1 {
         return Ok(None);
     }
@@ -146,12 +149,13 @@ async fn take_or_find_holder(
     }
     if last_taker.is_none() {
         // Pruned between the two statements.
-        return Err(Error::Unavailable("the job with this unique name is being pruned; try again".into()));
+        let why = "the job with this unique name is being pruned; try again";
+        return Err(Error::Unavailable(why.into()).into());
     }
     set_holder(tx, kind, unique, id).await?;
     Ok(None)
 }
 
-async fn set_holder(tx: &Tx<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), Error> {
+async fn set_holder(tx: &Tx<'_>, kind: i32, unique: &Unique, id: JobId) -> Result<(), PgError> {
     tx.execute(sql::unique::SET, &[&kind, &unique.key, &id.0]).await.map(drop)
 }

@@ -7,8 +7,8 @@
 use uuid::Uuid;
 use windlass_model::{Failure, Reason, Time, Unwind};
 
-use super::{serial, sql, tx::Tx};
-use crate::{Actor, Error, columns};
+use super::{errors::PgError, serial, sql, tx::Tx};
+use crate::{Actor, columns};
 
 /// How a job ends that was cancelled.
 pub(super) fn cancelled(actor: &Actor) -> Unwind {
@@ -21,7 +21,7 @@ pub(super) fn failed(reason: Reason, failure: Failure) -> Unwind {
 }
 
 /// Starts to unwind live jobs that are locked and not in the ready set: they leave wherever they are, and enter like new jobs.
-pub(super) async fn start(tx: &Tx<'_>, now: Time, ids: &[Uuid], unwinds: &[Unwind]) -> Result<(), Error> {
+pub(super) async fn start(tx: &Tx<'_>, now: Time, ids: &[Uuid], unwinds: &[Unwind]) -> Result<(), PgError> {
     if ids.is_empty() {
         return Ok(());
     }

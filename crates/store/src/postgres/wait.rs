@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 use windlass_model::{NewJob, Rev};
 
-use super::{Postgres, SPAN, control::transaction, micros, serial, sql, tx::Tx};
-use crate::{Error, Now};
+use super::{Postgres, SPAN, control::transaction, errors::PgError, micros, serial, sql, tx::Tx};
+use crate::Now;
 
 /// The statements that callers must prepare before they pipeline [`wake`], [`lock_jobs`] and [`count_child_ends`].
 pub(super) const WAKE: &str = sql::waits::WAKE;
@@ -26,7 +26,7 @@ pub(super) struct Woken {
 }
 
 /// Locks jobs, by id.
-pub(super) async fn lock_jobs(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn lock_jobs(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), PgError> {
     if ids.is_empty() {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(super) async fn lock_jobs(tx: &Tx<'_>, ids: &[Uuid]) -> Result<(), Error> {
 }
 
 /// Wakes those of some jobs that are parked and whose wait is met. An earlier statement must have locked them.
-pub(super) async fn wake(tx: &Tx<'_>, now: Now, ids: &[Uuid]) -> Result<Woken, Error> {
+pub(super) async fn wake(tx: &Tx<'_>, now: Now, ids: &[Uuid]) -> Result<Woken, PgError> {
     let mut woken = Woken::default();
     if ids.is_empty() {
         return Ok(woken);
@@ -53,12 +53,12 @@ pub(super) async fn count_child_ends(
     now: Now,
     children: &[Uuid],
     before_parents: &[Uuid],
-) -> Result<Vec<Uuid>, Error> {
+) -> Result<Vec<Uuid>, PgError> {
     count(tx, now, children, -1, before_parents).await
 }
 
 /// Counts children that are live again in the waits of their parents.
-pub(super) async fn count_revivals(tx: &Tx<'_>, children: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn count_revivals(tx: &Tx<'_>, children: &[Uuid]) -> Result<(), PgError> {
     count(tx, None, children, 1, &[]).await.map(drop)
 }
 
@@ -68,7 +68,7 @@ async fn count(
     children: &[Uuid],
     each: i32,
     before_parents: &[Uuid],
-) -> Result<Vec<Uuid>, Error> {
+) -> Result<Vec<Uuid>, PgError> {
     if children.is_empty() {
         return Ok(Vec::new());
     }
@@ -77,7 +77,7 @@ async fn count(
 }
 
 /// Counts new children in the waits of their parents (`each` is 1), or undoes that (-1).
-pub(super) async fn count_new_children(tx: &Tx<'_>, jobs: &[&NewJob], each: i32) -> Result<(), Error> {
+pub(super) async fn count_new_children(tx: &Tx<'_>, jobs: &[&NewJob], each: i32) -> Result<(), PgError> {
     let is_counted = |job: &NewJob| job.parent_rev.is_some_and(|rev| rev != Rev::SIGNALLED);
     let mut added: BTreeMap<Uuid, i32> = BTreeMap::new();
     for parent in jobs.iter().filter(|job| is_counted(job)).filter_map(|job| job.parent) {
@@ -91,14 +91,14 @@ pub(super) async fn count_new_children(tx: &Tx<'_>, jobs: &[&NewJob], each: i32)
 }
 
 /// Counts the ends of children, and wakes the parents whose waits are met by that.
-pub(super) async fn children_ended(tx: &Tx<'_>, now: Now, children: &[Uuid]) -> Result<(), Error> {
+pub(super) async fn children_ended(tx: &Tx<'_>, now: Now, children: &[Uuid]) -> Result<(), PgError> {
     let parents = count_child_ends(tx, now, children, &[]).await?;
     let woken = wake(tx, now, &parents).await?;
     serial::settle(tx, &woken.unsettled).await
 }
 
-/// Wakes parked jobs whose wait is met: see [`crate::Maintenance::repair`].
-pub(super) async fn repair(store: &Postgres, now: Now) -> Result<usize, Error> {
+/// Wakes parked jobs whose wait is met: see [`crate::Store::repair`].
+pub(super) async fn repair(store: &Postgres, now: Now) -> Result<usize, PgError> {
     let rows = store.conn().await?.query(sql::repair::MET_WAITS, &[]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
     if ids.is_empty() {
