@@ -19,6 +19,7 @@ mod migrate;
 mod operator;
 mod redrive;
 pub mod text;
+pub mod views;
 pub mod why;
 
 pub use bulk::{Bulk, BulkProgress, Preview, describe};
