@@ -87,7 +87,7 @@ fn summary(pruned: &Pruned) -> String {
     match pruned.kept {
         0 => format!("{deleted} deleted\n"),
         kept => format!(
-            "{deleted} deleted, {} kept: their parent has not ended, or they hold a unique name\n",
+            "{deleted} deleted, {} kept: their parent is not done, or they hold a unique name\n",
             out::thousands(kept as u64)
         ),
     }

@@ -23,7 +23,7 @@ const STALL: Duration = Duration::from_secs(5);
 /// How many stalled branches are explained: it takes several queries each.
 const EXPLAINED: usize = 3;
 
-/// Measures the rate of each branch from the latest reads. Whoever reads once needs a new one.
+/// Measures the rate of each branch from the latest reads. A single read uses a new one.
 #[derive(Default)]
 pub struct RateMeter {
     samples: VecDeque<(Instant, BTreeMap<BranchNo, i64>)>,

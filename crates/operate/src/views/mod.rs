@@ -41,7 +41,7 @@ fn plain_value(payload: &Payload) -> Value {
     }
 }
 
-/// Stands for a payload that cannot be shown.
+/// The size of a payload that cannot be shown, as text.
 fn size(payload: &Payload) -> Value {
     format!("<{} bytes, codec {}>", payload.bytes.len(), payload.codec).into()
 }

@@ -176,7 +176,7 @@ async fn nothing_that_cannot_be_read_is_recorded(url: &str) {
         assert!(!told, "{how}: {journal:?}");
         let said = engine.why(job.id()).await.expect("read").expect("there");
         assert_eq!(said.cause, "signal", "{how}: {said:?}");
-        assert!(said.also.iter().any(|also| also.contains("was set aside, because it does not")), "{said:?}");
+        assert!(said.also.iter().any(|also| also.contains("is unreadable: it does not")), "{said:?}");
         job.signal("n", 7).await.expect("sent");
         assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");
         assert_eq!(aside(&engine, job.id()).await, bad, "{how}: it is kept as it was");
