@@ -1,9 +1,9 @@
-//! What is printed: results on standard output, everything else on standard error. A closed pipe is no error.
+//! How results are printed: to standard output, everything else to standard error. A closed pipe is no error.
 
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
-use indicatif::HumanCount;
+pub(crate) use windlass::operate::text::thousands;
 
 /// Prints a result, which ends with a newline of its own.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
@@ -16,12 +16,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line beside the result.
+/// Prints a line to standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// A number with commas between thousands.
-pub(crate) fn thousands(number: u64) -> String {
-    HumanCount(number).to_string()
 }

@@ -363,7 +363,7 @@ fn refuse(program: &Program<'_>) {
         (&["branches", "orders", "--branch", "peaces"], &["has no branch \"peaces\"", "it has pieces"]),
         (&["branches", "orders", "--only", "failed"], &["--children"]),
         (&["branches", "orders", "--children", "--only", "bad"], &["failed, live, done, all"]),
-        (&["branches", "orders", "--children", "--after", "7"], &["no place among children"]),
+        (&["branches", "orders", "--children", "--after", "7"], &["not a position among children"]),
         (&["branches", "orders", "--children", "--branch", "peaces"], &["it has pieces"]),
         (&["branches", "orders", "--watch", "--json"], &["cannot be used with"]),
         (&["redrive", UNKNOWN_JOB], &["there is no job"]),

@@ -446,7 +446,7 @@ fn ended_jobs_are_pruned_unless_they_are_needed() {
     let text = sandbox.ok(&["prune", "--state", "cancelled", "--older-than", "1d", "--yes"]);
     assert_eq!(text, "0 deleted\n");
     let text = sandbox.ok(&[&prune[..], &["--yes"]].concat());
-    assert!(text.starts_with("1 deleted, 1 kept: their parent has not ended"), "{text}");
+    assert!(text.starts_with("1 deleted, 1 kept: their parent is not done"), "{text}");
     assert!(sandbox.fails(&["show", &other]).contains("there is no job"));
     sandbox.ok(&["cancel", &parent]);
     let answer = sandbox.json(&[&prune[..], &["--yes", "--json", "--kind", "noop"]].concat());
@@ -454,7 +454,7 @@ fn ended_jobs_are_pruned_unless_they_are_needed() {
         (&answer["pruned"], &answer["kept"], &answer["interrupted"]),
         (&1.into(), &1.into(), &false.into())
     );
-    // The child was kept for its parent, which might have been retried; now that is gone.
+    // The child was kept for its parent, which could have been retried; now the parent is deleted.
     let answer = sandbox.json(&[&prune[..], &["--yes", "--json"]].concat());
     assert_eq!((&answer["pruned"], &answer["kept"]), (&1.into(), &0.into()));
     assert!(sandbox.ok(&["audit", "--subject", "jobs"]).contains("prune 1 jobs"));

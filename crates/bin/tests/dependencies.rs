@@ -27,21 +27,21 @@ const LICENCES: [&str; 12] = [
 
 /// Crates that are there in more than one version, with the reason. All others must be there once.
 const DUPLICATES: [(&str, &str); 15] = [
-    ("base64", "0.22 of postgres-protocol beside 0.23 of reqwest, with the feature otel only"),
+    ("base64", "0.22 of postgres-protocol next to 0.23 of reqwest, with the feature otel only"),
     ("bitflags", "1.3 of defmt, for embedded systems only"),
-    ("block-buffer", "RustCrypto: 0.10 of sqlx, in tests only, beside 0.11 of postgres-protocol"),
+    ("block-buffer", "RustCrypto: 0.10 of sqlx, in tests only, next to 0.11 of postgres-protocol"),
     ("cpufeatures", "RustCrypto, as above"),
     ("crypto-common", "RustCrypto, as above"),
     ("digest", "RustCrypto, as above"),
-    ("fallible-iterator", "0.2 of tokio-postgres beside 0.3 of rusqlite"),
-    ("getrandom", "0.3 of rand 0.9 beside 0.4"),
-    ("hashbrown", "0.16 of rusqlite beside 0.17 of indexmap, in tests only"),
+    ("fallible-iterator", "0.2 of tokio-postgres next to 0.3 of rusqlite"),
+    ("getrandom", "0.3 of rand 0.9 next to 0.4"),
+    ("hashbrown", "0.16 of rusqlite next to 0.17 of indexmap, in tests only"),
     ("r-efi", "of getrandom, on UEFI only"),
-    ("rand", "0.9 of opentelemetry_sdk, with the feature otel only, beside 0.10 of postgres-protocol"),
+    ("rand", "0.9 of opentelemetry_sdk, with the feature otel only, next to 0.10 of postgres-protocol"),
     ("rand_core", "as rand"),
     ("sha2", "RustCrypto, as above"),
-    ("syn", "2 beside 3, at build time only"),
-    ("wasi", "0.11 beside 0.14, on WebAssembly only"),
+    ("syn", "2 next to 3, at build time only"),
+    ("wasi", "0.11 next to 0.14, on WebAssembly only"),
 ];
 
 /// Crates that must not come in, and why.

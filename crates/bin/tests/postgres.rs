@@ -49,7 +49,7 @@ fn people_act_on_jobs_on_postgres() {
     assert!(
         sandbox
             .ok(&["why", &second])
-            .contains(&format!("one at a time: job {first} has the turn, and it is next"))
+            .contains(&format!("one at a time: job {first} has the slot, and it is next"))
     );
     sandbox.ok(&["pause", &first, "--by", "ada", "--note", "db down"]);
     assert!(sandbox.ok(&["why", &first]).starts_with("It was paused by ada at "));

@@ -9,8 +9,7 @@ use std::{process::ExitCode, sync::atomic::Ordering, time::Duration};
 use anyhow::bail;
 use serde_json::{Value, json};
 use windlass::{
-    BulkProgress, ControlOutcome, Engine, JobAction, JobId, Preview, State,
-    store::{Inspect, Summary},
+    BulkProgress, ControlOutcome, Engine, JobAction, JobId, Preview, State, operate::views, store::Inspect,
 };
 
 use crate::{
@@ -346,9 +345,9 @@ pub(crate) async fn preview_text(
         return Ok(nothing());
     }
     let now = engine.inspect().clock().await?;
-    let mut sample: Vec<Summary> = preview.sample.clone();
-    jobs::count_blocks(&mut sample, engine.inspect()).await?;
-    let mut text = format!("{} to {verb}:\n\n{}", matching(preview), jobs::list(&sample, now));
+    let sample = &preview.sample;
+    let block_items = views::block_items(&engine.operator(), sample).await?;
+    let mut text = format!("{} to {verb}:\n\n{}", matching(preview), jobs::list(sample, &block_items, now));
     if preview.matching > sample.len() {
         text += &format!("… and {} more\n", out::thousands((preview.matching - sample.len()) as u64));
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use windlass::{
-    Engine, JobId,
+    Engine, Error, JobId,
     store::{sqlite_path, with_limits, without_password},
 };
 
@@ -82,6 +82,14 @@ impl Program {
             self.display_url(),
             self.name
         )
+    }
+
+    /// An error of the library, with the store that it is about.
+    pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::NoSuchJob(id) => anyhow::anyhow!(self.no_job(id)),
+            error => error.into(),
+        }
     }
 
     /// A text of the library with its commands called by this program's name.

@@ -1,6 +1,7 @@
 //! Tables that fit the terminal: wide columns are truncated, and the least important ones are left out.
 
 use console::{measure_text_width, truncate_str};
+use windlass::operate::views::CAP;
 
 /// A column.
 pub(crate) struct Column {
@@ -17,9 +18,9 @@ pub(crate) const fn column(heading: &'static str) -> Column {
     Column { heading, min_width: None, expendable: 0, align_right: false }
 }
 
-/// A count that stops at `cap`.
-pub(crate) fn capped(count: u64, cap: u64) -> String {
-    crate::out::thousands(count.min(cap)) + if count >= cap { "+" } else { "" }
+/// A count that stops at [`CAP`].
+pub(crate) fn capped(count: u64) -> String {
+    crate::out::thousands(count.min(CAP)) + if count >= CAP { "+" } else { "" }
 }
 
 const GAP: &str = "  ";

@@ -1,4 +1,4 @@
-//! Replaying open workflows against this build, before it is deployed: which of them would diverge, and why.
+//! Check: replays open workflows against this build before it is deployed, and reports which of them would diverge, and why.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -14,36 +14,36 @@ use windlass_workflow::{
 
 use crate::Operator;
 
-/// How many jobs are looked at in one read.
+/// How many jobs are read at a time.
 const PAGE: usize = 500;
-/// How long the replay of one job may take.
+/// How long the replay of one job may take: code that loops for ever must not hold up the check.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A check that is being described. It writes nothing; [`Check::run`] does it.
+/// A check to be run by [`Check::run`]. It writes nothing.
 #[must_use = "a check does nothing until it is run"]
 pub struct Check {
     operator: Operator,
     kind: Option<String>,
 }
 
-/// What a check has found.
+/// What a check has found so far.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Checked {
     /// Open workflows that were replayed.
     pub jobs: usize,
-    /// How many recorded calls that were, in all.
+    /// How many entries their journals have.
     pub calls: usize,
     /// Those that this build would break.
     pub broken: Vec<Broken>,
-    /// How many have recorded calls that this build does not come to.
+    /// How many have recorded calls that this build does not reach.
     pub skipping: usize,
-    /// How many would not be undone as they recorded it: this build does not come to a step with an undo, or has none for it.
+    /// How many would lose an undo: this build does not reach a step with an undo, or has none for it.
     pub losing_undo: usize,
-    /// The calls in which this build differs from what was recorded, summed over all jobs: by kind, how and name.
+    /// The calls in which this build differs from the journals, summed over all jobs by kind, change and name.
     pub changed: Vec<ChangedCall>,
     /// Open workflows of these kinds in versions that this build does not serve.
     pub unserved: usize,
-    /// Whether it was ended before all were replayed.
+    /// Whether it was interrupted before the last job.
     pub cut_short: bool,
 }
 
@@ -54,14 +54,14 @@ pub struct Broken {
     pub job: JobId,
     /// Its kind.
     pub kind: KindVersion,
-    /// The caller's name for it.
+    /// Its key.
     pub key: Option<String>,
-    /// What would happen to it.
+    /// The failure it would end with.
     pub why: Failure,
 }
 
-/// A call in which this build differs from what open workflows have recorded. That is no fault by itself: a call that was
-/// removed is passed over, and one that was added is run. One that was renamed is both, and runs again.
+/// A call in which this build differs from the journals of open workflows. That alone breaks nothing: a removed call is skipped, and an
+/// added one runs. A renamed call is both, and runs again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChangedCall {
     /// The kind of the workflows.
@@ -72,31 +72,31 @@ pub struct ChangedCall {
     pub op: Op,
     /// The name of the call.
     pub name: String,
-    /// Where in the source it is called, or was when it was recorded.
+    /// Where in the source it is, or was when it was recorded.
     pub line: Option<String>,
-    /// Whether it was recorded with an undo, which cannot run unless the code comes to the call and gives it one.
+    /// Whether it was recorded with an undo, which can only run if the code reaches the call and defines one.
     pub undo: bool,
-    /// How many jobs differ by it.
+    /// How many jobs are affected.
     pub jobs: usize,
     /// One of these jobs.
     pub example: JobId,
 }
 
-/// How a call differs from what was recorded.
+/// How a call differs from the journal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallChange {
-    /// It is recorded, and this build does not come to it: it was removed or renamed, or something new comes before it.
+    /// It is recorded, and this build does not reach it: it was removed or renamed, or a new call comes before it.
     NotReached,
     /// It was recorded with an undo, and this build has none for it.
     UndoRemoved,
-    /// It is not recorded, and this build comes to it before it comes to what is: it was added or renamed, and would be run.
+    /// It is not recorded, and this build reaches it before recorded calls: it was added or renamed, and would run.
     New,
 }
 
 impl Checked {
-    /// Takes the difference of one job in.
-    fn differs(&mut self, kind: &KindVersion, job: JobId, differences: Differences) {
+    /// Adds the differences of one job.
+    fn add(&mut self, kind: &KindVersion, job: JobId, differences: Differences) {
         let Differences { not_reached, undo_removed, new } = differences;
         self.skipping += usize::from(!not_reached.is_empty());
         self.losing_undo += usize::from(not_reached.iter().chain(&undo_removed).any(|call| call.undo));
@@ -106,7 +106,7 @@ impl Checked {
             .map(of(CallChange::NotReached))
             .chain(undo_removed.into_iter().map(of(CallChange::UndoRemoved)))
             .chain(new.into_iter().map(of(CallChange::New)));
-        // Calls that only their keys tell apart are one.
+        // Calls that differ only in their keys count as one.
         let mut named: Vec<(CallChange, CallDifference)> = Vec::new();
         for (how, call) in all {
             match named
@@ -143,9 +143,9 @@ impl Check {
         self
     }
 
-    /// Replays every open workflow of the kinds that this engine serves. `seen` is told how far it is after every page, and
-    /// may end it by answering `false`.
-    pub async fn run(self, mut seen: impl FnMut(&Checked) -> bool) -> Result<Checked, Error> {
+    /// Replays every open workflow of the kinds that this engine serves. `on_progress` is called after every page; it ends the check by
+    /// returning `false`.
+    pub async fn run(self, mut on_progress: impl FnMut(&Checked) -> bool) -> Result<Checked, Error> {
         let mut checked = Checked::default();
         let mut kinds: Vec<String> = self.operator.replayers().keys().map(|kind| kind.kind.clone()).collect();
         kinds.sort();
@@ -165,10 +165,10 @@ impl Check {
                 let page = self.operator.inspect().jobs(&filter).await?;
                 filter.before = page.last().map(|job| job.id);
                 for summary in page.iter().filter(|job| !job.state.is_final()) {
-                    self.one(summary.id, &mut checked).await?;
+                    self.check_job(summary.id, &mut checked).await?;
                 }
                 let last = page.len() < PAGE;
-                if !seen(&checked) && !last {
+                if !on_progress(&checked) && !last {
                     checked.cut_short = true;
                     return Ok(checked);
                 }
@@ -180,7 +180,7 @@ impl Check {
         Ok(checked)
     }
 
-    async fn one(&self, id: JobId, checked: &mut Checked) -> Result<(), Error> {
+    async fn check_job(&self, id: JobId, checked: &mut Checked) -> Result<(), Error> {
         let Some(job) = self.operator.inspect().job(id).await? else { return Ok(()) };
         let kind = KindVersion { kind: job.summary.kind.clone(), version: job.summary.version };
         let Some(replayer) = self.operator.replayers().get(&kind).cloned() else {
@@ -202,7 +202,7 @@ impl Check {
             }
         };
         let replay = replayer.replay(claimed, entries, Arc::clone(self.operator.services()));
-        // In a task of its own: code that runs on and on must not hold up the others.
+        // In a task of its own: code that never returns must not hold up the others.
         let replay = self.operator.env().spawn(AssertUnwindSafe(replay).catch_unwind());
         let why = match self.operator.env().timeout(LIMIT, replay).await {
             Ok(Ok(Ok(Ok(mut differences)))) => {
@@ -211,19 +211,21 @@ impl Check {
                     let waiting = holds.and_then(|holds| holds.waiting).map(|waiting| waiting.what);
                     differences.ignore_current_position(waiting.as_ref());
                 }
-                checked.differs(&kind, id, differences);
+                checked.add(&kind, id, differences);
                 return Ok(());
             }
             Ok(Ok(Ok(Err(failure)))) => failure,
             Ok(Ok(Err(panic))) => Failure::retry(panic_text(&*panic)).class(class::PANIC),
             Ok(Err(error)) => Failure::retry(error).class(class::PANIC),
-            Err(_) => Failure::retry(format!("its code ran on and on for {LIMIT:?}")).class(class::TIMEOUT),
+            Err(_) => {
+                Failure::retry(format!("its code did not return within {LIMIT:?}")).class(class::TIMEOUT)
+            }
         };
         checked.broken.push(Broken { job: id, kind, key, why });
         Ok(())
     }
 
-    /// The job as a worker would be handed it, decoded.
+    /// The job as a worker would claim it, decoded.
     fn claimed(&self, job: Job) -> Result<ClaimedJob, Failure> {
         let decode = |payload: &windlass_model::Payload| {
             let plain = self.operator.codecs().decode(payload).map_err(|error| {

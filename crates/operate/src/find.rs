@@ -1,4 +1,4 @@
-//! Finding a child of a branch by what people call it: `parent$branch$spawn_item`.
+//! Finds a child of a branch by its name: `parent$branch$spawn_item`.
 
 use windlass_model::JobId;
 use windlass_store::{Branch, BranchChild, BranchChildFilter, ChildStates, Filter, JobEnd};
@@ -13,36 +13,36 @@ use crate::{
     items::{Item, before, expand, is_block},
 };
 
-/// How many jobs of different kinds may have one key, for a child to be looked for in all of them.
+/// How many jobs of different kinds with one key are searched for a child.
 const NAMESAKES: usize = 10;
 
 impl Operator {
-    /// The child of a branch that people call so: `parent$branch$spawn_item`, where the parent is a job's key or its id.
+    /// Finds the child of a branch with this name: `parent$branch$spawn_item`, where the parent is a job's key or id.
     pub async fn item(&self, key: &str) -> Result<Item, Error> {
-        let mut why = NotFound::Shape;
+        let mut why = NotFound::Format;
         for (at, _) in key.match_indices('$') {
             let Some((branch, child)) = key[at + 1..].split_once('$') else { continue };
             for (parent, name) in self.parents(&key[..at]).await? {
                 let branches = self.inspect().branches(parent).await?;
                 let known: Vec<String> = branches.iter().map(|branch| branch.name.clone()).collect();
-                why.rather(NotFound::Branch(parent, known));
-                // Of several runs of a job, the last one is meant first.
-                for of in branches.into_iter().filter(|of| of.name == branch).rev() {
-                    why.rather(NotFound::Spawn(of.spawns.clone()));
-                    for (spawn, item) in spawned(&of.spawns, child) {
-                        why.rather(NotFound::Item(of.spawns[spawn].clone(), item.to_owned()));
-                        if let Some(found) = self.child(&name, &of, spawn as i16, item).await? {
-                            return Ok(found);
+                why.set_if_nearer(NotFound::Branch(parent, known));
+                // A retried job may have opened several branches of one name; the newest comes first.
+                for found in branches.into_iter().filter(|found| found.name == branch).rev() {
+                    why.set_if_nearer(NotFound::Spawn(found.spawns.clone()));
+                    for (spawn, item) in spawned(&found.spawns, child) {
+                        why.set_if_nearer(NotFound::Item(found.spawns[spawn].clone(), item.to_owned()));
+                        if let Some(item) = self.child(&name, &found, spawn as i16, item).await? {
+                            return Ok(item);
                         }
                     }
                 }
             }
-            why.rather(NotFound::Parent(key[..at].to_owned()));
+            why.set_if_nearer(NotFound::Parent(key[..at].to_owned()));
         }
-        Err(Error::NoSuchChild { key: key.to_owned(), why: why.said() })
+        Err(Error::NoSuchChild { key: key.to_owned(), why: why.to_text() })
     }
 
-    /// The jobs that people call so, and what they are called.
+    /// The jobs with this id or key, and their names.
     async fn parents(&self, text: &str) -> Result<Vec<(JobId, String)>, Error> {
         if let Ok(id) = text.parse::<JobId>() {
             let job = self.inspect().job(id).await?;
@@ -56,50 +56,57 @@ impl Operator {
         Ok(jobs.into_iter().map(|job| (job.id, text.to_owned())).collect())
     }
 
-    /// One child of a branch. One that was moved out of its block is found by its id; the others are looked for.
-    async fn child(&self, parent: &str, of: &Branch, spawn: i16, item: &str) -> Result<Option<Item>, Error> {
-        let id = JobId::of_item(of.job, of.number, spawn, item);
-        let moved = BranchChildFilter {
-            job: of.job,
-            branch: of.number,
+    /// Finds one child of a branch: a promoted one by its id, the others by reading the branch.
+    async fn child(
+        &self,
+        parent: &str,
+        branch: &Branch,
+        spawn: i16,
+        item: &str,
+    ) -> Result<Option<Item>, Error> {
+        let id = JobId::of_item(branch.job, branch.number, spawn, item);
+        let promoted = BranchChildFilter {
+            job: branch.job,
+            branch: branch.number,
             only: ChildStates::All,
             after: before(id),
             limit: 1,
         };
-        let mut rows = self.inspect().branch_children(&moved).await?;
+        let mut rows = self.inspect().branch_children(&promoted).await?;
         if rows.first().is_some_and(|row| row.summary.id == id) {
-            return Ok(expand(self, parent, of, rows.remove(0)).pop().map(|(_, item)| item));
+            return Ok(expand(self, parent, branch, rows.remove(0)).pop().map(|(_, item)| item));
         }
-        let mut all = BranchChildFilter { after: None, limit: BLOCKS, ..moved };
+        let mut all = BranchChildFilter { after: None, limit: BLOCKS, ..promoted };
         loop {
             let page = self.inspect().branch_children(&all).await?;
             let Some(last) = page.last() else { return Ok(None) };
             all.after = Some(last.summary.id);
             all.limit = if page.iter().any(is_block) { BLOCKS } else { SINGLES };
-            let found =
-                page.into_iter().find(|leaf| leaf.branch_position.spawn == spawn && self.holds(leaf, item));
+            let found = page
+                .into_iter()
+                .find(|child| child.branch_position.spawn == spawn && self.contains(child, item));
             if let Some(found) = found {
-                let mut children = expand(self, parent, of, found).into_iter().map(|(_, child)| child);
+                let mut children = expand(self, parent, branch, found).into_iter().map(|(_, child)| child);
                 return Ok(children.find(|child| child.place.item == item));
             }
         }
     }
 
-    /// Whether a row stands for an item, as far as this program can read it.
-    fn holds(&self, leaf: &BranchChild, item: &str) -> bool {
-        if !is_block(leaf) {
-            return leaf.branch_position.item == item;
+    /// Whether a row is or contains an item, as far as this program can decode it.
+    fn contains(&self, child: &BranchChild, item: &str) -> bool {
+        if !is_block(child) {
+            return child.branch_position.item == item;
         }
-        let kept = match &leaf.ended {
+        let kept = match &child.ended {
             Some(JobEnd::Done(output)) => Some(output),
-            _ => leaf.data.as_ref(),
+            _ => child.data.as_ref(),
         };
-        let packed = block::packed_items(&leaf.input, kept, self.codecs());
+        let packed = block::packed_items(&child.input, kept, self.codecs());
         packed.is_ok_and(|packed| packed.iter().any(|packed| packed.key == item))
     }
 }
 
-/// Which spawn and which item a text may mean. A spawn may have an underscore in its name, so there may be several.
+/// The spawns and items that a text may name. A spawn may have an underscore in its name, so there may be several.
 fn spawned<'t>(spawns: &[String], text: &'t str) -> Vec<(usize, &'t str)> {
     let item = |(place, name): (usize, &String)| match text.strip_prefix(name.as_str())? {
         "" => Some((place, "")),
@@ -108,9 +115,9 @@ fn spawned<'t>(spawns: &[String], text: &'t str) -> Vec<(usize, &'t str)> {
     spawns.iter().enumerate().filter_map(item).collect()
 }
 
-/// Why a child is not found: the further down, the nearer it was.
+/// Why a child is not found; later variants are nearer misses.
 enum NotFound {
-    Shape,
+    Format,
     Parent(String),
     Branch(JobId, Vec<String>),
     Spawn(Vec<String>),
@@ -120,7 +127,7 @@ enum NotFound {
 impl NotFound {
     fn rank(&self) -> u8 {
         match self {
-            NotFound::Shape => 0,
+            NotFound::Format => 0,
             NotFound::Parent(_) => 1,
             NotFound::Branch(..) => 2,
             NotFound::Spawn(_) => 3,
@@ -128,15 +135,15 @@ impl NotFound {
         }
     }
 
-    fn rather(&mut self, other: NotFound) {
+    fn set_if_nearer(&mut self, other: NotFound) {
         if other.rank() > self.rank() {
             *self = other;
         }
     }
 
-    fn said(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
-            NotFound::Shape => "children of branches are called parent$branch$spawn_item".to_owned(),
+            NotFound::Format => "children of branches are named parent$branch$spawn_item".to_owned(),
             NotFound::Parent(parent) => format!("no job has the id or the key {parent:?}"),
             NotFound::Branch(job, known) if known.is_empty() => format!("job {job} has no branches"),
             NotFound::Branch(job, known) => format!("job {job} has only the branches {}", known.join(", ")),
@@ -145,7 +152,7 @@ impl NotFound {
                 format!("the spawn {spawn:?} has an item for each child: name one")
             }
             NotFound::Item(spawn, item) => {
-                format!("the spawn {spawn:?} has made no child for the item {item:?}, or it was pruned")
+                format!("the spawn {spawn:?} has no child for the item {item:?}, or it was pruned")
             }
         }
     }
@@ -165,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_miss_is_told() {
-        let mut why = NotFound::Shape;
-        why.rather(NotFound::Spawn(vec!["a".into(), "b".into()]));
-        why.rather(NotFound::Parent("x".into()));
-        assert_eq!(why.said(), "the spawns of that branch are a, b");
+    fn the_nearest_miss_is_reported() {
+        let mut why = NotFound::Format;
+        why.set_if_nearer(NotFound::Spawn(vec!["a".into(), "b".into()]));
+        why.set_if_nearer(NotFound::Parent("x".into()));
+        assert_eq!(why.to_text(), "the spawns of that branch are a, b");
     }
 }

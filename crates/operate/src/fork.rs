@@ -1,4 +1,4 @@
-//! Making a job that goes on from somewhere in the journal of another.
+//! Fork: starts a new job from part of another's journal.
 
 use windlass_model::{JobId, JournalEntry, journal::Op};
 use windlass_store::{Actor, ControlOutcome, Filter, Fork as StoreFork};
@@ -7,17 +7,17 @@ use windlass_workflow::Error;
 
 use crate::Operator;
 
-/// How many jobs are looked at in one read.
+/// How many jobs are read at a time.
 const PAGE: usize = 100;
 
-/// A fork that is being described: say from where, then [`Fork::run`] or [`Fork::each`].
+/// A fork to be run: choose where it starts, then call [`Fork::run`] or [`Fork::each`].
 ///
-/// The new job has the input of the other and what its journal says before that place: those calls return what they
-/// returned there, and the rest is run anew. The other job stays as it is.
+/// The new job has the input of the original and the entries of its journal before that position: those calls return what they
+/// returned in the original, and the rest runs again. The original stays as it is.
 #[must_use = "a fork does nothing until it is run"]
 pub struct Fork {
     operator: Operator,
-    by: Actor,
+    actor: Actor,
     from: ForkPoint,
     key: Option<String>,
 }
@@ -29,65 +29,65 @@ enum ForkPoint {
     End,
 }
 
-/// What came of forking many.
+/// The outcome of forking many jobs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForkProgress {
-    /// The jobs that were forked, each with the new one.
+    /// The jobs that were forked, each with its new job.
     pub made: Vec<(JobId, JobId)>,
     /// Those that were not, and why.
     pub refused: Vec<(JobId, String)>,
 }
 
 impl Fork {
-    pub(crate) fn new(operator: Operator, by: Actor) -> Fork {
-        Fork { operator, by, from: ForkPoint::End, key: None }
+    pub(crate) fn new(operator: Operator, actor: Actor) -> Fork {
+        Fork { operator, actor, from: ForkPoint::End, key: None }
     }
 
-    /// From the beginning: nothing of what the other did is taken over.
+    /// Starts from the beginning: no call of the original is taken over.
     pub fn from_beginning(mut self) -> Fork {
         self.from = ForkPoint::Beginning;
         self
     }
 
-    /// From the entry at this place of its journal, which is not taken over.
+    /// Starts at this entry of the journal, which is not taken over.
     pub fn before_entry(mut self, seq: i32) -> Fork {
         self.from = ForkPoint::Entry(seq);
         self
     }
 
-    /// From the call of this name, which is run anew.
+    /// Starts at the call of this name, which runs again.
     pub fn before(mut self, name: impl Into<String>) -> Fork {
         self.from = ForkPoint::Call { name: name.into(), key: None };
         self
     }
 
-    /// From the call of this name and key, which is run anew.
+    /// Starts at the call of this name and key, which runs again.
     pub fn before_key(mut self, name: impl Into<String>, key: impl ToString) -> Fork {
         self.from = ForkPoint::Call { name: name.into(), key: Some(key.to_string()) };
         self
     }
 
-    /// With this key. Without, the new job has none.
+    /// The key of the new job; it has none by default.
     pub fn key(mut self, key: impl Into<String>) -> Fork {
         self.key = Some(key.into());
         self
     }
 
-    /// Forks one job; answers the new one.
+    /// Forks one job. Returns the new one.
     pub async fn run(&self, job: JobId) -> Result<JobId, Error> {
         let id = self.operator.new_id();
-        match self.one(job, id, self.key.clone()).await? {
+        match self.fork(job, id, self.key.clone()).await? {
             Ok(()) => Ok(id),
             Err(why) => Err(Error::Setup(format!("job {job} cannot be forked: {why}"))),
         }
     }
 
-    /// Forks every job that matches, newest first, and says of each what came of it. Jobs that are submitted meanwhile are
-    /// left alone.
+    /// Forks every job that matches, newest first. Jobs that are submitted meanwhile are left alone. `on_progress` is called after every
+    /// page; it ends the run by returning `false`.
     pub async fn each(
         &self,
         filter: Filter,
-        mut seen: impl FnMut(&ForkProgress) -> bool,
+        mut on_progress: impl FnMut(&ForkProgress) -> bool,
     ) -> Result<ForkProgress, Error> {
         if self.key.is_some() {
             return Err(Error::Setup("many forks cannot have one key; leave it out".into()));
@@ -95,41 +95,41 @@ impl Fork {
         let newest = self.operator.new_id();
         let before = Some(filter.before.map_or(newest, |before| before.min(newest)));
         let mut filter = Filter { before, limit: PAGE, ..filter };
-        let mut forked = ForkProgress::default();
+        let mut progress = ForkProgress::default();
         loop {
             let page = self.operator.inspect().jobs(&filter).await?;
             filter.before = page.last().map(|job| job.id);
             for job in &page {
                 let id = self.operator.new_id();
-                match self.one(job.id, id, None).await? {
-                    Ok(()) => forked.made.push((job.id, id)),
-                    Err(why) => forked.refused.push((job.id, why)),
+                match self.fork(job.id, id, None).await? {
+                    Ok(()) => progress.made.push((job.id, id)),
+                    Err(why) => progress.refused.push((job.id, why)),
                 }
             }
-            if !seen(&forked) || page.len() < PAGE {
-                return Ok(forked);
+            if !on_progress(&progress) || page.len() < PAGE {
+                return Ok(progress);
             }
         }
     }
 
-    async fn one(&self, job: JobId, id: JobId, key: Option<String>) -> Result<Result<(), String>, Error> {
+    async fn fork(&self, job: JobId, id: JobId, key: Option<String>) -> Result<Result<(), String>, Error> {
         let entries = self.operator.inspect().journal(job, None, usize::MAX).await?;
-        let before = match self.place(&entries) {
+        let before = match self.position(&entries) {
             Ok(before) => before,
             Err(why) => return Ok(Err(why)),
         };
         let fork = StoreFork { from: job, id, before, key };
-        let mut dids = self.operator.store().control().fork(None, &[fork], &self.by).await?;
+        let mut outcomes = self.operator.store().control().fork(None, &[fork], &self.actor).await?;
         self.operator.poke();
-        Ok(match dids.pop() {
+        Ok(match outcomes.pop() {
             Some(ControlOutcome::Created(_)) => Ok(()),
             Some(ControlOutcome::Refused(why)) => Err(why),
-            _ => Err("it is not there; it was pruned, or never submitted".into()),
+            _ => Err("it does not exist; it was pruned, or never submitted".into()),
         })
     }
 
-    /// The place in a journal from which the fork goes on.
-    fn place(&self, entries: &[JournalEntry]) -> Result<i32, String> {
+    /// The position in a journal at which the fork starts.
+    fn position(&self, entries: &[JournalEntry]) -> Result<i32, String> {
         let end = entries.last().map_or(0, |entry| entry.seq + 1);
         match &self.from {
             ForkPoint::Beginning => Ok(entries.first().map_or(0, |entry| entry.seq)),
@@ -154,10 +154,10 @@ impl Fork {
     }
 }
 
-/// What there is to fork from.
+/// The calls at which a fork can start.
 fn known(entries: &[JournalEntry]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    // What undos left has a blank in its name.
+    // Entries of undos have a space in their names.
     let is_call = |entry: &&JournalEntry| {
         !matches!(entry.op, Op::Context | Op::Life | Op::Now) && !entry.name.contains(' ')
     };

@@ -1,4 +1,4 @@
-//! The children of branches as people see them: jobs of their own, and the items of blocks one by one.
+//! The children of branches, one by one: jobs of their own, and the items of blocks.
 
 use std::collections::VecDeque;
 
@@ -20,25 +20,25 @@ use crate::Operator;
 /// A child of a branch.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Item {
-    /// Its id: that of its job. Of one in a block it is that of the job that it becomes if it is moved out.
+    /// The id of its job; in a block, the id of the job that it becomes if it is promoted.
     pub id: JobId,
-    /// What people call it: its parent's key or id, the branch, the spawn and the item.
+    /// Its name: its parent's key or id, the branch, the spawn and the item.
     pub key: String,
-    /// Its place in the branch.
+    /// Its position in the branch.
     pub place: ChildPlace,
     /// Its kind.
     pub kind: String,
     /// Its kind's version.
     pub version: i32,
-    /// Where it stands: in a block it is done, or stands where the block does.
+    /// Its state; in a block it is done, or has the state of the block.
     pub state: State,
     /// The block it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<JobId>,
-    /// Its input, if this program can read it.
+    /// Its input, if this program can decode it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What it returned, if it is done and this program can read that.
+    /// Its output, if it is done and this program can decode it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Why it failed.
@@ -49,10 +49,10 @@ pub struct Item {
     pub failure: Option<Failure>,
 }
 
-/// The children of a job's branches, read from the store a page at a time; made by [`Operator::items`].
+/// The children of a job's branches, read a page at a time; created by [`Operator::items`].
 ///
-/// Branch by branch, in the order of the ids of the rows that they are in. A block that this program cannot read (it lacks
-/// the codec) is told as one child that stands for all of them, see [`ChildPlace::items`].
+/// Branch by branch, in the order of the ids of their rows. A block that this program cannot decode (it lacks the codec) is one child
+/// that represents all of its items, see [`ChildPlace::items`].
 pub struct Items {
     operator: Operator,
     parent: String,
@@ -61,34 +61,34 @@ pub struct Items {
     passes: &'static [ChildStates],
     only: ChildStates,
     at: ReadPosition,
-    /// What was read and not taken: the row that it is in, and its place there.
+    /// What was read and not returned: its row, its index in the row, and the child.
     ready: VecDeque<(JobId, usize, Item)>,
-    /// What was taken last.
-    taken: Option<Mark>,
+    /// What was returned last.
+    last: Option<Mark>,
     rows: usize,
 }
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Clone, Copy, Default)]
 struct ReadPosition {
     branch: usize,
     pass: usize,
     after: Option<JobId>,
-    /// Items of this row are left out if their places are smaller.
+    /// Items of this row with a smaller index were returned before.
     begun: Option<(JobId, usize)>,
 }
 
-/// A child that was taken.
+/// The position of a child that was returned.
 #[derive(Clone, Copy)]
 struct Mark {
     branch: usize,
     pass: usize,
     row: JobId,
-    place: usize,
+    index: usize,
 }
 
 impl Operator {
-    /// The children of a job's branches, or of the one with this name, one by one, those in blocks too.
+    /// The children of a job's branches, or of the one with this name, including those in blocks.
     pub async fn items(&self, job: JobId, branch: Option<&str>, only: ChildStates) -> Result<Items, Error> {
         let Some(parent) = self.inspect().job(job).await? else { return Err(Error::NoSuchJob(job)) };
         let branches = branches_named(self.inspect().branches(job).await?, job, branch)?;
@@ -106,58 +106,60 @@ impl Items {
             // Of a block that has not ended, some items may have.
             ChildStates::Ended => &[ChildStates::Ended, ChildStates::Live],
         };
-        let (at, ready, taken) = (ReadPosition::default(), VecDeque::new(), None);
-        Items { operator, parent, branches, passes, only, at, ready, taken, rows: BLOCKS }
+        let (at, ready, last) = (ReadPosition::default(), VecDeque::new(), None);
+        Items { operator, parent, branches, passes, only, at, ready, last, rows: BLOCKS }
     }
 
-    /// What the parent is called.
+    /// The parent's key or id.
     pub fn parent(&self) -> &str {
         &self.parent
     }
 
-    /// Goes on after a child that was taken before; `mark` is what [`Items::mark`] answered then.
+    /// Continues after a child that was returned before; `mark` is what [`Items::mark`] returned then.
     pub fn after(mut self, mark: &str) -> Result<Items, Error> {
         let wrong = || {
-            Error::Setup(format!("{mark:?} is no place among children; take one that was answered before"))
+            Error::Setup(format!(
+                "{mark:?} is not a position among children; use one that a previous page returned"
+            ))
         };
         let mut parts = mark.split('/');
         let mut part = || parts.next().ok_or_else(wrong);
         let number: i64 = part()?.parse().map_err(|_| wrong())?;
         let pass: usize = part()?.parse().map_err(|_| wrong())?;
         let row: JobId = part()?.parse().map_err(|_| wrong())?;
-        let place: usize = part()?.parse().map_err(|_| wrong())?;
+        let index: usize = part()?.parse().map_err(|_| wrong())?;
         let branch = self.branches.iter().position(|branch| branch.number.0 == number).ok_or_else(wrong)?;
         if pass >= self.passes.len() {
             return Err(wrong());
         }
-        self.at = ReadPosition { branch, pass, after: before(row), begun: Some((row, place + 1)) };
+        self.at = ReadPosition { branch, pass, after: before(row), begun: Some((row, index + 1)) };
         Ok(self)
     }
 
-    /// Where the child that was taken last stands; `None` before the first.
+    /// The position of the child that was returned last; `None` before the first.
     pub fn mark(&self) -> Option<String> {
-        let Mark { branch, pass, row, place } = self.taken?;
-        Some(format!("{}/{pass}/{row}/{place}", self.branches[branch].number))
+        let Mark { branch, pass, row, index } = self.last?;
+        Some(format!("{}/{pass}/{row}/{index}", self.branches[branch].number))
     }
 
     /// The next child; `None` if there are no more.
     pub async fn next(&mut self) -> Result<Option<Item>, Error> {
         loop {
-            if let Some((row, place, item)) = self.ready.pop_front() {
+            if let Some((row, index, item)) = self.ready.pop_front() {
                 let ReadPosition { branch, pass, .. } = self.at;
-                self.taken = Some(Mark { branch, pass, row, place });
+                self.last = Some(Mark { branch, pass, row, index });
                 return Ok(Some(item));
             }
             let Some(branch) = self.branches.get(self.at.branch) else { return Ok(None) };
             let (job, only) = (branch.job, self.passes[self.at.pass]);
-            let of = BranchChildFilter {
+            let filter = BranchChildFilter {
                 job,
                 branch: branch.number,
                 only,
                 after: self.at.after,
                 limit: self.rows,
             };
-            let page = self.operator.inspect().branch_children(&of).await?;
+            let page = self.operator.inspect().branch_children(&filter).await?;
             let Some(last) = page.last() else {
                 self.advance();
                 continue;
@@ -165,18 +167,18 @@ impl Items {
             self.at.after = Some(last.summary.id);
             let blocks = page.iter().any(is_block);
             self.rows = if blocks { BLOCKS } else { SINGLES };
-            for leaf in page {
-                let row = leaf.summary.id;
-                let first = self.at.begun.take_if(|(begun, _)| *begun == row).map_or(0, |(_, place)| place);
-                let items = expand(&self.operator, &self.parent, branch, leaf);
+            for child in page {
+                let row = child.summary.id;
+                let first = self.at.begun.take_if(|(begun, _)| *begun == row).map_or(0, |(_, index)| index);
+                let items = expand(&self.operator, &self.parent, branch, child);
                 let wanted =
-                    items.into_iter().filter(|(place, item)| *place >= first && self.is_wanted(item));
-                self.ready.extend(wanted.map(|(place, item)| (row, place, item)).collect::<Vec<_>>());
+                    items.into_iter().filter(|(index, item)| *index >= first && self.is_wanted(item));
+                self.ready.extend(wanted.map(|(index, item)| (row, index, item)).collect::<Vec<_>>());
             }
         }
     }
 
-    /// Goes on with the next pass, or the next branch.
+    /// Continues with the next pass, or the next branch.
     fn advance(&mut self) {
         let ReadPosition { branch, pass, .. } = self.at;
         self.at = match pass + 1 < self.passes.len() {
@@ -196,15 +198,15 @@ impl Items {
     }
 }
 
-/// The children that one row stands for, with their places in it.
+/// The children in one row, with their indexes there.
 pub(super) fn expand(
     operator: &Operator,
     parent: &str,
     branch: &Branch,
-    leaf: BranchChild,
+    child: BranchChild,
 ) -> Vec<(usize, Item)> {
-    let BranchChild { summary, branch_position: twig, ended, input, data, .. } = leaf;
-    let spawn = usize::try_from(twig.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
+    let BranchChild { summary, branch_position: position, ended, input, data, .. } = child;
+    let spawn = usize::try_from(position.spawn).ok().and_then(|spawn| branch.spawns.get(spawn));
     let (output, failure) = match ended {
         Some(JobEnd::Done(output)) => (Some(output), None),
         Some(JobEnd::Failed { failure, .. } | JobEnd::Cancelled(failure)) => (None, Some(failure)),
@@ -214,8 +216,8 @@ pub(super) fn expand(
         branch: branch.number,
         name: branch.name.clone(),
         spawn: spawn.cloned().unwrap_or_default(),
-        item: twig.item,
-        items: twig.items,
+        item: position.item,
+        items: position.items,
     };
     let row = Item {
         id: summary.id,
@@ -241,7 +243,7 @@ pub(super) fn expand(
         return vec![(0, Item { block, ..row })];
     };
     let item = |PackedItem { index, key, input, result }: PackedItem| {
-        let id = JobId::of_item(branch.job, branch.number, twig.spawn, &key);
+        let id = JobId::of_item(branch.job, branch.number, position.spawn, &key);
         let place = ChildPlace { item: key, items: 1, ..row.place.clone() };
         let key = place.key(parent);
         let input = serde_json::from_str(input.get()).ok();
@@ -258,11 +260,11 @@ pub(super) fn expand(
     packed.into_iter().map(item).collect()
 }
 
-pub(super) fn is_block(leaf: &BranchChild) -> bool {
-    block::is_block(leaf.summary.stage.as_deref())
+pub(super) fn is_block(child: &BranchChild) -> bool {
+    block::is_block(child.summary.stage.as_deref())
 }
 
-/// The id before another: what stands after it begins with the other.
+/// The id before another: a page after it begins with the other.
 pub(super) fn before(id: JobId) -> Option<JobId> {
     let number = u128::from_be_bytes(*id.as_bytes());
     number.checked_sub(1).map(|before| JobId::from_bytes(before.to_be_bytes()))
@@ -276,9 +278,9 @@ pub(crate) fn branches_named(
 ) -> Result<Vec<Branch>, Error> {
     let Some(name) = name else { return Ok(branches) };
     let known: Vec<String> = branches.iter().map(|branch| branch.name.clone()).collect();
-    let meant: Vec<Branch> = branches.into_iter().filter(|branch| branch.name == name).collect();
-    match meant.is_empty() {
+    let named: Vec<Branch> = branches.into_iter().filter(|branch| branch.name == name).collect();
+    match named.is_empty() {
         true => Err(Error::NoSuchBranch { job, branch: name.to_owned(), known }),
-        false => Ok(meant),
+        false => Ok(named),
     }
 }

@@ -1,9 +1,10 @@
 //! What people see and do, as typed data: no HTTP, no terminal, no SQL.
 //!
-//! [`Operator`] is where everything begins. In reading order: [`why`] explains why a job is not progressing, [`Item`]s are the children
-//! of branches, [`graph`] draws what workflows did. [`Control`] changes one job, queue, limit or schedule; [`Bulk`] does so to
-//! every job that matches a filter, [`Redrive`] retries the unsuccessful children of branches, [`Migrate`] moves machines to another version, [`Fork`]
-//! starts a job from part of another's journal. [`Check`] replays open workflows against this build.
+//! Everything starts from an [`Operator`]. To see: [`views`] list jobs, queues, branches and schedules, [`why`] explains why a job is not
+//! progressing, [`Item`]s are the children of branches, [`graph`] draws what workflows did, [`doctor`] checks the installation. To act:
+//! [`Control`] changes one job, queue, limit or schedule; [`Bulk`] does so to every job that matches a filter, [`Redrive`] retries the
+//! unsuccessful children of branches, [`Migrate`] moves machines to another version, [`Fork`] starts a job from part of another's
+//! journal. [`Check`] replays open workflows against this build.
 //!
 //! Everything that changes something is recorded in the audit log, with its author.
 
@@ -19,6 +20,7 @@ mod migrate;
 mod operator;
 mod redrive;
 pub mod text;
+pub mod views;
 pub mod why;
 
 pub use bulk::{Bulk, BulkProgress, Preview, describe};

@@ -1,4 +1,4 @@
-//! Moving jobs of one version of a machine to another: their states are converted by code that knows both.
+//! Migrates jobs from one version of a machine to another: code that knows both converts their states.
 
 use std::marker::PhantomData;
 
@@ -12,19 +12,19 @@ use windlass_workflow::{
 
 use crate::Operator;
 
-/// How many jobs are looked at, and written, at a time.
+/// How many jobs are read and written at a time.
 const BATCH: usize = 100;
-/// How many of those that could not be migrated are told one by one.
+/// How many jobs that could not be migrated are listed.
 const LISTED: usize = 20;
 
-/// A migration that is being described. Nothing is done until [`Migrate::run`].
+/// A migration to be run. Nothing is done until [`Migrate::run`].
 ///
-/// Jobs that run are passed over: run it again for them, or pause their queue first. Jobs that are done stay as they are;
+/// Running jobs are skipped: run it again for them, or pause their queue first. Done jobs stay as they are;
 /// failed and cancelled ones are migrated too, so that they can be retried.
 #[must_use = "a migration does nothing until it is run"]
 pub struct Migrate<A, B, F> {
     operator: Operator,
-    by: Actor,
+    actor: Actor,
     convert: F,
     versions: PhantomData<fn(A) -> B>,
 }
@@ -32,17 +32,17 @@ pub struct Migrate<A, B, F> {
 /// What a migration has done, or would do.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MigrateProgress {
-    /// Jobs that were looked at.
+    /// Jobs that were read.
     pub seen: usize,
     /// Jobs whose state was, or could be, converted.
     pub migrated: usize,
-    /// Jobs that run, or moved meanwhile: to be tried again.
+    /// Jobs that run, or changed meanwhile: run the migration again for them.
     pub busy: usize,
     /// Jobs whose state could not be converted.
     pub refused: usize,
     /// The first of those, and why.
     pub because: Vec<(JobId, String)>,
-    /// Whether it was ended before all were done.
+    /// Whether it was interrupted before the last job.
     pub cut_short: bool,
 }
 
@@ -52,36 +52,39 @@ where
     B: Machine,
     F: Fn(A) -> Result<B, String>,
 {
-    pub(crate) fn new(operator: Operator, by: Actor, convert: F) -> Migrate<A, B, F> {
-        Migrate { operator, by, convert, versions: PhantomData }
+    pub(crate) fn new(operator: Operator, actor: Actor, convert: F) -> Migrate<A, B, F> {
+        Migrate { operator, actor, convert, versions: PhantomData }
     }
 
-    /// Converts every state and writes nothing: what would come of it.
+    /// Converts every state and writes nothing. Returns what a run would do.
     pub async fn dry_run(&self) -> Result<MigrateProgress, Error> {
-        self.go(false, |_| true).await
+        self.migrate(false, |_| true).await
     }
 
-    /// Does it, batch by batch. `seen` is told how far it is after every batch, and may end it by answering `false`; what
-    /// was done stays done. Running it again goes on with the rest.
-    pub async fn run(self, seen: impl FnMut(&MigrateProgress) -> bool) -> Result<MigrateProgress, Error> {
+    /// Runs it, batch by batch. `on_progress` is called after every batch; it ends the run by returning `false`. Committed batches stay;
+    /// another run continues with the rest.
+    pub async fn run(
+        self,
+        on_progress: impl FnMut(&MigrateProgress) -> bool,
+    ) -> Result<MigrateProgress, Error> {
         let control = self.operator.store().control();
         let (from, to) = (A::VERSION, B::VERSION);
         let action = format!("migrate from version {from} to {to}");
-        control.record_audit(None, &action, A::KIND, &self.by).await?;
-        let migrated = self.go(true, seen).await?;
+        control.record_audit(None, &action, A::KIND, &self.actor).await?;
+        let progress = self.migrate(true, on_progress).await?;
         let ended = format!(
             "{action} ended: {} migrated, {} busy, {} refused",
-            migrated.migrated, migrated.busy, migrated.refused
+            progress.migrated, progress.busy, progress.refused
         );
-        control.record_audit(None, &ended, A::KIND, &self.by).await?;
+        control.record_audit(None, &ended, A::KIND, &self.actor).await?;
         self.operator.poke();
-        Ok(migrated)
+        Ok(progress)
     }
 
-    async fn go(
+    async fn migrate(
         &self,
         write: bool,
-        mut seen: impl FnMut(&MigrateProgress) -> bool,
+        mut on_progress: impl FnMut(&MigrateProgress) -> bool,
     ) -> Result<MigrateProgress, Error> {
         if A::KIND != B::KIND || A::VERSION == B::VERSION {
             return Err(Error::Setup(format!(
@@ -94,47 +97,48 @@ where
         }
         let (kind, version) = (Some(A::KIND.to_owned()), Some(A::VERSION));
         let mut filter = Filter { kind, version, limit: BATCH, ..Filter::default() };
-        let mut migrated = MigrateProgress::default();
+        let mut progress = MigrateProgress::default();
         loop {
             let page = self.operator.inspect().jobs(&filter).await?;
             let last = page.len() < BATCH;
             filter.before = page.last().map(|job| job.id);
             let mut batch = Vec::new();
             for summary in page.into_iter().filter(|job| job.state != State::Done) {
-                migrated.seen += 1;
+                progress.seen += 1;
                 let Some(job) = self.operator.inspect().job(summary.id).await? else { continue };
-                match self.restate(&job) {
-                    _ if job.summary.state == State::Running => migrated.busy += 1,
-                    Ok(restate) => batch.push(restate),
-                    Err(why) => migrated.refuse(job.summary.id, why),
+                match self.stage_update(&job) {
+                    _ if job.summary.state == State::Running => progress.busy += 1,
+                    Ok(update) => batch.push(update),
+                    Err(why) => progress.refuse(job.summary.id, why),
                 }
             }
             if write {
-                let dids = self.operator.store().control().update_stages(None, &batch, &self.by).await?;
-                for (did, restate) in dids.into_iter().zip(&batch) {
-                    match did {
-                        ControlOutcome::Done => migrated.migrated += 1,
+                let outcomes =
+                    self.operator.store().control().update_stages(None, &batch, &self.actor).await?;
+                for (outcome, update) in outcomes.into_iter().zip(&batch) {
+                    match outcome {
+                        ControlOutcome::Done => progress.migrated += 1,
                         ControlOutcome::Unknown => {
-                            migrated.refuse(restate.job, "it was pruned meanwhile".into())
+                            progress.refuse(update.job, "it was pruned meanwhile".into())
                         }
-                        _ => migrated.busy += 1,
+                        _ => progress.busy += 1,
                     }
                 }
             } else {
-                migrated.migrated += batch.len();
+                progress.migrated += batch.len();
             }
-            if !seen(&migrated) && !last {
-                migrated.cut_short = true;
-                return Ok(migrated);
+            if !on_progress(&progress) && !last {
+                progress.cut_short = true;
+                return Ok(progress);
             }
             if last {
-                return Ok(migrated);
+                return Ok(progress);
             }
         }
     }
 
-    /// What a job is to be, or why it cannot.
-    fn restate(&self, job: &Job) -> Result<StageUpdate, String> {
+    /// The converted state of a job, or why it cannot be converted.
+    fn stage_update(&self, job: &Job) -> Result<StageUpdate, String> {
         let payload = job.data.as_ref().unwrap_or(&job.input);
         let plain = self.operator.codecs().decode(payload).map_err(|error| error.to_string())?;
         let (name, data) = match (&job.summary.stage, &job.data) {

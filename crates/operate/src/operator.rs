@@ -1,4 +1,4 @@
-//! Where everything in this crate begins: a store, and what is needed to read its payloads.
+//! The operator: a store, and what is needed to read its payloads. Everything in this crate starts from it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,8 +21,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator of the store in `services`. `replayers` are the workflows that [`Operator::check`] can replay; `poke` is
-    /// called after every change that may have made jobs ready, so that a worker in this process sees it at once.
+    /// An operator of the store in `services`. `replayers` are the workflows that [`Operator::check`] can replay. `poke` is called
+    /// after every change that may have made jobs ready, so that a worker in this process claims them at once.
     pub fn new(
         services: Arc<Services>,
         replayers: Arc<HashMap<KindVersion, Arc<dyn Replayer>>>,
@@ -46,7 +46,7 @@ impl Operator {
         self.services.store.inspect()
     }
 
-    /// The plain JSON of a payload.
+    /// Decodes a payload. Returns its plain JSON.
     pub fn decode(&self, payload: &Payload) -> Result<Vec<u8>, codec::Error> {
         Ok(self.codecs().decode(payload)?.into_owned())
     }

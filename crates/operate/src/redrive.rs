@@ -1,4 +1,4 @@
-//! Retrying the children of a job's branches that have not ended well, so that what waits for them can go on.
+//! Redrive: retries the unsuccessful children of a job's branches, so that their merge can complete.
 
 use std::time::{Duration, Instant};
 
@@ -13,76 +13,79 @@ use crate::{
     items::branches_named,
 };
 
-/// How many rows are read and retried at once while there are blocks among them, which are long.
+/// How many rows are read and retried at once while blocks are among them: their rows are long.
 const BLOCKS: usize = 16;
-/// How many of those that could not be retried are told one by one.
+/// How many children that could not be retried are listed.
 const LISTED: usize = 20;
 
-/// A redrive that is being described; made by [`crate::Control::redrive`]. Nothing is done until [`Redrive::run`].
+/// A redrive to be run; created by [`crate::Control::redrive`]. Nothing is done until [`Redrive::run`].
 ///
-/// Every child that has failed or was cancelled when it is come by is retried once, as by [`crate::Control::retry`]. Branches
-/// that are merged are passed over, unless one is named: nobody waits for their children.
+/// Every child that has failed or was cancelled when the redrive reaches it is retried once, as by [`crate::Control::retry`]. Merged
+/// branches are skipped unless one is named: nobody waits for their children.
 #[must_use = "a redrive does nothing until it is run"]
 pub struct Redrive {
     operator: Operator,
-    by: Actor,
+    actor: Actor,
     job: JobId,
     branch: Option<String>,
     per_second: Option<u32>,
 }
 
-/// What a redrive has done.
+/// What a redrive has done so far.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RedriveProgress {
     /// How many children had failed or were cancelled when it began.
     pub bad: u64,
     /// How many were retried.
     pub retried: u64,
-    /// How many had been retried by others meanwhile.
+    /// How many others had retried meanwhile.
     pub already: u64,
     /// How many could not be retried.
     pub refused: u64,
-    /// The first of those, by their jobs, and why.
+    /// The first of those, and why.
     pub because: Vec<(JobId, String)>,
-    /// Branches that were passed over, and why.
+    /// Branches that were skipped, and why.
     pub passed: Vec<(String, Skipped)>,
-    /// Whether it was ended before all were done.
+    /// Whether it was interrupted before the last child.
     pub cut_short: bool,
 }
 
-/// Why a redrive passes a branch over.
+/// Why a redrive skips a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Skipped {
-    /// It was merged, and was not named.
+    /// It is merged, and was not named.
     Merged,
-    /// What is left of it is being cancelled.
+    /// Its live children are being cancelled.
     Cut,
 }
 
 impl Redrive {
-    pub(crate) fn new(operator: Operator, by: Actor, job: JobId, branch: Option<&str>) -> Redrive {
-        Redrive { operator, by, job, branch: branch.map(String::from), per_second: None }
+    pub(crate) fn new(operator: Operator, actor: Actor, job: JobId, branch: Option<&str>) -> Redrive {
+        Redrive { operator, actor, job, branch: branch.map(String::from), per_second: None }
     }
 
-    /// At most so many children a second; all children of a block at once.
+    /// Limits it to this many children per second; all children of a block are retried at once.
     pub fn per_second(mut self, children: u32) -> Redrive {
         self.per_second = Some(children.max(1));
         self
     }
 
-    /// Does it, batch by batch, each a transaction. `seen` is told how far it is after every batch and while the next one waits
-    /// for its time, and may end it by answering `false`; what was done stays done. Running it again goes on with the rest.
-    pub async fn run(self, mut seen: impl FnMut(&RedriveProgress) -> bool) -> Result<RedriveProgress, Error> {
+    /// Runs it, batch by batch, each a transaction. `on_progress` is called after every batch and while the next one waits for its
+    /// time; it ends the run by returning `false`. Committed batches stay; another run continues with the rest.
+    pub async fn run(
+        self,
+        mut on_progress: impl FnMut(&RedriveProgress) -> bool,
+    ) -> Result<RedriveProgress, Error> {
         let inspect = self.operator.inspect();
         if inspect.job(self.job).await?.is_none() {
             return Err(Error::NoSuchJob(self.job));
         }
-        let mut redriven = RedriveProgress::default();
+        let mut progress = RedriveProgress::default();
         let branches = branches_named(inspect.branches(self.job).await?, self.job, self.branch.as_deref())?;
-        let branches = self.meant(branches, &mut redriven);
-        if redriven.bad == 0 {
-            seen(&redriven);
-            return Ok(redriven);
+        let branches = self.select(branches, &mut progress);
+        if progress.bad == 0 {
+            on_progress(&progress);
+            return Ok(progress);
         }
         let subject = self.job.to_string();
         let action = match &self.branch {
@@ -90,72 +93,76 @@ impl Redrive {
             None => "redrive".to_owned(),
         };
         let control = self.operator.store().control();
-        control.record_audit(None, &action, &subject, &self.by).await?;
+        control.record_audit(None, &action, &subject, &self.actor).await?;
         let started = self.operator.env().instant();
         for branch in &branches {
-            if !self.redrive(branch, started, &mut redriven, &mut seen).await? {
-                redriven.cut_short = true;
+            if !self.redrive(branch, started, &mut progress, &mut on_progress).await? {
+                progress.cut_short = true;
                 break;
             }
         }
-        let ended = format!("{action} ended: {} retried, {} not", redriven.retried, redriven.refused);
-        control.record_audit(None, &ended, &subject, &self.by).await?;
-        Ok(redriven)
+        let ended = format!("{action} ended: {} retried, {} not", progress.retried, progress.refused);
+        control.record_audit(None, &ended, &subject, &self.actor).await?;
+        Ok(progress)
     }
 
-    /// The branches whose children are retried.
-    fn meant(&self, branches: Vec<Branch>, redriven: &mut RedriveProgress) -> Vec<Branch> {
-        let mut meant = Vec::new();
+    /// Selects the branches whose children are retried.
+    fn select(&self, branches: Vec<Branch>, progress: &mut RedriveProgress) -> Vec<Branch> {
+        let mut selected = Vec::new();
         for branch in branches.into_iter().filter(|branch| branch.counts.unsuccessful() > 0) {
-            let passed = match (branch.cancels_children, branch.merged && self.branch.is_none()) {
+            let skipped = match (branch.cancels_children, branch.merged && self.branch.is_none()) {
                 (true, _) => Some(Skipped::Cut),
                 (false, true) => Some(Skipped::Merged),
                 (false, false) => None,
             };
-            match passed {
-                Some(why) => redriven.passed.push((branch.name, why)),
+            match skipped {
+                Some(why) => progress.passed.push((branch.name, why)),
                 None => {
-                    redriven.bad += branch.counts.unsuccessful().unsigned_abs();
-                    meant.push(branch);
+                    progress.bad += branch.counts.unsuccessful().unsigned_abs();
+                    selected.push(branch);
                 }
             }
         }
-        meant
+        selected
     }
 
-    /// Retries the children of one branch; answers whether to go on.
+    /// Retries the children of one branch. Returns whether to continue.
     async fn redrive(
         &self,
         branch: &Branch,
         started: Instant,
-        redriven: &mut RedriveProgress,
-        seen: &mut impl FnMut(&RedriveProgress) -> bool,
+        progress: &mut RedriveProgress,
+        on_progress: &mut impl FnMut(&RedriveProgress) -> bool,
     ) -> Result<bool, Error> {
-        let most = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
+        let batch = self.per_second.map_or(BATCH, |rate| BATCH.min(rate as usize));
         let (job, number) = (self.job, branch.number);
-        let mut of = BranchChildFilter {
+        let mut filter = BranchChildFilter {
             job,
             branch: number,
             only: ChildStates::Bad,
             after: None,
-            limit: most.min(BLOCKS),
+            limit: batch.min(BLOCKS),
         };
         loop {
-            let page = self.operator.inspect().branch_children(&of).await?;
+            let page = self.operator.inspect().branch_children(&filter).await?;
             let Some(last) = page.last() else { return Ok(true) };
-            of.after = Some(last.summary.id);
-            let blocks = page.iter().any(|leaf| block::is_block(leaf.summary.stage.as_deref()));
-            of.limit = if blocks { most.min(BLOCKS) } else { most };
-            let ids: Vec<JobId> = page.iter().map(|leaf| leaf.summary.id).collect();
-            let dids =
-                self.operator.store().control().act_on_jobs(None, &ids, JobAction::Retry, &self.by).await?;
+            filter.after = Some(last.summary.id);
+            let blocks = page.iter().any(|child| block::is_block(child.summary.stage.as_deref()));
+            filter.limit = if blocks { batch.min(BLOCKS) } else { batch };
+            let ids: Vec<JobId> = page.iter().map(|child| child.summary.id).collect();
+            let outcomes = self
+                .operator
+                .store()
+                .control()
+                .act_on_jobs(None, &ids, JobAction::Retry, &self.actor)
+                .await?;
             self.operator.poke();
-            page.iter().zip(dids).for_each(|(leaf, did)| redriven.add(leaf, did));
-            let due = match self.per_second {
-                Some(rate) => started + Duration::from_secs_f64(redriven.seen() as f64 / f64::from(rate)),
+            page.iter().zip(outcomes).for_each(|(child, outcome)| progress.add(child, outcome));
+            let next_at = match self.per_second {
+                Some(rate) => started + Duration::from_secs_f64(progress.seen() as f64 / f64::from(rate)),
                 None => started,
             };
-            if !wait(self.operator.env(), due, || seen(redriven)).await {
+            if !wait(self.operator.env(), next_at, || on_progress(progress)).await {
                 return Ok(false);
             }
         }
@@ -163,14 +170,14 @@ impl Redrive {
 }
 
 impl RedriveProgress {
-    /// How many children were come by so far.
+    /// How many children it has tried to retry so far.
     pub fn seen(&self) -> u64 {
         self.retried + self.already + self.refused
     }
 
-    fn add(&mut self, leaf: &BranchChild, did: ControlOutcome) {
-        let children = u64::from(leaf.branch_position.items.saturating_sub(leaf.items_done));
-        let why = match did {
+    fn add(&mut self, child: &BranchChild, outcome: ControlOutcome) {
+        let children = u64::from(child.branch_position.items.saturating_sub(child.items_done));
+        let why = match outcome {
             ControlOutcome::Done | ControlOutcome::CancelRequested | ControlOutcome::Created(_) => {
                 self.retried += children;
                 return;
@@ -184,7 +191,7 @@ impl RedriveProgress {
         };
         self.refused += children;
         if self.because.len() < LISTED {
-            self.because.push((leaf.summary.id, why));
+            self.because.push((child.summary.id, why));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Why a job is where it is: the true reason in one sentence, and what to do.
+//! Explains why a job is in its state: the reason in one sentence, and what to do.
 //!
-//! [`explain`] is a pure function of what the store says; every state and everything that can hold a job has its
-//! sentence here and its test. Hints name commands as the stock binary has them, between backticks.
+//! [`explain`] is a pure function of what the store returned. Every state and every hold has its sentence here and its test. Hints name
+//! commands as the stock binary has them, between backticks.
 
 mod branches;
 mod decided;
@@ -19,20 +19,20 @@ use windlass_workflow::Error;
 
 use crate::Operator;
 
-/// The answer to "why?".
+/// Why a job is in its state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Why {
     /// The job.
     pub job: JobId,
-    /// Where it stands.
+    /// Its state; `None` for an arrival.
     pub state: Option<State>,
-    /// Which of the reasons it is, as a word that stays the same.
+    /// The reason as a word that stays the same between versions.
     pub cause: &'static str,
     /// The reason, in a sentence.
     pub because: String,
     /// What to do about it.
     pub hint: String,
-    /// What else would keep it, once that is gone.
+    /// What else holds it, once that is resolved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
@@ -41,7 +41,7 @@ pub struct Why {
 struct Cause(&'static str, String, String);
 
 impl Operator {
-    /// Why a job is where it is; `None` if there is no such job.
+    /// Explains why a job is in its state; `None` if there is no such job.
     pub async fn why(&self, id: JobId) -> Result<Option<Why>, Error> {
         let inspect = self.inspect();
         let holds = inspect.holds(id).await?;
@@ -53,7 +53,7 @@ impl Operator {
             true => inspect.branches(id).await?,
             false => Vec::new(),
         };
-        // What a workflow has recorded decides whether a retry can help.
+        // The journal of a workflow decides whether a retry can help.
         let journal = match job.summary.state {
             State::Failed | State::Cancelled => inspect.journal(id, None, usize::MAX).await?,
             _ => Vec::new(),
@@ -68,14 +68,14 @@ fn arriving(job: JobId) -> Why {
         job,
         state: None,
         cause: "arriving",
-        because: "It was submitted in a transaction, and no worker has looked since that was committed.".into(),
-        hint: "Wait: workers look every two seconds. If none runs, start one: `windlass worker`, or your program.".into(),
+        because: "It was submitted in a transaction, and no worker has admitted it since that was committed.".into(),
+        hint: "Wait: workers admit arrivals within two seconds. If none runs, start one: `windlass worker`, or your program.".into(),
         also: Vec::new(),
     }
 }
 
-/// Says why a job is where it is. `branches` are its own; they matter while it waits for them. `journal` is that of a
-/// workflow; it matters once it has failed or was cancelled.
+/// Explains why a job is in its state. `branches` are its own, needed while it waits for them; `journal` is that of a workflow, needed
+/// once it has failed or was cancelled.
 pub fn explain(
     job: &Job,
     holds: &Holds,
@@ -97,15 +97,15 @@ pub fn explain(
     Why { job: job.summary.id, state: Some(job.summary.state), cause, because, hint, also }
 }
 
-/// That a job undoes what it did before it ends.
+/// The job runs its undos before it ends.
 fn unwinding(job: &Job) -> Option<Cause> {
     let unwind = job.unwind.as_ref().filter(|_| !job.summary.state.is_final())?;
     let how = match unwind.reason {
         Some(reason) => format!("fails ({reason}): {}", unwind.failure),
         None => format!("is cancelled: {}", unwind.failure),
     };
-    let because = sentence(&format!("It undoes what it did, and then it {how}"));
-    let hint = format!("Wait; to end it at once, without its undos: `windlass cancel {}`.", job.summary.id);
+    let because = sentence(&format!("It undoes its steps, and then it {how}"));
+    let hint = format!("Wait, or end it at once without its undos: `windlass cancel {}`.", job.summary.id);
     Some(Cause("unwinding", because, hint))
 }
 
@@ -117,39 +117,39 @@ fn ended(job: &Job, journal: &[JournalEntry]) -> Cause {
         State::Done => Cause("done", format!("It was done{at}."), "Nothing to do.".into()),
         State::Cancelled => {
             let why = job.failure.as_ref().map(|failure| match failure.message.strip_prefix("cancelled ") {
-                Some(by) if failure.class == class::CANCELLED => format!(" {by}"),
+                Some(actor) if failure.class == class::CANCELLED => format!(" {actor}"),
                 _ => format!(": {failure}"),
             });
             let because = sentence(&format!("It was cancelled{at}{}", why.unwrap_or_default()));
             let hint = match is_own_cancel(job) {
                 true => format!(
-                    "Nothing to do: its own code cancelled it, and a retry does the same unless what led to that has \
-                     changed; then `windlass retry {id}`."
+                    "Nothing to do: its own code cancelled it, and a retry does the same unless the cause has changed; then \
+                     `windlass retry {id}`."
                 ),
-                false => format!("If it is wanted after all: `windlass retry {id}`."),
+                false => format!("To run it after all: `windlass retry {id}`."),
             };
             Cause("cancelled", because, hint)
         }
         _ => failed(job, &at),
     };
-    let hint = again(job, &ending).unwrap_or(hint);
+    let hint = fork_hint(job, &ending).unwrap_or(hint);
     let hint = match ending.not_undone.as_slice() {
         [] => hint,
         left => {
             let names: Vec<String> = left.iter().map(|entry| decided::shown(entry)).collect();
-            format!("See first to what was not undone: {}. {hint}", names.join(", "))
+            format!("First take care of what was not undone: {}. {hint}", names.join(", "))
         }
     };
     Cause(cause, because, hint)
 }
 
-/// Whether a cancelled job was cancelled by its own code, and not by somebody.
+/// Whether a job was cancelled by its own code, not by a person.
 fn is_own_cancel(job: &Job) -> bool {
     job.failure.as_ref().is_some_and(|failure| failure.class != class::CANCELLED)
 }
 
-/// What to do about a workflow that ended by what it has recorded: a retry would read that again.
-fn again(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
+/// What to do about a workflow that ended because of a recorded result: a retry would replay it.
+fn fork_hint(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
     let by_itself = match job.summary.state {
         State::Failed => {
             matches!(job.summary.reason, None | Some(Reason::Stopped | Reason::Exhausted | Reason::Timeout))
@@ -160,14 +160,14 @@ fn again(job: &Job, ending: &decided::Ending<'_>) -> Option<String> {
     let (decided, before) = (ending.decided.filter(|_| by_itself)?, ending.fork_before?);
     let why = match before.seq == decided.seq || (&before.name, &before.key) == (&decided.name, &decided.key)
     {
-        true => "so run that anew, in a new job".to_owned(),
+        true => "so run that again in a new job".to_owned(),
         false => format!(
-            "so run that anew, in a new job, from the {} on, which was undone",
+            "so run that again in a new job, starting from the {}, which was undone",
             decided::shown(before)
         ),
     };
     Some(format!(
-        "A retry cannot help, since it ends by what is recorded of the {}; {why}: `{}`.",
+        "A retry cannot help, because it replays the recorded result of the {}; {why}: `{}`.",
         decided::shown(decided),
         decided::fork_command(job.summary.id, before)
     ))
@@ -179,31 +179,29 @@ fn failed(job: &Job, at: &str) -> Cause {
         0 | 1 => "its only attempt is used up".to_owned(),
         attempts => format!("its {attempts} attempts are used up"),
     };
-    let mend = "Mend the cause";
+    let fix = "Fix the cause";
     let (cause, why, first) = match job.summary.reason.unwrap_or(Reason::Stopped) {
-        Reason::Exhausted => ("exhausted", used, mend),
-        Reason::Stopped => ("stopped", "its error said that trying again cannot help".into(), mend),
+        Reason::Exhausted => ("exhausted", used, fix),
+        Reason::Stopped => ("stopped", "its error says that a retry cannot help".into(), fix),
         Reason::Timeout => {
             ("timeout", format!("{used} and the last ran too long"), "Give it more time or less to do")
         }
         Reason::Poison => {
             let why = format!("{} died while it ran alone", counted(job.crashes.into(), "worker"));
-            ("poison", why, "Look at what it does to its process (memory, aborts)")
+            ("poison", why, "Check what it does to its process (memory, aborts)")
         }
         Reason::Undecodable if job.summary.stage.is_some() => {
-            let first = "Serve it with code that reads this state, or migrate its state";
+            let first = "Serve it with code that decodes this state, or migrate its state";
             ("undecodable", "its state does not decode".into(), first)
         }
         Reason::Undecodable => {
-            ("undecodable", "its input does not decode".into(), "Serve it with code that reads this input")
+            ("undecodable", "its input does not decode".into(), "Serve it with code that decodes this input")
         }
-        Reason::Expired => {
-            ("expired", "its deadline passed before it ended".into(), "If it is worth doing still")
-        }
-        Reason::Refused => ("refused", "the store refused what it wanted written".into(), mend),
+        Reason::Expired => ("expired", "its deadline passed before it ended".into(), "If it is still wanted"),
+        Reason::Refused => ("refused", "the store refused its result".into(), fix),
         Reason::Diverged => {
-            let why = "its code no longer fits what its journal says it has done".into();
-            ("diverged", why, "Serve it with code that fits (see docs/changing-workflows.md)")
+            let why = "its code no longer matches its journal".into();
+            ("diverged", why, "Serve it with code that matches (see docs/changing-workflows.md)")
         }
     };
     let error = job.failure.as_ref().map(|failure| sentence(&format!(" The last error: {failure}")));
@@ -216,21 +214,21 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<C
     let worker = workers.iter().find(|worker| Some(worker.id) == job.worker);
     let name = worker.map_or("a worker that is gone".into(), |worker| format!("worker {}", worker.name));
     let mut causes = Vec::new();
-    if let Some(told) = &holds.cancel_requested {
-        let end = match told.deadline_at > now {
-            true => format!("in {} at the latest", span(told.deadline_at.since(now))),
-            false => "at the next look of a worker".to_owned(),
+    if let Some(cancel) = &holds.cancel_requested {
+        let end = match cancel.deadline_at > now {
+            true => format!("in {} at the latest", span(cancel.deadline_at.since(now))),
+            false => "at the next poll of a worker".to_owned(),
         };
         let because = format!(
-            "It runs on {name} and was told to end by {}{}; it is over {end}.",
-            told.author,
-            noted(told.note.as_deref()),
+            "It runs on {name}, and {}{} requested its cancel; it ends {end}.",
+            cancel.author,
+            noted(cancel.note.as_deref()),
         );
-        causes.push(Cause("told", because, "Wait; nothing else is needed.".into()));
+        causes.push(Cause("cancel_requested", because, "Wait; nothing else is needed.".into()));
     }
     if worker.is_none_or(|worker| !is_alive(worker, now)) {
         let because =
-            format!("It was claimed by {name}, which has not renewed its lease and is taken for dead.");
+            format!("It was claimed by {name}, which has not renewed its lease and is considered dead.");
         let hint = "Wait: the other workers take it over within a lease. If none runs, start one: `windlass worker`, \
                     or your program.";
         causes.push(Cause("worker_lost", because, hint.into()));
@@ -238,11 +236,11 @@ fn running(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<C
     if causes.is_empty() {
         let since = job.started_at.map(|at| format!(" for {}", span(now.since(at)))).unwrap_or_default();
         let because = format!("It has been running on {name}{since}.");
-        causes.push(Cause("running", because, format!("Wait, or end it: `windlass cancel {id}`.")));
+        causes.push(Cause("running", because, format!("Wait, or cancel it: `windlass cancel {id}`.")));
     }
     if let Some(pause) = &holds.paused {
         let Cause(cause, because, hint) = paused(job, pause);
-        let because = format!("{because} That holds if it is to be tried again.");
+        let because = format!("{because} That applies if it is retried.");
         causes.push(Cause(cause, because, hint));
     }
     causes
@@ -255,7 +253,7 @@ fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec
         true => format!("at {at}, in {}", span(at.since(now))),
         false => format!("since {at}"),
     };
-    let wait = format!("Wait, or give it up: `windlass cancel {}`.", job.summary.id);
+    let wait = format!("Wait, or cancel it: `windlass cancel {}`.", job.summary.id);
     if at <= now && !workers.iter().any(|worker| is_alive(worker, now)) {
         causes.push(no_worker());
     }
@@ -272,13 +270,13 @@ fn scheduled(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec
 
 fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cause> {
     let mut causes = Vec::new();
-    if let Some(told) = &holds.cancel_requested {
+    if let Some(cancel) = &holds.cancel_requested {
         let because = format!(
-            "It was told to end by {}{}, and does not start again.",
-            told.author,
-            noted(told.note.as_deref())
+            "Its cancel was requested by {}{}; it does not start again.",
+            cancel.author,
+            noted(cancel.note.as_deref())
         );
-        causes.push(Cause("told", because, "Wait; it ends soon.".into()));
+        causes.push(Cause("cancel_requested", because, "Wait; it ends soon.".into()));
     }
     causes.extend(holds.paused.iter().map(|pause| paused(job, pause)));
     causes.extend(queue_paused(job, holds));
@@ -291,16 +289,16 @@ fn ready(job: &Job, holds: &Holds, workers: &[WorkerView], now: Time) -> Vec<Cau
     causes
 }
 
-/// It waits for its turn under a serial key.
+/// It waits for a slot of its serial key.
 fn in_line(serial: &SerialHold) -> Cause {
     let many = match serial.slots {
         1 => "one at a time".to_owned(),
         slots => format!("{slots} at a time"),
     };
     let who = match serial.holders.as_slice() {
-        [] => "nobody has the turn, which does not last".into(),
-        [one] => format!("job {one} has the turn"),
-        [one, rest @ ..] => format!("job {one} and {} more have a turn", rest.len()),
+        [] => "no job has a slot, which should not last".into(),
+        [one] => format!("job {one} has the slot"),
+        [one, rest @ ..] => format!("job {one} and {} more have slots", rest.len()),
     };
     let place = match serial.ahead {
         0 => "it is next".to_owned(),
@@ -311,9 +309,9 @@ fn in_line(serial: &SerialHold) -> Cause {
     let because = format!("Jobs with its serial key {:?} run {many}: {who}, and {place}.", serial.key);
     let hint = match serial.holders.first() {
         Some(holder) => {
-            format!("Wait, or see what keeps the one that has the turn: `windlass why {holder}`.")
+            format!("Wait, or see what the job with the slot does: `windlass why {holder}`.")
         }
-        None => "Wait: workers look after this every few minutes. If it stays so: `windlass doctor`.".into(),
+        None => "Wait: workers repair this every few minutes. If it stays so: `windlass doctor`.".into(),
     };
     Cause("serial", because, hint)
 }
@@ -337,7 +335,7 @@ fn unpaid(rate: &RateHold, now: Time) -> Option<Cause> {
     Some(Cause("rate", because, hint))
 }
 
-/// Whether anyone could run it.
+/// No live worker serves its queue, its kind or its version.
 fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
     let (queue, kind, version) = (&job.summary.queue, &job.summary.kind, job.summary.version);
     let alive: Vec<&WorkerView> = workers.iter().filter(|worker| is_alive(worker, now)).collect();
@@ -348,7 +346,7 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
     let mut kinds = pools().flat_map(|serves| &serves.kinds).filter(|served| served.kind == *kind).peekable();
     if pools().next().is_none() {
         let others = match alive.len() {
-            1 => "the one that runs serves others".to_owned(),
+            1 => "the only live one serves others".to_owned(),
             count => format!("{count} workers serve others"),
         };
         let because = format!("No worker serves its queue {queue:?}; {others}.");
@@ -364,10 +362,10 @@ fn unserved(job: &Job, workers: &[WorkerView], now: Time) -> Option<Cause> {
             format!("No worker that serves queue {queue:?} knows version {version} of the kind {kind:?}.");
         let hint = match &job.summary.stage {
             Some(_) => {
-                "Run a build with that version beside the new one until its jobs are through, or migrate their state to a \
+                "Run a build with that version next to the new one until its jobs have ended, or migrate their state to a \
                  version that is served."
             }
-            None => "Run a build with that version beside the new one until its jobs are through.",
+            None => "Run a build with that version next to the new one until its jobs have ended.",
         };
         return Some(Cause("version_unserved", because, hint.into()));
     }
@@ -379,12 +377,12 @@ fn no_worker() -> Cause {
     Cause("no_worker", "No worker is running on this store.".into(), hint)
 }
 
-/// Nothing keeps it but others of its kind.
+/// Nothing holds it: it waits for a slot.
 fn waiting(job: &Job, holds: &Holds) -> Cause {
     if holds.suspect {
         let died = counted(job.deaths.into(), "worker");
         let because = format!("{died} died while it was claimed, so it waits to be run alone.");
-        return Cause("suspect", because, "Wait: its turn comes when a worker has a quiet moment.".into());
+        return Cause("suspect", because, "Wait: it runs as soon as a worker is idle.".into());
     }
     let queue = &job.summary.queue;
     let more = match holds.ahead {
@@ -392,7 +390,7 @@ fn waiting(job: &Job, holds: &Holds) -> Cause {
             let because = format!(
                 "It is the next of its kind in queue {queue:?} and starts as soon as a slot is free."
             );
-            let hint = "Wait; if it stays so, all slots of the queue are busy: add workers or slots.";
+            let hint = "Wait. If it stays so, all slots of the queue are busy: add workers or slots.";
             return Cause("next", because, hint.into());
         }
         1 => "1 job of its kind is".to_owned(),
@@ -401,22 +399,22 @@ fn waiting(job: &Job, holds: &Holds) -> Cause {
     };
     let because = format!("{more} before it in queue {queue:?}.");
     let id = job.summary.id;
-    let hint = format!("Wait, add workers or slots, or move it forward: `windlass priority -10 {id}`.");
+    let hint = format!("Wait, add workers or slots, or raise its priority: `windlass priority -10 {id}`.");
     Cause("behind", because, hint)
 }
 
 fn paused(job: &Job, pause: &Pause) -> Cause {
-    let because = said_of("It", pause);
-    Cause("paused", because, format!("To let it go on: `windlass resume {}`.", job.summary.id))
+    let because = paused_text("It", pause);
+    Cause("paused", because, format!("To resume it: `windlass resume {}`.", job.summary.id))
 }
 
 fn queue_paused(job: &Job, holds: &Holds) -> Option<Cause> {
     let queue = &job.summary.queue;
-    let because = said_of(&format!("Its queue {queue:?}"), holds.queue_paused.as_ref()?);
-    Some(Cause("queue_paused", because, format!("To let it go on: `windlass queues resume {queue}`.")))
+    let because = paused_text(&format!("Its queue {queue:?}"), holds.queue_paused.as_ref()?);
+    Some(Cause("queue_paused", because, format!("To resume it: `windlass queues resume {queue}`.")))
 }
 
-fn said_of(what: &str, pause: &Pause) -> String {
+fn paused_text(what: &str, pause: &Pause) -> String {
     format!("{what} was paused by {} at {}{}.", pause.author, pause.at, noted(pause.note.as_deref()))
 }
 
@@ -424,7 +422,7 @@ fn noted(note: Option<&str>) -> String {
     note.map(|note| format!(" ({note})")).unwrap_or_default()
 }
 
-/// A sentence ends with one full stop, whatever the text in it ends with.
+/// Ends a text with exactly one full stop.
 fn sentence(text: &str) -> String {
     format!("{}.", text.trim_end_matches(['.', '\n', ' ']))
 }
@@ -437,7 +435,7 @@ fn is_alive(worker: &WorkerView, now: Time) -> bool {
     worker.alive && worker.lease_until > now
 }
 
-/// A span as people say it.
+/// A duration in one unit.
 fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

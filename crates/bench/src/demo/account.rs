@@ -311,8 +311,8 @@ mod tests {
     fn a_second_commit_is_seen_by_either_witness() {
         let twice = Job { rev: Rev(2), ..job() };
         assert_eq!(account(Some(&twice), &records()).twice, 1, "the store's count");
-        let mut told = records();
-        told.committed.insert(id(), vec![(0, true), (0, true)]);
-        assert_eq!(account(Some(&job()), &told).twice, 1, "the workers' records");
+        let mut changed = records();
+        changed.committed.insert(id(), vec![(0, true), (0, true)]);
+        assert_eq!(account(Some(&job()), &changed).twice, 1, "the workers' records");
     }
 }

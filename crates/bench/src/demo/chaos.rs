@@ -10,15 +10,15 @@ use tokio::sync::mpsc;
 use windlass::{Engine, JobId, State};
 
 use super::{
-    crew::{Crew, Said},
     plan::HELD,
+    processes::{Processes, WorkerEvent},
     screen::Screen,
     worker::{LEASE, Numbered, marker},
 };
 
 /// How many workers are killed.
 const KILLS: u64 = 5;
-/// How long nothing may move before the demo says that it is stuck.
+/// How long the demo may make no progress before it fails as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Someone has seen enough.
@@ -41,7 +41,7 @@ pub(super) struct Happened {
     pub(super) zombie: Option<u32>,
     /// The number of the worker started last.
     pub(super) last_worker: u32,
-    /// Workers that did not end well when dismissed.
+    /// Workers that failed when they were stopped.
     pub(super) unwell: Vec<String>,
 }
 
@@ -61,8 +61,8 @@ enum Freeze {
 
 pub(super) struct Chaos {
     engine: Engine,
-    crew: Crew,
-    said: mpsc::Receiver<(u32, Said)>,
+    processes: Processes,
+    events: mpsc::Receiver<(u32, WorkerEvent)>,
     screen: Screen,
     queue: String,
     held: JobId,
@@ -74,14 +74,14 @@ pub(super) struct Chaos {
     started: Instant,
     moved: Instant,
     killed: Instant,
-    looked: Instant,
+    counted_at: Instant,
 }
 
 impl Chaos {
     pub(super) fn new(
         engine: Engine,
-        crew: Crew,
-        said: mpsc::Receiver<(u32, Said)>,
+        processes: Processes,
+        events: mpsc::Receiver<(u32, WorkerEvent)>,
         screen: Screen,
         queue: String,
         ids: &[JobId],
@@ -89,11 +89,11 @@ impl Chaos {
     ) -> Chaos {
         let (now, held, total) = (Instant::now(), ids[HELD as usize], ids.len() as u64);
         let (freeze, happened, dir) = (Freeze::Planned, Happened::default(), dir.to_owned());
-        let (acked, started, moved, killed, looked) = (0, now, now, now, now);
+        let (acked, started, moved, killed, counted_at) = (0, now, now, now, now);
         Chaos {
             engine,
-            crew,
-            said,
+            processes,
+            events,
             screen,
             queue,
             held,
@@ -105,19 +105,19 @@ impl Chaos {
             started,
             moved,
             killed,
-            looked,
+            counted_at,
         }
     }
 
     /// Runs until every task has ended.
     pub(super) async fn run(&mut self, workers: u32) -> anyhow::Result<Happened> {
         for _ in 0..workers {
-            self.crew.start()?;
+            self.processes.start()?;
         }
         let mut tick = tokio::time::interval(Duration::from_millis(50));
         loop {
             tokio::select! {
-                Some((serial, said)) = self.said.recv() => self.hear(serial, said).await?,
+                Some((serial, event)) = self.events.recv() => self.handle_event(serial, event).await?,
                 _ = tick.tick() => {
                     if self.tick().await? {
                         break;
@@ -128,40 +128,40 @@ impl Chaos {
         }
         self.screen.progress(self.total, self.rate());
         self.screen.event("every task has ended; stopping the workers");
-        for (serial, status) in self.crew.dismiss().await {
+        for (serial, status) in self.processes.stop().await {
             let how = status.map_or("did not stop".to_owned(), |status| format!("ended with {status}"));
             self.happened.unwell.push(format!("worker {serial} {how}: {}", self.last_words(serial)));
         }
         self.screen.event("reading all jobs back");
         self.screen.close();
-        self.happened.last_worker = self.crew.last;
+        self.happened.last_worker = self.processes.last;
         Ok(std::mem::take(&mut self.happened))
     }
 
-    async fn hear(&mut self, serial: u32, said: Said) -> anyhow::Result<()> {
-        match said {
-            Said::Acked(count) => {
+    async fn handle_event(&mut self, serial: u32, event: WorkerEvent) -> anyhow::Result<()> {
+        match event {
+            WorkerEvent::Acked(count) => {
                 self.acked += count;
                 self.moved = Instant::now();
             }
-            Said::Holding if self.freeze == Freeze::Submitted => self.freeze(serial).await?,
-            Said::Fenced(_) if self.freeze == Freeze::Woken(serial) => {
+            WorkerEvent::Holding if self.freeze == Freeze::Submitted => self.freeze(serial).await?,
+            WorkerEvent::Fenced(_) if self.freeze == Freeze::Woken(serial) => {
                 self.screen
                     .event("the zombie tried to write the results it had: fenced, nothing was written");
                 self.freeze = Freeze::Over;
             }
-            Said::Gone if self.crew.serials().contains(&serial) => {
+            WorkerEvent::Gone if self.processes.serials().contains(&serial) => {
                 bail!("worker {serial} ended by itself: {}", self.last_words(serial));
             }
-            Said::Holding | Said::Fenced(_) | Said::Gone => {}
+            WorkerEvent::Holding | WorkerEvent::Fenced(_) | WorkerEvent::Gone => {}
         }
         Ok(())
     }
 
     /// The worker is inside no call to the store: it can be stopped without holding up the others.
     async fn freeze(&mut self, serial: u32) -> anyhow::Result<()> {
-        self.crew.freeze(serial).await?;
-        // Wherever the held task runs next, it finds this and goes on.
+        self.processes.freeze(serial).await?;
+        // The next run of the held task finds this file and continues.
         std::fs::write(marker(&self.dir), "").context("the marker cannot be written")?;
         self.freeze = Freeze::Frozen(serial);
         let lease = LEASE.as_secs();
@@ -191,7 +191,7 @@ impl Chaos {
                 self.freeze = Freeze::Submitted;
             }
             Freeze::Frozen(serial) if self.taken_over().await? => {
-                self.crew.wake(serial)?;
+                self.processes.wake(serial)?;
                 self.happened.zombie = Some(serial);
                 self.freeze = Freeze::Woken(serial);
                 self.screen.event(&format!(
@@ -205,10 +205,11 @@ impl Chaos {
 
     async fn kill(&mut self) -> anyhow::Result<()> {
         let spared = |serial: &u32| [Freeze::Frozen(*serial), Freeze::Woken(*serial)].contains(&self.freeze);
-        let victims: Vec<u32> = self.crew.serials().into_iter().filter(|serial| !spared(serial)).collect();
+        let victims: Vec<u32> =
+            self.processes.serials().into_iter().filter(|serial| !spared(serial)).collect();
         let Some(victim) = fastrand::choice(victims) else { return Ok(()) };
-        self.crew.kill(victim).await?;
-        let replacement = self.crew.start()?;
+        self.processes.kill(victim).await?;
+        let replacement = self.processes.start()?;
         self.happened.killed += 1;
         self.killed = Instant::now();
         self.screen.event(&format!("worker {victim} killed (SIGKILL); worker {replacement} takes its place"));
@@ -223,14 +224,14 @@ impl Chaos {
     /// Whether no task is left, by the store's word. It is asked seldom while much is left to do.
     async fn all_ended(&mut self) -> anyhow::Result<bool> {
         let pause = if self.acked * 20 < self.total * 19 { 1_000 } else { 200 };
-        if self.looked.elapsed() < Duration::from_millis(pause) {
+        if self.counted_at.elapsed() < Duration::from_millis(pause) {
             return Ok(false);
         }
-        let census = self.engine.inspect().state_counts(u64::MAX).await?;
-        self.looked = Instant::now();
-        let mine = census.iter().filter(|count| count.queue == self.queue);
+        let state_counts = self.engine.inspect().state_counts(u64::MAX).await?;
+        self.counted_at = Instant::now();
+        let own = state_counts.iter().filter(|count| count.queue == self.queue);
         let open = |state: State| !state.is_final();
-        Ok(mine.filter(|count| open(count.state)).map(|count| count.jobs).sum::<u64>() == 0)
+        Ok(own.filter(|count| open(count.state)).map(|count| count.jobs).sum::<u64>() == 0)
     }
 
     fn rate(&self) -> f64 {
@@ -240,6 +241,6 @@ impl Chaos {
     /// The end of a worker's log.
     fn last_words(&self, serial: u32) -> String {
         let log = std::fs::read_to_string(self.dir.join(format!("worker-{serial}.log"))).unwrap_or_default();
-        log.lines().last().map_or("it said nothing".to_owned(), str::to_owned)
+        log.lines().last().map_or("its log is empty".to_owned(), str::to_owned)
     }
 }

@@ -1,17 +1,17 @@
-//! `windlass demo`: many small tasks in several worker processes, some of them killed and one frozen on the way, and at
-//! the end an account that adds up.
+//! `windlass demo`: runs many small tasks in several worker processes, kills some of them and freezes one, and shows at the end that no
+//! task was lost or done twice.
 //!
-//! In reading order: [`plan`] says what is to become of each task; [`worker`] is a worker process and the task it runs,
-//! [`record`] what it writes down outside the store and [`watched`] how; [`crew`] starts, kills and freezes processes;
-//! [`chaos`] is what happens to them and when; [`account`] compares plan, records and store.
+//! In reading order: [`plan`] decides how each task ends; [`worker`] is a worker process and the task it runs; [`record`] is the record it
+//! keeps outside the store, and [`recording_store`] adds the verdicts of commits to it; [`processes`] starts, kills and freezes worker
+//! processes; [`chaos`] decides when; [`account`] compares plan, records and store.
 
 mod account;
 mod chaos;
-mod crew;
 mod plan;
+mod processes;
 mod record;
+mod recording_store;
 mod screen;
-mod watched;
 pub(crate) mod worker;
 
 use std::{
@@ -22,17 +22,17 @@ use std::{
 
 use anyhow::{Context, bail};
 use chaos::{Chaos, Interrupted};
-use crew::{Crew, Orders};
+use processes::{Processes, WorkerArgs};
 use windlass::{Engine, JobId, store::without_password};
 use windlass_testpg::Cluster;
 use worker::Numbered;
 
 use crate::out;
 
-/// See it work: 20,000 tasks, workers killed and frozen on the way, and an account that adds up
+/// Run 20,000 tasks while workers are killed and frozen, and verify that none is lost or done twice
 ///
-/// Needs nothing but this binary: the jobs are kept in a SQLite file in a temporary folder, and the workers are processes
-/// of this same program. The exit code is 0 only if the account adds up.
+/// Needs only this binary: the jobs are in a SQLite file in a temporary folder, and the workers are processes of this program. The exit
+/// code is 0 only if every task ended exactly once.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many tasks
@@ -41,13 +41,13 @@ pub struct Args {
     /// How many worker processes at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     workers: u32,
-    /// Where to put the files [default: a temporary folder, removed at the end]
+    /// The folder for the files [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
     /// Keep the temporary folder
     #[arg(long)]
     keep: bool,
-    /// Exit when the account is made, as it does anyway; for scripts
+    /// Exit at the end, which is the default; for scripts
     #[arg(long)]
     exit: bool,
     /// Another store than a SQLite file: a URL, or `postgres` for a private server that is started for the demo
@@ -56,18 +56,18 @@ pub struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // At present there is nothing to stay for.
+    // The demo always exits at the end.
     let _ = args.exit;
     let folder = Folder::open(&args)?;
     let (url, _server) = store(&args, folder.path())?;
     introduce(&args, &url, folder.path());
     let screen = screen::Screen::new(u64::from(args.tasks));
     let engine = Engine::open(&url).await.context("the demo's store cannot be opened")?;
-    // A queue of its own, so that the account knows what belongs to it in a store that others use too.
+    // A queue of its own, so that the account can tell its jobs from others in a shared store.
     let queue = format!("demo-{:08x}", fastrand::u32(..));
     let numbers = (1..args.tasks).map(|number| Numbered { number });
     let mut ids: Vec<JobId> = vec![engine.new_id()];
-    ids.extend(engine.submit_all(numbers).queue(&queue).await?.into_iter().map(|put| put.id));
+    ids.extend(engine.submit_all(numbers).queue(&queue).await?.into_iter().map(|submitted| submitted.id));
     screen.event(&format!(
         "{} tasks submitted; starting {} workers",
         out::thousands(args.tasks.into()),
@@ -75,23 +75,21 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     ));
 
     let (slots, mean) = pace(&args);
-    let orders =
-        Orders { url: url.clone(), queue: queue.clone(), dir: folder.path().to_owned(), slots, mean };
-    let (crew, said) = Crew::new(orders);
+    let worker_args =
+        WorkerArgs { url: url.clone(), queue: queue.clone(), dir: folder.path().to_owned(), slots, mean };
+    let (processes, events) = Processes::new(worker_args);
     let started = Instant::now();
-    let mut chaos = Chaos::new(engine.clone(), crew, said, screen, queue.clone(), &ids, folder.path());
+    let mut chaos = Chaos::new(engine.clone(), processes, events, screen, queue.clone(), &ids, folder.path());
     let happened = Box::pin(chaos.run(args.workers)).await;
     let happened = match happened {
         Ok(happened) => happened,
         Err(error) if error.is::<Interrupted>() => {
-            out::note("interrupted; the workers are gone");
+            out::note("interrupted; the workers have exited");
             return Ok(ExitCode::from(130));
         }
         Err(error) => {
             let kept = folder.keep();
-            return Err(
-                error.context(format!("the demo came to an early end; its files are in {}", kept.display()))
-            );
+            return Err(error.context(format!("the demo failed; its files are in {}", kept.display())));
         }
     };
     let seconds = started.elapsed().as_secs_f64();
@@ -106,8 +104,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if account.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How many slots a worker has, and how many microseconds a task takes on average, so that there is time for things to go
-/// wrong: some four seconds of work if nothing did, in slots that are few where tasks are few.
+/// The slots of a worker, and the mean duration of a task in microseconds: about four seconds of work without faults, so that there is
+/// time for them; few tasks get few slots.
 fn pace(args: &Args) -> (usize, u64) {
     let slots = (args.tasks / (args.workers * 100)).clamp(2, 16);
     let mean = 4_000_000 * u64::from(slots * args.workers) / u64::from(args.tasks);
@@ -128,9 +126,9 @@ fn introduce(args: &Args, url: &str, folder: &Path) {
 
   Each task is a durable job that takes a few milliseconds. {flaky} of them fail once or twice and are
   retried; {bad} are planned to fail for good. While they run, workers are killed with SIGKILL and replaced,
-  and one is frozen until the others have taken over its jobs, and then woken: a zombie, which must not be
-  able to write any more. The tasks keep a record of their own, outside the store. In the end the
-  record is compared with the store, job by job.
+  and one is frozen until the others have taken over its jobs, and then woken: a zombie, whose writes must
+  be refused. The tasks keep a record of their own outside the store. At the end the record is compared
+  with the store, job by job.
 ",
         flaky = out::thousands(flaky as u64),
         bad = out::thousands(bad as u64),
@@ -145,7 +143,7 @@ fn store(args: &Args, folder: &Path) -> anyhow::Result<(String, Option<Cluster>)
             let file = folder.join("demo.db");
             if file.exists() {
                 bail!(
-                    "{} is there already, from an earlier demo; remove it, or name another --dir",
+                    "{} exists already, from an earlier demo; remove it, or name another --dir",
                     file.display()
                 );
             }
@@ -160,7 +158,7 @@ fn store(args: &Args, folder: &Path) -> anyhow::Result<(String, Option<Cluster>)
     }
 }
 
-/// Where the demo's files are.
+/// The folder with the demo's files.
 enum Folder {
     Given(PathBuf),
     Temporary(tempfile::TempDir),
@@ -171,11 +169,11 @@ impl Folder {
         let Some(path) = &args.dir else {
             let folder = tempfile::Builder::new().prefix("windlass-demo-").tempdir();
             return Ok(Folder::Temporary(
-                folder.context("a temporary folder cannot be made; name one with --dir")?,
+                folder.context("a temporary folder cannot be created; name one with --dir")?,
             ));
         };
         std::fs::create_dir_all(path)
-            .with_context(|| format!("the folder {} cannot be made", path.display()))?;
+            .with_context(|| format!("the folder {} cannot be created", path.display()))?;
         Ok(Folder::Given(path.canonicalize()?))
     }
 

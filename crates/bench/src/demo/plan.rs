@@ -12,7 +12,7 @@ pub(super) enum Plan {
     Done,
     /// It fails so often, and then succeeds.
     Flaky(u32),
-    /// It fails with an error that no retry can mend.
+    /// It fails with an error that no retry can fix.
     Stop,
     /// It fails as often as it may.
     Exhaust,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_as_told() {
+    fn the_shares_are_as_documented() {
         let count = |wanted: fn(Plan) -> bool| (0..20_000).filter(|number| wanted(of(*number))).count();
         assert_eq!(count(|plan| matches!(plan, Plan::Flaky(_))), 1_000);
         assert_eq!(count(|plan| matches!(plan, Plan::Stop | Plan::Exhaust)), 100);

@@ -3,8 +3,8 @@
 //!
 //! Three events are recorded. `start` and `end` by the task itself, around its work. `answer` by the wrapper around the
 //! store, after the store has answered a commit and before anyone acts on it: which outcome of which claim, following
-//! which revision, and what the store said. What a worker was told and took to its grave is recorded; what the store did
-//! and told nobody, because the worker died waiting for the answer, shows as a revision in the store without an answer
+//! which revision, and the store's verdict. A verdict that a worker received before it died is recorded. A commit whose
+//! verdict nobody received, because the worker died waiting for it, shows as a revision in the store without an answer
 //! here.
 
 use std::{
@@ -43,7 +43,7 @@ impl Record {
         }
     }
 
-    /// A task starts; answers the name of this execution.
+    /// Records that a task starts. Returns the name of this execution.
     pub(super) fn start(&self, job: JobId, number: u32, fence: i32) -> String {
         let run = format!("{}-{}", self.serial, self.runs.fetch_add(1, Ordering::Relaxed));
         self.append(&format!("start {job} {number} {fence} {run}\n"));
@@ -56,7 +56,7 @@ impl Record {
     }
 
     /// The store has answered a commit.
-    pub(super) fn answers(&self, changes: &[Change], verdicts: &[Verdict]) {
+    pub(super) fn verdicts(&self, changes: &[Change], verdicts: &[Verdict]) {
         let mut lines = String::new();
         for (change, verdict) in changes.iter().zip(verdicts) {
             let outcome = if matches!(change.outcome, Outcome::Retry { .. }) { "retry" } else { "final" };
@@ -84,7 +84,7 @@ pub(super) struct Records {
     pub(super) committed: HashMap<JobId, Vec<(i32, bool)>>,
     /// Writes that were refused because the claim was outdated, by worker process.
     pub(super) fenced: HashMap<u32, u64>,
-    /// Answers that should not occur.
+    /// Verdicts that should not occur.
     pub(super) refused: u64,
 }
 

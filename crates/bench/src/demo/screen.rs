@@ -6,14 +6,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::out;
 
-/// How often a line says how far it is, where there is no terminal.
+/// How often a progress line is printed without a terminal.
 const EVERY: Duration = Duration::from_secs(2);
 
 pub(super) struct Screen {
     bar: Option<ProgressBar>,
     started: Instant,
     total: u64,
-    said: Instant,
+    printed_at: Instant,
 }
 
 impl Screen {
@@ -24,7 +24,7 @@ impl Screen {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
             bar
         });
-        Screen { bar, started: Instant::now(), total, said: Instant::now() }
+        Screen { bar, started: Instant::now(), total, printed_at: Instant::now() }
     }
 
     /// Something happened.
@@ -44,8 +44,8 @@ impl Screen {
                 bar.set_position(ended.min(self.total));
                 bar.set_message(rate);
             }
-            None if self.said.elapsed() >= EVERY => {
-                self.said = Instant::now();
+            None if self.printed_at.elapsed() >= EVERY => {
+                self.printed_at = Instant::now();
                 self.event(&format!(
                     "{} of {} tasks, {rate}",
                     out::thousands(ended),

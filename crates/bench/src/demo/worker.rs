@@ -18,7 +18,7 @@ use windlass::{Config, Engine, Failure, JobId, Pool, Retry, Task, TaskCx};
 use super::{
     plan::{self, Plan},
     record::Record,
-    watched::{Gate, Watched},
+    recording_store::{Gate, RecordingStore},
 };
 use crate::out;
 
@@ -63,14 +63,14 @@ struct World {
     record: Arc<Record>,
     gate: Arc<Gate>,
     held: Arc<OnceLock<JobId>>,
-    /// The held task goes on once this file is there.
+    /// The held task continues once this file exists.
     marker: PathBuf,
     mean: u64,
 }
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
-/// The file that lets the held task go on.
+/// The file that lets the held task continue.
 pub(super) fn marker(dir: &std::path::Path) -> PathBuf {
     dir.join("go-on")
 }
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     WORLD.set(world).ok().context("one worker per process")?;
     let store = windlass::store::open(&args.url, true).await?;
-    let store = Arc::new(Watched { store, gate, record, told, held });
+    let store = Arc::new(RecordingStore { store, gate, record, on_commit, held });
     let config = Config {
         name: format!("demo worker {}", args.serial),
         lease: LEASE,
@@ -114,8 +114,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the demo of answers to a commit.
-fn told(done: usize, fenced: usize) {
+/// Reports the verdicts of a commit to the demo.
+fn on_commit(done: usize, fenced: usize) {
     let mut lines = String::new();
     if done > 0 {
         lines += &format!("acked {done}\n");

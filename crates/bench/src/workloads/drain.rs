@@ -1,4 +1,4 @@
-//! Draining preloaded jobs, with the engine and without.
+//! Drains preloaded jobs, with and without the engine.
 
 use std::{
     sync::Arc,
@@ -13,19 +13,19 @@ use windlass::{
 };
 
 use super::{
-    Place,
+    Stores,
     record::{self, Noop},
     report::Report,
 };
 
-/// The batch of the floor.
+/// The batch size of the floor.
 const BATCH: usize = 500;
 
 /// Claims and commits n jobs by batches, on two connections, without an engine.
-pub(super) async fn floor(place: &Place, n: usize) -> anyhow::Result<Report> {
-    let (seconds, bytes) = measure_floor(place, n).await?;
+pub(super) async fn floor(stores: &Stores, n: usize) -> anyhow::Result<Report> {
+    let (seconds, bytes) = measure_floor(stores, n).await?;
     let rate = n as f64 / seconds;
-    Ok(Report::new("floor", place.name(), n)
+    Ok(Report::new("floor", stores.name(), n)
         .rate(n, seconds)
         .figure("floor_per_second", rate)
         .figure("db_bytes_per_job", bytes as f64 / n as f64))
@@ -37,8 +37,8 @@ pub(super) fn jobs(ids: &IdSource, range: std::ops::Range<usize>) -> Vec<NewJob>
     range.map(|n| NewJob::new(ids.job(), "bench.noop", "default", input(n))).collect()
 }
 
-async fn measure_floor(place: &Place, n: usize) -> anyhow::Result<(f64, u64)> {
-    let store = place.store().await?;
+async fn measure_floor(stores: &Stores, n: usize) -> anyhow::Result<(f64, u64)> {
+    let store = stores.store().await?;
     let ids = IdSource::default();
     let mut from = 0;
     while from < n {
@@ -46,7 +46,7 @@ async fn measure_floor(place: &Place, n: usize) -> anyhow::Result<(f64, u64)> {
         store.submit(None, &jobs(&ids, from..to), None).await?;
         from = to;
     }
-    place.settle()?;
+    stores.settle()?;
     let started = Instant::now();
     let (a, b) = tokio::join!(
         tokio::spawn(claim_and_commit(Arc::clone(&store), ids.worker())),
@@ -72,7 +72,7 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
     let mut committed = 0;
     for number in 1.. {
         let settled = if number > 1 { vec![ClaimNo(number - 1)] } else { Vec::new() };
-        let ask = ClaimRequest {
+        let request = ClaimRequest {
             worker,
             number: ClaimNo(number),
             queue: "default".into(),
@@ -81,15 +81,15 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
             solo: false,
             settled,
         };
-        let haul = store.claim(None, &ask).await?;
-        if haul.jobs.is_empty() {
+        let batch = store.claim(None, &request).await?;
+        if batch.jobs.is_empty() {
             return Ok(committed);
         }
         let now = Time::from_system(std::time::SystemTime::now());
         let change = |job: windlass::model::ClaimedJob| {
             Change::new(&job, worker, now, Outcome::Done(Payload::json(b"12345".to_vec())))
         };
-        let changes: Vec<Change> = haul.jobs.into_iter().map(change).collect();
+        let changes: Vec<Change> = batch.jobs.into_iter().map(change).collect();
         let verdicts = store.commit(None, &changes).await?;
         committed += verdicts.iter().filter(|verdict| **verdict == Verdict::Committed).count();
     }
@@ -97,12 +97,12 @@ async fn claim_and_commit(store: Arc<dyn Store>, worker: windlass::model::Worker
 }
 
 /// Drains n preloaded tasks with one worker and the library's defaults.
-pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
-    let (floor_seconds, _) = measure_floor(place, n).await?;
+pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
+    let (floor_seconds, _) = measure_floor(stores, n).await?;
     record::prepare(n);
-    let engine = place.engine().await?;
+    let engine = stores.engine().await?;
     engine.submit_all((0..n).map(|n| Noop { n })).await?;
-    place.settle()?;
+    stores.settle()?;
 
     let engine: Engine = engine.task::<Noop>();
     let started = Instant::now();
@@ -116,7 +116,7 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
     engine.stop().await;
     let account = record::account(&engine, n).await?;
     let bytes = engine.inspect().bytes().await?;
-    Ok(Report::new("drain", place.name(), n)
+    Ok(Report::new("drain", stores.name(), n)
         .rate(n, seconds)
         .figure("floor_per_second", n as f64 / floor_seconds)
         .figure("db_bytes_per_job", bytes as f64 / n as f64)

@@ -5,14 +5,14 @@ use std::time::Instant;
 use windlass::env::IdSource;
 
 use super::{
-    Place, drain,
+    Stores, drain,
     record::{Account, Noop},
     report::Report,
 };
 
-pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     let floor = {
-        let store = place.store().await?;
+        let store = stores.store().await?;
         let ids = IdSource::default();
         let chunks: Vec<_> =
             (0..n).step_by(1_000).map(|from| drain::jobs(&ids, from..(from + 1_000).min(n))).collect();
@@ -23,21 +23,21 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
         }
         n as f64 / started.elapsed().as_secs_f64()
     };
-    place.settle()?;
-    let engine = place.engine().await?;
+    stores.settle()?;
+    let engine = stores.engine().await?;
     let started = Instant::now();
-    let put = engine.submit_all((0..n).map(|n| Noop { n })).await?;
+    let submitted = engine.submit_all((0..n).map(|n| Noop { n })).await?;
     let seconds = started.elapsed().as_secs_f64();
 
-    let census = engine.inspect().state_counts(u64::MAX).await?;
-    let ready: u64 = census.iter().map(|count| count.jobs).sum();
-    let new = put.iter().filter(|put| put.is_new).count();
+    let state_counts = engine.inspect().state_counts(u64::MAX).await?;
+    let ready: u64 = state_counts.iter().map(|count| count.jobs).sum();
+    let new = submitted.iter().filter(|submitted| submitted.is_new).count();
     let account = Account {
         lost: n.saturating_sub(ready as usize).max(n - new),
         duplicated: (ready as usize).saturating_sub(n),
     };
     let bytes = engine.inspect().bytes().await?;
-    Ok(Report::new("enqueue", place.name(), n)
+    Ok(Report::new("enqueue", stores.name(), n)
         .rate(n, seconds)
         .figure("floor_per_second", floor)
         .figure("db_bytes_per_job", bytes as f64 / n as f64)

@@ -1,8 +1,7 @@
 //! Which items were executed, recorded outside the store by the processes that executed them.
 //!
 //! Each process appends the number of an item to a file of its own before the item does anything else, in one write: what was
-//! written stays when the process is killed. So the record knows nothing of what the store says, and the store's account can
-//! be compared with it.
+//! written stays when the process is killed. The record is independent of the store, so both can be compared.
 
 use std::{
     fs::File,
@@ -16,7 +15,7 @@ use anyhow::Context;
 /// The file of this process.
 static FILE: OnceLock<File> = OnceLock::new();
 
-/// Has this process record its executions in a file of its own in this folder.
+/// Makes this process record its executions in a file of its own in this folder.
 pub(super) fn record_in(folder: &Path) -> anyhow::Result<()> {
     let path = folder.join(std::process::id().to_string());
     let file = File::options().create(true).append(true).open(&path);
@@ -58,7 +57,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// With one more.
+    /// Adds an item.
     pub(super) fn and(self, item: u64) -> Sum {
         Sum {
             ends: self.ends + 1,
@@ -68,12 +67,12 @@ impl Sum {
     }
 }
 
-/// What does not add up between the record and what the parent was told.
+/// The differences between the record and the ends that the parent counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Compared {
-    /// Items that were never executed, or whose end the parent was never told of.
+    /// Items that were never executed, or whose end the parent never counted.
     pub(super) lost: usize,
-    /// Ends that the parent was told of beyond one for each item that was executed.
+    /// Ends that the parent counted beyond one for each item that was executed.
     pub(super) duplicated: usize,
     /// Executions beyond one for each item: a killed worker's items run again.
     pub(super) rerun: usize,
@@ -106,23 +105,23 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told() {
-        let told = |executed: &[u32], items: &[u64]| {
+    fn every_difference_is_found() {
+        let found = |executed: &[u32], items: &[u64]| {
             let Compared { lost, duplicated, rerun } = compare(executed, sum(items));
             (lost, duplicated, rerun)
         };
-        assert_eq!(told(&[1, 1, 1, 1], &[0, 1, 2, 3]), (0, 0, 0));
-        assert_eq!(told(&[1, 3, 1, 1], &[3, 2, 1, 0]), (0, 0, 2), "run again, and counted once");
-        assert_eq!(told(&[1, 0, 1, 1], &[0, 2, 3]), (1, 0, 0), "never executed");
-        assert_eq!(told(&[1, 1, 1, 1], &[0, 1, 3]), (1, 0, 0), "executed, and not counted");
-        assert_eq!(told(&[1, 1, 1, 1], &[0, 1, 2, 3, 3]), (0, 1, 0), "counted twice");
-        assert_eq!(told(&[1, 1, 1, 1], &[0, 1, 1, 3]), (1, 1, 0), "one in place of another");
-        assert_eq!(told(&[1, 1, 1, 1], &[0, 0, 3, 3]), (1, 1, 0), "although the numbers add up");
-        assert_eq!(told(&[1, 0, 1, 1], &[0, 1, 2, 3]), (1, 1, 0), "counted, and never executed");
+        assert_eq!(found(&[1, 1, 1, 1], &[0, 1, 2, 3]), (0, 0, 0));
+        assert_eq!(found(&[1, 3, 1, 1], &[3, 2, 1, 0]), (0, 0, 2), "run again, and counted once");
+        assert_eq!(found(&[1, 0, 1, 1], &[0, 2, 3]), (1, 0, 0), "never executed");
+        assert_eq!(found(&[1, 1, 1, 1], &[0, 1, 3]), (1, 0, 0), "executed, and not counted");
+        assert_eq!(found(&[1, 1, 1, 1], &[0, 1, 2, 3, 3]), (0, 1, 0), "counted twice");
+        assert_eq!(found(&[1, 1, 1, 1], &[0, 1, 1, 3]), (1, 1, 0), "one in place of another");
+        assert_eq!(found(&[1, 1, 1, 1], &[0, 0, 3, 3]), (1, 1, 0), "although the numbers add up");
+        assert_eq!(found(&[1, 0, 1, 1], &[0, 1, 2, 3]), (1, 1, 0), "counted, and never executed");
     }
 
     #[test]
-    fn what_processes_record_is_read_back() {
+    fn recorded_executions_are_read_back() {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, items) in [("1", &[0_u64, 2][..]), ("2", &[2])] {
             let bytes: Vec<u8> = items.iter().flat_map(|item| item.to_le_bytes()).collect();

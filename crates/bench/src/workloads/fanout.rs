@@ -20,7 +20,7 @@ use windlass::{
 };
 
 use super::{
-    Place,
+    Stores,
     executions::{self, Compared, Sum},
     helper::Helper,
     record::Account,
@@ -60,7 +60,7 @@ static MERGED: OnceLock<SystemTime> = OnceLock::new();
 /// Whether every hundredth child fails when it is first executed.
 static FAILING: AtomicBool = AtomicBool::new(false);
 
-/// Notes an execution, and says whether it is to fail.
+/// Records an execution. Fails if that is planned.
 fn executed(n: usize) -> Result<usize, Failure> {
     executions::note(n)
         .map_err(|error| Failure::retry(format!("the execution cannot be recorded: {error}")))?;
@@ -69,18 +69,18 @@ fn executed(n: usize) -> Result<usize, Failure> {
         None => 1,
     };
     match before == 0 && n.is_multiple_of(100) && FAILING.load(Ordering::Relaxed) {
-        true => Err(Failure::retry("as told")),
+        true => Err(Failure::retry("planned")),
         false => Ok(n),
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct Leaf {
+struct ItemTask {
     n: usize,
 }
 
-impl Task for Leaf {
-    const KIND: &'static str = "bench.leaf";
+impl Task for ItemTask {
+    const KIND: &'static str = "bench.item";
     type Output = usize;
     type Error = Failure;
 
@@ -94,12 +94,12 @@ impl Task for Leaf {
 }
 
 #[derive(Serialize, Deserialize)]
-struct LeafFlow {
+struct ItemFlow {
     n: usize,
 }
 
-impl Workflow for LeafFlow {
-    const KIND: &'static str = "bench.leafflow";
+impl Workflow for ItemFlow {
+    const KIND: &'static str = "bench.itemflow";
     type Output = usize;
     type Error = Failure;
 
@@ -111,11 +111,11 @@ impl Workflow for LeafFlow {
 
 /// Somebody else's job, which must not have to wait for all these children.
 #[derive(Serialize, Deserialize)]
-struct Beside;
+struct Probe;
 
-impl Task for Beside {
-    const KIND: &'static str = "bench.beside";
-    const QUEUE: &'static str = "beside";
+impl Task for Probe {
+    const KIND: &'static str = "bench.probe";
+    const QUEUE: &'static str = "probe";
     type Output = ();
     type Error = Failure;
 
@@ -124,12 +124,12 @@ impl Task for Beside {
     }
 }
 
-/// Submits such jobs one after the other, and answers how long each took, in milliseconds.
-async fn beside(engine: Engine, over: Arc<AtomicBool>) -> anyhow::Result<Vec<f64>> {
+/// Submits probes one after the other. Returns how long each took, in milliseconds.
+async fn probe(engine: Engine, over: Arc<AtomicBool>) -> anyhow::Result<Vec<f64>> {
     let mut took = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let started = Instant::now();
-        engine.submit(Beside).await?.result().await?;
+        engine.submit(Probe).await?.result().await?;
         took.push(started.elapsed().as_secs_f64() * 1_000.0);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -149,16 +149,16 @@ struct Fan {
 
 impl Workflow for Fan {
     const KIND: &'static str = "bench.fan";
-    /// How many ended well, and what they returned, if that is read back.
+    /// How many are done, and their results, if those are read.
     type Output = (u64, Option<Sum>);
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(u64, Option<Sum>), Failure> {
-        let branch = flow.branch("leaves");
+        let branch = flow.branch("items");
         let merging = match (self.child, self.packed) {
-            (Kind::Task, true) => branch.packed().spawn_each("leaf", 0..self.n, |n| Leaf { n }),
-            (Kind::Task, false) => branch.spawn_each("leaf", 0..self.n, |n| Leaf { n }),
-            (Kind::Flow, _) => branch.spawn_each("leaf", 0..self.n, |n| LeafFlow { n }),
+            (Kind::Task, true) => branch.packed().spawn_each("item", 0..self.n, |n| ItemTask { n }),
+            (Kind::Task, false) => branch.spawn_each("item", 0..self.n, |n| ItemTask { n }),
+            (Kind::Flow, _) => branch.spawn_each("item", 0..self.n, |n| ItemFlow { n }),
         }
         .automerge();
         if self.reduces {
@@ -172,16 +172,16 @@ impl Workflow for Fan {
 }
 
 async fn engine(url: &str) -> anyhow::Result<Engine> {
-    let engine = Engine::open(url).await?.task::<Leaf>().workflow::<LeafFlow>().workflow::<Fan>();
-    Ok(engine.task::<Beside>().queue("default", Pool::slots(SLOTS)).queue("beside", Pool::slots(2)))
+    let engine = Engine::open(url).await?.task::<ItemTask>().workflow::<ItemFlow>().workflow::<Fan>();
+    Ok(engine.task::<Probe>().queue("default", Pool::slots(SLOTS)).queue("probe", Pool::slots(2)))
 }
 
-pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &mut Stores, options: Options) -> anyhow::Result<Report> {
     let Options { n, child, packed, failing, chaos } = options;
     anyhow::ensure!(!packed || child == Kind::Task, "packed children are tasks; leave out `--child flow`");
     EXECUTED.get_or_init(|| (0..n).map(|_| AtomicU8::new(0)).collect());
     FAILING.store(failing, Ordering::Relaxed);
-    let url = place.url();
+    let url = stores.url();
     let engine = engine(&url).await?;
     let fan = Fan { n, child, packed, reduces: packed || chaos };
     let folder = tempfile::tempdir().context("a temporary folder")?;
@@ -189,19 +189,19 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
     let (job, seconds) = if chaos {
         let job = engine.submit(fan).await?.id();
         let started = Instant::now();
-        killed = Box::pin(survive(place, &engine, &url, folder.path(), job, n)).await?;
+        killed = Box::pin(survive(stores, &engine, &url, folder.path(), job, n)).await?;
         (job, started.elapsed().as_secs_f64())
     } else {
         let engine = engine.clone().start().await?;
-        place.settle_store(&url)?;
+        stores.settle_store(&url)?;
         let over = Arc::new(AtomicBool::new(false));
-        let beside = tokio::spawn(beside(engine.clone(), Arc::clone(&over)));
+        let probe = tokio::spawn(probe(engine.clone(), Arc::clone(&over)));
         let started = Instant::now();
         let job = engine.submit(fan).await?;
         job.result().await?;
         let seconds = started.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        others = beside.await??;
+        others = probe.await??;
         engine.stop().await;
         (job.id(), seconds)
     };
@@ -211,7 +211,7 @@ pub(super) async fn run(place: &mut Place, options: Options) -> anyhow::Result<R
         let merged = Time::from_system(*merged);
         Some(merged.since(seen.last?).as_secs_f64() * 1_000.0)
     });
-    let report = Report::new("fanout", place.name(), n)
+    let report = Report::new("fanout", stores.name(), n)
         .with("child", if child == Kind::Task { "task" } else { "flow" })
         .with("packed", packed)
         .with("chaos", chaos)
@@ -249,7 +249,7 @@ struct Killed {
 /// Keeps workers alive for a short time each until the parent has ended, and kills a private server twice: when a third of the
 /// children have ended, and when two thirds have.
 async fn survive(
-    place: &mut Place,
+    stores: &mut Stores,
     engine: &Engine,
     url: &str,
     record: &Path,
@@ -278,7 +278,7 @@ async fn survive(
             let ended: i64 = branches.iter().map(|branch| branch.counts.ended()).sum();
             if parts < 2 && ended as usize * 3 >= n * (parts + 1) {
                 parts += 1;
-                killed.servers += u32::from(place.crash()?);
+                killed.servers += u32::from(stores.crash()?);
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -296,7 +296,7 @@ async fn survive(
 pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode> {
     executions::record_in(record)?;
     let _engine = engine(url).await?.start().await?;
-    super::helper::obey(|_| {}).await
+    super::helper::serve_commands(|_| {}).await
 }
 
 struct Seen {
@@ -311,7 +311,7 @@ struct Seen {
     last: Option<Time>,
 }
 
-/// Reads all children back, and compares what was executed, as it was recorded outside the store, with what the parent was told
+/// Reads all children back, and compares what was executed, as it was recorded outside the store, with what the parent counted
 /// and what was counted.
 async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> anyhow::Result<Seen> {
     let Options { n, packed, failing, chaos, .. } = options;
@@ -320,16 +320,16 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
     let mut done = vec![0_u8; n];
     let mut seen =
         Seen { account: Account::default(), adds_up: true, rows: 0, moved: 0, rerun: 0, last: None };
-    let mut leaves = page(job, branch.number, if packed { 20 } else { 2_000 });
+    let mut filter = page(job, branch.number, if packed { 20 } else { 2_000 });
     loop {
-        let page = engine.inspect().branch_children(&leaves).await?;
+        let page = engine.inspect().branch_children(&filter).await?;
         let Some(last) = page.last() else { break };
-        leaves.after = Some(last.summary.id);
-        for leaf in page {
+        filter.after = Some(last.summary.id);
+        for child in page {
             seen.rows += 1;
-            seen.last = seen.last.max(leaf.summary.finished_at);
-            let Some(JobEnd::Done(output)) = leaf.ended else { continue };
-            if leaf.summary.stage.is_none() {
+            seen.last = seen.last.max(child.summary.finished_at);
+            let Some(JobEnd::Done(output)) = child.ended else { continue };
+            if child.summary.stage.is_none() {
                 seen.moved += usize::from(packed);
                 note(&mut done, serde_json::from_slice(&output.bytes)?);
                 continue;
@@ -340,11 +340,11 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
         }
     }
     let ended = engine.store().job_ends(&[job]).await?.pop().flatten();
-    let told: Option<(u64, Option<Sum>)> = match ended {
+    let output: Option<(u64, Option<Sum>)> = match ended {
         Some(JobEnd::Done(output)) => serde_json::from_slice(&output.bytes).ok(),
         _ => None,
     };
-    let sum = told.and_then(|(_, sum)| sum);
+    let sum = output.and_then(|(_, sum)| sum);
     if chaos {
         let executed = executions::read(record, n)?;
         let Compared { lost, duplicated, rerun } = executions::compare(&executed, sum.unwrap_or_default());
@@ -357,9 +357,9 @@ async fn seen(engine: &Engine, job: JobId, options: Options, record: &Path) -> a
             seen.account.duplicated += usize::from(*ends > 1 || times(n) > planned(n));
         }
     }
-    // What the store says of its rows and counts has to be the same.
+    // The store's rows and counts must agree.
     let all = (0..n as u64).fold(Sum::default(), Sum::and);
-    seen.adds_up = told.is_some_and(|(done, _)| done == n as u64)
+    seen.adds_up = output.is_some_and(|(done, _)| done == n as u64)
         && (sum == Some(all) || (sum.is_none() && !packed && !chaos))
         && done.iter().all(|ends| *ends == 1)
         && branch.counts.ends() == (n as i64, 0, 0)

@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context;
 use windlass::{Engine, Filter, prelude::*};
 
-use super::{Place, helper::Helper, record::Account, report::Report};
+use super::{Stores, helper::Helper, record::Account, report::Report};
 
 /// How many workflows are in flight.
 const AT_ONCE: usize = 100;
@@ -46,15 +46,15 @@ impl Workflow for One {
     }
 }
 
-/// n workflows of one step, so many of them in flight: taken from a full queue, and then submitted and awaited by as many
+/// n workflows of one step, a fixed number of them in flight: taken from a full queue, and then submitted and awaited by as many
 /// clients.
-pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| (0..2 * n).map(|_| AtomicU32::new(0)).collect());
-    let url = place.url();
+    let url = stores.url();
     let engine = Engine::open(&url).await?;
-    let put = engine.submit_all((0..n).map(|n| One { n })).await?;
-    let mut ids: Vec<JobId> = put.iter().map(|job| job.id).collect();
-    place.settle_store(&url)?;
+    let submitted = engine.submit_all((0..n).map(|n| One { n })).await?;
+    let mut ids: Vec<JobId> = submitted.iter().map(|job| job.id).collect();
+    stores.settle_store(&url)?;
     let engine = engine.workflow::<One>().queue("default", Pool::slots(AT_ONCE));
     let started = Instant::now();
     let engine = engine.start().await?;
@@ -65,24 +65,24 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let commits = engine.counts().commits;
-    place.settle_store(&url)?;
+    stores.settle_store(&url)?;
     let begun = Instant::now();
     ids.extend(clients(&engine, n).await?);
     let answered = n as f64 / begun.elapsed().as_secs_f64();
     engine.stop().await;
     let mut account = Account { lost: (2 * n).saturating_sub(ids.len()), duplicated: 0 };
     // Every step has an entry of its own, which was committed before its workflow went on.
-    for (place, id) in ids.iter().enumerate() {
+    for (index, id) in ids.iter().enumerate() {
         let entries = engine.inspect().journal(*id, None, 2).await?;
         let ended = engine.store().job_ends(&[*id]).await?.pop().flatten();
         let is_done = matches!(ended, Some(windlass::store::JobEnd::Done(_)));
         account.lost += usize::from(entries.len() != 1 || !is_done);
-        let times = EXECUTED.get().map_or(0, |all| all[place].load(Ordering::Relaxed));
+        let times = EXECUTED.get().map_or(0, |all| all[index].load(Ordering::Relaxed));
         account.lost += usize::from(times == 0);
         account.duplicated += times.saturating_sub(1) as usize;
     }
     let bytes = engine.inspect().bytes().await?;
-    Ok(Report::new("flow", place.name(), n)
+    Ok(Report::new("flow", stores.name(), n)
         .rate(n, seconds)
         .figure("answered_per_second", answered)
         .figure("commits_per_job", commits as f64 / n as f64)
@@ -90,7 +90,7 @@ pub(super) async fn run(place: &Place, n: usize) -> anyhow::Result<Report> {
         .account(account))
 }
 
-/// So many clients, each of which submits a workflow, waits for its result and goes on with the next, until there were n.
+/// Several clients, each of which submits a workflow and waits for its result, until there were n.
 async fn clients(engine: &Engine, n: usize) -> anyhow::Result<Vec<JobId>> {
     let next = Arc::new(AtomicUsize::new(n));
     let mut clients = tokio::task::JoinSet::new();
@@ -148,28 +148,28 @@ impl Workflow for Chain {
 }
 
 /// One workflow of n steps, one after the other.
-pub(super) async fn chain(place: &Place, n: usize) -> anyhow::Result<Report> {
+pub(super) async fn chain(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
-    let url = place.url();
+    let url = stores.url();
     let engine = Engine::open(&url).await?.workflow::<Chain>().start().await?;
     // Once to have everything warm, then for the record.
     engine.submit(Chain { steps: n.min(100), counted: false }).await?.result().await?;
-    place.settle_store(&url)?;
+    stores.settle_store(&url)?;
     let bare = n.clamp(100, 2_000) / 2;
-    let before = place.bare_commits(bare).await?;
+    let before = stores.bare_commits(bare).await?;
     let engine_commits = engine.counts().commits;
     let started = Instant::now();
     let job = engine.submit(Chain { steps: n, counted: true }).await?;
     let sum = job.result().await?;
     let seconds = started.elapsed().as_secs_f64();
     let commits = engine.counts().commits - engine_commits;
-    let bare = (before + place.bare_commits(bare).await?) / 2.0;
+    let bare = (before + stores.bare_commits(bare).await?) / 2.0;
     engine.stop().await;
     let kept = engine.inspect().journal(job.id(), None, n + 1).await?.len();
     let executed = EXECUTED.get().map_or(0, |all| all[0].load(Ordering::Relaxed)) as usize;
     let lost = n.saturating_sub(kept.min(sum));
     let account = Account { lost, duplicated: executed.saturating_sub(n) };
-    Ok(Report::new("flowchain", place.name(), n)
+    Ok(Report::new("flowchain", stores.name(), n)
         .rate(n, seconds)
         .figure("floor_per_second", bare)
         .figure("floor_ratio", n as f64 / seconds / bare)
@@ -229,8 +229,8 @@ impl Workflow for Sleeper {
 }
 
 /// A parked workflow with n finished steps, woken in a fresh process; and what as many sleeping ones cost an idle engine.
-pub(super) async fn replay(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
-    let url = place.url();
+pub(super) async fn replay(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
+    let url = stores.url();
     let rounds = if quick { 2 } else { 15 };
     let dir = tempfile::tempdir().context("a temporary folder")?;
     // One process makes it and is gone before another brings it back.
@@ -239,31 +239,31 @@ pub(super) async fn replay(place: &Place, n: usize, quick: bool) -> anyhow::Resu
     parked(&filling, 1).await?;
     filling.stop().await;
     drop(filling);
-    place.settle_store(&url)?;
+    stores.settle_store(&url)?;
     let record = dir.path().join("replay");
     let mut latencies = Vec::new();
     for round in 0..rounds {
         let mut helper = Helper::start("replay-worker", &url, &record).await?;
-        helper.tell(&format!("go {}", job.id())).await?;
-        helper.dismiss().await?;
-        let told = std::fs::read_to_string(&record).context("what the other process saw")?;
-        latencies.push(told.trim().parse::<f64>().with_context(|| format!("round {round}: {told:?}"))?);
+        helper.send(&format!("go {}", job.id())).await?;
+        helper.stop().await?;
+        let text = std::fs::read_to_string(&record).context("what the other process saw")?;
+        latencies.push(text.trim().parse::<f64>().with_context(|| format!("round {round}: {text:?}"))?);
     }
     latencies.sort_by(f64::total_cmp);
     let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
     // The sleepers are made by another process, so that nothing of their making is in this one.
     let mut helper = Helper::start("replay-worker", &url, &record).await?;
     let sleepers = if quick { 50 } else { 10_000 };
-    helper.tell("rss").await?;
+    helper.send("rss").await?;
     let before = read(&record)?;
     let submitting = Engine::open(&url).await?;
     submitting.submit_all((0..sleepers).map(|n| Sleeper { n })).await?;
     parked(&submitting, sleepers).await?;
     tokio::time::sleep(Duration::from_secs(if quick { 0 } else { 3 })).await;
-    helper.tell("rss").await?;
+    helper.send("rss").await?;
     let after = read(&record)?;
-    helper.dismiss().await?;
-    Ok(Report::new("replay", place.name(), n)
+    helper.stop().await?;
+    Ok(Report::new("replay", stores.name(), n)
         .figure("p50_ms", at(0.5))
         .figure("p99_ms", at(0.99))
         .with("sleeping", sleepers as u32)
@@ -279,7 +279,7 @@ async fn engine(url: &str) -> anyhow::Result<Engine> {
     Ok(engine.queue("default", Pool::slots(AT_ONCE)).start().await?)
 }
 
-/// Sends the signal; answers how long it took until the step after it started, in milliseconds.
+/// Sends the signal. Returns how long it took until the next step started, in milliseconds.
 async fn wake(engine: &Engine, job: JobId) -> anyhow::Result<f64> {
     parked(engine, 1).await?;
     let count = || LIVE.lock().unwrap_or_else(|e| e.into_inner()).len();
@@ -317,9 +317,9 @@ pub(super) async fn replay_worker(
     record: &std::path::Path,
 ) -> anyhow::Result<std::process::ExitCode> {
     let engine = engine(url).await?;
-    // Whatever it does first is done once it says that it is ready.
+    // It must have done its first work before it reports that it is ready.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    super::helper::obey_with(async |word: &str| {
+    super::helper::serve_commands_with(async |word: &str| {
         let figure = match word.strip_prefix("go ") {
             Some(job) => wake(&engine, job.parse().map_err(|error| anyhow::anyhow!("{error}"))?).await?,
             None => rss()?,

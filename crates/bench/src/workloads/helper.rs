@@ -1,7 +1,7 @@
 //! Other processes of a workload: this same program, started again.
 //!
-//! A helper says `ready` on its standard output once it works, then a word for each word it is told on its standard
-//! input, and ends when that is closed, which it also is when the bench dies.
+//! A helper prints `ready` once it works. It then reads commands from its standard input, one per line, and echoes each after it has
+//! carried it out. It ends when its standard input is closed, which also happens when the bench dies.
 
 use std::{
     path::Path,
@@ -16,11 +16,11 @@ use tokio::{
 
 use crate::out;
 
-/// A helper as the bench holds it.
+/// A helper process.
 pub(super) struct Helper {
     child: Child,
-    ask: ChildStdin,
-    told: Lines<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+    stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl Helper {
@@ -34,25 +34,25 @@ impl Helper {
             .kill_on_drop(true)
             .spawn()
             .context("starting another process")?;
-        let ask = child.stdin.take().context("the other process's input")?;
-        let told = BufReader::new(child.stdout.take().context("the other process's output")?).lines();
-        let mut helper = Helper { child, ask, told };
-        helper.hears("ready").await?;
+        let stdin = child.stdin.take().context("the other process's input")?;
+        let stdout = BufReader::new(child.stdout.take().context("the other process's output")?).lines();
+        let mut helper = Helper { child, stdin, stdout };
+        helper.expect_line("ready").await?;
         Ok(helper)
     }
 
-    async fn hears(&mut self, word: &str) -> anyhow::Result<()> {
-        match self.told.next_line().await? {
-            Some(line) if line == word => Ok(()),
-            Some(line) => bail!("another process of this bench said {line:?} instead of {word:?}"),
-            None => bail!("another process of this bench ended early; what it said is above"),
+    async fn expect_line(&mut self, command: &str) -> anyhow::Result<()> {
+        match self.stdout.next_line().await? {
+            Some(line) if line == command => Ok(()),
+            Some(line) => bail!("another process of this bench printed {line:?} instead of {command:?}"),
+            None => bail!("another process of this bench ended early; its output is above"),
         }
     }
 
-    /// Tells it a word, and returns when it has acted on it.
-    pub(super) async fn tell(&mut self, word: &str) -> anyhow::Result<()> {
-        self.ask.write_all(format!("{word}\n").as_bytes()).await?;
-        self.hears(word).await
+    /// Sends a command, and returns when the helper has carried it out.
+    pub(super) async fn send(&mut self, command: &str) -> anyhow::Result<()> {
+        self.stdin.write_all(format!("{command}\n").as_bytes()).await?;
+        self.expect_line(command).await
     }
 
     /// Kills it as `kill -9` does.
@@ -60,35 +60,35 @@ impl Helper {
         self.child.kill().await.context("killing another process of this bench")
     }
 
-    /// Has it end, and waits until it has.
-    pub(super) async fn dismiss(self) -> anyhow::Result<()> {
-        let Helper { mut child, ask, told } = self;
-        drop(ask);
+    /// Closes its standard input, and waits until it has ended.
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        let Helper { mut child, stdin, stdout } = self;
+        drop(stdin);
         let status = child.wait().await?;
-        drop(told);
-        anyhow::ensure!(status.success(), "another process of this bench ended badly: {status}");
+        drop(stdout);
+        anyhow::ensure!(status.success(), "another process of this bench failed: {status}");
         Ok(())
     }
 }
 
-/// The helper's side: says that it works, and acts on each word until there are no more.
-pub(super) async fn obey(mut act: impl FnMut(&str)) -> anyhow::Result<ExitCode> {
-    obey_with(async |word: &str| {
-        act(word);
+/// The helper's side: prints that it is ready, and carries out commands until its standard input is closed.
+pub(super) async fn serve_commands(mut act: impl FnMut(&str)) -> anyhow::Result<ExitCode> {
+    serve_commands_with(async |command: &str| {
+        act(command);
         Ok(())
     })
     .await
 }
 
-/// The same for what takes time, or may fail.
-pub(super) async fn obey_with(
+/// The same for commands that take time or may fail.
+pub(super) async fn serve_commands_with(
     mut act: impl AsyncFnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     out::print("ready\n")?;
-    let mut words = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(word) = words.next_line().await? {
-        act(&word).await?;
-        out::print(&(word + "\n"))?;
+    let mut commands = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(command) = commands.next_line().await? {
+        act(&command).await?;
+        out::print(&(command + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

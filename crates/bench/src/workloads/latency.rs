@@ -12,12 +12,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use windlass::{Engine, Pool, prelude::*};
 
 use super::{
-    Place,
+    Stores,
     record::{self, Noop},
     report::Report,
 };
 
-/// When handlers started, by the machine's clock in nanoseconds, and what they were told of their submit.
+/// When handlers started, by the machine's clock in nanoseconds, and which submit they belong to.
 static STARTS: Mutex<Vec<(usize, u128, u128)>> = Mutex::new(Vec::new());
 
 fn now() -> u128 {
@@ -59,8 +59,8 @@ impl Latencies {
     }
 }
 
-pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
-    let url = place.url();
+pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
+    let url = stores.url();
     let engine = Engine::open(&url).await?.task::<Stamp>().task::<Noop>().queue("default", Pool::default());
     let engine = engine.start().await?;
     // From a task of the runtime, where a program's own submits come from.
@@ -68,7 +68,7 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
     let other = elsewhere(&engine, &url, false, if quick { 1 } else { 12 }).await?;
     let busy = elsewhere(&engine, &url, true, if quick { 3 } else { 40 }).await?;
     engine.stop().await;
-    Ok(Report::new("latency", place.name(), n)
+    Ok(Report::new("latency", stores.name(), n)
         .rate(n, seconds)
         .figure("p50_ms", committed.ms(0.5))
         .figure("p99_ms", committed.ms(0.99))
@@ -112,20 +112,20 @@ async fn elsewhere(engine: &Engine, url: &str, busy: bool, n: usize) -> anyhow::
         .kill_on_drop(true)
         .spawn()
         .context("starting the other process")?;
-    let mut ask = child.stdin.take().context("the other process's input")?;
-    let mut told = BufReader::new(child.stdout.take().context("the other process's output")?).lines();
+    let mut stdin = child.stdin.take().context("the other process's input")?;
+    let mut stdout = BufReader::new(child.stdout.take().context("the other process's output")?).lines();
     let background = busy.then(|| tokio::spawn(keep_busy(engine.clone())));
     let mut latencies = Latencies::new()?;
     for n in 0..n {
-        // Idle: long enough for the worker to look as seldom as it ever does, and never in step with its looks.
+        // Idle: long enough for the worker to reach its longest poll interval, and never in step with its polls.
         let pause = if busy { 30.0 + fastrand::f64() * 40.0 } else { 2_500.0 + fastrand::f64() * 2_000.0 };
         tokio::time::sleep(Duration::from_secs_f64(pause / 1_000.0)).await;
-        ask.write_all(format!("{n}\n").as_bytes()).await?;
-        told.next_line().await?.context("the other process ended")?;
+        stdin.write_all(format!("{n}\n").as_bytes()).await?;
+        stdout.next_line().await?.context("the other process ended")?;
         let start = wait_for(n).await?;
         latencies.add(start);
     }
-    drop(ask);
+    drop(stdin);
     if let Some(background) = background {
         background.abort();
     }
@@ -155,11 +155,11 @@ async fn wait_for(wanted: usize) -> anyhow::Result<u128> {
 /// Keeps the worker supplied: a steady backlog of a few hundred no-op jobs.
 async fn keep_busy(engine: Engine) -> Result<(), windlass::Error> {
     record::prepare(0);
-    let mut put = 0u64;
+    let mut submitted = 0u64;
     loop {
-        if put.saturating_sub(engine.counts().committed) < 500 {
+        if submitted.saturating_sub(engine.counts().committed) < 500 {
             engine.submit_all((0..250).map(|n| Noop { n })).await?;
-            put += 250;
+            submitted += 250;
         } else {
             tokio::time::sleep(Duration::from_micros(200)).await;
         }

@@ -16,12 +16,12 @@ use windlass::{
     store::{ClaimRequest, NewWorker, Store},
 };
 
-use super::{Place, record::Account, report::Report};
+use super::{Stores, record::Account, report::Report};
 
 /// How often each machine's step was executed.
 static EXECUTED: OnceLock<Vec<AtomicU32>> = OnceLock::new();
 
-/// A machine of so many steps.
+/// A machine of a given number of steps.
 #[derive(Serialize, Deserialize)]
 enum Count {
     Down { n: usize, left: u32 },
@@ -48,14 +48,14 @@ impl Machine for Count {
 const AT_ONCE: usize = 100;
 
 /// n machines of some steps each.
-pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<Report> {
     anyhow::ensure!(steps > 0, "a machine has at least one step");
-    let floor = floor(place, n, steps).await?;
+    let floor = floor(stores, n, steps).await?;
     EXECUTED.get_or_init(|| (0..n).map(|_| AtomicU32::new(0)).collect());
-    let url = place.url();
+    let url = stores.url();
     let engine = Engine::open(&url).await?;
-    let put = engine.submit_all((0..n).map(|n| Count::Down { n, left: steps })).await?;
-    place.settle_store(&url)?;
+    let submitted = engine.submit_all((0..n).map(|n| Count::Down { n, left: steps })).await?;
+    stores.settle_store(&url)?;
     let engine = engine.machine::<Count>().queue("default", Pool::slots(AT_ONCE));
     let started = Instant::now();
     let engine = engine.start().await?;
@@ -68,14 +68,14 @@ pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<R
     let counts = engine.counts();
     engine.stop().await;
     let mut account = Account::default();
-    for (n, job) in put.iter().enumerate() {
+    for (n, job) in submitted.iter().enumerate() {
         let kept = engine.inspect().transitions(job.id, None, steps as usize + 1).await?.len() as u64;
         let executed = EXECUTED.get().map_or(0, |all| all[n].load(Ordering::Relaxed));
         account.lost += u64::from(steps).saturating_sub(kept) as usize;
         account.duplicated += executed.saturating_sub(steps) as usize;
     }
     let bytes = engine.inspect().bytes().await?;
-    Ok(Report::new("machine", place.name(), n)
+    Ok(Report::new("machine", stores.name(), n)
         .with("steps", steps)
         .rate(n * steps as usize, seconds)
         .figure("floor_per_second", floor)
@@ -85,11 +85,11 @@ pub(super) async fn run(place: &Place, n: usize, steps: u32) -> anyhow::Result<R
         .account(account))
 }
 
-/// The same change rows committed by batches, without an engine: so many a second.
-async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
-    let store = place.store().await?;
+/// Commits the same changes in batches without an engine. Returns how many per second.
+async fn floor(stores: &Stores, n: usize, steps: u32) -> anyhow::Result<f64> {
+    let store = stores.store().await?;
     let ids = IdSource::default();
-    let worker = enlist(&*store, &ids).await?;
+    let worker = register_worker(&*store, &ids).await?;
     let input = |n: usize| Payload::json(format!("{{\"Down\":{{\"n\":{n},\"left\":{steps}}}}}").into_bytes());
     let job = |n: usize| {
         let job = NewJob::new(ids.job(), Count::KIND, "default", input(n));
@@ -101,7 +101,7 @@ async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
         store.submit(None, &jobs, None).await?;
         batches.push(claim(&*store, worker, batch as i64 + 1).await?);
     }
-    place.settle()?;
+    stores.settle()?;
     let now = Time::from_system(std::time::SystemTime::now());
     let started = Instant::now();
     let mut committed = 0;
@@ -128,12 +128,12 @@ async fn floor(place: &Place, n: usize, steps: u32) -> anyhow::Result<f64> {
     Ok(committed as f64 / started.elapsed().as_secs_f64())
 }
 
-async fn enlist(store: &dyn Store, ids: &IdSource) -> anyhow::Result<windlass::model::WorkerId> {
+async fn register_worker(store: &dyn Store, ids: &IdSource) -> anyhow::Result<windlass::model::WorkerId> {
     let lease = Duration::from_secs(600);
     let (id, name, serves) = (ids.worker(), "floor".into(), Vec::new());
     anyhow::ensure!(
         store.register_worker(None, &NewWorker { id, name, liveness_file: None, lease, serves }).await?,
-        "enlisted"
+        "the worker is registered"
     );
     Ok(id)
 }
@@ -144,7 +144,7 @@ async fn claim(
     number: i64,
 ) -> anyhow::Result<Vec<ClaimedJob>> {
     let kinds: Arc<[KindVersion]> = [KindVersion { kind: Count::KIND.into(), version: 1 }].into();
-    let ask = ClaimRequest {
+    let request = ClaimRequest {
         worker,
         number: ClaimNo(number),
         queue: "default".into(),
@@ -153,31 +153,31 @@ async fn claim(
         solo: false,
         settled: Vec::new(),
     };
-    Ok(store.claim(None, &ask).await?.jobs)
+    Ok(store.claim(None, &request).await?.jobs)
 }
 
 /// One machine of n steps, one after the other.
-pub(super) async fn chain(place: &Place, n: usize) -> anyhow::Result<Report> {
+pub(super) async fn chain(stores: &Stores, n: usize) -> anyhow::Result<Report> {
     EXECUTED.get_or_init(|| vec![AtomicU32::new(0)]);
-    let url = place.url();
+    let url = stores.url();
     let engine = Engine::open(&url).await?.machine::<Count>().start().await?;
     // Once to have everything warm, then for the record.
     run_one(&engine, n.min(100), usize::MAX).await?;
-    place.settle_store(&url)?;
+    stores.settle_store(&url)?;
     // Half before and half after: a disk is not always equally fast.
     let bare = n.clamp(100, 2_000) / 2;
-    let before = place.bare_commits(bare).await?;
+    let before = stores.bare_commits(bare).await?;
     let engine_commits = engine.counts().commits;
     let started = Instant::now();
     let id = run_one(&engine, n, 0).await?.id();
     let seconds = started.elapsed().as_secs_f64();
     let commits = engine.counts().commits - engine_commits;
-    let bare = (before + place.bare_commits(bare).await?) / 2.0;
+    let bare = (before + stores.bare_commits(bare).await?) / 2.0;
     engine.stop().await;
     let kept = engine.inspect().transitions(id, None, n + 1).await?.len();
     let executed = EXECUTED.get().map_or(0, |all| all[0].load(Ordering::Relaxed)) as usize;
     let account = Account { lost: n.saturating_sub(kept), duplicated: executed.saturating_sub(n) };
-    Ok(Report::new("chain", place.name(), n)
+    Ok(Report::new("chain", stores.name(), n)
         .rate(n, seconds)
         .figure("floor_per_second", bare)
         .figure("ratio", n as f64 / seconds / bare)
@@ -194,7 +194,7 @@ async fn run_one(engine: &Engine, steps: usize, n: usize) -> anyhow::Result<Hand
 /// When woken steps started, by machine and round.
 static WOKEN: Mutex<Vec<Instant>> = Mutex::new(Vec::new());
 
-/// A machine that waits for signals, so many times.
+/// A machine that waits for a given number of signals.
 #[derive(Serialize, Deserialize)]
 enum Sleeper {
     Fresh { rounds: u32 },
@@ -229,8 +229,8 @@ fn woken() -> usize {
 const SENDERS: usize = 500;
 
 /// Signals: how soon a parked machine's step starts, and how fast n parked machines are woken.
-pub(super) async fn signals(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
-    let url = place.url();
+pub(super) async fn signals(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
+    let url = stores.url();
     let engine = Engine::open(&url).await?.machine::<Sleeper>().queue("default", Pool::slots(AT_ONCE));
     let engine = engine.start().await?;
     let rounds = if quick { 5 } else { 300 };
@@ -241,10 +241,10 @@ pub(super) async fn signals(place: &Place, n: usize, quick: bool) -> anyhow::Res
     let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
 
     WOKEN.lock().unwrap_or_else(|e| e.into_inner()).clear();
-    let put = engine.submit_all((0..n).map(|_| Sleeper::Fresh { rounds: 1 })).await?;
+    let submitted = engine.submit_all((0..n).map(|_| Sleeper::Fresh { rounds: 1 })).await?;
     all_parked(&engine, n).await?;
-    place.settle_store(&url)?;
-    let ids: Arc<[JobId]> = put.iter().map(|job| job.id).collect();
+    stores.settle_store(&url)?;
+    let ids: Arc<[JobId]> = submitted.iter().map(|job| job.id).collect();
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
     let mut senders = tokio::task::JoinSet::new();
@@ -267,12 +267,12 @@ pub(super) async fn signals(place: &Place, n: usize, quick: bool) -> anyhow::Res
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let seconds = started.elapsed().as_secs_f64();
-    for job in &put {
+    for job in &submitted {
         engine.result::<()>(job.id).await?;
     }
     engine.stop().await;
     let account = Account { lost: n.saturating_sub(woken()), duplicated: woken().saturating_sub(n) };
-    Ok(Report::new("signal", place.name(), n)
+    Ok(Report::new("signal", stores.name(), n)
         .rate(n, seconds)
         .figure("p50_ms", at(0.5))
         .figure("p99_ms", at(0.99))

@@ -23,7 +23,7 @@ use windlass::{
     store::{ClaimBatch, ClaimRequest, Fut, Now, Store, Wrapper},
 };
 
-use super::{Place, helper::Helper, report::Report};
+use super::{Stores, helper::Helper, report::Report};
 use crate::out;
 
 const PROCESSES: usize = 4;
@@ -35,7 +35,7 @@ const HEAVIEST: usize = 5;
 const LIMIT: &str = "bench";
 const SECOND: i64 = 1_000_000;
 
-/// How long things are watched.
+/// How long each phase takes.
 struct Times {
     warm: Duration,
     span: Duration,
@@ -90,12 +90,12 @@ struct Found {
     burst: u64,
 }
 
-pub(super) async fn run(place: &Place, quick: bool) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, quick: bool) -> anyhow::Result<Report> {
     let times = if quick { QUICK } else { FULL };
     let mut found = Vec::new();
     for rate in RATES {
         out::note(&format!("  {rate} tokens a second for {:?}, {PROCESSES} processes", times.span));
-        let one = Box::pin(measure(place, rate, &times)).await?;
+        let one = Box::pin(measure(stores, rate, &times)).await?;
         out::note(&format!("  {:.3} of what is allowed, {} windows over", one.ratio, one.over));
         found.push(one);
     }
@@ -103,7 +103,7 @@ pub(super) async fn run(place: &Place, quick: bool) -> anyhow::Result<Report> {
     let over = slow.over + fast.over;
     let burst = slow.burst.max(fast.burst);
     let seconds = times.span.as_secs_f64();
-    Ok(Report::new("rate", place.name(), slow.jobs + fast.jobs)
+    Ok(Report::new("rate", stores.name(), slow.jobs + fast.jobs)
         .rate(fast.jobs, seconds)
         .with("processes", PROCESSES)
         .with("burst", BURST)
@@ -118,14 +118,14 @@ pub(super) async fn run(place: &Place, quick: bool) -> anyhow::Result<Report> {
         .must(over == 0 && burst <= u64::from(BURST)))
 }
 
-async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Found> {
-    let url = place.url();
+async fn measure(stores: &Stores, rate: u32, times: &Times) -> anyhow::Result<Found> {
+    let url = stores.url();
     let engine = Engine::open(&url).await?;
     engine.control("bench").set_limit(RateLimit::per_second(LIMIT, rate).burst(BURST)).await?;
     let busy = times.warm + times.span + times.after + Duration::from_secs(4);
     let submitted = (f64::from(rate) * busy.as_secs_f64()) as usize / HEAVIEST.div_ceil(2) + 1_000;
     submit(&engine, submitted).await?;
-    place.settle()?;
+    stores.settle()?;
 
     let folder = tempfile::tempdir().context("a temporary folder")?;
     let records: Vec<PathBuf> = (0..PROCESSES).map(|n| folder.path().join(n.to_string())).collect();
@@ -134,12 +134,12 @@ async fn measure(place: &Place, rate: u32, times: &Times) -> anyhow::Result<Foun
     tokio::time::sleep(times.warm).await;
     let begin = engine.inspect().clock().await?;
     tokio::time::sleep(times.span).await;
-    try_join_all(helpers.iter_mut().map(|helper| helper.tell("halt"))).await?;
+    try_join_all(helpers.iter_mut().map(|helper| helper.send("halt"))).await?;
     tokio::time::sleep(times.halt).await;
     let again = engine.inspect().clock().await?;
-    try_join_all(helpers.iter_mut().map(|helper| helper.tell("go"))).await?;
+    try_join_all(helpers.iter_mut().map(|helper| helper.send("go"))).await?;
     tokio::time::sleep(times.after).await;
-    try_join_all(helpers.into_iter().map(Helper::dismiss)).await?;
+    try_join_all(helpers.into_iter().map(Helper::stop)).await?;
 
     let (admitted, claims) = read(&records)?;
     anyhow::ensure!(
@@ -190,12 +190,12 @@ fn over(admitted: &[Admitted], allowed: u64) -> usize {
     windows(admitted, SECOND).filter(|sum| *sum > allowed).count()
 }
 
-/// The most that was admitted within so many microseconds.
+/// The most weight admitted within `micros` microseconds.
 fn largest(admitted: &[Admitted], micros: i64) -> u64 {
     windows(admitted, micros).max().unwrap_or(0)
 }
 
-/// What was admitted from each admission on, for so many microseconds and at the end of them; they are in order.
+/// The weight admitted in the window of `micros` microseconds from each admission, its end included. Admissions are in order.
 fn windows(admitted: &[Admitted], micros: i64) -> impl Iterator<Item = u64> {
     let (mut sum, mut end) = (0, 0);
     (0..admitted.len()).map(move |first| {
@@ -205,13 +205,13 @@ fn windows(admitted: &[Admitted], micros: i64) -> impl Iterator<Item = u64> {
             sum += weight;
             end += 1;
         }
-        let whole = sum;
+        let window = sum;
         sum -= admitted[first].1;
-        whole
+        window
     })
 }
 
-/// Reads what the processes noted: each admission, and each claim, in order.
+/// Reads what the processes recorded: each admission, and each claim, in order.
 fn read(records: &[PathBuf]) -> anyhow::Result<(Vec<Admitted>, Vec<Time>)> {
     let (mut admitted, mut claims, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for record in records {
@@ -233,19 +233,19 @@ fn read(records: &[PathBuf]) -> anyhow::Result<(Vec<Admitted>, Vec<Time>)> {
     Ok((admitted, claims))
 }
 
-/// One of the processes: works, and notes what it claims; `halt` and `go` say whether it may.
+/// One of the processes: works, and records its claims; the commands `halt` and `go` pause and resume it.
 pub(super) async fn worker(url: &str, record: &Path) -> anyhow::Result<ExitCode> {
     let store = windlass::store::open(url, false).await?;
     let file = std::fs::File::create(record).context("a process's record")?;
     let record = Arc::new(Mutex::new(std::io::BufWriter::new(file)));
-    let (say, open) = watch::channel(true);
+    let (gate, open) = watch::channel(true);
     let store = Arc::new(Noting { store, open, record: Arc::clone(&record) });
     let engine = Engine::on(url, store).task::<Weighed>().start().await?;
-    let code = super::helper::obey(|word| {
-        say.send_replace(word != "halt");
+    let code = super::helper::serve_commands(|word| {
+        gate.send_replace(word != "halt");
     })
     .await?;
-    say.send_replace(true);
+    gate.send_replace(true);
     engine.stop().await;
     record.lock().unwrap_or_else(|e| e.into_inner()).flush().context("a process's record")?;
     Ok(code)
@@ -259,9 +259,9 @@ struct Noting {
 }
 
 impl Noting {
-    fn note(&self, haul: &ClaimBatch) {
-        let mut line = haul.now.micros().to_string();
-        for job in &haul.jobs {
+    fn note(&self, batch: &ClaimBatch) {
+        let mut line = batch.now.micros().to_string();
+        for job in &batch.jobs {
             let weight = job.settings.rate.as_ref().map_or(0, |charge| charge.weight);
             line += &format!(" {}/{} {weight}", job.id, job.epoch.0);
         }
@@ -276,13 +276,13 @@ impl Wrapper for Noting {
         &*self.store
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
+    fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
         Box::pin(async move {
-            // Whoever could close it is there as long as this process.
+            // The sender lives as long as this process.
             let _ = self.open.clone().wait_for(|open| *open).await;
-            let haul = self.store.claim(now, ask).await?;
-            self.note(&haul);
-            Ok(haul)
+            let batch = self.store.claim(now, request).await?;
+            self.note(&batch);
+            Ok(batch)
         })
     }
 }

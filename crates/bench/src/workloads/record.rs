@@ -1,4 +1,4 @@
-//! What was executed, recorded by the tasks themselves and compared with the store.
+//! Executions, recorded by the tasks themselves and compared with the store.
 
 use std::sync::{
     OnceLock,
@@ -14,12 +14,12 @@ use windlass::{
 /// How often each number was executed.
 static EXECUTIONS: OnceLock<Vec<AtomicU32>> = OnceLock::new();
 
-/// Makes room for the numbers from 0 to `n`.
+/// Prepares the record for numbers below `n`.
 pub(super) fn prepare(n: usize) {
     EXECUTIONS.get_or_init(|| (0..n).map(|_| AtomicU32::new(0)).collect());
 }
 
-/// A task that does nothing but note that it ran.
+/// A task that only records that it ran.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Noop {
     pub(super) n: usize,
@@ -38,13 +38,13 @@ impl Task for Noop {
     }
 }
 
-/// How many have been executed at least once.
+/// How many numbers were executed at least once.
 pub(super) fn executed() -> usize {
     let all = EXECUTIONS.get().map(Vec::as_slice).unwrap_or_default();
     all.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count()
 }
 
-/// What does not add up.
+/// The differences between the record and the store.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Account {
     /// Jobs that were submitted and were not executed, or are not done in the store with the output of their own run.

@@ -1,4 +1,4 @@
-//! What a workload found, as JSON and as text.
+//! The results of a workload, as JSON and as text.
 
 use serde_json::{Map, Value, json};
 
@@ -8,8 +8,8 @@ use super::record::Account;
 pub(super) struct Report {
     figures: Map<String, Value>,
     account: Account,
-    /// Whether everything else that must hold did.
-    holds: bool,
+    /// Whether all other checks passed.
+    passed: bool,
 }
 
 /// The keys of every report, in order.
@@ -40,7 +40,7 @@ impl Report {
         figures.insert("peak_rss_mb".into(), json!(peak_rss_mb()));
         figures.insert("commit".into(), json!(source_commit()));
         let account = Account::default();
-        Report { figures, account, holds: true }.account(account)
+        Report { figures, account, passed: true }.account(account)
     }
 
     /// Adds a figure.
@@ -49,7 +49,7 @@ impl Report {
         self
     }
 
-    /// Adds a figure, rounded to what means something.
+    /// Adds a figure, rounded to its significant digits.
     pub(super) fn figure(self, key: &str, value: f64) -> Report {
         let digits = if value.abs() >= 1_000.0 { 1.0 } else { 1_000.0 };
         self.with(key, json!((value * digits).round() / digits))
@@ -64,14 +64,14 @@ impl Report {
         self.with("lost", account.lost).with("duplicated", account.duplicated)
     }
 
-    /// Says whether something held that must; the bench fails if not.
-    pub(super) fn must(mut self, held: bool) -> Report {
-        self.holds &= held;
+    /// Adds a check; the bench fails if it did not pass.
+    pub(super) fn must(mut self, passed: bool) -> Report {
+        self.passed &= passed;
         self
     }
 
     pub(super) fn adds_up(&self) -> bool {
-        self.holds && self.account.lost == 0 && self.account.duplicated == 0
+        self.passed && self.account.lost == 0 && self.account.duplicated == 0
     }
 
     pub(super) fn print(&self, as_json: bool) {
@@ -89,14 +89,14 @@ impl Report {
     }
 }
 
-/// The middle one of some figures; the mean of the two in the middle.
+/// The median of some figures.
 pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = |n: usize| figures.get(n).copied().unwrap_or(f64::NAN);
     (middle(figures.len().saturating_sub(1) / 2) + middle(figures.len() / 2)) / 2.0
 }
 
-/// The most memory this process ever held.
+/// The peak resident memory of this process.
 pub(super) fn peak_rss_mb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

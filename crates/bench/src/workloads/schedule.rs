@@ -1,6 +1,6 @@
 //! A thousand schedules and three processes, two of which are killed on the way: whether every tick fires once.
 //!
-//! What should have fired is reckoned from the calendar; what did is read from the store.
+//! The expected ticks are computed from the calendar; the firings are read from the store.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,7 +17,7 @@ use windlass::{
 };
 
 use super::{
-    Place,
+    Stores,
     helper::{self, Helper},
     record::Account,
     report::Report,
@@ -27,7 +27,7 @@ use crate::out;
 const PROCESSES: usize = 3;
 /// How old a tick may be and still fire: older than any of this bench.
 const WINDOW: Duration = Duration::from_secs(3_600);
-/// How long the schedules are watched, and when a process is killed and replaced.
+/// How long the schedules are measured, and when a process is killed and replaced.
 const SPAN: Duration = Duration::from_secs(30);
 const KILLS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(16)];
 /// How long ticks of the span that have not fired in it are waited for.
@@ -57,16 +57,16 @@ fn calendar() -> anyhow::Result<Calendar> {
     Ok(Calendar::every(1, Unit::Seconds)?)
 }
 
-pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
     let (span, kills) = if quick { (SPAN / 10, KILLS.map(|at| at / 10)) } else { (SPAN, KILLS) };
-    let url = place.url();
+    let url = stores.url();
     let engine = Engine::open(&url).await?;
     for number in 0..n {
         let schedule = engine.schedule(&name(number), calendar()?, Tick { schedule: number });
         schedule.overlap(Overlap::Allow).catch_up(CatchUp::All { window: WINDOW }).await?;
     }
     let begin = engine.inspect().clock().await?;
-    out::note(&format!("  {n} schedules are made; {PROCESSES} processes for {span:?}"));
+    out::note(&format!("  {n} schedules are created; {PROCESSES} processes for {span:?}"));
     let until = watch(&url, &engine, span, &kills).await?;
 
     let expected: HashSet<Time> = calendar()?.ticks_after(begin).take_while(|tick| *tick <= until).collect();
@@ -86,10 +86,10 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
             }
         }
     }
-    // Jobs that no firing accounts for were submitted beside it.
+    // Jobs without a firing are duplicates.
     account.duplicated += submitted.keys().filter(|id| !known.contains(id)).count();
     let ms = |quantile: f64| late.value_at_quantile(quantile) as f64 / 1_000.0;
-    Ok(Report::new("schedule", place.name(), n)
+    Ok(Report::new("schedule", stores.name(), n)
         .rate(fired, span.as_secs_f64())
         .with("processes", PROCESSES)
         .with("killed", kills.len())
@@ -101,7 +101,7 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
         .account(account))
 }
 
-/// Has processes fire the schedules for a while, and kills some; answers up to when all ticks should have fired.
+/// Lets processes fire the schedules for a while, and kills some. Returns the time up to which all ticks should have fired.
 async fn watch(url: &str, engine: &Engine, span: Duration, kills: &[Duration]) -> anyhow::Result<Time> {
     let start = || Helper::start("schedule-worker", url, Path::new("-"));
     let mut helpers = Vec::new();
@@ -128,7 +128,7 @@ async fn watch(url: &str, engine: &Engine, span: Duration, kills: &[Duration]) -
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     for helper in helpers {
-        helper.dismiss().await?;
+        helper.stop().await?;
     }
     Ok(until)
 }
@@ -165,7 +165,7 @@ async fn submitted(engine: &Engine) -> anyhow::Result<HashMap<JobId, Time>> {
 /// One of the processes: fires schedules and runs their jobs.
 pub(super) async fn worker(url: &str) -> anyhow::Result<ExitCode> {
     let engine = Engine::open(url).await?.task::<Tick>().start().await?;
-    let code = helper::obey(|_| ()).await?;
+    let code = helper::serve_commands(|_| ()).await?;
     engine.stop().await;
     Ok(code)
 }
@@ -181,7 +181,7 @@ mod tests {
         let firing = |tick: i64, job: usize| Firing { tick: Time(tick), job: jobs[job] };
         let expected: HashSet<Time> = [10, 20, 30, 40].map(Time).into();
         let submitted: HashMap<JobId, Time> = jobs[..4].iter().map(|id| (*id, Time(0))).collect();
-        // 10 and 20 are well, 20 is there twice, 25 is no tick, 30 has no job, 40 did not fire, 50 is after the span.
+        // 10 and 20 are right, 20 fired twice, 25 is no tick, 30 has no job, 40 did not fire, 50 is after the span.
         let firings =
             [firing(50, 3), firing(30, 4), firing(25, 2), firing(20, 1), firing(20, 1), firing(10, 0)];
         let account = compare(&firings, &expected, &submitted);

@@ -1,5 +1,5 @@
-//! Blocked jobs beside free ones: what 100,000 jobs that wait for ten serial keys cost those that wait for nothing, and
-//! that they run one at a time, in order, once they may.
+//! Blocked and free jobs in one queue: what 100,000 jobs that wait for ten serial keys cost the free ones, and whether the blocked
+//! ones run one at a time, in order, once their keys are free.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use windlass::{
 };
 
 use super::{
-    Place,
+    Stores,
     record::Account,
     report::{self, Report},
 };
@@ -29,7 +29,7 @@ use crate::out;
 const KEYS: usize = 10;
 /// How many drains of each kind are measured.
 const ROUNDS: usize = 5;
-/// How long a store that was just filled is left alone.
+/// How long a store is left idle after it was filled, so that the disk settles.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long a drain may take.
 const PATIENCE: Duration = Duration::from_secs(420);
@@ -37,16 +37,16 @@ const PATIENCE: Duration = Duration::from_secs(420);
 const BATCH: usize = 100;
 const CLAIMS: usize = 50;
 
-/// A task that notes that it ran; one with a key also when, and beside whom.
+/// A task that records its run; one with a key also its order and how many ran at once.
 #[derive(Serialize, Deserialize)]
 struct Queued {
     n: usize,
     key: Option<usize>,
 }
 
-/// What the tasks of one store have noted.
+/// What the tasks of one store have recorded.
 #[derive(Default)]
-struct Noted {
+struct RunLog {
     /// How often each number was executed.
     executions: Vec<AtomicU32>,
     keys: [Key; KEYS],
@@ -61,18 +61,18 @@ struct Key {
     most: AtomicU32,
 }
 
-static NOTED: Mutex<Option<&'static Noted>> = Mutex::new(None);
+static RUN_LOG: Mutex<Option<&'static RunLog>> = Mutex::new(None);
 
-fn noted() -> Option<&'static Noted> {
-    *NOTED.lock().unwrap_or_else(|e| e.into_inner())
+fn run_log() -> Option<&'static RunLog> {
+    *RUN_LOG.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Begins a new record, with room for numbers from 0 to `n`. The one before is never freed: a late task may hold it.
-fn begin(n: usize) -> &'static Noted {
+fn begin(n: usize) -> &'static RunLog {
     let executions = (0..n).map(|_| AtomicU32::new(0)).collect();
-    let noted: &'static Noted = Box::leak(Box::new(Noted { executions, keys: Default::default() }));
-    *NOTED.lock().unwrap_or_else(|e| e.into_inner()) = Some(noted);
-    noted
+    let run_log: &'static RunLog = Box::leak(Box::new(RunLog { executions, keys: Default::default() }));
+    *RUN_LOG.lock().unwrap_or_else(|e| e.into_inner()) = Some(run_log);
+    run_log
 }
 
 impl Task for Queued {
@@ -81,15 +81,15 @@ impl Task for Queued {
     type Error = Failure;
 
     async fn run(self, _cx: &TaskCx) -> Result<usize, Failure> {
-        let noted = noted().ok_or_else(|| Failure::stop("only the bench runs its tasks"))?;
-        if let Some(key) = self.key.map(|key| &noted.keys[key]) {
+        let run_log = run_log().ok_or_else(|| Failure::stop("only the bench runs its tasks"))?;
+        if let Some(key) = self.key.map(|key| &run_log.keys[key]) {
             key.most.fetch_max(key.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             key.starts.lock().unwrap_or_else(|e| e.into_inner()).push(self.n);
-            // Others may start now, if they may at all.
+            // A task of the same key that may run starts now.
             tokio::task::yield_now().await;
             key.running.fetch_sub(1, Ordering::SeqCst);
         }
-        if let Some(count) = noted.executions.get(self.n) {
+        if let Some(count) = run_log.executions.get(self.n) {
             count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(self.n)
@@ -97,7 +97,7 @@ impl Task for Queued {
 }
 
 /// A store with free jobs, and perhaps blocked ones.
-struct Stand {
+struct Fixture {
     engine: Engine,
     url: String,
     free: usize,
@@ -111,37 +111,37 @@ struct Holders {
     jobs: Vec<ClaimedJob>,
 }
 
-pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<Report> {
+pub(super) async fn run(stores: &Stores, n: usize, quick: bool) -> anyhow::Result<Report> {
     let rounds = if quick { 1 } else { ROUNDS };
     let (mut plain, mut blocked) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         // Each of them first as often as the other, as far as that goes.
         let order = if round % 2 == 1 { [false, true] } else { [true, false] };
         for waiting in order {
-            let stand = Stand::make(place, n, if waiting { n } else { 0 }).await?;
-            let rate = n as f64 / stand.drain_free().await?;
-            let beside = if waiting { "beside blocked ones" } else { "alone" };
-            out::note(&format!("  round {round} of {rounds}: {rate:.0} free jobs a second {beside}"));
+            let fixture = Fixture::make(stores, n, if waiting { n } else { 0 }).await?;
+            let rate = n as f64 / fixture.drain_free().await?;
+            let load = if waiting { "with blocked ones" } else { "alone" };
+            out::note(&format!("  round {round} of {rounds}: {rate:.0} free jobs a second {load}"));
             if waiting { &mut blocked } else { &mut plain }.push(rate);
-            stand.raze(place).await?;
+            fixture.delete(stores).await?;
         }
     }
-    let pages_plain = Box::pin(pages(place, n, 0)).await?;
-    let stand = Stand::make(place, n, n).await?;
-    let pages_blocked = stand.count_pages(place).await?;
-    let blocked_seconds = stand.drain_all(place).await?;
-    let noted = noted().context("tasks have run")?;
-    let account = account(noted, n + KEYS..2 * n + KEYS);
-    let fifo = noted.keys.iter().all(|key| {
+    let pages_plain = Box::pin(pages(stores, n, 0)).await?;
+    let fixture = Fixture::make(stores, n, n).await?;
+    let pages_blocked = fixture.count_pages(stores).await?;
+    let blocked_seconds = fixture.drain_all(stores).await?;
+    let run_log = run_log().context("tasks have run")?;
+    let account = account(run_log, n + KEYS..2 * n + KEYS);
+    let fifo = run_log.keys.iter().all(|key| {
         let starts = key.starts.lock().unwrap_or_else(|e| e.into_inner());
         starts.is_sorted()
     });
-    let at_once = noted.keys.iter().map(|key| key.most.load(Ordering::SeqCst)).max().unwrap_or(0);
-    let bytes = stand.engine.inspect().bytes().await?;
-    stand.raze(place).await?;
+    let at_once = run_log.keys.iter().map(|key| key.most.load(Ordering::SeqCst)).max().unwrap_or(0);
+    let bytes = fixture.engine.inspect().bytes().await?;
+    fixture.delete(stores).await?;
 
     let (plain, blocked) = (report::median(plain), report::median(blocked));
-    let mut report = Report::new("serial", place.name(), n)
+    let mut report = Report::new("serial", stores.name(), n)
         .rate(n, n as f64 / blocked)
         .figure("plain_per_second", plain)
         .figure("ratio", blocked / plain)
@@ -162,9 +162,9 @@ pub(super) async fn run(place: &Place, n: usize, quick: bool) -> anyhow::Result<
     Ok(report)
 }
 
-/// What the tasks say of these numbers.
-fn account(noted: &Noted, numbers: std::ops::Range<usize>) -> Account {
-    let counts = || noted.executions[numbers.clone()].iter().map(|count| count.load(Ordering::Relaxed));
+/// Compares the run log of these numbers with one run each.
+fn account(run_log: &RunLog, numbers: std::ops::Range<usize>) -> Account {
+    let counts = || run_log.executions[numbers.clone()].iter().map(|count| count.load(Ordering::Relaxed));
     Account {
         lost: counts().filter(|count| *count == 0).count(),
         duplicated: counts().filter(|count| *count > 1).count(),
@@ -172,33 +172,33 @@ fn account(noted: &Noted, numbers: std::ops::Range<usize>) -> Account {
 }
 
 /// The pages of a claim on a store of its own.
-async fn pages(place: &Place, free: usize, blocked: usize) -> anyhow::Result<Option<f64>> {
-    let stand = Stand::make(place, free, blocked).await?;
-    let pages = stand.count_pages(place).await?;
-    stand.raze(place).await?;
+async fn pages(stores: &Stores, free: usize, blocked: usize) -> anyhow::Result<Option<f64>> {
+    let fixture = Fixture::make(stores, free, blocked).await?;
+    let pages = fixture.count_pages(stores).await?;
+    fixture.delete(stores).await?;
     Ok(pages)
 }
 
-impl Stand {
+impl Fixture {
     /// A fresh store. Numbers: the free jobs from 0, then the holders, then the blocked ones, key after key in turn.
-    async fn make(place: &Place, free: usize, blocked: usize) -> anyhow::Result<Stand> {
+    async fn make(stores: &Stores, free: usize, blocked: usize) -> anyhow::Result<Fixture> {
         begin(free + KEYS + blocked);
-        let url = place.url();
+        let url = stores.url();
         let engine = Engine::open(&url).await?;
-        let mut stand = Stand { engine, url, free, blocked, holders: None };
+        let mut fixture = Fixture { engine, url, free, blocked, holders: None };
         let ids = IdSource::default();
         if blocked > 0 {
             let keyed = |n: usize| queued(&ids, n, Some((n - free) % KEYS));
-            stand.submit(free..free + KEYS, keyed).await?;
-            stand.holders = Some(stand.hold(&ids).await?);
-            stand.submit(free + KEYS..free + KEYS + blocked, keyed).await?;
+            fixture.submit(free..free + KEYS, keyed).await?;
+            fixture.holders = Some(fixture.hold(&ids).await?);
+            fixture.submit(free + KEYS..free + KEYS + blocked, keyed).await?;
         }
-        stand.submit(0..free, |n| queued(&ids, n, None)).await?;
-        place.settle_store(&stand.url)?;
-        // What the disk still does for so many jobs is not the drain's to pay, whichever drain it is.
+        fixture.submit(0..free, |n| queued(&ids, n, None)).await?;
+        stores.settle_store(&fixture.url)?;
+        // The disk must have settled before a drain is measured.
         rustix::fs::sync();
         tokio::time::sleep(SETTLE).await;
-        Ok(stand)
+        Ok(fixture)
     }
 
     /// One batch after the other, so that the order of submission is that of the numbers.
@@ -215,8 +215,8 @@ impl Stand {
         Ok(())
     }
 
-    /// Enlists a worker for claims by hand; its lease outlasts the bench.
-    async fn enlist(&self, ids: &IdSource) -> anyhow::Result<WorkerId> {
+    /// Registers a worker for manual claims; its lease outlasts the bench.
+    async fn register_worker(&self, ids: &IdSource) -> anyhow::Result<WorkerId> {
         let lease = Duration::from_secs(3_600);
         let worker = NewWorker {
             id: ids.worker(),
@@ -233,7 +233,7 @@ impl Stand {
     }
 
     async fn claim(&self, worker: WorkerId, number: i64, limit: usize) -> anyhow::Result<Vec<ClaimedJob>> {
-        let ask = ClaimRequest {
+        let request = ClaimRequest {
             worker,
             number: ClaimNo(number),
             queue: "default".into(),
@@ -242,18 +242,18 @@ impl Stand {
             solo: false,
             settled: Vec::new(),
         };
-        Ok(self.engine.store().claim(None, &ask).await?.jobs)
+        Ok(self.engine.store().claim(None, &request).await?.jobs)
     }
 
     /// Claims the first job of each key.
     async fn hold(&self, ids: &IdSource) -> anyhow::Result<Holders> {
-        let worker = self.enlist(ids).await?;
+        let worker = self.register_worker(ids).await?;
         let jobs = self.claim(worker, 1, KEYS).await?;
         anyhow::ensure!(jobs.len() == KEYS, "{} of {KEYS} keys are held", jobs.len());
         Ok(Holders { worker, jobs })
     }
 
-    /// Starts an engine and waits until it has committed so many.
+    /// Starts an engine and waits until it has committed `n` jobs.
     async fn drain(&self, n: usize) -> anyhow::Result<(Engine, f64)> {
         let started = Instant::now();
         let engine = self.engine.clone().task::<Queued>().start().await?;
@@ -262,36 +262,35 @@ impl Stand {
     }
 
     async fn committed(&self, engine: &Engine, n: usize, since: Instant) -> anyhow::Result<()> {
-        let (mut said, mut seen) = (Instant::now(), 0);
+        let (mut printed_at, mut seen) = (Instant::now(), 0);
         while seen < n as u64 {
             anyhow::ensure!(since.elapsed() < PATIENCE, "{seen} of {n} jobs were drained in {PATIENCE:?}");
             tokio::time::sleep(Duration::from_millis(1)).await;
             seen = engine.counts().committed;
-            if said.elapsed() > Duration::from_secs(2) {
-                said = Instant::now();
+            if printed_at.elapsed() > Duration::from_secs(2) {
+                printed_at = Instant::now();
                 out::note(&format!("  {} of {} jobs", out::thousands(seen), out::thousands(n as u64)));
             }
         }
         Ok(())
     }
 
-    /// Drains the free jobs; answers how many seconds that took.
+    /// Drains the free jobs. Returns the seconds that took.
     async fn drain_free(&self) -> anyhow::Result<f64> {
         let (engine, seconds) = self.drain(self.free).await?;
         engine.stop().await;
-        let account = account(noted().context("tasks have run")?, 0..self.free);
+        let account = account(run_log().context("tasks have run")?, 0..self.free);
         let Account { lost, duplicated } = account;
         anyhow::ensure!(lost + duplicated == 0, "of the free jobs {lost} are lost, {duplicated} ran twice");
         Ok(seconds)
     }
 
-    /// Drains the free jobs that are left, ends the holders and drains what they blocked; answers how many seconds the
-    /// latter took.
-    async fn drain_all(&self, place: &Place) -> anyhow::Result<f64> {
-        let left = self.free - if place.counts_pages() { self.counted() } else { 0 };
+    /// Drains the remaining free jobs, ends the holders and drains the jobs they blocked. Returns the seconds of the latter.
+    async fn drain_all(&self, stores: &Stores) -> anyhow::Result<f64> {
+        let left = self.free - if stores.counts_pages() { self.counted() } else { 0 };
         let (engine, _) = self.drain(left).await?;
-        place.settle_store(&self.url)?;
-        let holders = self.holders.as_ref().context("somebody holds the keys")?;
+        stores.settle_store(&self.url)?;
+        let holders = self.holders.as_ref().context("jobs hold the keys")?;
         let now = Time::from_system(std::time::SystemTime::now());
         let change = |job: &ClaimedJob| {
             Change::new(job, holders.worker, now, Outcome::Done(Payload::json(b"0".to_vec())))
@@ -306,34 +305,34 @@ impl Stand {
         Ok(seconds)
     }
 
-    /// How many jobs [`Stand::count_pages`] takes.
+    /// How many jobs [`Fixture::count_pages`] takes.
     fn counted(&self) -> usize {
         BATCH * CLAIMS.min(self.free / BATCH / 2)
     }
 
     /// The pages that a claim of [`BATCH`] jobs touches, by the server's count; the jobs stay claimed.
-    async fn count_pages(&self, place: &Place) -> anyhow::Result<Option<f64>> {
-        if !place.counts_pages() {
+    async fn count_pages(&self, stores: &Stores) -> anyhow::Result<Option<f64>> {
+        if !stores.counts_pages() {
             return Ok(None);
         }
-        let worker = self.enlist(&IdSource::default()).await?;
-        place.sql("create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")?;
+        let worker = self.register_worker(&IdSource::default()).await?;
+        stores.sql("create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")?;
         let claims = self.counted() / BATCH;
         for number in 1..=claims {
             let jobs = self.claim(worker, number as i64, BATCH).await?;
-            anyhow::ensure!(jobs.len() == BATCH, "a claim of {BATCH} brought {} jobs", jobs.len());
+            anyhow::ensure!(jobs.len() == BATCH, "a claim of {BATCH} returned {} jobs", jobs.len());
         }
         let sql = "select sum(shared_blks_hit + shared_blks_read)::float8 / sum(calls) from pg_stat_statements \
                    where query like '%into claims%' and query like '%for update skip locked%'";
-        let Some(text) = place.sql(sql)? else { return Ok(None) };
+        let Some(text) = stores.sql(sql)? else { return Ok(None) };
         Ok(Some(text.trim().parse().context("the server's count of pages")?))
     }
 
     /// Removes the store, so that the next one has the machine to itself.
-    async fn raze(self, place: &Place) -> anyhow::Result<()> {
-        let Stand { engine, url, .. } = self;
+    async fn delete(self, stores: &Stores) -> anyhow::Result<()> {
+        let Fixture { engine, url, .. } = self;
         drop(engine);
-        place.forget(&url)
+        stores.delete(&url)
     }
 }
 

@@ -1,9 +1,6 @@
 //! The filters of lists and bulk operations.
 
-use windlass::{
-    State,
-    store::{Filter, Summary},
-};
+use windlass::{State, store::Filter};
 
 /// Filters; a job must match all that are given.
 #[derive(clap::Args, Clone, Default)]
@@ -38,19 +35,6 @@ impl Filters {
         self.state.is_none()
             && self.version.is_none()
             && self.texts().iter().all(|(_, value)| value.is_none())
-    }
-
-    /// Whether a job in a list matches. Tags are not compared: a summary has none.
-    pub(crate) fn matches(&self, job: &Summary) -> bool {
-        let is = |wanted: &Option<String>, actual: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| actual == Some(wanted))
-        };
-        self.state.is_none_or(|state| state == job.state)
-            && self.version.is_none_or(|version| version == job.version)
-            && is(&self.kind, Some(&job.kind))
-            && is(&self.queue, Some(&job.queue))
-            && is(&self.key, job.key.as_deref())
-            && is(&self.stage, job.stage.as_deref())
     }
 
     fn texts(&self) -> [(&'static str, &Option<String>); 5] {

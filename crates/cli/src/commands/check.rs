@@ -21,7 +21,7 @@ use crate::{
 /// calls that it would run before recorded ones. A renamed call is both: it would run again, and its work under the old name
 /// cannot be undone. With --strict the exit code is 1 if there is any such call.
 ///
-/// Only the program that has the code of a workflow can check it; the stock binary knows the stock kinds alone. A program with
+/// Only the program that has the code of a workflow can check it; the stock binary has only the built-in kinds. A program with
 /// workflows of its own gets this command by `windlass_cli::run(engine)`; see examples/commands.rs.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use anyhow::bail;
-use serde_json::json;
 use windlass::{
-    Engine, Error, JobId, State, Time,
-    store::{BranchChildFilter, ChildStates, Filter, Inspect, StateCount, Summary},
+    JobId, State, Time,
+    operate::views::{self, ChildList, JobList},
+    store::{Filter, Summary},
 };
 
 use crate::{args::Filters, durations, out, program::Program, resolve, table};
@@ -36,59 +35,38 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Counting stops here: exact numbers would cost a scan, and an overview does not need them.
-const CAP: u64 = 10_000;
-/// How many children are read at a time.
-const PAGE: usize = 500;
-/// How many children of a branch are read at a time; few, because their payloads are read too.
-const BRANCH_PAGE: usize = 50;
-/// The stage of a block: many items of a packed branch in one job.
-pub(crate) const BLOCK: &str = "windlass.block";
-/// For how many blocks on a page the number of items is read: it takes one query each.
-const COUNTED: usize = 100;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let engine = program.reader().await?;
-    let inspect = engine.inspect();
-    // One more than is shown, to know whether there is another page.
-    let limit = args.limit as usize + 1;
-    let (mut jobs, counts) = match &args.parent {
+    let operator = engine.operator();
+    let filter = Filter { before: args.before, limit: args.limit as usize, ..args.filters.to_filter() };
+    let (head, jobs, next, now) = match &args.parent {
         Some(parent) => {
             let parent = resolve::job_or_block(parent, &engine, program).await?;
-            if inspect.job(parent).await?.is_none() {
-                bail!(program.no_job(parent));
+            let read = ChildList::read(&operator, parent, args.branch.as_deref(), &filter, args.after);
+            let view = read.await.map_err(|error| program.explain(error))?;
+            if args.json {
+                out::print_json(&view)?;
+                return Ok(ExitCode::SUCCESS);
             }
-            let children = match &args.branch {
-                Some(branch) => children_in_branch(&args, &engine, parent, branch, limit).await?,
-                None => children(&args, inspect, parent, limit).await?,
-            };
-            (children, BTreeMap::new())
+            (String::new(), view.jobs, view.next_after, view.now)
         }
         None => {
-            let filter = Filter { before: args.before, limit, ..args.filters.to_filter() };
-            (inspect.jobs(&filter).await?, counts(&args, inspect.state_counts(CAP).await?))
+            let view = JobList::read(&operator, &filter).await?;
+            if args.json {
+                out::print_json(&view)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            (totals(&args, &view.counts), view.jobs, view.next_before, view.now)
         }
     };
-    let more = jobs.len() > args.limit as usize;
-    jobs.truncate(args.limit as usize);
-    let next = jobs.last().filter(|_| more).map(|job| job.id);
-    if args.json {
-        out::print_json(&match &args.parent {
-            Some(_) => json!({ "jobs": jobs, "next_after": next }),
-            None => json!({ "counts": counts, "jobs": jobs, "next_before": next }),
-        })?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let now = inspect.clock().await?;
-    let mut text = totals(&args, &counts);
-    count_blocks(&mut jobs, inspect).await?;
+    let mut text = head;
     if jobs.is_empty() {
         text += &no_jobs(&args, program);
     } else {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &list(&jobs, now);
+        text += &list(&jobs, &views::block_items(&operator, &jobs).await?, now);
     }
     if let Some(next) = next {
         let order = if args.parent.is_some() { "newer" } else { "older" };
@@ -98,94 +76,17 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// The matching children of a job, oldest first.
-async fn children(
-    args: &Args,
-    inspect: &dyn Inspect,
-    parent: JobId,
-    limit: usize,
-) -> anyhow::Result<Vec<Summary>> {
-    let (mut found, mut after) = (Vec::new(), args.after);
-    while found.len() < limit {
-        let page = inspect.children(parent, after, PAGE).await?;
-        after = page.last().map(|job| job.id);
-        let last = page.len() < PAGE;
-        found.extend(page.into_iter().filter(|job| args.filters.matches(job)));
-        if last {
-            break;
-        }
+/// The stage of a job, or how many items a block has.
+fn stage(job: &Summary, block_items: &BTreeMap<JobId, u32>) -> String {
+    match (views::is_block(job), block_items.get(&job.id)) {
+        (true, Some(items)) => format!("block of {}", out::thousands((*items).into())),
+        (true, None) => "block".to_owned(),
+        (false, _) => job.stage.as_deref().map(out::plain).unwrap_or_default(),
     }
-    found.truncate(limit);
-    Ok(found)
-}
-
-/// The matching children in a branch of a job, oldest first.
-async fn children_in_branch(
-    args: &Args,
-    engine: &Engine,
-    parent: JobId,
-    name: &str,
-    limit: usize,
-) -> anyhow::Result<Vec<Summary>> {
-    let branches = engine.inspect().branches(parent).await?;
-    if !branches.iter().any(|branch| branch.name == name) {
-        let known = branches.into_iter().map(|branch| branch.name).collect();
-        bail!(Error::NoSuchBranch { job: parent, branch: name.to_owned(), known });
-    }
-    let mut found = Vec::new();
-    for branch in branches.iter().filter(|branch| branch.name == name) {
-        let (only, after) = (ChildStates::All, args.after);
-        let mut filter =
-            BranchChildFilter { job: parent, branch: branch.number, only, after, limit: BRANCH_PAGE };
-        while found.len() < limit {
-            let page = engine.inspect().branch_children(&filter).await?;
-            filter.after = page.last().map(|child| child.summary.id);
-            let last = page.len() < BRANCH_PAGE;
-            found.extend(page.into_iter().map(|child| child.summary).filter(|job| args.filters.matches(job)));
-            if last {
-                break;
-            }
-        }
-    }
-    // A retried job may have opened several branches of one name. A page continues after an id, in any of them.
-    found.sort_by_key(|job| job.id);
-    found.truncate(limit);
-    Ok(found)
-}
-
-/// Replaces the stage of blocks by the number of their items.
-pub(crate) async fn count_blocks(jobs: &mut [Summary], inspect: &dyn Inspect) -> anyhow::Result<()> {
-    for job in jobs.iter_mut().filter(|job| job.stage.as_deref() == Some(BLOCK)).take(COUNTED) {
-        let position = inspect.job(job.id).await?.and_then(|job| job.place);
-        job.stage = position.map(|position| format!("block of {}", out::thousands(position.items.into())));
-    }
-    Ok(())
-}
-
-/// A stage for people.
-fn stage(stage: &str) -> String {
-    if stage == BLOCK { "block".to_owned() } else { out::plain(stage) }
-}
-
-/// The number of jobs in each state, among those of the filtered kind and queue.
-fn counts(args: &Args, state_counts: Vec<StateCount>) -> BTreeMap<State, u64> {
-    let matches = |count: &StateCount| {
-        args.filters.kind.as_ref().is_none_or(|kind| *kind == count.kind)
-            && args.filters.queue.as_ref().is_none_or(|queue| *queue == count.queue)
-    };
-    let mut counts = BTreeMap::new();
-    for count in state_counts.into_iter().filter(matches).filter(|count| count.jobs > 0) {
-        *counts.entry(count.state).or_default() += count.jobs;
-    }
-    counts.values_mut().for_each(|count| *count = CAP.min(*count));
-    counts
 }
 
 fn totals(args: &Args, counts: &BTreeMap<State, u64>) -> String {
-    let count = |(state, count): (&State, &u64)| {
-        let more = if *count >= CAP { "+" } else { "" };
-        format!("{} {state}", out::thousands(*count) + more)
-    };
+    let count = |(state, count): (&State, &u64)| format!("{} {state}", table::capped(*count));
     let counts: Vec<String> = counts.iter().map(count).collect();
     if counts.is_empty() {
         return String::new();
@@ -210,7 +111,8 @@ fn no_jobs(args: &Args, program: &Program) -> String {
     format!("no jobs yet; submit one with `{} submit noop --wait`, and start a worker\n", program.name)
 }
 
-pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
+/// A table of jobs. `block_items` has the number of items of the blocks among them.
+pub(crate) fn list(jobs: &[Summary], block_items: &BTreeMap<JobId, u32>, now: Time) -> String {
     let columns = [
         table::column("ID"),
         table::column("STATE"),
@@ -228,7 +130,7 @@ pub(crate) fn list(jobs: &[Summary], now: Time) -> String {
             vec![
                 job.id.to_string(),
                 job.state.to_string(),
-                job.stage.as_deref().map(stage).unwrap_or_default(),
+                stage(job, block_items),
                 if job.version == 1 {
                     out::plain(&job.kind)
                 } else {

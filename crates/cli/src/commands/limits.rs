@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use windlass::{RateLimit, store::LimitView};
+use windlass::{RateLimit, operate::views::RateLimits, store::LimitView};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -52,9 +52,6 @@ struct Lift {
     actor: Actor,
 }
 
-/// The store stops counting waiting jobs here.
-const CAP: u64 = 10_000;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     match args.command {
         None => list(args.json, program).await,
@@ -85,16 +82,16 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let limits = program.reader().await?.inspect().rate_limits().await?;
+    let view = RateLimits::read(&program.reader().await?.operator()).await?;
     if as_json {
-        out::print_json(&limits)?;
-    } else if limits.is_empty() {
+        out::print_json(&view)?;
+    } else if view.limits.is_empty() {
         out::print(&format!(
             "no rate limits; create one with `{} limits set NAME 10 --per 1s`\n",
             program.name
         ))?;
     } else {
-        out::print(&render(&limits))?;
+        out::print(&render(&view.limits))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,7 +116,7 @@ fn render(limits: &[LimitView]) -> String {
                 durations::format(view.limit.per),
                 out::thousands(view.limit.burst.into()),
                 if view.lifted { String::new() } else { out::thousands(view.tokens.max(0) as u64) },
-                table::capped(view.waiting, CAP),
+                table::capped(view.waiting),
                 if view.lifted { "yes".to_owned() } else { String::new() },
             ]
         })

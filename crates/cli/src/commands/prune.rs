@@ -17,8 +17,8 @@ use crate::{
 
 /// Delete jobs that ended long ago, with all their data
 ///
-/// Workers prune by themselves, as the settings under [retention] say. A job is kept while its parent has not ended, and while
-/// it holds a unique name. The keys of deleted jobs can be used again.
+/// Workers prune by themselves, as the settings under [retention] say. A job is kept while its parent exists and is not done, because
+/// the parent can be retried, and while it holds a unique name. The keys of deleted jobs can be used again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Jobs in this state: done, failed or cancelled
@@ -87,7 +87,7 @@ fn summary(pruned: &Pruned) -> String {
     match pruned.kept {
         0 => format!("{deleted} deleted\n"),
         kept => format!(
-            "{deleted} deleted, {} kept: their parent has not ended, or they hold a unique name\n",
+            "{deleted} deleted, {} kept: their parent is not done, or they hold a unique name\n",
             out::thousands(kept as u64)
         ),
     }

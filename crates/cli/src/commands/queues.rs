@@ -1,12 +1,8 @@
 //! `windlass queues`: lists, pauses and resumes queues.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use windlass::{
-    State, Time,
-    store::{Backlog, QueueView, StateCount},
-};
+use windlass::operate::views::{QueueRow, Queues};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -37,9 +33,6 @@ struct Named {
     actor: Actor,
 }
 
-/// Counting stops here: exact numbers would cost a scan, and an overview does not need them.
-const CAP: u64 = 10_000;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     match args.command {
         None => list(args.json, program).await,
@@ -58,57 +51,18 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let inspect = engine.inspect();
-    let (queues, backlog, now) =
-        (inspect.queues().await?, inspect.backlog(CAP).await?, inspect.clock().await?);
-    let parked = parked(&inspect.state_counts(CAP).await?);
-    let backlog: BTreeMap<&str, &Backlog> =
-        backlog.iter().map(|queue| (queue.queue.as_str(), queue)).collect();
-    let none = Backlog::default();
-    let rows: Vec<Row> = queues
-        .iter()
-        .map(|queue| Row {
-            queue,
-            backlog: backlog.get(queue.name.as_str()).copied().unwrap_or(&none),
-            parked: parked.get(&queue.name).copied().unwrap_or(0),
-        })
-        .collect();
+    let view = Queues::read(&program.reader().await?.operator()).await?;
     if as_json {
-        out::print_json(&rows.iter().map(to_json).collect::<Vec<Value>>())?;
-    } else if rows.is_empty() {
+        out::print_json(&view)?;
+    } else if view.queues.is_empty() {
         out::print("no queues yet; the first job that is submitted to a queue creates it\n")?;
     } else {
-        out::print(&render(&rows, now))?;
+        out::print(&render(&view))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A queue, its backlog, and the number of its parked jobs.
-struct Row<'a> {
-    queue: &'a QueueView,
-    backlog: &'a Backlog,
-    parked: u64,
-}
-
-/// The number of parked jobs in each queue.
-fn parked(counts: &[StateCount]) -> BTreeMap<String, u64> {
-    let mut parked = BTreeMap::new();
-    for count in counts.iter().filter(|count| count.state == State::Waiting) {
-        *parked.entry(count.queue.clone()).or_default() += count.jobs;
-    }
-    parked
-}
-
-fn to_json(Row { queue, backlog, parked }: &Row) -> Value {
-    json!({
-        "name": queue.name, "ready": backlog.ready, "scheduled": backlog.scheduled, "running": backlog.running,
-        "waiting": CAP.min(*parked),
-        "oldest_ready": queue.oldest_ready, "paused": queue.paused,
-    })
-}
-
-fn render(rows: &[Row], now: Time) -> String {
+fn render(Queues { queues, now }: &Queues) -> String {
     let number = |heading| table::Column { align_right: true, ..table::column(heading) };
     let columns = [
         table::Column { min_width: Some(8), ..table::column("QUEUE") },
@@ -119,20 +73,17 @@ fn render(rows: &[Row], now: Time) -> String {
         table::Column { expendable: 1, ..table::column("OLDEST") },
         table::Column { min_width: Some(12), ..table::column("PAUSED") },
     ];
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|Row { queue, backlog, parked }| {
-            vec![
-                out::plain(&queue.name),
-                table::capped(backlog.ready, CAP),
-                table::capped(backlog.scheduled, CAP),
-                table::capped(backlog.running, CAP),
-                // Empty, so that the column is left out if no queue has parked jobs.
-                if *parked == 0 { String::new() } else { table::capped(*parked, CAP) },
-                queue.oldest_ready.map(|at| durations::relative(at, now)).unwrap_or_default(),
-                queue.paused.as_ref().map(|pause| outcome::paused_by(pause, now)).unwrap_or_default(),
-            ]
-        })
-        .collect();
-    table::render(&columns, &rows, out::width())
+    let row = |queue: &QueueRow| {
+        vec![
+            out::plain(&queue.name),
+            table::capped(queue.ready),
+            table::capped(queue.scheduled),
+            table::capped(queue.running),
+            // Empty, so that the column is left out if no queue has parked jobs.
+            if queue.waiting == 0 { String::new() } else { table::capped(queue.waiting) },
+            queue.oldest_ready.map(|at| durations::relative(at, *now)).unwrap_or_default(),
+            queue.paused.as_ref().map(|pause| outcome::paused_by(pause, *now)).unwrap_or_default(),
+        ]
+    };
+    table::render(&columns, &queues.iter().map(row).collect::<Vec<_>>(), out::width())
 }

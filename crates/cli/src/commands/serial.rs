@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use windlass::store::SerialView;
+use windlass::{operate::views::SerialKeys, store::SerialView};
 
 use crate::{args::Actor, out, outcome, program::Program, table};
 
@@ -39,9 +39,6 @@ struct Slots {
     actor: Actor,
 }
 
-/// The store stops counting waiting jobs here.
-const CAP: u64 = 10_000;
-
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     if let Some(Command::Slots(Slots { key, slots, actor })) = &args.command {
         windlass::model::limits::check_slots(key, Some(*slots))?;
@@ -56,10 +53,10 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         );
     }
     let limit = args.limit as usize;
-    let keys = program.reader().await?.inspect().serial_keys(args.key.as_deref(), limit).await?;
+    let view = SerialKeys::read(&program.reader().await?.operator(), args.key.as_deref(), limit).await?;
     if args.json {
-        out::print_json(&keys)?;
-    } else if keys.is_empty() {
+        out::print_json(&view)?;
+    } else if view.keys.is_empty() {
         let what = if args.key.is_some() {
             "no job holds this serial key or waits for it"
         } else {
@@ -67,8 +64,8 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         };
         out::print(&format!("{what}\n"))?;
     } else {
-        out::print(&render(&keys))?;
-        if keys.len() == limit {
+        out::print(&render(&view.keys))?;
+        if view.has_more {
             out::note("there may be more; use --limit to see them");
         }
     }
@@ -87,7 +84,7 @@ fn render(keys: &[SerialView]) -> String {
         .iter()
         .map(|key| {
             let slots = out::thousands(key.slots.into());
-            vec![out::plain(&key.key), slots, out::thousands(key.held), table::capped(key.waiting, CAP)]
+            vec![out::plain(&key.key), slots, out::thousands(key.held), table::capped(key.waiting)]
         })
         .collect();
     table::render(&columns, &rows, out::width())

@@ -20,7 +20,8 @@ use crate::{
 ///
 /// The input is a JSON value; `-` reads it from standard input, `@FILE` from a file. Built-in kinds: exec
 /// ({"command": "tar", "args": ["czf", "a.tgz", "a"], "env": {}, "cwd": "/data", "stdin": "text"}), sleep ({"ms": 100}),
-/// noop, and approval ({"Ask": {"what": "deploy 17", "seconds": 3600}}), which waits for the signal approve or reject.
+/// noop, approval ({"Ask": {"what": "deploy 17", "seconds": 3600}}), which waits for the signal approve or reject, and reminder
+/// ({"what": "water the plants", "seconds": 5}), which reminds until it gets the signal answer.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The kind of the job
@@ -66,7 +67,7 @@ pub(crate) struct Args {
     /// Submit this many of it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Its parent: `cancel --children` cancels it with the parent, and it is kept while the parent has not ended
+    /// Its parent: `cancel --children` cancels it with the parent, and it is kept while the parent exists and is not done
     #[arg(long, value_name = "JOB")]
     parent: Option<JobId>,
     /// A signal that is in its inbox from the start: NAME, or NAME=JSON; may be repeated. If a job with its key or unique
@@ -79,7 +80,7 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten, next_help_heading = "Together with other jobs")]
+    #[command(flatten, next_help_heading = "Flow control")]
     unique: UniqueName,
     #[command(flatten)]
     flow_control: FlowControl,

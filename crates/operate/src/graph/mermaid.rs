@@ -1,8 +1,8 @@
-//! A graph in Mermaid's words.
+//! Renders a graph as a Mermaid flowchart.
 
 use super::{Graph, Point, short};
 
-/// How many letters of a text are drawn.
+/// How many characters of a text are drawn.
 const LETTERS: usize = 60;
 /// How many notes of a node are drawn.
 const NOTES: usize = 3;
@@ -10,7 +10,7 @@ const NOTES: usize = 3;
 pub(super) fn draw(graph: &Graph, title: &str) -> String {
     let mut text = format!("%% {}\nflowchart TD\n    start((start))\n", short(title, 200));
     for (number, node) in graph.nodes.iter().enumerate() {
-        let mut lines = vec![format!("<b>{}</b>", escaped(&node.name)), escaped(&node.about())];
+        let mut lines = vec![format!("<b>{}</b>", escaped(&node.name)), escaped(&node.summary())];
         lines.extend(node.notes.iter().take(NOTES).map(|note| escaped(note)));
         if node.notes.len() > NOTES {
             lines.push(format!("and {} more", node.notes.len() - NOTES));
@@ -25,10 +25,10 @@ pub(super) fn draw(graph: &Graph, title: &str) -> String {
         let count = if graph.jobs > 1 { format!("|{}|", edge.jobs) } else { String::new() };
         text += &format!("    {} -->{count} {}\n", name(edge.from), name(edge.to));
     }
-    for fate in graph.legend() {
-        let (inside, border) = fate.colours();
-        let class = fate.name().replace(' ', "_");
-        text += &format!("    classDef {class} fill:{inside},stroke:{border},color:#222\n");
+    for state in graph.legend() {
+        let (fill, border) = state.colours();
+        let class = state.name().replace(' ', "_");
+        text += &format!("    classDef {class} fill:{fill},stroke:{border},color:#222\n");
     }
     text
 }
@@ -41,7 +41,7 @@ fn name(point: Point) -> String {
     }
 }
 
-/// Text in quotes: what would end them, or mean something to Mermaid, is written as a code.
+/// Escapes text within quotes: a character that would end them, or that Mermaid interprets, becomes an entity.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in short(text, LETTERS).chars() {

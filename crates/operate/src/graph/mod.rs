@@ -1,8 +1,8 @@
-//! The graph of a workflow, read from journals: what one job did, or what the jobs of a kind did.
+//! The graph of a workflow, computed from journals: the calls of one job, or of the jobs of a kind.
 //!
-//! Only what happened is in it: a path that no job has gone is not known to the store. Calls of one name are one node,
-//! whatever their keys. Which calls were under way together is told by the places of their entries: a call stands after
-//! another if its first entry follows the other's end.
+//! It contains only calls that happened: a path that no job has taken is unknown to the store. Calls of one name are one node,
+//! regardless of their keys. A call follows another if its first entry comes after the other's last; otherwise both were in progress
+//! together.
 
 mod mermaid;
 mod read;
@@ -18,12 +18,12 @@ use windlass_store::Branch;
 
 use read::Call;
 
-/// What is known of one job.
+/// One job, as the graph needs it.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// Its journal.
     pub entries: &'a [JournalEntry],
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// What it waits for.
     pub wait: Option<&'a WaitCondition>,
@@ -31,14 +31,14 @@ pub struct Run<'a> {
     pub branches: &'a [Branch],
 }
 
-/// The calls of a workflow, and in which order they were made.
+/// The calls of a workflow, and their order.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Graph {
-    /// How many jobs it is made of.
+    /// How many jobs it was computed from.
     pub jobs: u64,
-    /// The calls, in the order in which they were made.
+    /// The calls, in order.
     pub nodes: Vec<Node>,
-    /// What followed what.
+    /// Which call followed which.
     pub edges: Vec<Edge>,
 }
 
@@ -49,49 +49,49 @@ pub struct Node {
     pub op: Op,
     /// Its name.
     pub name: String,
-    /// How far the calls got: how many there are of each.
+    /// How many of the calls are in each state.
     pub fates: BTreeMap<CallState, u64>,
-    /// What else there is to say of it.
+    /// Details for people.
     pub notes: Vec<String>,
-    /// Of a branch: how its children have ended, of all jobs together.
+    /// The progress of a branch, summed over all jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub children: Option<BranchProgress>,
-    /// How far from the beginning it stands, from 0. Those of one level are side by side.
+    /// Its distance from the start, from 0. Nodes of one level are drawn side by side.
     pub level: usize,
 }
 
-/// How far a call got.
+/// The state of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// It ended well.
+    /// It is done.
     Done,
-    /// It ended badly.
+    /// It failed.
     Failed,
-    /// It is waited for.
+    /// The job waits for it.
     Waiting,
-    /// A try at it failed, and another follows.
+    /// A try failed, and another follows.
     Tried,
-    /// It ended well, and was undone.
+    /// It was done, and was undone.
     Undone,
-    /// It ended well, and could not be undone.
+    /// It was done, and could not be undone.
     NotUndone,
-    /// Nobody waits for its end any more: another was first, or the job has ended.
+    /// Its end no longer matters: another call was first, or the job has ended.
     Left,
 }
 
-/// That one thing followed another.
+/// One point followed another.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Edge {
-    /// From where.
+    /// Where it starts.
     pub from: Point,
-    /// To where.
+    /// Where it ends.
     pub to: Point,
     /// In how many jobs.
     pub jobs: u64,
 }
 
-/// A place in a graph.
+/// A point of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
@@ -104,7 +104,7 @@ pub enum Point {
 }
 
 impl CallState {
-    /// All of them, in the order in which a legend has them.
+    /// All states, in the order of a legend.
     pub const ALL: [CallState; 7] = [
         CallState::Done,
         CallState::Failed,
@@ -115,7 +115,7 @@ impl CallState {
         CallState::Left,
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             CallState::Done => "done",
@@ -128,7 +128,7 @@ impl CallState {
         }
     }
 
-    /// The colours of its box: inside, and of its border.
+    /// The colours of its box: fill and border.
     fn colours(self) -> (&'static str, &'static str) {
         match self {
             CallState::Done => ("#dcf3e3", "#2f8f57"),
@@ -143,36 +143,36 @@ impl CallState {
 }
 
 impl Graph {
-    /// What one job did.
+    /// The graph of one job.
     pub fn of_job(run: Run<'_>) -> Graph {
         Graph::of_kind([run])
     }
 
-    /// What several jobs did, one over the other.
+    /// The graph of several jobs, overlaid.
     pub fn of_kind<'a>(runs: impl IntoIterator<Item = Run<'a>>) -> Graph {
-        let mut gathered = Gathered::default();
+        let mut overlay = Overlay::default();
         let mut jobs = 0;
         for run in runs {
             jobs += 1;
-            gathered.add(&read::calls(run), run.state);
+            overlay.add(&read::calls(run), run.state);
         }
         let one = jobs == 1;
-        let Gathered { nodes, places, edges } = gathered;
-        // In the order in which they are come by, on average.
+        let Overlay { nodes, positions, edges } = overlay;
+        // By their average position.
         let mut order: Vec<usize> = (0..nodes.len()).collect();
-        let mean = |node: usize| places[node].0 as f64 / places[node].1 as f64;
+        let mean = |node: usize| positions[node].0 as f64 / positions[node].1 as f64;
         order.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)).then(a.cmp(b)));
         let mut new = vec![0; nodes.len()];
-        for (place, node) in order.iter().enumerate() {
-            new[*node] = place;
+        for (position, node) in order.iter().enumerate() {
+            new[*node] = position;
         }
-        let moved = |point: Point| match point {
+        let renumbered = |point: Point| match point {
             Point::Node(node) => Point::Node(new[node]),
             other => other,
         };
         let mut edges: Vec<Edge> = edges
             .into_iter()
-            .map(|((from, to), jobs)| Edge { from: moved(from), to: moved(to), jobs })
+            .map(|((from, to), jobs)| Edge { from: renumbered(from), to: renumbered(to), jobs })
             .collect();
         edges.sort_by_key(|edge| (edge.from, edge.to));
         let mut sorted: Vec<Node> = order.iter().map(|node| nodes[*node].to_node(one)).collect();
@@ -188,12 +188,12 @@ impl Graph {
         Graph { jobs, nodes: sorted, edges }
     }
 
-    /// As a Mermaid flowchart, which GitHub and most wikis draw.
+    /// A Mermaid flowchart, which GitHub and most wikis render.
     pub fn to_mermaid(&self, title: &str) -> String {
         mermaid::draw(self, title)
     }
 
-    /// As a picture that needs nothing else: no scripts, no fonts.
+    /// A self-contained SVG: no scripts, no fonts.
     pub fn to_svg(&self, title: &str) -> String {
         svg::draw(self, title)
     }
@@ -212,20 +212,20 @@ impl Graph {
         states
     }
 
-    /// The fates that occur, in the order of a legend.
+    /// The call states that occur, in the order of a legend.
     fn legend(&self) -> Vec<CallState> {
-        let occurs = |fate: &CallState| self.nodes.iter().any(|node| node.fates.contains_key(fate));
+        let occurs = |state: &CallState| self.nodes.iter().any(|node| node.fates.contains_key(state));
         CallState::ALL.into_iter().filter(occurs).collect()
     }
 }
 
 impl Node {
-    /// How many calls there were.
+    /// The number of calls.
     pub fn calls(&self) -> u64 {
         self.fates.values().sum()
     }
 
-    /// The fate that it is coloured by: the one that most needs to be seen.
+    /// The call state that decides its colour: the most urgent one.
     fn colour(&self) -> CallState {
         let urgent = [
             CallState::NotUndone,
@@ -236,54 +236,54 @@ impl Node {
             CallState::Done,
             CallState::Left,
         ];
-        urgent.into_iter().find(|fate| self.fates.contains_key(fate)).unwrap_or(CallState::Done)
+        urgent.into_iter().find(|state| self.fates.contains_key(state)).unwrap_or(CallState::Done)
     }
 
-    /// What it is and how far it got, in a line.
-    fn about(&self) -> String {
-        let count = |(fate, calls): (&CallState, &u64)| match self.calls() {
-            1 => fate.name().to_owned(),
-            _ => format!("{calls} {}", fate.name()),
+    /// Its operation and the states of its calls, on one line.
+    fn summary(&self) -> String {
+        let count = |(state, calls): (&CallState, &u64)| match self.calls() {
+            1 => state.name().to_owned(),
+            _ => format!("{calls} {}", state.name()),
         };
-        let fates: Vec<String> = self.fates.iter().map(count).collect();
-        format!("{}: {}", self.op.to_string().replace('_', " "), fates.join(", "))
+        let states: Vec<String> = self.fates.iter().map(count).collect();
+        format!("{}: {}", self.op.to_string().replace('_', " "), states.join(", "))
     }
 }
 
-/// What is gathered of several runs.
+/// Several runs, overlaid.
 #[derive(Default)]
-struct Gathered {
-    nodes: Vec<Gathering>,
-    /// The sum of the places at which a node first stands in a run, and in how many it does.
-    places: Vec<(usize, usize)>,
+struct Overlay {
+    nodes: Vec<OverlayNode>,
+    /// For each node, the sum of its first positions in runs, and in how many runs it occurs.
+    positions: Vec<(usize, usize)>,
     edges: BTreeMap<(Point, Point), u64>,
 }
 
-struct Gathering {
+struct OverlayNode {
     node: Node,
-    /// Notes of single calls: they are shown of one job only.
-    own: Vec<String>,
+    /// Notes of single calls, shown only in the graph of one job.
+    call_notes: Vec<String>,
 }
 
-impl Gathering {
+impl OverlayNode {
     fn to_node(&self, one: bool) -> Node {
         let mut node = self.node.clone();
         node.notes.extend(node.children.as_ref().map(children));
         if one {
-            node.notes.extend_from_slice(&self.own);
+            node.notes.extend_from_slice(&self.call_notes);
         }
         node
     }
 }
 
-impl Gathered {
+impl Overlay {
     fn add(&mut self, calls: &[Call], state: State) {
         let numbers: Vec<usize> = calls.iter().map(|call| self.node(call)).collect();
-        let mut met = BTreeSet::new();
-        for (place, number) in numbers.iter().enumerate() {
-            if met.insert(*number) {
-                self.places[*number].0 += place;
-                self.places[*number].1 += 1;
+        let mut seen = BTreeSet::new();
+        for (position, number) in numbers.iter().enumerate() {
+            if seen.insert(*number) {
+                self.positions[*number].0 += position;
+                self.positions[*number].1 += 1;
             }
         }
         for edge in followed(calls, &numbers, state) {
@@ -291,10 +291,10 @@ impl Gathered {
         }
     }
 
-    /// The node of a call, with the call counted in.
+    /// Counts a call in its node. Returns the node's number.
     fn node(&mut self, call: &Call) -> usize {
-        let is_it = |known: &Gathering| known.node.op == call.op && known.node.name == call.name;
-        let number = self.nodes.iter().position(is_it).unwrap_or_else(|| {
+        let is_same = |known: &OverlayNode| known.node.op == call.op && known.node.name == call.name;
+        let number = self.nodes.iter().position(is_same).unwrap_or_else(|| {
             let node = Node {
                 op: call.op,
                 name: call.name.clone(),
@@ -303,24 +303,24 @@ impl Gathered {
                 children: None,
                 level: 0,
             };
-            self.nodes.push(Gathering { node, own: Vec::new() });
-            self.places.push((0, 0));
+            self.nodes.push(OverlayNode { node, call_notes: Vec::new() });
+            self.positions.push((0, 0));
             self.nodes.len() - 1
         });
         let known = &mut self.nodes[number];
         *known.node.fates.entry(call.fate).or_default() += 1;
-        if let Some(stand) = call.children {
+        if let Some(progress) = call.children {
             known.node.children =
-                Some(BranchProgress::sum(&[known.node.children.unwrap_or_default(), stand]));
+                Some(BranchProgress::sum(&[known.node.children.unwrap_or_default(), progress]));
         }
-        known.own.extend(call.note());
+        known.call_notes.extend(call.note());
         number
     }
 }
 
-/// How many children a branch has, and how they have ended.
-fn children(stand: &BranchProgress) -> String {
-    let BranchProgress { spawned, counts } = stand;
+/// The progress of a branch as text.
+fn children(progress: &BranchProgress) -> String {
+    let BranchProgress { spawned, counts } = progress;
     let mut text = if *spawned == 1 { "1 child".to_owned() } else { format!("{spawned} children") };
     for (count, how) in
         [(counts.failed, "failed"), (counts.cancelled, "cancelled"), (spawned - counts.ended(), "pending")]
@@ -332,13 +332,13 @@ fn children(stand: &BranchProgress) -> String {
     text
 }
 
-/// What directly followed what in one run, as pairs of nodes.
+/// The direct successions in one run, as pairs of points.
 fn followed(calls: &[Call], numbers: &[usize], state: State) -> BTreeSet<(Point, Point)> {
     let mut edges = BTreeSet::new();
     let mut ends: Vec<(i32, usize)> =
         calls.iter().enumerate().filter_map(|(place, call)| Some((call.last?, place))).collect();
     ends.sort_unstable();
-    // The latest beginning among the calls that have ended by each of those.
+    // For each end, the latest start among the calls that have ended by then.
     let mut latest = Vec::with_capacity(ends.len());
     for (_, place) in &ends {
         let before = latest.last().copied().unwrap_or(i32::MIN);
@@ -346,7 +346,7 @@ fn followed(calls: &[Call], numbers: &[usize], state: State) -> BTreeSet<(Point,
     }
     let mut between = |first: i32, to: Point| {
         let before = ends.partition_point(|(last, _)| *last < first);
-        // Those that something else stands after, which itself had ended, are not the direct ones.
+        // A call is no direct predecessor if another call started after its end and ended as well.
         let since = before.checked_sub(1).map_or(i32::MIN, |place| latest[place]);
         for (_, place) in ends[..before].iter().rev().take_while(|(last, _)| *last >= since) {
             let from = Point::Node(numbers[*place]);
@@ -367,7 +367,7 @@ fn followed(calls: &[Call], numbers: &[usize], state: State) -> BTreeSet<(Point,
     edges
 }
 
-/// Text that is cut when it is too long.
+/// Truncates a text.
 fn short(text: &str, most: usize) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match plain.chars().count() > most {

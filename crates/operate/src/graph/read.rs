@@ -1,4 +1,4 @@
-//! The calls of one job, as its journal tells them.
+//! The calls of one job, read from its journal.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use windlass_store::Branch;
 
 use super::{CallState, Run};
 
-/// A call of one job. Of a repeat all ticks are one.
+/// A call of one job. All ticks of a repeat are one call.
 pub(super) struct Call {
     pub(super) op: Op,
     pub(super) name: String,
-    /// Where its first entry stands.
+    /// The position of its first entry.
     pub(super) first: i32,
-    /// Where its end stands.
+    /// The position of its last entry, once it has ended.
     pub(super) last: Option<i32>,
     pub(super) fate: CallState,
     key: Option<String>,
@@ -29,9 +29,9 @@ pub(super) struct Call {
     missed: u64,
     /// The job that it submitted.
     child: Option<String>,
-    /// What its end says, of those whose end is a number: which was first, or which version.
+    /// The result of a select (which call was first) or of a version.
     number: Option<usize>,
-    /// Of a branch: its number, and how its children have ended.
+    /// The number of a branch, and its progress.
     branch: Option<BranchNo>,
     pub(super) children: Option<BranchProgress>,
 }
@@ -41,7 +41,7 @@ impl Call {
         Call { first: entry.seq, ..Call::unrecorded(entry.op, &entry.name, key) }
     }
 
-    /// One that is waited for, and has no entry yet.
+    /// A call that the job waits for and that has no entry yet.
     fn unrecorded(op: Op, name: &str, key: Option<String>) -> Call {
         Call {
             op,
@@ -60,17 +60,17 @@ impl Call {
         }
     }
 
-    /// What is to be said of it alone.
+    /// A detail of this call alone.
     pub(super) fn note(&self) -> Option<String> {
         let of = self.key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default();
-        // A merge is known by the names of its branches, and so is what they are reduced to.
+        // The key of a merge or a reduce has the names of its branches.
         if matches!(self.op, Op::Merge | Op::Reduce) {
             return self.key.as_ref().map(|key| format!("of {}", key.replace(',', ", ")));
         }
         let note = match (self.op, &self.child, self.number) {
             (Op::Child, Some(child), _) => format!("job {child}"),
             (Op::Select, _, Some(number)) => {
-                // As the code has it: `First2::A`.
+                // As in the code: `First2::A`.
                 let letter = char::from(b'A' + u8::try_from(number).unwrap_or(0).min(25));
                 format!("first was {letter}")
             }
@@ -89,8 +89,8 @@ impl Call {
         Some(of + &note)
     }
 
-    fn take(&mut self, entry: &JournalEntry) {
-        // What was void, or undone, and is done once more begins anew.
+    fn add_entry(&mut self, entry: &JournalEntry) {
+        // A voided or undone call that runs again starts over.
         let again = !matches!(entry.mark, Mark::Undone | Mark::NotUndone);
         if again && self.last.is_some() {
             (self.first, self.last, self.fate) = (entry.seq, None, CallState::Waiting);
@@ -119,15 +119,15 @@ impl Call {
         }
     }
 
-    /// The same of an entry of a repeat.
-    fn tick(&mut self, entry: &JournalEntry) {
+    /// Adds an entry of a repeat.
+    fn add_tick(&mut self, entry: &JournalEntry) {
         match (&entry.key, entry.mark) {
             (None, Mark::Begun) => {
-                let stand = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
-                let ticks = stand.and_then(|stand| stand.get("ticks")?.as_u64());
+                let progress = serde_json::from_slice::<serde_json::Value>(&entry.payload.bytes).ok();
+                let ticks = progress.and_then(|progress| progress.get("ticks")?.as_u64());
                 self.ticks = ticks.unwrap_or(0).max(self.ticks);
             }
-            (None, _) => self.take(entry),
+            (None, _) => self.add_entry(entry),
             (Some(key), Mark::Failed) if key.starts_with("missed ") => {
                 let missed = serde_json::from_slice::<Missed>(&entry.payload.bytes);
                 self.missed += missed.map_or(1, |missed| missed.count);
@@ -149,13 +149,13 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
             continue;
         }
         let key = entry.key.as_deref().filter(|_| entry.op != Op::Repeat);
-        let place = *known.entry((&entry.name, key)).or_insert_with(|| {
+        let index = *known.entry((&entry.name, key)).or_insert_with(|| {
             calls.push(Call::new(entry, key.map(String::from)));
             calls.len() - 1
         });
         match entry.op {
-            Op::Repeat => calls[place].tick(entry),
-            _ => calls[place].take(entry),
+            Op::Repeat => calls[index].add_tick(entry),
+            _ => calls[index].add_entry(entry),
         }
         if entry.op == Op::Select {
             selects.push(entry.seq);
@@ -169,7 +169,7 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
         merging(&mut calls, run.branches);
     }
     for call in calls.iter_mut().filter(|call| call.last.is_none()) {
-        // What was begun before a select, and has not ended, has lost it.
+        // A call that started before a select and has not ended has lost it.
         let lost = selects.iter().find(|select| call.op != Op::Repeat && call.first < **select);
         match lost {
             Some(select) => (call.last, call.fate) = (Some(select - 1), CallState::Left),
@@ -181,22 +181,22 @@ pub(super) fn calls(run: Run<'_>) -> Vec<Call> {
     calls
 }
 
-/// How the children of a branch have ended.
+/// The progress of a branch.
 fn spawned(call: &Call, branches: &[Branch]) -> Option<BranchProgress> {
     let number = call.branch?;
     let branch = branches.iter().find(|branch| branch.number == number)?;
     Some(BranchProgress { spawned: branch.spawned, counts: branch.counts })
 }
 
-/// Adds the merges that a job waits for, which leave no record before they are over.
+/// Adds the merges that a job waits for: they have no entry before they end.
 fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
     let waited = |branch: &&Branch| (!branch.merged || branch.watch.is_some()) && branch.goal.is_some();
-    let mut goals: Vec<&str> =
+    let mut records: Vec<&str> =
         branches.iter().filter(waited).filter_map(|branch| branch.goal.as_deref()).collect();
-    goals.sort_unstable();
-    goals.dedup();
-    for goal in goals {
-        let of = branches.iter().filter(waited).filter(|branch| branch.goal.as_deref() == Some(goal));
+    records.sort_unstable();
+    records.dedup();
+    for record in records {
+        let of = branches.iter().filter(waited).filter(|branch| branch.goal.as_deref() == Some(record));
         let mut names: Vec<&str> = of.map(|branch| branch.name.as_str()).collect();
         names.sort_unstable();
         let key = Some(names.join(","));
@@ -206,7 +206,7 @@ fn merging(calls: &mut Vec<Call>, branches: &[Branch]) {
     }
 }
 
-/// Adds the signals that a job waits for without a record of it: a wait without a time limit leaves none.
+/// Adds the signals that a job waits for without an entry: a wait without a time limit has none.
 fn awaited(calls: &mut Vec<Call>, wait: Option<&WaitCondition>) {
     let Some(WaitCondition::Signals { names, .. }) = wait else { return };
     let listens = |call: &&Call| call.last.is_none() && matches!(call.op, Op::Signal | Op::ContinueIf);

@@ -1,4 +1,4 @@
-//! A graph as a picture: levels from top to bottom, calls of one level side by side, edges that pass a level at the sides.
+//! Renders a graph as SVG: levels from top to bottom, calls of one level side by side, edges that skip a level at the sides.
 
 use windlass_model::State;
 
@@ -17,10 +17,10 @@ const TOP: f64 = 56.0;
 const LANE: f64 = 18.0;
 /// How high a legend is.
 const LEGEND: f64 = 52.0;
-/// How wide a letter of the title is at most, nearly always.
+/// How wide a character of the title is, nearly always at most.
 const LETTER: f64 = 9.0;
 
-/// How many letters of a name, and of the lines below it, fit.
+/// How many characters of a name, and of the lines below it, fit.
 const NAME: usize = 30;
 const LINE: usize = 40;
 
@@ -38,7 +38,7 @@ struct Layout {
 
 pub(super) fn draw(graph: &Graph, title: &str) -> String {
     let sides: Vec<Side> = graph.edges.iter().map(|edge| side(graph, edge)).collect();
-    let layout = lay(graph, &sides, title);
+    let layout = compute_layout(graph, &sides, title);
     let (width, height) = (layout.width, layout.height);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -63,7 +63,7 @@ pub(super) fn draw(graph: &Graph, title: &str) -> String {
                 layout.right + right
             }
         };
-        svg += &drawn(graph, edge, side, lane, &layout);
+        svg += &path(graph, edge, side, lane, &layout);
     }
     svg += &circle(layout.start, "start", "#445");
     for (state, x, y) in &layout.ends {
@@ -74,13 +74,13 @@ pub(super) fn draw(graph: &Graph, title: &str) -> String {
         };
         svg += &circle((*x, *y), &state.to_string(), colour);
     }
-    for (node, place) in graph.nodes.iter().zip(&layout.nodes) {
-        svg += &boxed(node, *place);
+    for (node, position) in graph.nodes.iter().zip(&layout.nodes) {
+        svg += &node_box(node, *position);
     }
     svg + &legend(graph, height) + "</svg>\n"
 }
 
-/// Where an edge goes: straight down to the next level, or past others at a side.
+/// The route of an edge: straight down to the next level, or past others at a side.
 enum Side {
     Straight,
     Left,
@@ -101,7 +101,7 @@ fn side(graph: &Graph, edge: &Edge) -> Side {
     }
 }
 
-fn lay(graph: &Graph, sides: &[Side], title: &str) -> Layout {
+fn compute_layout(graph: &Graph, sides: &[Side], title: &str) -> Layout {
     let levels = graph.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0);
     let of = |level: usize| graph.nodes.iter().enumerate().filter(move |(_, node)| node.level == level);
     let wide = |boxes: usize| boxes as f64 * (WIDTH + APART) - APART;
@@ -139,7 +139,7 @@ fn lay(graph: &Graph, sides: &[Side], title: &str) -> Layout {
     Layout { nodes, start: (middle, TOP), ends, left, right, width, height: y - BELOW / 2.0 + LEGEND }
 }
 
-fn drawn(graph: &Graph, edge: &Edge, side: &Side, lane: f64, layout: &Layout) -> String {
+fn path(graph: &Graph, edge: &Edge, side: &Side, lane: f64, layout: &Layout) -> String {
     // The middle, top and bottom of a place, and half its width.
     let place = |point: Point| match point {
         Point::Start => (layout.start.0, layout.start.1, ROUND, PILL / 2.0),
@@ -205,16 +205,16 @@ fn circle((x, y): (f64, f64), name: &str, colour: &str) -> String {
     )
 }
 
-fn boxed(node: &Node, (x, y): (f64, f64)) -> String {
-    let (inside, border) = node.colour().colours();
+fn node_box(node: &Node, (x, y): (f64, f64)) -> String {
+    let (fill, border) = node.colour().colours();
     let left = x - WIDTH / 2.0;
     let calls = node.calls();
     let times = if calls > 1 { format!(" ×{calls}") } else { String::new() };
     let name = short(&node.name, NAME - times.chars().count()) + &times;
     let all: Vec<&str> = node.notes.iter().map(String::as_str).collect();
-    let mut whole = format!("{}\n{}", node.name, node.about());
+    let mut tooltip = format!("{}\n{}", node.name, node.summary());
     for note in &all {
-        whole += &format!("\n{note}");
+        tooltip += &format!("\n{note}");
     }
     let note = match all.as_slice() {
         [] => String::new(),
@@ -224,14 +224,14 @@ fn boxed(node: &Node, (x, y): (f64, f64)) -> String {
     let dashed = if node.colour() == CallState::Left { " stroke-dasharray=\"5 4\"" } else { "" };
     let first = if note.is_empty() { y + 27.0 } else { y + 22.0 };
     let mut text = format!(
-        "<g><title>{}</title><rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"{inside}\" \
+        "<g><title>{}</title><rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"8\" fill=\"{fill}\" \
          stroke=\"{border}\" stroke-width=\"1.6\"{dashed}/>\n\
          <text x=\"{x:.1}\" y=\"{first:.1}\" font-size=\"14\" font-weight=\"600\" text-anchor=\"middle\" fill=\"#1d1d22\">{}</text>\n\
          <text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#3a3a44\">{}</text>\n",
-        escaped_lines(&whole),
+        escaped_lines(&tooltip),
         escaped(&name),
         first + 18.0,
-        escaped(&short(&node.about(), LINE)),
+        escaped(&short(&node.summary(), LINE)),
     );
     if !note.is_empty() {
         text += &format!(
@@ -246,14 +246,14 @@ fn boxed(node: &Node, (x, y): (f64, f64)) -> String {
     text + "</g>\n"
 }
 
-/// How many of the calls got how far, as a bar.
+/// A bar with the share of each call state.
 fn shares(node: &Node, left: f64, y: f64, calls: u64) -> String {
     let room = WIDTH - 16.0;
     let mut x = left + 8.0;
     let mut text = String::new();
-    for (fate, count) in &node.fates {
+    for (state, count) in &node.fates {
         let width = room * *count as f64 / calls as f64;
-        let colour = fate.colours().1;
+        let colour = state.colours().1;
         text += &format!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"3\" fill=\"{colour}\"/>\n"
         );
@@ -266,36 +266,36 @@ fn legend(graph: &Graph, height: f64) -> String {
     let y = height - 24.0;
     let mut x = MARGIN;
     let mut text = String::new();
-    for fate in graph.legend() {
-        let (inside, border) = fate.colours();
-        let dashed = if fate == CallState::Left { " stroke-dasharray=\"3 2\"" } else { "" };
-        let words = meaning(fate);
+    for state in graph.legend() {
+        let (fill, border) = state.colours();
+        let dashed = if state == CallState::Left { " stroke-dasharray=\"3 2\"" } else { "" };
+        let words = meaning(state);
         text += &format!(
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{inside}\" stroke=\"{border}\"{dashed}/>\n\
+            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{fill}\" stroke=\"{border}\"{dashed}/>\n\
              <text x=\"{:.1}\" y=\"{y:.1}\" font-size=\"12\" fill=\"#3a3a44\">{}</text>\n",
             y - 11.5,
             x + 19.0,
             words
         );
-        x += room(fate);
+        x += room(state);
     }
     text
 }
 
-/// What a colour stands for.
-fn meaning(fate: CallState) -> &'static str {
-    match fate {
+/// The meaning of a colour.
+fn meaning(state: CallState) -> &'static str {
+    match state {
         CallState::Left => "left: nobody waits for it",
-        fate => fate.name(),
+        state => state.name(),
     }
 }
 
 /// How wide that is in a legend.
-fn room(fate: CallState) -> f64 {
-    34.0 + meaning(fate).len() as f64 * 7.0
+fn room(state: CallState) -> f64 {
+    34.0 + meaning(state).len() as f64 * 7.0
 }
 
-/// Text as XML takes it; characters that it cannot have are left out by [`short`].
+/// Escapes text for XML; characters that it cannot have are removed by [`short`].
 fn escaped(text: &str) -> String {
     escaped_lines(&short(text, usize::MAX))
 }

@@ -66,7 +66,7 @@ fn calls_follow_each_other_and_loops_are_one_node() {
 }
 
 #[test]
-fn what_was_under_way_together_stands_side_by_side() {
+fn calls_in_progress_together_are_side_by_side() {
     use Mark::{Begun, Done};
     let id = "\"0199f0c2-6f7a-7000-8000-3d2a2d6b8c91\"";
     let entries = journal(&[
@@ -88,7 +88,7 @@ fn what_was_under_way_together_stands_side_by_side() {
 }
 
 #[test]
-fn a_select_shows_who_was_first_and_who_was_left() {
+fn a_select_shows_which_call_was_first_and_which_were_left() {
     use Mark::{Begun, Done};
     let entries = journal(&[
         (Op::Sleep, Begun, "late", None, "9"),
@@ -109,9 +109,9 @@ fn a_select_shows_who_was_first_and_who_was_left() {
         edges(&graph),
         ["^>late", "^>decision", "late>who", "decision>who", "who>pay", "pay>paid", "pay>called_off"]
     );
-    let fate = |name: &str| graph.nodes.iter().find(|node| node.name == name).expect(name).colour();
+    let colour = |name: &str| graph.nodes.iter().find(|node| node.name == name).expect(name).colour();
     assert_eq!(
-        ["late", "decision", "paid", "called_off"].map(fate),
+        ["late", "decision", "paid", "called_off"].map(colour),
         [CallState::Left, CallState::Done, CallState::Waiting, CallState::Waiting]
     );
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_select_shows_who_was_first_and_who_was_left() {
 }
 
 #[test]
-fn a_repeat_tells_its_ticks_and_an_undo_what_became_of_it() {
+fn a_repeat_has_its_ticks_and_an_undo_its_result() {
     use Mark::{Begun, Done, Failed, NotUndone, Tried, Undone};
     let missed =
         serde_json::json!({ "from": Time(1), "to": Time(2), "count": 3, "at_least": false }).to_string();
@@ -144,21 +144,21 @@ fn a_repeat_tells_its_ticks_and_an_undo_what_became_of_it() {
 }
 
 #[test]
-fn many_jobs_lie_one_over_the_other() {
+fn jobs_of_a_kind_are_overlaid() {
     use Mark::{Done, Failed};
     let good = journal(&[(Op::Step, Done, "a", None, "1"), (Op::Step, Done, "b", None, "1")]);
     let bad = journal(&[(Op::Step, Failed, "a", None, "{}"), (Op::Step, Done, "amends", None, "1")]);
     let run = |entries| Run { entries, state: State::Done, wait: None, branches: &[] };
     let graph = Graph::of_kind([run(&good), run(&good), run(&bad)]);
-    let told: Vec<(String, u64)> =
+    let counted: Vec<(String, u64)> =
         edges(&graph).into_iter().zip(graph.edges.iter().map(|edge| edge.jobs)).collect();
-    let told: Vec<(&str, u64)> = told.iter().map(|(edge, jobs)| (edge.as_str(), *jobs)).collect();
-    assert_eq!(told, [("^>a", 3), ("a>b", 2), ("a>amends", 1), ("b>done", 2), ("amends>done", 1)]);
+    let counted: Vec<(&str, u64)> = counted.iter().map(|(edge, jobs)| (edge.as_str(), *jobs)).collect();
+    assert_eq!(counted, [("^>a", 3), ("a>b", 2), ("a>amends", 1), ("b>done", 2), ("amends>done", 1)]);
     assert!(graph.to_mermaid("k").contains("n0 -->|2| n1"), "{}", graph.to_mermaid("k"));
 }
 
 #[test]
-fn what_is_drawn_cannot_be_broken_out_of() {
+fn names_are_escaped_in_both_formats() {
     let evil = "</text><script>alert(\"1\")</script>]; & ";
     let entries = journal(&[(Op::Step, Mark::Done, evil, Some(evil), "1")]);
     let graph = of(&entries, State::Done);
@@ -205,11 +205,11 @@ fn a_branch_is_one_node_with_its_count() {
         (notes(&graph, "merge"), notes(&graph, "reduce")),
         (&["of items".into()][..], &["of items".into()][..])
     );
-    let goal = windlass_model::Merge::all();
-    let waits = [windlass_store::Branch { goal: serde_json::to_string(&goal).ok(), ..branches[0].clone() }];
+    let merge = windlass_model::Merge::all();
+    let waits = [windlass_store::Branch { goal: serde_json::to_string(&merge).ok(), ..branches[0].clone() }];
     let run_on = Run { entries: &entries[..2], state: State::Waiting, wait: None, branches: &waits };
     let waiting = Graph::of_job(run_on);
-    assert_eq!(edges(&waiting), ["^>items", "items>merge"], "a merge leaves no record before it is over");
+    assert_eq!(edges(&waiting), ["^>items", "items>merge"], "a merge has no entry before it ends");
     assert_eq!(
         (waiting.nodes[1].colour(), notes(&waiting, "merge")),
         (CallState::Waiting, &["of items".into()][..])

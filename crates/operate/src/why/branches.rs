@@ -1,31 +1,32 @@
-//! Why a job waits for its branches: how far they are, and what keeps them.
+//! Why a job waits for its branches: their progress, and what blocks them.
 
 use windlass_model::{Merge, State, Time, branch::BRANCH_SIGNAL, merge::BranchProgress};
 use windlass_store::{Branch, Job, Waiting};
 
 use super::{Cause, sentence, span};
+use crate::text;
 
 /// How many branches are named in a sentence.
 const NAMED: usize = 5;
 
-/// Whether a job waits for something to be told of its branches.
+/// Whether a job waits for its branches.
 pub(super) fn is_awaited(job: &Job) -> bool {
     let names = job.wait.iter().flat_map(|wait| wait.names());
     job.summary.state == State::Waiting && names.into_iter().any(|name| name == BRANCH_SIGNAL)
 }
 
-/// A cause for each merge that is waited for, those first in which only a person can help, and for branches that are full.
+/// A cause for each awaited merge, blocked ones first, and for branches that are full.
 pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<Cause> {
-    let waited = || branches.iter().filter(|branch| branch.watch.is_some());
-    let mut goals: Vec<Option<&str>> = waited().map(|branch| branch.goal.as_deref()).collect();
-    goals.sort_unstable();
-    goals.dedup();
+    let awaited = || branches.iter().filter(|branch| branch.watch.is_some());
+    let mut records: Vec<Option<&str>> = awaited().map(|branch| branch.goal.as_deref()).collect();
+    records.sort_unstable();
+    records.dedup();
     let mut causes: Vec<Cause> = Vec::new();
-    for goal in goals {
-        let rule = goal.and_then(|goal| serde_json::from_str::<Merge>(goal).ok());
-        // Branches that are merged together are so by one rule; those that have nothing more to tell belong to it too.
+    for record in records {
+        let rule = record.and_then(|record| serde_json::from_str::<Merge>(record).ok());
+        // Branches that are merged together have the same record, including those that have ended.
         let open = |branch: &&Branch| !branch.merged || branch.watch.is_some();
-        let of = branches.iter().filter(open).filter(|branch| branch.goal.as_deref() == goal);
+        let of = branches.iter().filter(open).filter(|branch| branch.goal.as_deref() == record);
         let of: Vec<&Branch> = of.collect();
         match rule {
             Some(merge) => causes.push(merging(job, waiting, &of, &merge, now)),
@@ -36,8 +37,8 @@ pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Tim
     }
     causes.sort_by_key(|Cause(cause, ..)| *cause != "blocked");
     if causes.is_empty() {
-        let because = "One of its branches has come to what it waits for, just now.";
-        causes.push(Cause("branches", because.into(), "Look again.".into()));
+        let because = "One of its branches has just reached what it waits for.";
+        causes.push(Cause("branches", because.into(), "Run this command again.".into()));
     }
     causes
 }
@@ -45,7 +46,7 @@ pub(super) fn causes(job: &Job, waiting: &Waiting, branches: &[Branch], now: Tim
 /// It waits until some children have ended before it spawns more.
 fn full(job: &Job, branch: &Branch) -> Cause {
     let because = format!(
-        "{} waits for room in its branch {:?}: {} not ended of those that were spawned, and no more are until some have.",
+        "{} waits for room in its branch {:?}: {} not ended of the children it spawned, and it spawns more when some have.",
         who(job),
         branch.name,
         verb((branch.spawned - branch.counts.ended()).max(0), "has", "have"),
@@ -63,11 +64,11 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
         [one] => (format!("branch {:?}", one.name), format!(" --branch {}", one.name)),
         many => (format!("branches {}", listed(many)), String::new()),
     };
-    let stands: Vec<BranchProgress> = branches
+    let progress: Vec<BranchProgress> = branches
         .iter()
         .map(|branch| BranchProgress { spawned: branch.spawned, counts: branch.counts })
         .collect();
-    let all = BranchProgress::sum(&stands);
+    let all = BranchProgress::sum(&progress);
     let because = sentence(&format!(
         "{} waits for the merge of its {names}{until}: {}. It is merged {merge}",
         who(job),
@@ -76,7 +77,7 @@ fn merging(job: &Job, waiting: &Waiting, branches: &[&Branch], merge: &Merge, no
     if all.counts.unsuccessful() > 0 && merge.waits_for_unsuccessful() {
         let id = job.summary.id;
         let hint = format!(
-            "Mend what made them fail (`windlass branches {id} --children --only failed` lists them), then retry them: \
+            "Fix the cause (`windlass branches {id} --children --only failed` lists them), then retry them: \
              `windlass redrive {id}{branch}`.",
         );
         return Cause("blocked", because, hint);
@@ -89,7 +90,7 @@ fn who(job: &Job) -> String {
 }
 
 fn watch(job: &Job) -> String {
-    format!("See how far it is: `windlass branches {}`.", job.summary.id)
+    format!("See its progress: `windlass branches {}`.", job.summary.id)
 }
 
 /// The names of branches, the first of them if there are many.
@@ -106,27 +107,23 @@ fn listed(branches: &[&Branch]) -> String {
 fn progress_text(all: &BranchProgress) -> String {
     let BranchProgress { spawned, counts } = all;
     let children = if *spawned == 1 { "child" } else { "children" };
-    let mut text = format!("of its {} {children} {} done", many(*spawned), verb(counts.done, "is", "are"));
+    let mut line = format!("of its {} {children} {} done", number(*spawned), verb(counts.done, "is", "are"));
     if counts.failed > 0 {
-        text += &format!(", {} failed", many(counts.failed));
+        line += &format!(", {} failed", number(counts.failed));
     }
     if counts.cancelled > 0 {
-        text += &format!(", {} cancelled", verb(counts.cancelled, "was", "were"));
+        line += &format!(", {} cancelled", verb(counts.cancelled, "was", "were"));
     }
     match (spawned - counts.ended()).max(0) {
-        0 => text + ", and all have ended",
-        left => format!("{text}, and {} not ended", verb(left, "has", "have")),
+        0 => line + ", and all have ended",
+        left => format!("{line}, and {} not ended", verb(left, "has", "have")),
     }
 }
 
 fn verb(count: i64, one: &str, more: &str) -> String {
-    format!("{} {}", many(count), if count == 1 { one } else { more })
+    format!("{} {}", number(count), if count == 1 { one } else { more })
 }
 
-/// A number with commas between thousands.
-fn many(count: i64) -> String {
-    match count {
-        ..1_000 => count.to_string(),
-        _ => format!("{},{:03}", many(count / 1_000), count % 1_000),
-    }
+fn number(count: i64) -> String {
+    text::thousands(count.unsigned_abs())
 }

@@ -1,4 +1,5 @@
-//! How a workflow ended, by its journal: whether a retry would end alike, what would not, and what was not undone.
+//! How a workflow ended, read from its journal: whether a retry would end the same way, from where a fork would not, and what was not
+//! undone.
 
 use std::collections::HashMap;
 
@@ -9,20 +10,20 @@ use windlass_model::{
 
 use windlass_workflow::engine::{ENDED, RESUMED, voids_of};
 
-/// What the journal of a workflow that failed, or cancelled itself, says of its end.
+/// The end of a workflow that failed or cancelled itself.
 #[derive(Default)]
 pub(super) struct Ending<'a> {
-    /// The call whose recorded end decided, if a retry would read the same again.
+    /// The call whose recorded result decided the end, if a retry would replay it.
     pub(super) decided: Option<&'a JournalEntry>,
-    /// From where a fork would do better.
+    /// The call from which a fork would run it again.
     pub(super) fork_before: Option<&'a JournalEntry>,
-    /// The steps that the last unwinding could not undo.
+    /// The steps that the last unwind could not undo.
     pub(super) not_undone: Vec<&'a JournalEntry>,
 }
 
-/// What is known of a call.
+/// A call, as its entries show it.
 struct Call<'a> {
-    /// Its first entry: a fork from there runs it anew.
+    /// Its first entry: a fork from there runs it again.
     first: &'a JournalEntry,
     end: Option<&'a JournalEntry>,
     undone: bool,
@@ -35,7 +36,7 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
     let (mut retried, mut ended) = (false, false);
     for entry in journal {
         retried = false;
-        // What follows is of another unwinding.
+        // The entries that follow belong to another unwind.
         if std::mem::take(&mut ended) {
             not_undone.clear();
         }
@@ -44,7 +45,7 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
                 not_undone.clear();
             }
             ended = entry.name == ENDED;
-            // A retry runs the calls that are void now again.
+            // A retry runs the voided calls again.
             let voids = voids_of(entry);
             retried = !voids.is_empty();
             calls.retain(|_, call| call.end.is_none_or(|end| !voids.contains(&end.seq)));
@@ -71,27 +72,27 @@ pub(super) fn ending(journal: &[JournalEntry]) -> Ending<'_> {
             }
         }
     }
-    let mut told = Ending { not_undone, ..Ending::default() };
+    let mut ending = Ending { not_undone, ..Ending::default() };
     if retried {
-        return told;
+        return ending;
     }
     let ended =
         |undone: bool| calls.values().filter(move |call| call.undone == undone).filter_map(|call| call.end);
     let last =
         |of: fn(&JournalEntry) -> bool| ended(false).filter(move |end| of(end)).max_by_key(|end| end.seq);
-    // A failure that the code made something of is the likeliest; else what it was told last.
+    // Most likely the last failure that the code handled; otherwise the last result it received.
     let decided = last(|end| end.mark == Mark::Failed)
         .or_else(|| last(|end| !matches!(end.op, Op::Sleep | Op::Branch)));
-    // A step that was undone runs again if the job is retried. If it ended after that, it may be what decides then.
+    // A retry runs an undone step again. If that step ended after the call, its new result may decide.
     let decided = decided.filter(|decided| ended(true).all(|undone| undone.seq < decided.seq));
-    told.fork_before = decided.and_then(|decided| {
-        // What was undone must be done again, and a fork takes it over as done unless it begins before it.
+    ending.fork_before = decided.and_then(|decided| {
+        // An undone step must run again; a fork takes it over as done unless the fork starts before it.
         let undone = calls.values().filter(|call| call.undone).map(|call| call.first);
         let decider = calls.get(&(decided.name.as_str(), decided.key.as_deref())).map(|call| call.first);
         undone.chain(decider).min_by_key(|first| first.seq)
     });
-    told.decided = decided;
-    told
+    ending.decided = decided;
+    ending
 }
 
 /// The command that forks a job before a call.
@@ -105,12 +106,12 @@ pub(super) fn fork_command(job: JobId, before: &JournalEntry) -> String {
         Some(key) if plain(&before.name) && plain(key) => {
             format!("windlass fork {job} --before {} --step-key {key}", before.name)
         }
-        // What a shell would take for something else is named by its place.
+        // A name that a shell would interpret is given by its position.
         _ => format!("windlass fork {job} --before-entry {}", before.seq),
     }
 }
 
-/// A call as people know it.
+/// A call as text.
 pub(super) fn shown(entry: &JournalEntry) -> String {
     match &entry.key {
         Some(key) => format!("{} {:?} with key {key:?}", entry.op, entry.name),

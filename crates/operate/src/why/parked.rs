@@ -21,7 +21,7 @@ pub(super) fn causes(
     match &holds.waiting {
         Some(waiting) => {
             causes.extend(awaited(job, waiting, branches, now));
-            causes.extend(unread(job, waiting));
+            causes.extend(unreadable(job, waiting));
         }
         None => {
             causes.push(Cause("waiting", "It waits, and was woken just now.".into(), "Look again.".into()))
@@ -44,20 +44,20 @@ fn awaited(job: &Job, waiting: &Waiting, branches: &[Branch], now: Time) -> Vec<
     causes
 }
 
-/// That signals came which it could not read.
-fn unread(job: &Job, waiting: &Waiting) -> Option<Cause> {
+/// Signals arrived that its code could not decode.
+fn unreadable(job: &Job, waiting: &Waiting) -> Option<Cause> {
     let first = waiting.aside.first()?;
     let id = job.summary.id;
     let more = match waiting.aside.len() - 1 {
         0 => String::new(),
-        more => format!(" So were {} after it: see `windlass show {id}`.", counted(more as u64, "signal")),
+        more => format!(" So are {} after it: see `windlass show {id}`.", counted(more as u64, "signal")),
     };
     let AsideSignal { number, name, at, why } = first;
     let because = format!(
-        "The signal {name:?} of {at} was set aside, because {why}. `windlass signal --drop {id} {number}` drops it; \
-         `windlass signal --restore {id} {number}` has it read again, once it can be.{more}"
+        "The signal {name:?} of {at} is unreadable: {why}. `windlass signal --drop {id} {number}` drops it; `windlass \
+         signal --restore {id} {number}` restores it, once the code can decode it.{more}"
     );
-    Some(Cause("signal_aside", because, format!("See what it says: `windlass show {id} --json`.")))
+    Some(Cause("signal_unreadable", because, format!("See its payload: `windlass show {id} --json`.")))
 }
 
 fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
@@ -66,14 +66,14 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
     let until = match waiting.until {
         Some(until) if until > now => format!(" until {until}, in {}", span(until.since(now))),
         Some(until) => format!(" until {until}, which has passed"),
-        None => ", however long that takes".to_owned(),
+        None => ", without a time limit".to_owned(),
     };
     match &waiting.what {
         WaitCondition::Signals { names, needs } => {
-            let is_there = |name: &&str| waiting.arrived.iter().any(|there| there == name);
+            let has_arrived = |name: &&str| waiting.arrived.iter().any(|arrived| arrived == name);
             let names: Vec<&str> =
                 names.iter().map(|name| name.name.as_str()).filter(|name| *name != BRANCH_SIGNAL).collect();
-            // A workflow is told of the ends of its children by signals.
+            // A workflow receives the ends of its children as signals.
             if names == [CHILD_SIGNAL] {
                 let because = format!("{stage} waits for a child to end{until}.");
                 return Cause(
@@ -84,7 +84,7 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             }
             let child = if names.contains(&CHILD_SIGNAL) { ", or for a child to end" } else { "" };
             let names: Vec<&str> = names.into_iter().filter(|name| *name != CHILD_SIGNAL).collect();
-            let missing: Vec<&str> = names.iter().copied().filter(|name| !is_there(name)).collect();
+            let missing: Vec<&str> = names.iter().copied().filter(|name| !has_arrived(name)).collect();
             let what = match (names.as_slice(), *needs as usize) {
                 ([name], _) => format!("the signal {name:?}"),
                 (names, 1) => format!("any of the signals {}", list(names)),
@@ -96,7 +96,7 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             };
             if names.is_empty() {
                 let because = format!("{stage} sleeps{until}.");
-                return Cause("asleep", because, format!("Wait, or give it up: `windlass cancel {id}`."));
+                return Cause("asleep", because, format!("Wait, or cancel it: `windlass cancel {id}`."));
             }
             let because = format!("{stage} waits for {what}{child}{until}.");
             let name = missing.first().or(names.first()).copied().unwrap_or("NAME");
@@ -111,9 +111,11 @@ fn other(job: &Job, waiting: &Waiting, now: Time) -> Cause {
             let because = if waiting.pending == 1 { because } else { because.replace("has not", "have not") };
             Cause("children", because, format!("See what they do: `windlass jobs --parent {id}`."))
         }
-        WaitCondition::Nothing => {
-            Cause("waiting", format!("{stage} let others pass and goes on soon."), "Wait.".into())
-        }
+        WaitCondition::Nothing => Cause(
+            "waiting",
+            format!("{stage} yielded its slot to others and continues soon."),
+            "Wait.".into(),
+        ),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every cause, from what the store would say.
+//! Every cause, from made-up reads.
 
 use windlass_model::{
     BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
@@ -83,12 +83,12 @@ fn pause(note: Option<&str>) -> Option<Pause> {
     Some(Pause { at: NOW, author: "ada".into(), note: note.map(Into::into) })
 }
 
-/// What is said, and that it reads like what people say.
-fn why(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
-    why_with(job, holds, &[], workers)
+/// What is why, and that it reads like what people say.
+fn explained(job: &Job, holds: &Holds, workers: &[WorkerView]) -> Why {
+    explained_with(job, holds, &[], workers)
 }
 
-fn why_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView]) -> Why {
+fn explained_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView]) -> Why {
     let why = explain(job, holds, branches, &[], workers, NOW);
     for text in [&why.because, &why.hint].into_iter().chain(&why.also) {
         assert!(text.ends_with('.') && !text.ends_with("..") && !text.contains("  "), "{text:?}");
@@ -99,90 +99,93 @@ fn why_with(job: &Job, holds: &Holds, branches: &[Branch], workers: &[WorkerView
 }
 
 fn ready(holds: Holds, workers: &[WorkerView]) -> Why {
-    why(&job(State::Ready), &holds, workers)
+    explained(&job(State::Ready), &holds, workers)
 }
 
 #[test]
-fn what_is_done_is_done() {
-    let said = why(&job(State::Done), &Holds::default(), &[]);
-    assert_eq!((said.cause, said.because.as_str()), ("done", "It was done at 2027-01-15T08:00:00.000000Z."));
+fn a_done_job_has_its_time() {
+    let why = explained(&job(State::Done), &Holds::default(), &[]);
+    assert_eq!((why.cause, why.because.as_str()), ("done", "It was done at 2027-01-15T08:00:00.000000Z."));
 }
 
 #[test]
-fn a_cancelled_job_says_by_whom() {
+fn a_cancelled_job_names_its_actor() {
     let mut job = job(State::Cancelled);
     job.failure = Some(windlass_store::Actor::new("ada").note("not needed").failure());
-    let said = why(&job, &Holds::default(), &[]);
-    assert_eq!(said.cause, "cancelled");
-    assert_eq!(said.because, "It was cancelled at 2027-01-15T08:00:00.000000Z by ada: not needed.");
-    assert!(said.hint.contains(&format!("`windlass retry {}`", id(1))));
+    let why = explained(&job, &Holds::default(), &[]);
+    assert_eq!(why.cause, "cancelled");
+    assert_eq!(why.because, "It was cancelled at 2027-01-15T08:00:00.000000Z by ada: not needed.");
+    assert!(why.hint.contains(&format!("`windlass retry {}`", id(1))));
     job.failure = Some(Failure::cancel("nothing to do."));
-    assert!(why(&job, &Holds::default(), &[]).because.ends_with("Z: nothing to do."));
+    assert!(explained(&job, &Holds::default(), &[]).because.ends_with("Z: nothing to do."));
     job.failure = None;
-    assert_eq!(why(&job, &Holds::default(), &[]).because, "It was cancelled at 2027-01-15T08:00:00.000000Z.");
+    assert_eq!(
+        explained(&job, &Holds::default(), &[]).because,
+        "It was cancelled at 2027-01-15T08:00:00.000000Z."
+    );
 }
 
 #[test]
-fn every_reason_to_fail_has_its_word_and_the_way_back() {
+fn every_failure_reason_has_its_cause_and_a_retry_hint() {
     for reason in Reason::ALL {
         let mut job = job(State::Failed);
         (job.summary.reason, job.summary.attempts, job.crashes) = (Some(reason), 3, 1);
         job.failure = Some(Failure::retry("no route to host.").class("net"));
-        let said = why(&job, &Holds::default(), &[]);
-        assert_eq!(said.cause, reason.to_string());
-        assert!(said.because.starts_with("It failed at 2027-01-15T08:00:00.000000Z because "), "{said:?}");
-        assert!(said.because.ends_with(". The last error: net: no route to host."), "{said:?}");
-        assert!(said.hint.ends_with(&format!(", then `windlass retry {}`.", id(1))), "{said:?}");
+        let why = explained(&job, &Holds::default(), &[]);
+        assert_eq!(why.cause, reason.to_string());
+        assert!(why.because.starts_with("It failed at 2027-01-15T08:00:00.000000Z because "), "{why:?}");
+        assert!(why.because.ends_with(". The last error: net: no route to host."), "{why:?}");
+        assert!(why.hint.ends_with(&format!(", then `windlass retry {}`.", id(1))), "{why:?}");
         let part = match reason {
             Reason::Exhausted => "its 3 attempts are used up.",
-            Reason::Stopped => "trying again cannot help",
+            Reason::Stopped => "a retry cannot help",
             Reason::Timeout => "its 3 attempts are used up and the last ran too long",
             Reason::Poison => "1 worker died while it ran alone",
             Reason::Undecodable => "its input does not decode",
             Reason::Expired => "its deadline passed",
             Reason::Refused => "the store refused",
-            Reason::Diverged => "no longer fits what its journal says",
+            Reason::Diverged => "no longer matches its journal",
         };
-        assert!(said.because.contains(part), "{said:?}");
+        assert!(why.because.contains(part), "{why:?}");
     }
 }
 
 #[test]
-fn what_arrives_waits_for_a_worker_to_look() {
-    let said = arriving(id(1));
-    assert_eq!((said.cause, said.state), ("arriving", None));
-    assert!(said.because.contains("in a transaction") && said.hint.contains("`windlass worker`"));
+fn an_arrival_waits_for_a_worker_to_admit_it() {
+    let why = arriving(id(1));
+    assert_eq!((why.cause, why.state), ("arriving", None));
+    assert!(why.because.contains("in a transaction") && why.hint.contains("`windlass worker`"));
 }
 
 #[test]
-fn a_running_job_says_where_and_how_long() {
-    let said = why(&job(State::Running), &Holds::default(), &serving());
+fn a_running_job_names_its_worker_and_duration() {
+    let why = explained(&job(State::Running), &Holds::default(), &serving());
     assert_eq!(
-        (said.cause, said.because.as_str()),
+        (why.cause, why.because.as_str()),
         ("running", "It has been running on worker smith for 90 s.")
     );
-    assert!(said.hint.contains("`windlass cancel") && said.also.is_empty());
+    assert!(why.hint.contains("`windlass cancel") && why.also.is_empty());
     let holds = Holds { paused: pause(None), ..Holds::default() };
-    let said = why(&job(State::Running), &holds, &serving());
-    assert_eq!(said.cause, "running");
-    assert!(said.also[0].ends_with("That holds if it is to be tried again."), "{said:?}");
+    let why = explained(&job(State::Running), &holds, &serving());
+    assert_eq!(why.cause, "running");
+    assert!(why.also[0].ends_with("That applies if it is retried."), "{why:?}");
 }
 
 #[test]
-fn a_running_job_that_was_told_says_when_it_is_over() {
-    let told =
+fn a_cancel_request_names_its_actor_and_deadline() {
+    let cancel =
         |seconds| CancelHold { deadline_at: later(seconds), author: "ada".into(), note: Some("old".into()) };
-    let holds = Holds { cancel_requested: Some(told(8)), ..Holds::default() };
-    let said = why(&job(State::Running), &holds, &serving());
-    assert_eq!(said.cause, "told");
+    let holds = Holds { cancel_requested: Some(cancel(8)), ..Holds::default() };
+    let why = explained(&job(State::Running), &holds, &serving());
+    assert_eq!(why.cause, "cancel_requested");
     assert_eq!(
-        said.because,
-        "It runs on worker smith and was told to end by ada (old); it is over in 8 s at the latest."
+        why.because,
+        "It runs on worker smith, and ada (old) requested its cancel; it ends in 8 s at the latest."
     );
-    let holds = Holds { cancel_requested: Some(told(0)), ..Holds::default() };
-    let said = why(&job(State::Running), &holds, &serving());
-    assert!(said.because.ends_with("it is over at the next look of a worker."), "{said:?}");
-    assert_eq!(ready(holds, &serving()).cause, "told");
+    let holds = Holds { cancel_requested: Some(cancel(0)), ..Holds::default() };
+    let why = explained(&job(State::Running), &holds, &serving());
+    assert!(why.because.ends_with("it ends at the next poll of a worker."), "{why:?}");
+    assert_eq!(ready(holds, &serving()).cause, "cancel_requested");
 }
 
 #[test]
@@ -192,24 +195,24 @@ fn a_worker_that_stopped_renewing_is_lost() {
     let mut dead = worker("images", "resize", 2);
     dead.alive = false;
     for workers in [vec![lapsed], vec![dead]] {
-        let said = why(&job(State::Running), &Holds::default(), &workers);
-        assert_eq!(said.cause, "worker_lost");
-        assert!(said.because.contains("claimed by worker smith") && said.also.is_empty(), "{said:?}");
+        let why = explained(&job(State::Running), &Holds::default(), &workers);
+        assert_eq!(why.cause, "worker_lost");
+        assert!(why.because.contains("claimed by worker smith") && why.also.is_empty(), "{why:?}");
     }
-    let said = why(&job(State::Running), &Holds::default(), &[]);
-    assert!(said.because.contains("claimed by a worker that is gone"), "{said:?}");
+    let why = explained(&job(State::Running), &Holds::default(), &[]);
+    assert!(why.because.contains("claimed by a worker that is gone"), "{why:?}");
 }
 
 #[test]
-fn a_pause_says_by_whom_and_why_and_comes_before_the_rest() {
+fn a_pause_names_its_author_and_comes_first() {
     let holds =
         Holds { paused: pause(Some("db down")), queue_paused: pause(None), ahead: 3, ..Holds::default() };
-    let said = ready(holds, &[]);
-    assert_eq!(said.cause, "paused");
-    assert_eq!(said.because, "It was paused by ada at 2027-01-15T08:00:00.000000Z (db down).");
-    assert_eq!(said.hint, format!("To let it go on: `windlass resume {}`.", id(1)));
+    let why = ready(holds, &[]);
+    assert_eq!(why.cause, "paused");
+    assert_eq!(why.because, "It was paused by ada at 2027-01-15T08:00:00.000000Z (db down).");
+    assert_eq!(why.hint, format!("To resume it: `windlass resume {}`.", id(1)));
     assert_eq!(
-        said.also,
+        why.also,
         [
             "Its queue \"images\" was paused by ada at 2027-01-15T08:00:00.000000Z.",
             "No worker is running on this store."
@@ -219,41 +222,41 @@ fn a_pause_says_by_whom_and_why_and_comes_before_the_rest() {
 
 #[test]
 fn a_paused_queue_is_named() {
-    let said = ready(Holds { queue_paused: pause(None), ..Holds::default() }, &serving());
-    assert_eq!(said.cause, "queue_paused");
-    assert_eq!(said.hint, "To let it go on: `windlass queues resume images`.");
+    let why = ready(Holds { queue_paused: pause(None), ..Holds::default() }, &serving());
+    assert_eq!(why.cause, "queue_paused");
+    assert_eq!(why.hint, "To resume it: `windlass queues resume images`.");
 }
 
 #[test]
-fn what_is_due_later_says_when() {
+fn a_scheduled_job_has_its_due_time() {
     let mut job = job(State::Scheduled);
     job.summary.due_at = later(600);
-    let said = why(&job, &Holds::default(), &[]);
-    assert_eq!(said.cause, "scheduled");
-    assert_eq!(said.because, "It is due at 2027-01-15T08:10:00.000000Z, in 10 min.");
+    let why = explained(&job, &Holds::default(), &[]);
+    assert_eq!(why.cause, "scheduled");
+    assert_eq!(why.because, "It is due at 2027-01-15T08:10:00.000000Z, in 10 min.");
     let holds = Holds { paused: pause(None), queue_paused: pause(None), ..Holds::default() };
-    let said = why(&job, &holds, &[]);
-    assert_eq!((said.cause, said.also.len()), ("paused", 2));
+    let why = explained(&job, &holds, &[]);
+    assert_eq!((why.cause, why.also.len()), ("paused", 2));
     job.summary.due_at = NOW;
-    assert_eq!(why(&job, &Holds::default(), &[]).cause, "no_worker", "nobody is there to move it");
-    assert_eq!(why(&job, &Holds::default(), &serving()).cause, "scheduled");
+    assert_eq!(explained(&job, &Holds::default(), &[]).cause, "no_worker", "no worker fires its timer");
+    assert_eq!(explained(&job, &Holds::default(), &serving()).cause, "scheduled");
 }
 
 #[test]
-fn a_retry_says_what_failed() {
+fn a_backoff_names_the_last_error() {
     let mut job = job(State::Scheduled);
     (job.summary.attempts, job.summary.due_at) = (2, later(30));
     job.failure = Some(Failure::retry("refused").class("net"));
-    let said = why(&job, &Holds::default(), &serving());
-    assert_eq!(said.cause, "backing_off");
+    let why = explained(&job, &Holds::default(), &serving());
+    assert_eq!(why.cause, "backing_off");
     assert_eq!(
-        said.because,
+        why.because,
         "Attempt 2 failed (net: refused); the next is due at 2027-01-15T08:00:30.000000Z, in 30 s."
     );
 }
 
 #[test]
-fn who_could_run_it_is_told_apart() {
+fn missing_workers_queues_kinds_and_versions_are_different_causes() {
     let cause = |workers: &[WorkerView]| ready(Holds::default(), workers).cause;
     assert_eq!(cause(&[]), "no_worker");
     let mut lapsed = worker("images", "resize", 2);
@@ -263,17 +266,14 @@ fn who_could_run_it_is_told_apart() {
     assert_eq!(cause(&[worker("images", "crop", 2), worker("mail", "resize", 2)]), "kind_unserved");
     assert_eq!(cause(&[worker("images", "resize", 3)]), "version_unserved");
     assert_eq!(cause(&[worker("images", "resize", 3), worker("images", "resize", 2)]), "next");
-    let said = ready(Holds::default(), &[worker("mail", "resize", 2)]);
-    assert!(said.hint.contains("`windlass worker --queue images`"), "{said:?}");
-    let said = ready(Holds::default(), &[worker("images", "resize", 3)]);
-    assert_eq!(
-        said.because,
-        "No worker that serves queue \"images\" knows version 2 of the kind \"resize\"."
-    );
+    let why = ready(Holds::default(), &[worker("mail", "resize", 2)]);
+    assert!(why.hint.contains("`windlass worker --queue images`"), "{why:?}");
+    let why = ready(Holds::default(), &[worker("images", "resize", 3)]);
+    assert_eq!(why.because, "No worker that serves queue \"images\" knows version 2 of the kind \"resize\".");
 }
 
 #[test]
-fn a_serial_key_says_who_has_the_turn() {
+fn a_serial_hold_names_the_job_with_the_slot() {
     let serial = |slots, holders: &[u64], ahead| Holds {
         serial: Some(SerialHold {
             key: "user 9".into(),
@@ -284,26 +284,26 @@ fn a_serial_key_says_who_has_the_turn() {
         }),
         ..Holds::default()
     };
-    let said = ready(serial(1, &[5], 0), &serving());
-    assert_eq!(said.cause, "serial");
+    let why = ready(serial(1, &[5], 0), &serving());
+    assert_eq!(why.cause, "serial");
     assert_eq!(
-        said.because,
+        why.because,
         format!(
-            "Jobs with its serial key \"user 9\" run one at a time: job {} has the turn, and it is next.",
+            "Jobs with its serial key \"user 9\" run one at a time: job {} has the slot, and it is next.",
             id(5)
         )
     );
-    assert!(said.hint.contains(&format!("`windlass why {}`", id(5))));
-    let said = ready(serial(2, &[5, 6], 3), &serving());
-    assert!(said.because.ends_with("and 1 more have a turn, and 3 jobs are before it in line."), "{said:?}");
-    assert!(ready(serial(1, &[], 1), &serving()).because.contains("nobody has the turn"));
+    assert!(why.hint.contains(&format!("`windlass why {}`", id(5))));
+    let why = ready(serial(2, &[5, 6], 3), &serving());
+    assert!(why.because.ends_with("and 1 more have slots, and 3 jobs are before it in line."), "{why:?}");
+    assert!(ready(serial(1, &[], 1), &serving()).because.contains("no job has a slot"));
     let mut held = serial(1, &[1], 0);
     held.serial.as_mut().expect("set").held = true;
     assert_eq!(ready(held, &serving()).cause, "next");
 }
 
 #[test]
-fn a_rate_limit_says_when_there_is_enough() {
+fn a_rate_hold_has_the_time_of_enough_tokens() {
     let rate = |weight, seconds, lifted: bool| Holds {
         rate: Some(RateHold {
             limit: (!lifted).then(|| RateLimit::per("api", 5, Duration::from_secs(60))),
@@ -313,24 +313,24 @@ fn a_rate_limit_says_when_there_is_enough() {
         }),
         ..Holds::default()
     };
-    let said = ready(rate(1, 12, false), &serving());
-    assert_eq!(said.cause, "rate");
+    let why = ready(rate(1, 12, false), &serving());
+    assert_eq!(why.cause, "rate");
     assert_eq!(
-        said.because,
+        why.because,
         "Its rate limit \"api\" (5 per 60 s, burst 5) has no token left for it until \
          2027-01-15T08:00:12.000000Z, in 12 s."
     );
-    assert!(said.hint.contains("`windlass limits set api 10 …`"));
+    assert!(why.hint.contains("`windlass limits set api 10 …`"));
     assert!(ready(rate(3, 12, false), &serving()).because.contains("too few tokens for its weight of 3"));
     assert_eq!(ready(rate(1, 0, false), &serving()).cause, "next");
     assert_eq!(ready(rate(1, 12, true), &serving()).cause, "next", "a lifted limit holds nobody");
 }
 
 #[test]
-fn without_any_hold_it_is_a_matter_of_place() {
-    let said = ready(Holds::default(), &serving());
-    assert_eq!(said.cause, "next");
-    assert!(said.because.starts_with("It is the next of its kind in queue \"images\""), "{said:?}");
+fn a_job_without_holds_has_its_position() {
+    let why = ready(Holds::default(), &serving());
+    assert_eq!(why.cause, "next");
+    assert!(why.because.starts_with("It is the next of its kind in queue \"images\""), "{why:?}");
     let behind = |ahead| ready(Holds { ahead, ..Holds::default() }, &serving());
     assert_eq!(
         (behind(4).cause, behind(4).because.as_str()),
@@ -341,17 +341,17 @@ fn without_any_hold_it_is_a_matter_of_place() {
     assert!(behind(1_000).because.starts_with("1,000 jobs of its kind or more"));
     let mut job = job(State::Ready);
     job.deaths = 2;
-    let said = why(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
-    assert_eq!(said.cause, "suspect");
-    assert!(said.because.starts_with("2 workers died while it was claimed"), "{said:?}");
+    let why = explained(&job, &Holds { suspect: true, ahead: 4, ..Holds::default() }, &serving());
+    assert_eq!(why.cause, "suspect");
+    assert!(why.because.starts_with("2 workers died while it was claimed"), "{why:?}");
 }
 
-fn parked(what: WaitCondition, there: &[&str], until: Option<Time>, pending: u32) -> Why {
+fn parked(what: WaitCondition, arrived: &[&str], until: Option<Time>, pending: u32) -> Why {
     let mut job = job(State::Waiting);
     job.summary.stage = Some("AwaitPayment".into());
-    let there = there.iter().map(|name| (*name).to_owned()).collect();
-    let waiting = Some(windlass_store::Waiting { what, until, arrived: there, pending, aside: Vec::new() });
-    why(&job, &Holds { waiting, ..Holds::default() }, &serving())
+    let arrived = arrived.iter().map(|name| (*name).to_owned()).collect();
+    let waiting = Some(windlass_store::Waiting { what, until, arrived, pending, aside: Vec::new() });
+    explained(&job, &Holds { waiting, ..Holds::default() }, &serving())
 }
 
 fn signals(needs: u32, names: &[&str]) -> WaitCondition {
@@ -369,7 +369,7 @@ fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
     );
     assert_eq!(one.hint, format!("Wait, or send it: `windlass signal {} payment JSON`.", id(1)));
     let any = parked(signals(1, &["a", "b"]), &[], None, 0);
-    assert!(any.because.contains("any of the signals \"a\", \"b\", however long that takes"), "{any:?}");
+    assert!(any.because.contains("any of the signals \"a\", \"b\", without a time limit"), "{any:?}");
     let all = parked(signals(2, &["a", "b"]), &["a"], None, 0);
     assert!(all.because.contains("of which \"b\" is missing") && all.hint.contains(" b JSON"), "{all:?}");
     assert!(
@@ -380,29 +380,31 @@ fn a_parked_job_names_what_it_waits_for_and_how_to_send_it() {
 }
 
 #[test]
-fn a_parked_job_tells_of_signals_that_it_could_not_read() {
-    let aside = |number| windlass_store::AsideSignal {
+fn a_parked_job_lists_its_unreadable_signals() {
+    let unreadable = |number| windlass_store::AsideSignal {
         number,
         name: "payment".into(),
         at: NOW,
         why: "it does not decode as u32".into(),
     };
-    let said = |aside| {
+    let with = |aside| {
         let what = signals(1, &["payment"]);
         let waiting = windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside };
-        why(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
+        explained(&job(State::Waiting), &Holds { waiting: Some(waiting), ..Holds::default() }, &serving())
     };
-    let one = said(vec![aside(7)]);
+    let one = with(vec![unreadable(7)]);
     assert_eq!(one.cause, "signal");
     let text = &one.also[0];
-    assert!(text.contains("was set aside, because it does not decode as u32."), "{text}");
+    assert!(text.contains("is unreadable: it does not decode as u32."), "{text}");
     assert!(text.contains(&format!("`windlass signal --drop {} 7` drops it", id(1))), "{text}");
     assert!(text.contains(&format!("`windlass signal --restore {} 7`", id(1))), "{text}");
-    assert!(said(vec![aside(7), aside(8), aside(9)]).also[0].contains("So were 2 signals after it"));
+    assert!(
+        with(vec![unreadable(7), unreadable(8), unreadable(9)]).also[0].contains("So are 2 signals after it")
+    );
 }
 
 #[test]
-fn a_parent_says_how_many_children_it_waits_for() {
+fn a_parent_counts_the_children_it_waits_for() {
     let children = |pending| parked(WaitCondition::Children { rev: Rev(1) }, &[], None, pending);
     assert_eq!(children(1).cause, "children");
     assert!(children(1).because.contains("of which one has not ended,"), "{:?}", children(1));
@@ -410,7 +412,7 @@ fn a_parent_says_how_many_children_it_waits_for() {
 }
 
 #[test]
-fn a_parked_job_that_nobody_serves_says_so_too() {
+fn a_parked_job_also_lists_that_nobody_serves_it() {
     let mut job = job(State::Waiting);
     let waiting = Some(windlass_store::Waiting {
         what: signals(1, &["a"]),
@@ -420,26 +422,26 @@ fn a_parked_job_that_nobody_serves_says_so_too() {
         aside: Vec::new(),
     });
     let holds = Holds { waiting, paused: pause(None), ..Holds::default() };
-    let said = why(&job, &holds, &[worker("images", "resize", 1)]);
-    assert_eq!(said.cause, "signal");
-    assert!(said.also.iter().any(|also| also.contains("knows version 2")), "{said:?}");
-    assert!(said.also.iter().any(|also| also.contains("paused by ada")), "{said:?}");
-    assert_eq!(why(&job, &holds, &[]).cause, "no_worker", "its time is over, and nobody looks");
+    let why = explained(&job, &holds, &[worker("images", "resize", 1)]);
+    assert_eq!(why.cause, "signal");
+    assert!(why.also.iter().any(|also| also.contains("knows version 2")), "{why:?}");
+    assert!(why.also.iter().any(|also| also.contains("paused by ada")), "{why:?}");
+    assert_eq!(explained(&job, &holds, &[]).cause, "no_worker", "its wait has timed out, and no worker runs");
     job.summary.state = State::Ready;
     job.summary.stage = Some("A".into());
-    let said = why(&job, &Holds::default(), &[worker("images", "resize", 1)]);
-    assert!(said.hint.contains("migrate their state"), "{said:?}");
+    let why = explained(&job, &Holds::default(), &[worker("images", "resize", 1)]);
+    assert!(why.hint.contains("migrate their state"), "{why:?}");
 }
 
 #[test]
-fn what_is_unwound_says_how_it_will_end() {
+fn an_unwinding_job_has_its_final_state() {
     let mut waits = job(State::Ready);
     let failure = windlass_model::Failure::stop("no money");
     waits.unwind = Some(Box::new(windlass_model::Unwind { reason: Some(Reason::Stopped), failure }));
-    let said = why(&waits, &Holds::default(), &[]);
+    let why = explained(&waits, &Holds::default(), &[]);
     assert!(
-        said.also.iter().any(|also| also == "It undoes what it did, and then it fails (stopped): no money."),
-        "{said:?}"
+        why.also.iter().any(|also| also == "It undoes its steps, and then it fails (stopped): no money."),
+        "{why:?}"
     );
 }
 
@@ -465,46 +467,46 @@ fn branch(name: &str, (done, failed, cancelled): (i64, i64, i64), merge: Option<
 }
 
 #[test]
-fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
+fn a_parent_has_the_progress_of_its_branches_and_what_blocks_them() {
     let merging = |names: &[&str], branches: &[Branch]| {
         let mut job = job(State::Waiting);
         let what = signals(1, names);
         job.wait = Some(what.clone());
         let waiting =
             windlass_store::Waiting { what, until: None, arrived: Vec::new(), pending: 0, aside: Vec::new() };
-        why_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
+        explained_with(&job, &Holds { waiting: Some(waiting), ..Holds::default() }, branches, &serving())
     };
     let far = branch("far", (1_000, 1, 0), Some(Merge::settled()));
-    let said = merging(&[BRANCH_SIGNAL], std::slice::from_ref(&far));
+    let why = merging(&[BRANCH_SIGNAL], std::slice::from_ref(&far));
     assert_eq!(
-        (said.cause, said.because.as_str()),
+        (why.cause, why.because.as_str()),
         (
             "branches",
             "It waits for the merge of its branch \"far\": of its 1,100 children 1,000 are done, 1 failed, and 99 have not \
              ended. It is merged when all children have ended, in any state."
         )
     );
-    assert!(said.hint.contains(&format!("`windlass branches {}`", id(1))), "{}", said.hint);
-    // What only a person can help is said first.
+    assert!(why.hint.contains(&format!("`windlass branches {}`", id(1))), "{}", why.hint);
+    // A blocked merge comes first: only a person can help.
     let blocked = branch("stuck", (1_097, 2, 1), Some(Merge::all()));
-    let said = merging(&[BRANCH_SIGNAL, "stop"], &[far, blocked]);
-    assert_eq!(said.cause, "blocked");
+    let why = merging(&[BRANCH_SIGNAL, "stop"], &[far, blocked]);
+    assert_eq!(why.cause, "blocked");
     let parts = "1,097 are done, 2 failed, 1 was cancelled, and all have ended. It is merged when all";
-    assert!(said.because.contains(parts), "{}", said.because);
-    assert!(said.hint.contains(&format!("`windlass redrive {} --branch stuck`", id(1))), "{}", said.hint);
-    assert_eq!(said.also.len(), 2, "{:?}", said.also);
-    assert!(said.also[1].contains("the signal \"stop\""), "{:?}", said.also);
+    assert!(why.because.contains(parts), "{}", why.because);
+    assert!(why.hint.contains(&format!("`windlass redrive {} --branch stuck`", id(1))), "{}", why.hint);
+    assert_eq!(why.also.len(), 2, "{:?}", why.also);
+    assert!(why.also[1].contains("the signal \"stop\""), "{:?}", why.also);
     let both = [branch("a", (1_100, 0, 0), Some(Merge::all())), branch("b", (99, 1, 0), Some(Merge::all()))];
-    let said = merging(&[BRANCH_SIGNAL], &both);
+    let why = merging(&[BRANCH_SIGNAL], &both);
     let parts = "the merge of its branches \"a\", \"b\": of its 2,200 children 1,199 are done, 1 failed, and 1,000 have not";
-    assert!(said.because.contains(parts), "{}", said.because);
-    assert!(said.hint.ends_with(&format!("`windlass redrive {}`.", id(1))), "{}", said.hint);
+    assert!(why.because.contains(parts), "{}", why.because);
+    assert!(why.hint.ends_with(&format!("`windlass redrive {}`.", id(1))), "{}", why.hint);
     let full = merging(&[BRANCH_SIGNAL], &[branch("full", (99, 0, 0), None)]);
     assert!(full.because.contains("room in its branch \"full\": 1,001 have not ended"), "{}", full.because);
-    assert_eq!(merging(&[BRANCH_SIGNAL], &[]).hint, "Look again.");
+    assert_eq!(merging(&[BRANCH_SIGNAL], &[]).hint, "Run this command again.");
 }
 
-/// An entry of a journal, at the place after the ones before.
+/// A journal with these entries, numbered from 0.
 fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
     let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| JournalEntry {
         seq: seq as i32,
@@ -526,35 +528,35 @@ fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
 }
 
 #[test]
-fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
+fn an_end_that_a_recorded_result_decided_needs_a_fork() {
     let mut stopped = job(State::Failed);
     (stopped.summary.reason, stopped.failure) = (Some(Reason::Stopped), Some(Failure::stop("declined")));
     let (check, pay) = ((Op::Step, Mark::Done, "check", "1"), (Op::Step, Mark::DoneWithUndo, "pay", "1"));
     let (refund, sleep) = ((Op::Step, Mark::Undone, "pay", "null"), (Op::Sleep, Mark::Done, "sleep", "null"));
     let fork = |name: &str, before: &str| {
         format!(
-            "A retry cannot help, since it ends by what is recorded of the step {name:?}; so run that anew, in a new \
+            "A retry cannot help, because it replays the recorded result of the step {name:?}; so run that again in a new \
                  job{before}: `windlass fork JOB --before "
         )
     };
-    // The last thing that it was told.
+    // The last result that it received.
     assert_eq!(hint(&stopped, &[check, sleep]), fork("check", "") + "check`.");
-    // A failure of which the code made something, and nothing that a retry would run again.
+    // A failure that the code handled, and no call that a retry would run again.
     let failed = (Op::Step, Mark::Failed, "ask", "{}");
     assert_eq!(
         hint(&stopped, &[check, failed, (Op::Step, Mark::Done, "sorry", "1")]),
         fork("ask", "") + "ask`."
     );
-    // What was undone would be taken over as done.
-    let before = ", from the step \"pay\" on, which was undone";
+    // A fork would take an undone step over as done.
+    let before = ", starting from the step \"pay\", which was undone";
     assert_eq!(hint(&stopped, &[pay, check, refund]), fork("check", before) + "pay`.");
-    // A retry runs again what was undone, what failed and led to the end, and what has no record.
-    let retry = "Mend the cause, then `windlass retry JOB`.";
+    // A retry runs undone steps, voided calls and unrecorded calls again.
+    let retry = "Fix the cause, then `windlass retry JOB`.";
     let ended = (Op::Life, Mark::Failed, "windlass.ended", r#"{"voids": [1]}"#);
     for entries in [&[check, pay, refund][..], &[check, failed, ended], &[sleep], &[]] {
         assert_eq!(hint(&stopped, entries), retry, "{entries:?}");
     }
-    // The deadline, and a fault of the code, are not decided by what is recorded.
+    // No recorded result decided about a deadline.
     stopped.summary.reason = Some(Reason::Expired);
     assert!(hint(&stopped, &[check]).ends_with("`windlass retry JOB`."));
 
@@ -568,12 +570,12 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
         );
     }
     cancelled.failure = Some(windlass_store::Actor::new("ada").failure());
-    let wanted = "If it is wanted after all: `windlass retry JOB`.";
+    let wanted = "To run it after all: `windlass retry JOB`.";
     assert_eq!(hint(&cancelled, &[check]), wanted);
-    // What is left to do is said first, and only of the last unwinding.
+    // What was not undone comes first, and only that of the last unwind.
     let left = (Op::Step, Mark::NotUndone, "pay", "{}");
-    let said = format!("See first to what was not undone: step \"pay\". {wanted}");
-    assert_eq!(hint(&cancelled, &[pay, left]), said);
+    let why = format!("First take care of what was not undone: step \"pay\". {wanted}");
+    assert_eq!(hint(&cancelled, &[pay, left]), why);
     assert_eq!(
         hint(&cancelled, &[pay, left, (Op::Life, Mark::Done, "windlass.resumed", "null"), refund]),
         wanted

@@ -19,7 +19,7 @@ pub(super) fn payload(codec: Option<i16>, bytes: Option<Vec<u8>>) -> Option<Payl
     Some(Payload { codec: codec? as u8, bytes: bytes? })
 }
 
-/// Reads how jobs ended; see [`crate::Store::job_ends`].
+/// Reads how jobs ended; see [`crate::Execution::job_ends`].
 pub(super) async fn job_ends(store: &Postgres, ids: &[JobId]) -> Result<Vec<Option<JobEnd>>, Error> {
     let all: Vec<_> = ids.iter().map(|id| id.0).collect();
     let conn = store.conn().await?;

@@ -1,4 +1,4 @@
-//! Polling branches: see [`crate::Store::poll_branches`].
+//! Polling branches: see [`crate::Maintenance::poll_branches`].
 //!
 //! A poll takes a branch for [`POLL_LEASE`]. What takes long is done without a lock, so that it blocks neither the ends of children
 //! nor commits of the parent.

@@ -132,7 +132,7 @@ pub(super) async fn settle_key(tx: &Tx<'_>, serial: i64) -> Result<(), PgError> 
     }
 }
 
-/// Fills free slots that have waiting jobs, and frees slots of jobs that no longer need them: see [`crate::Store::repair`].
+/// Fills free slots that have waiting jobs, and frees slots of jobs that no longer need them: see [`crate::Maintenance::repair`].
 pub(super) async fn repair(store: &Postgres) -> Result<usize, PgError> {
     let mut conn = store.conn().await?;
     let mut ids: Vec<Uuid> = Vec::new();

@@ -97,7 +97,7 @@ pub(super) async fn children_ended(tx: &Tx<'_>, now: Now, children: &[Uuid]) -> 
     serial::settle(tx, &woken.unsettled).await
 }
 
-/// Wakes parked jobs whose wait is met: see [`crate::Store::repair`].
+/// Wakes parked jobs whose wait is met: see [`crate::Maintenance::repair`].
 pub(super) async fn repair(store: &Postgres, now: Now) -> Result<usize, PgError> {
     let rows = store.conn().await?.query(sql::repair::MET_WAITS, &[]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();

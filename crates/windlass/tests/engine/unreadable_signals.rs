@@ -167,7 +167,7 @@ async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
         let reason = engine.why(job.id()).await.expect("read").expect("the job exists");
         assert_eq!(reason.cause, "signal", "{how}: {reason:?}");
         assert!(
-            reason.also.iter().any(|also| also.contains("was set aside, because it does not")),
+            reason.also.iter().any(|also| also.contains("is unreadable: it does not")),
             "{reason:?}"
         );
         job.signal("n", 7).await.expect("sent");

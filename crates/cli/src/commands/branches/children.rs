@@ -1,8 +1,9 @@
 //! `windlass branches --children`: lists the children of branches, packed ones included.
 
-use anyhow::bail;
-use serde_json::json;
-use windlass::{Engine, Error, Item, JobId, State, store::ChildStates};
+use windlass::{
+    Engine, Item, JobId,
+    operate::views::{ItemFilter, ItemList},
+};
 
 use crate::{
     out,
@@ -24,17 +25,13 @@ pub(super) enum ChildFilter {
 }
 
 impl ChildFilter {
-    fn states(self) -> ChildStates {
+    fn to_filter(self) -> ItemFilter {
         match self {
-            ChildFilter::Failed => ChildStates::Bad,
-            ChildFilter::Live => ChildStates::Live,
-            ChildFilter::Done => ChildStates::Ended,
-            ChildFilter::All => ChildStates::All,
+            ChildFilter::Failed => ItemFilter::Failed,
+            ChildFilter::Live => ItemFilter::Live,
+            ChildFilter::Done => ItemFilter::Done,
+            ChildFilter::All => ItemFilter::All,
         }
-    }
-
-    fn matches(self, item: &Item) -> bool {
-        self != ChildFilter::Done || item.state == State::Done
     }
 
     /// As in "no child …".
@@ -69,43 +66,21 @@ pub(super) struct ChildPage<'a> {
 
 impl ChildPage<'_> {
     pub(super) async fn print(&self, engine: &Engine, program: &Program) -> anyhow::Result<()> {
-        let items = match engine.items(self.job, self.branch, self.only.states()).await {
-            Ok(items) => items,
-            Err(Error::NoSuchJob(id)) => bail!(program.no_job(id)),
-            Err(error) => return Err(error.into()),
-        };
-        let mut items = match self.after {
-            Some(mark) => items.after(mark)?,
-            None => items,
-        };
-        let parent = items.parent().to_owned();
-        let (mut found, mut next) = (Vec::new(), None);
-        // One more than is shown, to know whether there is another page.
-        loop {
-            let mark = items.mark();
-            match items.next().await? {
-                Some(item) if !self.only.matches(&item) => {}
-                Some(_) if found.len() == self.limit => {
-                    next = mark;
-                    break;
-                }
-                Some(item) => found.push(item),
-                None => break,
-            }
-        }
+        let (only, operator) = (self.only.to_filter(), engine.operator());
+        let read = ItemList::read(&operator, self.job, self.branch, only, self.after, self.limit);
+        let list = read.await.map_err(|error| program.explain(error))?;
         if self.json {
-            return out::print_json(
-                &json!({ "job": self.job, "parent": parent, "children": found, "next_after": next }),
-            );
+            return out::print_json(&list);
         }
-        let mut text = match found.is_empty() {
+        let ItemList { parent, children, next_after, .. } = &list;
+        let mut text = match children.is_empty() {
             true => format!("no child {}\n", self.only.predicate()),
-            false => render(&found, &parent),
+            false => render(children, parent),
         };
-        if let Some(next) = next {
+        if let Some(next) = next_after {
             text += &format!("\nmore: {} {next}\n", self.next_page_command(program));
         }
-        if let Some(first) = found.first() {
+        if let Some(first) = children.first() {
             let name = shell_quoted(&first.key);
             text += &format!("\nthe first: {} show {name}\n", program.name);
         }
@@ -179,7 +154,7 @@ fn result(item: &Item) -> String {
 
 #[cfg(test)]
 mod tests {
-    use windlass::{Failure, model::BranchNo, store::ChildPlace};
+    use windlass::{Failure, State, model::BranchNo, store::ChildPlace};
 
     use super::*;
 

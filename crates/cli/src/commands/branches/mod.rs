@@ -2,17 +2,14 @@
 
 mod children;
 mod page;
-mod view;
 mod watch;
 
 use std::process::ExitCode;
 
 use children::{ChildFilter, ChildPage};
 pub(crate) use page::{Layout, render_notes, table};
-use serde_json::json;
-use view::Totals;
-pub(crate) use view::{BranchView, Parent, notes};
-use watch::{BranchSnapshot, BranchWatcher, RateMeter};
+use watch::BranchWatcher;
+use windlass::operate::views::RateMeter;
 
 use crate::{out, program::Program, resolve, stop};
 
@@ -68,25 +65,19 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         ChildPage { job, branch, only, after, limit, json: args.json }.print(&engine, program).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let watcher = BranchWatcher { job, branch, engine: &engine, program };
+    let watcher = BranchWatcher { job, branch, operator: &engine.operator(), program };
     if args.watch || (!args.once && !args.json && console::Term::stdout().is_term()) {
         return Ok(match watcher.watch().await? {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(stop::INTERRUPTED),
         });
     }
-    let mut snapshot = watcher.read(&mut RateMeter::default()).await?;
-    watcher.explain_stalls(&mut snapshot).await?;
+    let mut view = watcher.read(&mut RateMeter::default()).await?;
+    watcher.explain_stalls(&mut view).await?;
     if args.json {
-        let views: Vec<_> = snapshot.views.iter().map(BranchView::to_json).collect();
-        let (parent, totals) = (&snapshot.parent, Totals::of(&snapshot.views).to_json());
-        out::print_json(&json!({
-            "job": parent.id, "kind": parent.kind, "key": parent.key, "state": parent.state, "now": snapshot.now,
-            "branches": views, "unmerged": totals,
-        }))?;
+        out::print_json(&view)?;
     } else {
-        let BranchSnapshot { parent, views, now } = &snapshot;
-        out::print(&page::page(parent, views, *now, Layout::of_terminal(), &program.name))?;
+        out::print(&page::page(&view, Layout::of_terminal()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,9 +6,11 @@ mod tests;
 use std::time::Duration;
 
 use console::{StyledObject, style};
-use windlass::Time;
+use windlass::{
+    Time,
+    operate::views::{BranchView, BranchesView, MergeState},
+};
 
-use super::view::{self, BranchView, MergeState, Parent, Totals};
 use crate::{
     durations, out,
     table::{Column, column},
@@ -39,31 +41,25 @@ impl Layout {
     }
 }
 
-pub(crate) fn page(
-    parent: &Parent,
-    views: &[BranchView],
-    now: Time,
-    layout: Layout,
-    program: &str,
-) -> String {
-    let key = parent.key.as_ref().map(|key| format!(", key {}", out::plain(key))).unwrap_or_default();
-    let mut page = format!("job {}, {}, {}{key}\n\n", parent.id, out::plain(&parent.kind), parent.state);
-    match views.len() {
-        0 if parent.state.is_final() => page += "it opened no branches\n",
+pub(crate) fn page(view: &BranchesView, layout: Layout) -> String {
+    let key = view.key.as_ref().map(|key| format!(", key {}", out::plain(key))).unwrap_or_default();
+    let mut page = format!("job {}, {}, {}{key}\n\n", view.job, out::plain(&view.kind), view.state);
+    match view.branches.len() {
+        0 if view.state.is_final() => page += "it opened no branches\n",
         0 => page += "it has opened no branches yet\n",
         1..=FEW => {
-            let each: Vec<String> = views.iter().map(|view| lines(view, parent, now, layout)).collect();
-            page += &each.join("\n");
+            let lines = |branch: &BranchView| lines(branch, view, layout);
+            page += &view.branches.iter().map(lines).collect::<Vec<String>>().join("\n");
         }
         _ => {
-            page += &table(views, layout);
-            let notes = view::notes(views, parent.id, program);
+            page += &table(&view.branches, layout);
+            let notes = view.notes();
             if !notes.is_empty() {
                 page += &format!("\n{}", render_notes(&notes, 0, layout));
             }
         }
     }
-    let totals = Totals::of(views);
+    let totals = &view.unmerged;
     if totals.branches > 1 {
         let text = format!(
             "total  {} of {} ended, {}{}",
@@ -78,48 +74,51 @@ pub(crate) fn page(
 }
 
 /// The lines of one branch.
-fn lines(view: &BranchView, parent: &Parent, now: Time, layout: Layout) -> String {
-    let name = out::plain(&view.branch.name);
-    let mut text = format!("{}  {}\n", layout.style(&name).bold(), view.state());
-    let counts = &view.branch.counts;
-    let (ended, spawned) = (view.ended(), view.spawned());
-    let more = if view.branch.sealed { "" } else { ", more to come" };
+fn lines(branch: &BranchView, view: &BranchesView, layout: Layout) -> String {
+    let name = out::plain(&branch.name);
+    let mut text = format!("{}  {}\n", layout.style(&name).bold(), branch.state());
+    let (ended, spawned) = (branch.ended(), branch.spawned);
+    let more = if branch.sealed { "" } else { ", more to come" };
     text += &match spawned {
-        0 if view.branch.sealed => "  no children\n".to_owned(),
+        0 if branch.sealed => "  no children\n".to_owned(),
         0 => "  no children yet\n".to_owned(),
         _ => format!(
             "  {}  {}  {} of {} ended{more}\n",
-            bar(view, BAR, layout),
+            bar(branch, BAR, layout),
             percent(ended, spawned),
             out::thousands(ended),
             out::thousands(spawned)
         ),
     };
-    let number = |count: i64, what: &str| format!("{} {what}", out::thousands(count.unsigned_abs()));
-    let in_red = |count: i64, what: &str| {
+    let number = |count: u64, what: &str| format!("{} {what}", out::thousands(count));
+    let in_red = |count: u64, what: &str| {
         let text = number(count, what);
         let styled = layout.style(&text);
         if count > 0 { styled.red().to_string() } else { text.clone() }
     };
-    let mut ends = format!("{} · {} · ", number(counts.done, "done"), in_red(counts.failed, "failed"));
-    ends +=
-        &format!("{} · {}", in_red(counts.cancelled, "cancelled"), pending(view.pending, view.never_started));
-    ends += &rate_and_time_left(view.rate.filter(|_| !view.branch.merged), view.time_left(), view.pending);
+    let mut ends = format!("{} · {} · ", number(branch.done, "done"), in_red(branch.failed, "failed"));
+    ends += &format!(
+        "{} · {}",
+        in_red(branch.cancelled, "cancelled"),
+        pending(branch.pending, branch.never_started)
+    );
+    let rate = branch.rate.filter(|_| branch.merge_state != MergeState::Merged);
+    ends += &rate_and_time_left(rate, branch.time_left(), branch.pending);
     text += &wrap(&ends, 2, layout.width);
-    text += &wrap(&polls(view, now), 2, layout.width);
-    let rule = match (&view.merge, view.merge_state, view.branch.merged_at) {
+    text += &wrap(&polls(branch, view.now), 2, layout.width);
+    let rule = match (&branch.merge, branch.merge_state, branch.merged_at) {
         (Some(merge), MergeState::Merged, Some(at)) => {
-            format!("merged {}, {merge}", durations::relative(at, now))
+            format!("merged {}, {merge}", durations::relative(at, view.now))
         }
         (Some(merge), ..) => format!("merged {merge}"),
-        (None, MergeState::Unmerged, _) if parent.state.is_final() => "never merged".to_owned(),
+        (None, MergeState::Unmerged, _) if view.state.is_final() => "never merged".to_owned(),
         (None, MergeState::Unmerged, _) => "not being merged yet".to_owned(),
         (None, ..) => String::new(),
     };
     if !rule.is_empty() {
         text += &wrap(&rule, 2, layout.width);
     }
-    text + &render_notes(&view.notes, 2, layout)
+    text + &render_notes(&branch.notes, 2, layout)
 }
 
 /// Notes, each with its first word in colour.
@@ -137,16 +136,15 @@ pub(crate) fn render_notes(notes: &[String], indent: usize, layout: Layout) -> S
 }
 
 /// When it was opened, and its polls.
-fn polls(view: &BranchView, now: Time) -> String {
-    let poll = &view.branch.poll;
-    let next = poll.next_at.map(|at| match at > now {
+fn polls(branch: &BranchView, now: Time) -> String {
+    let next = branch.next_poll_at.map(|at| match at > now {
         true => format!("next poll {}", durations::relative(at, now)),
         false => "next poll now".to_owned(),
     });
-    let last = poll.at.map(|at| format!("last poll {}", durations::relative(at, now)));
-    let polls = out::counted(poll.polls.into(), "poll", "polls");
-    let redelivered = format!("{} redelivered", out::thousands(poll.redelivered));
-    let opened = format!("opened {}", durations::relative(view.branch.opened_at, now));
+    let last = branch.last_poll_at.map(|at| format!("last poll {}", durations::relative(at, now)));
+    let polls = out::counted(branch.polls.into(), "poll", "polls");
+    let redelivered = format!("{} redelivered", out::thousands(branch.redelivered));
+    let opened = format!("opened {}", durations::relative(branch.opened_at, now));
     let parts = [Some(opened), last, next, Some(polls), Some(redelivered)];
     parts.into_iter().flatten().collect::<Vec<String>>().join(" · ")
 }
@@ -184,7 +182,7 @@ fn percent(ended: u64, spawned: u64) -> String {
 
 /// A bar: done, unsuccessful, pending.
 fn bar(view: &BranchView, length: usize, layout: Layout) -> String {
-    let spawned = view.spawned().max(1) as f64;
+    let spawned = view.spawned.max(1) as f64;
     let cells = |count: u64| (count as f64 * length as f64 / spawned) as usize;
     // At least one cell is red if any child was unsuccessful.
     let red = cells(view.unsuccessful()).max(usize::from(view.unsuccessful() > 0)).min(length);
@@ -210,18 +208,16 @@ const COLUMNS: [Column; 11] = [
 
 /// A table with a line for each branch.
 pub(crate) fn table(views: &[BranchView], layout: Layout) -> String {
-    let number = |count: i64| out::thousands(count.unsigned_abs());
     let row = |view: &BranchView| {
-        let counts = &view.branch.counts;
         let rate = view.rate.filter(|_| view.pending > 0).map(format_rate).unwrap_or_default();
         vec![
-            out::plain(&view.branch.name),
+            out::plain(&view.name),
             view.state(),
             bar(view, SHORT_BAR, layout),
-            out::thousands(view.spawned()),
-            number(counts.done),
-            number(counts.failed),
-            number(counts.cancelled),
+            out::thousands(view.spawned),
+            out::thousands(view.done),
+            out::thousands(view.failed),
+            out::thousands(view.cancelled),
             out::thousands(view.pending),
             view.never_started.map(out::thousands).unwrap_or_default(),
             rate,

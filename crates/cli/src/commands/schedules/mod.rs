@@ -6,8 +6,11 @@ mod show;
 
 use std::process::ExitCode;
 
-use serde_json::Value;
-use windlass::{ControlOutcome, Time, store::ScheduleView};
+use windlass::{
+    ControlOutcome, Time,
+    operate::views::{ScheduleRow, Schedules},
+    store::ScheduleView,
+};
 
 use crate::{args::Actor, durations, out, outcome, program::Program, table};
 
@@ -82,35 +85,21 @@ fn print(program: &Program, named: &Named, outcome: &ControlOutcome, done: &str)
 }
 
 async fn list(as_json: bool, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let schedules = engine.inspect().schedules().await?;
+    let view = Schedules::read(&program.reader().await?.operator()).await?;
     if as_json {
-        let all: Vec<Value> = schedules.iter().map(to_json).collect::<anyhow::Result<_>>()?;
-        out::print_json(&all)?;
-    } else if schedules.is_empty() {
+        out::print_json(&view)?;
+    } else if view.schedules.is_empty() {
         out::print(&format!(
             "no schedules; create one with `{} schedules set NAME \"every 15 minutes\" --kind KIND`\n",
             program.name
         ))?;
     } else {
-        out::print(&render(&schedules, engine.inspect().clock().await?))?;
+        out::print(&render(&view))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A schedule as JSON, with the text of its calendar and its input, which its own serialization leaves out.
-fn to_json(view: &ScheduleView) -> anyhow::Result<Value> {
-    let mut json = serde_json::to_value(view)?;
-    let input = &view.schedule.input;
-    json["calendar_text"] = view.schedule.calendar.to_string().into();
-    json["input"] = match (input.codec, serde_json::from_slice(&input.bytes)) {
-        (0, Ok(value)) => value,
-        (codec, _) => format!("<{} bytes, codec {codec}>", input.bytes.len()).into(),
-    };
-    Ok(json)
-}
-
-fn render(schedules: &[ScheduleView], now: Time) -> String {
+fn render(Schedules { schedules, now }: &Schedules) -> String {
     let columns = [
         table::Column { min_width: Some(14), ..table::column("SCHEDULE") },
         table::Column { min_width: Some(28), ..table::column("CALENDAR") },
@@ -119,20 +108,17 @@ fn render(schedules: &[ScheduleView], now: Time) -> String {
         table::Column { expendable: 2, ..table::column("LAST JOB") },
         table::Column { min_width: Some(12), ..table::column("PAUSED") },
     ];
-    let rows: Vec<Vec<String>> = schedules
-        .iter()
-        .map(|view| {
-            vec![
-                out::plain(&view.schedule.name),
-                view.schedule.calendar.to_string(),
-                out::plain(&view.schedule.kind.kind),
-                next(view, now),
-                view.last_job.map(|job| job.to_string()).unwrap_or_default(),
-                view.paused.as_ref().map(|pause| outcome::paused_by(pause, now)).unwrap_or_default(),
-            ]
-        })
-        .collect();
-    table::render(&columns, &rows, out::width())
+    let row = |ScheduleRow { view, calendar_text, .. }: &ScheduleRow| {
+        vec![
+            out::plain(&view.schedule.name),
+            calendar_text.clone(),
+            out::plain(&view.schedule.kind.kind),
+            next(view, *now),
+            view.last_job.map(|job| job.to_string()).unwrap_or_default(),
+            view.paused.as_ref().map(|pause| outcome::paused_by(pause, *now)).unwrap_or_default(),
+        ]
+    };
+    table::render(&columns, &schedules.iter().map(row).collect::<Vec<_>>(), out::width())
 }
 
 /// When a schedule fires next.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use windlass::{
     Time,
+    operate::views::{ScheduleDetails, ScheduleRow},
     store::{Firing, Miss, ScheduleView},
 };
 
@@ -25,28 +26,21 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
-    let engine = program.reader().await?;
-    let inspect = engine.inspect();
-    let all = inspect.schedules().await?;
-    let Some(view) = all.into_iter().find(|view| view.schedule.name == args.name) else {
+    let operator = program.reader().await?.operator();
+    let Some(details) = ScheduleDetails::read(&operator, &args.name, args.limit as usize).await? else {
         bail!("there is no schedule {}; `{} schedules` lists them", out::plain(&args.name), program.name);
     };
-    let limit = args.limit as usize;
-    let (firings, misses) =
-        (inspect.firings(&args.name, limit).await?, inspect.misses(&args.name, limit).await?);
     if args.json {
-        let mut json = super::to_json(&view)?;
-        json["firings"] = serde_json::to_value(&firings)?;
-        json["misses"] = serde_json::to_value(&misses)?;
-        out::print_json(&json)?;
+        out::print_json(&details)?;
     } else {
-        out::print(&page(&view, &firings, &misses, inspect.clock().await?))?;
+        out::print(&page(&details))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(view: &ScheduleView, firings: &[Firing], misses: &[Miss], now: Time) -> String {
-    let schedule = &view.schedule;
+fn page(details: &ScheduleDetails) -> String {
+    let ScheduleDetails { row: ScheduleRow { view, .. }, firings, misses, now } = details;
+    let (schedule, now) = (&view.schedule, *now);
     let mut page = format!("schedule {}\n", out::plain(&schedule.name));
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
     line("calendar", schedule.calendar.to_string());

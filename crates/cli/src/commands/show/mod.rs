@@ -7,14 +7,12 @@ mod workflow;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use branch::Branches;
-use machine::Machine;
 use windlass::{
     Payload, State, States, Time,
     model::Settings,
+    operate::views::{self, JobView},
     store::{Attempt, CancelHold, Holds, Job},
 };
-use workflow::Workflow;
 
 use crate::{
     durations, out, outcome,
@@ -35,9 +33,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// How many entries of a journal a page shows without --all.
+const ENTRIES: usize = 50;
+
 pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCode> {
     let engine = program.reader().await?;
-    let inspect = engine.inspect();
+    let operator = engine.operator();
     let id = match resolve::job_or_item(&args.id, &engine, program).await? {
         Resolved::Job(id) => id,
         Resolved::Packed(item) if args.json => {
@@ -45,13 +46,13 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
             return Ok(ExitCode::SUCCESS);
         }
         Resolved::Packed(item) => {
-            out::print(&branch::item_page(&item, inspect, program).await?)?;
+            out::print(&branch::item_page(&item, engine.inspect(), program).await?)?;
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let holds = inspect.holds(id).await?;
-    let Some(job) = inspect.job(id).await? else {
-        if holds.is_some_and(|holds| holds.arriving) {
+    let entries = if args.all || args.json { None } else { Some(ENTRIES) };
+    let Some(mut view) = JobView::read(&operator, id, entries).await? else {
+        if operator.why(id).await?.is_some() {
             bail!(
                 "job {id} is an arrival: it was submitted in a transaction and no worker has admitted it yet; `{} why {id}` explains",
                 program.name
@@ -59,45 +60,20 @@ pub(crate) async fn run(args: Args, program: &Program) -> anyhow::Result<ExitCod
         }
         bail!(program.no_job(id));
     };
-    let (holds, history, now) =
-        (holds.unwrap_or_default(), inspect.history(id).await?, inspect.clock().await?);
-    let machine = Machine::read(&job, inspect).await?;
-    let workflow = Workflow::read(&job, &engine, args.all || args.json).await?;
-    let branches = Branches::read(&job, inspect, now, program).await?;
+    for note in view.branches.iter_mut().flat_map(|branch| &mut branch.notes) {
+        *note = program.with_own_name(note);
+    }
     if args.json {
-        let mut answer = serde_json::to_value(&job)?;
-        answer["history"] = serde_json::to_value(&history)?;
-        answer["holds"] = serde_json::to_value(&holds)?;
-        machine.add_to_json(&mut answer)?;
-        workflow.add_to_json(&mut answer, &engine);
-        branches.add_to_json(&mut answer);
-        out::print_json(&answer)?;
+        out::print_json(&view)?;
     } else {
-        let payloads = match branch::is_block(&job) {
-            true => branches.packed_section(program, &job),
-            false => {
-                let output = job.output.as_ref().map(|output| section("output", &payload(output)));
-                section("input", &payload(&job.input))
-                    + &machine.sections(&job, now)
-                    + &branches.section(program, &job)
-                    + &workflow.sections(&engine)
-                    + &output.unwrap_or_default()
-            }
-        };
-        out::print(&page(&job, &holds, &history, &branches, &payloads, now))?;
+        out::print(&page(&view, program))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page; `payloads` are the sections with the job's input, data and output.
-fn page(
-    job: &Job,
-    holds: &Holds,
-    history: &[Attempt],
-    branches: &Branches,
-    payloads: &str,
-    now: Time,
-) -> String {
+fn page(view: &JobView, program: &Program) -> String {
+    let JobView { job, holds, history, now, .. } = view;
+    let now = *now;
     let summary = &job.summary;
     let mut page = format!("job {}\n", summary.id);
     let mut line = |name: &str, text: String| page += &format!("  {name:<11}{text}\n");
@@ -126,7 +102,7 @@ fn page(
     if !job.tags.is_empty() {
         line("tags", out::plain(&job.tags.join(", ")));
     }
-    for (name, text) in branches.lines(job) {
+    for (name, text) in branch::lines(view) {
         line(name, text);
     }
     line("submitted", absolute_and_relative(summary.submitted_at, now));
@@ -164,11 +140,25 @@ fn page(
     }
     page += &settings(&job.settings);
     page += &flow_control(holds, now);
-    page += payloads;
+    page += &payloads(view, program);
     if !history.is_empty() {
         page += &section("failed attempts", &attempts(history, now));
     }
     page
+}
+
+/// The sections with the job's input, data, branches, journal and output.
+fn payloads(view: &JobView, program: &Program) -> String {
+    let job = &view.job;
+    if views::is_block(&job.summary) {
+        return branch::block_section(view, program);
+    }
+    let output = job.output.as_ref().map(|output| section("output", &payload(output)));
+    section("input", &payload(&job.input))
+        + &machine::sections(view)
+        + &branch::section_of_branches(view, program)
+        + &workflow::sections(&view.workflow)
+        + &output.unwrap_or_default()
 }
 
 /// The settings of one job, a line each.

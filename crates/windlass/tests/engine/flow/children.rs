@@ -204,7 +204,7 @@ async fn packed_children_are_listed_one_by_one(on: On) {
         assert_eq!(listed(&engine, job.id(), ChildStates::Live, page).await.len(), 0);
     }
     let wrong = engine.items(job.id(), None, ChildStates::All).await.expect("children").after("1/2/3");
-    assert!(wrong.err().expect("no place").to_string().contains("is no place among children"));
+    assert!(wrong.err().expect("no position").to_string().contains("is not a position among children"));
 }
 
 async fn children_are_found_by_what_they_are_called(on: On) {
@@ -227,11 +227,11 @@ async fn children_are_found_by_what_they_are_called(on: On) {
         }
         let wrong = async |key: &str| engine.item(key).await.expect_err(key).to_string();
         for (key, why) in [
-            ("piece_0".to_owned(), "are called parent$branch$spawn_item"),
+            ("piece_0".to_owned(), "are named parent$branch$spawn_item"),
             ("nobody$pieces$piece_0".to_owned(), "no job has the id or the key \"nobody\""),
             (format!("{broken}$peaces$piece_0"), "has only the branches pieces"),
             (format!("{broken}$pieces$peace_0"), "the spawns of that branch are first, piece"),
-            (format!("{broken}$pieces$piece_70"), "has made no child for the item \"70\""),
+            (format!("{broken}$pieces$piece_70"), "has no child for the item \"70\""),
             (format!("{broken}$pieces$piece"), "has an item for each child: name one"),
         ] {
             let said = wrong(&key).await;

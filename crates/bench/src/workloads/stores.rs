@@ -1,4 +1,4 @@
-//! Where a workload runs: a fresh store of its own each time.
+//! The stores that a workload runs on: a fresh one each time.
 
 use std::{
     sync::{
@@ -15,21 +15,21 @@ use windlass::{
 };
 use windlass_testpg::Cluster;
 
-/// A place for stores, which takes everything along when it is dropped.
-pub(super) struct Place {
+/// Creates stores, and deletes them when it is dropped.
+pub(super) struct Stores {
     kind: Kind,
-    made: AtomicUsize,
+    created: AtomicUsize,
 }
 
 enum Kind {
     Sqlite(tempfile::TempDir),
     Postgres(Box<Cluster>),
-    /// Somebody's server: stores are schemas of their own, dropped afterwards.
+    /// A server of the caller's: each store is a schema of its own.
     Url(String),
 }
 
-impl Place {
-    pub(super) fn open(store: &str) -> anyhow::Result<Place> {
+impl Stores {
+    pub(super) fn open(store: &str) -> anyhow::Result<Stores> {
         let kind = match store {
             "sqlite" => Kind::Sqlite(tempfile::tempdir().context("a temporary folder")?),
             "postgres" => {
@@ -43,10 +43,10 @@ impl Place {
                 "{other:?} is not a store to measure; use sqlite, postgres or a postgres:// URL"
             ),
         };
-        Ok(Place { kind, made: AtomicUsize::new(0) })
+        Ok(Stores { kind, created: AtomicUsize::new(0) })
     }
 
-    /// What the report calls it.
+    /// The name of the backend, for the report.
     pub(super) fn name(&self) -> &'static str {
         match self.kind {
             Kind::Sqlite(_) => "sqlite",
@@ -56,7 +56,7 @@ impl Place {
 
     /// The address of a fresh store.
     pub(super) fn url(&self) -> String {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let number = self.created.fetch_add(1, Ordering::Relaxed);
         let schema = |url: &str| {
             let glue = if url.contains('?') { '&' } else { '?' };
             format!("{url}{glue}schema=windlass_bench_{}_{number}", std::process::id())
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// Kills the server, if it is a private one, and starts it again. Answers whether it did.
+    /// Kills the server, if it is a private one, and starts it again. Returns whether it did.
     pub(super) fn crash(&mut self) -> anyhow::Result<bool> {
         let Kind::Postgres(cluster) = &mut self.kind else { return Ok(false) };
         cluster.kill()?;
@@ -92,7 +92,7 @@ impl Place {
         Ok(Engine::open(&self.url()).await?)
     }
 
-    /// Before a measurement begins: what was written for its preparation is not to be paid for in it.
+    /// Writes a checkpoint before a measurement, so that it does not pay for its preparation.
     pub(super) fn settle(&self) -> anyhow::Result<()> {
         if let Kind::Postgres(cluster) = &self.kind {
             cluster.sql("windlass", "checkpoint")?;
@@ -100,8 +100,8 @@ impl Place {
         Ok(())
     }
 
-    /// The same for one store that was made here, also where it is a file: its log is moved into it, so that whether a
-    /// measurement pays for that does not hang on how much was written before.
+    /// The same for one store, also if it is a file: its log is checkpointed, so that the measurement does not depend on how much was
+    /// written before.
     pub(super) fn settle_store(&self, url: &str) -> anyhow::Result<()> {
         if let (Kind::Sqlite(_), Some(path)) = (&self.kind, url.strip_prefix("sqlite://")) {
             let conn = rusqlite::Connection::open(path)?;
@@ -110,7 +110,7 @@ impl Place {
         self.settle()
     }
 
-    /// How many bare updates of one row this database commits a second, one after the other.
+    /// How many plain updates of one row this database commits per second, one after the other.
     pub(super) async fn bare_commits(&self, n: usize) -> anyhow::Result<f64> {
         match &self.kind {
             Kind::Sqlite(dir) => {
@@ -146,7 +146,7 @@ impl Place {
                     .await?;
                 let update =
                     client.prepare("update windlass_bare set value = value + 1 where id = 1").await?;
-                // In a task of the runtime, beside its connection, as the engine's commits are.
+                // In a task of the runtime, like its connection and the engine's commits.
                 let (client, rate) = tokio::spawn(async move {
                     let started = Instant::now();
                     for _ in 0..n {
@@ -166,13 +166,13 @@ impl Place {
         matches!(self.kind, Kind::Postgres(_))
     }
 
-    /// Removes a store that was made here and is closed.
-    pub(super) fn forget(&self, url: &str) -> anyhow::Result<()> {
+    /// Deletes a store that was created here and is closed.
+    pub(super) fn delete(&self, url: &str) -> anyhow::Result<()> {
         match &self.kind {
             Kind::Sqlite(_) => {
                 let path = url.trim_start_matches("sqlite://");
                 for suffix in ["", "-wal", "-shm"] {
-                    // What is not there need not go.
+                    // A file that does not exist need not be deleted.
                     let _ = std::fs::remove_file(format!("{path}{suffix}"));
                 }
                 Ok(())
@@ -186,7 +186,7 @@ impl Place {
         }
     }
 
-    /// Runs SQL on a private server and answers its rows; nothing elsewhere.
+    /// Runs SQL on a private server. Returns its rows; `None` on other stores.
     pub(super) fn sql(&self, sql: &str) -> anyhow::Result<Option<String>> {
         match &self.kind {
             Kind::Postgres(cluster) => Ok(Some(cluster.sql("windlass", sql)?)),

@@ -15,21 +15,21 @@ use tokio::{
     sync::mpsc,
 };
 
-/// What a worker says.
+/// What a worker process reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Said {
-    /// So many tasks have ended for good, and the store has said so.
+pub(super) enum WorkerEvent {
+    /// This many tasks have ended, and the store has confirmed it.
     Acked(u64),
-    /// So many of its writes came too late.
+    /// This many of its writes were fenced.
     Fenced(u64),
     /// It holds the task that is to be frozen, and is inside no call to the store.
     Holding,
-    /// Nothing more: it is gone.
+    /// It has exited.
     Gone,
 }
 
 /// How workers are started.
-pub(super) struct Orders {
+pub(super) struct WorkerArgs {
     pub(super) url: String,
     pub(super) queue: String,
     pub(super) dir: PathBuf,
@@ -37,13 +37,13 @@ pub(super) struct Orders {
     pub(super) mean: u64,
 }
 
-/// All workers.
-pub(super) struct Crew {
-    orders: Orders,
+/// All worker processes.
+pub(super) struct Processes {
+    args: WorkerArgs,
     members: Vec<Member>,
     /// The number of the worker started last.
     pub(super) last: u32,
-    say: mpsc::Sender<(u32, Said)>,
+    sender: mpsc::Sender<(u32, WorkerEvent)>,
 }
 
 struct Member {
@@ -52,17 +52,17 @@ struct Member {
     child: Child,
 }
 
-impl Crew {
-    pub(super) fn new(orders: Orders) -> (Crew, mpsc::Receiver<(u32, Said)>) {
-        let (say, said) = mpsc::channel(1_000);
-        (Crew { orders, members: Vec::new(), last: 0, say }, said)
+impl Processes {
+    pub(super) fn new(args: WorkerArgs) -> (Processes, mpsc::Receiver<(u32, WorkerEvent)>) {
+        let (sender, events) = mpsc::channel(1_000);
+        (Processes { args, members: Vec::new(), last: 0, sender }, events)
     }
 
-    /// Starts one more worker; answers its number.
+    /// Starts one more worker. Returns its number.
     ///
     /// Call it from the main task only: a worker ends with the thread that started it.
     pub(super) fn start(&mut self) -> anyhow::Result<u32> {
-        let Orders { url, queue, dir, slots, mean } = &self.orders;
+        let WorkerArgs { url, queue, dir, slots, mean } = &self.args;
         let serial = self.last + 1;
         let log = File::create(dir.join(format!("worker-{serial}.log")))
             .context("a worker's log cannot be made")?;
@@ -80,31 +80,31 @@ impl Crew {
             .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
             .context("a worker has no pid")?;
         let out = child.stdout.take().context("a worker's output cannot be read")?;
-        let say = self.say.clone();
+        let sender = self.sender.clone();
         tokio::spawn(async move {
             let mut lines = BufReader::new(out).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if let Some(said) = heard(&line)
-                    && say.send((serial, said)).await.is_err()
+                if let Some(event) = parse_event(&line)
+                    && sender.send((serial, event)).await.is_err()
                 {
                     return;
                 }
             }
-            let _ = say.send((serial, Said::Gone)).await;
+            let _ = sender.send((serial, WorkerEvent::Gone)).await;
         });
         self.last = serial;
         self.members.push(Member { serial, pid, child });
         Ok(serial)
     }
 
-    /// The numbers of the workers there are.
+    /// The numbers of the live workers.
     pub(super) fn serials(&self) -> Vec<u32> {
         self.members.iter().map(|member| member.serial).collect()
     }
 
     fn find(&mut self, serial: u32) -> anyhow::Result<&mut Member> {
         let member = self.members.iter_mut().find(|member| member.serial == serial);
-        member.with_context(|| format!("worker {serial} is not there"))
+        member.with_context(|| format!("there is no worker {serial}"))
     }
 
     /// Kills a worker as `kill -9` does.
@@ -115,13 +115,13 @@ impl Crew {
         Ok(())
     }
 
-    /// Stops a worker's process where it stands, and returns when it stands still.
+    /// Stops a worker's process with SIGSTOP, and returns when it is stopped.
     pub(super) async fn freeze(&mut self, serial: u32) -> anyhow::Result<()> {
         let pid = self.find(serial)?.pid;
         kill_process(pid, Signal::STOP).with_context(|| format!("worker {serial} cannot be stopped"))?;
-        let asked = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         for _ in 0..2_000 {
-            if waitid(WaitId::Pid(pid), asked)?.is_some() {
+            if waitid(WaitId::Pid(pid), options)?.is_some() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -129,14 +129,14 @@ impl Crew {
         bail!("worker {serial} was sent SIGSTOP and does not stop")
     }
 
-    /// Lets a frozen worker go on.
+    /// Continues a frozen worker.
     pub(super) fn wake(&mut self, serial: u32) -> anyhow::Result<()> {
         let pid = self.find(serial)?.pid;
         kill_process(pid, Signal::CONT).with_context(|| format!("worker {serial} cannot be woken"))
     }
 
-    /// Tells all workers to finish and waits for them; answers those that did not end well.
-    pub(super) async fn dismiss(&mut self) -> Vec<(u32, Option<ExitStatus>)> {
+    /// Stops all workers and waits for them. Returns those that failed.
+    pub(super) async fn stop(&mut self) -> Vec<(u32, Option<ExitStatus>)> {
         let mut bad = Vec::new();
         for member in &mut self.members {
             drop(member.child.stdin.take());
@@ -153,11 +153,11 @@ impl Crew {
     }
 }
 
-fn heard(line: &str) -> Option<Said> {
+fn parse_event(line: &str) -> Option<WorkerEvent> {
     match line.split_once(' ') {
-        Some(("acked", count)) => count.parse().ok().map(Said::Acked),
-        Some(("fenced", count)) => count.parse().ok().map(Said::Fenced),
-        None if line == "holding" => Some(Said::Holding),
+        Some(("acked", count)) => count.parse().ok().map(WorkerEvent::Acked),
+        Some(("fenced", count)) => count.parse().ok().map(WorkerEvent::Fenced),
+        None if line == "holding" => Some(WorkerEvent::Holding),
         _ => None,
     }
 }

@@ -1,9 +1,8 @@
-//! A store that is watched: the real one, with every answer to a commit recorded, and a gate in front of it.
+//! A store that records the verdict of every commit, with a gate in front of it.
 //!
-//! The gate is what makes it possible to freeze a worker at a known point. A process that is stopped inside a SQLite
-//! write would block every other; so the gate is shut first, which waits until no call is under way. Once the process is
-//! woken, commits are let through before anything else, so that the zombie tries to write before it learns that it was
-//! declared dead.
+//! The gate makes it possible to freeze a worker at a known point. A process that is stopped inside a SQLite write would block every
+//! other; so the gate is shut first, which waits until no call is in progress. Once the process is woken, the gate admits commits
+//! first, so that the zombie tries to write before it learns that it was declared dead.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use windlass::{
 
 use super::record::Record;
 
-/// Who may pass.
+/// Which calls may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -28,7 +27,7 @@ enum Phase {
     Zombie,
 }
 
-/// Counts who is inside, and lets nobody in while it is shut.
+/// Counts the calls in progress, and admits none while it is shut.
 pub(super) struct Gate(watch::Sender<(Phase, usize)>);
 
 struct Inside<'a>(&'a Gate);
@@ -55,12 +54,12 @@ impl Gate {
             if entered {
                 return Inside(self);
             }
-            // The sender is part of this gate, so it is there.
+            // The sender is part of this gate, so the channel is open.
             let _ = changes.wait_for(|(phase, _)| may(*phase)).await;
         }
     }
 
-    /// Shuts the gate and returns when nobody is inside.
+    /// Shuts the gate, and returns when no call is in progress.
     pub(super) async fn shut(&self) {
         self.0.send_modify(|(phase, _)| *phase = Phase::Shut);
         let _ = self.0.subscribe().wait_for(|(_, inside)| *inside == 0).await;
@@ -79,34 +78,34 @@ impl Gate {
     }
 }
 
-/// The watched store.
-pub(super) struct Watched {
+/// A store whose commits are recorded.
+pub(super) struct RecordingStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) gate: Arc<Gate>,
     pub(super) record: Arc<Record>,
-    /// Told of answers: how many outcomes were final and committed, and how many were fenced.
-    pub(super) told: fn(usize, usize),
-    /// The job that is held, once it is.
+    /// Called after each commit: how many outcomes were final and committed, and how many were fenced.
+    pub(super) on_commit: fn(usize, usize),
+    /// The job that is held, once there is one.
     pub(super) held: Arc<std::sync::OnceLock<JobId>>,
 }
 
-impl Watched {
+impl RecordingStore {
     fn answered(&self, changes: &[Change], verdicts: &[Verdict]) {
-        self.record.answers(changes, verdicts);
+        self.record.verdicts(changes, verdicts);
         let is_final = |change: &Change| !matches!(change.outcome, windlass::model::Outcome::Retry { .. });
         let pairs = || changes.iter().zip(verdicts);
         let done =
             pairs().filter(|(change, verdict)| is_final(change) && **verdict == Verdict::Committed).count();
         let fenced = pairs().filter(|(_, verdict)| **verdict == Verdict::Fenced).count();
-        (self.told)(done, fenced);
+        (self.on_commit)(done, fenced);
         if self.gate.is_zombie() && changes.iter().any(|change| Some(&change.job) == self.held.get()) {
             self.gate.open();
         }
     }
 }
 
-/// A verb behind the gate.
-macro_rules! behind {
+/// Calls a verb behind the gate.
+macro_rules! gated {
     ($self:ident, $verb:ident($($argument:expr),*)) => {
         Box::pin(async move {
             let _inside = $self.gate.enter(false).await;
@@ -115,7 +114,7 @@ macro_rules! behind {
     };
 }
 
-impl Wrapper for Watched {
+impl Wrapper for RecordingStore {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }
@@ -132,60 +131,60 @@ impl Wrapper for Watched {
     }
 
     fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<Verdict>> {
-        behind!(self, transact(now, work))
+        gated!(self, transact(now, work))
     }
 
     fn register_worker<'a>(&'a self, now: Now, worker: &'a NewWorker) -> Fut<'a, bool> {
-        behind!(self, register_worker(now, worker))
+        gated!(self, register_worker(now, worker))
     }
 
     fn submit<'a>(
         &'a self,
         now: Now,
         jobs: &'a [NewJob],
-        born: Option<ClaimOnSubmit>,
+        claim_on_submit: Option<ClaimOnSubmit>,
     ) -> Fut<'a, Vec<SubmitOutcome>> {
-        behind!(self, submit(now, jobs, born))
+        gated!(self, submit(now, jobs, claim_on_submit))
     }
 
-    fn claim<'a>(&'a self, now: Now, ask: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
-        behind!(self, claim(now, ask))
+    fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
+        gated!(self, claim(now, request))
     }
 
     fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
-        behind!(self, signal(now, signals))
+        gated!(self, signal(now, signals))
     }
 
-    fn renew<'a>(&'a self, now: Now, beat: &'a RenewRequest) -> Fut<'a, Renewal> {
-        behind!(self, renew(now, beat))
+    fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
+        gated!(self, renew(now, request))
     }
 
-    fn reap<'a>(&'a self, now: Now, sweep: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        behind!(self, reap(now, sweep))
+    fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
+        gated!(self, reap(now, request))
     }
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
-        behind!(self, release(now, jobs))
+        gated!(self, release(now, jobs))
     }
 
     fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        behind!(self, release_claims(now, worker, numbers))
+        gated!(self, release_claims(now, worker, numbers))
     }
 
     fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        behind!(self, retire_worker(now, worker))
+        gated!(self, retire_worker(now, worker))
     }
 
     fn fire_timers(&self, now: Option<Time>, limit: usize) -> Fut<'_, TimerReport> {
-        behind!(self, fire_timers(now, limit))
+        gated!(self, fire_timers(now, limit))
     }
 
     fn gates<'a>(&'a self, queues: &'a [String]) -> Fut<'a, Vec<u64>> {
-        behind!(self, gates(queues))
+        gated!(self, gates(queues))
     }
 
     fn job_ends<'a>(&'a self, ids: &'a [JobId]) -> Fut<'a, Vec<Option<JobEnd>>> {
-        behind!(self, job_ends(ids))
+        gated!(self, job_ends(ids))
     }
 
     fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
@@ -193,20 +192,21 @@ impl Wrapper for Watched {
             let store = self.store.sibling().await?;
             let (gate, record, held) =
                 (Arc::clone(&self.gate), Arc::clone(&self.record), Arc::clone(&self.held));
-            let sibling: Arc<dyn Store> = Arc::new(Watched { store, gate, record, told: self.told, held });
+            let sibling: Arc<dyn Store> =
+                Arc::new(RecordingStore { store, gate, record, on_commit: self.on_commit, held });
             Ok(sibling)
         })
     }
 
     fn cancel_requests(&self, worker: WorkerId) -> Fut<'_, Vec<CancelRequest>> {
-        behind!(self, cancel_requests(worker))
+        gated!(self, cancel_requests(worker))
     }
 
     fn repair(&self, now: Option<Time>) -> Fut<'_, usize> {
-        behind!(self, repair(now))
+        gated!(self, repair(now))
     }
 
     fn poll_branches(&self, now: Option<Time>, limit: usize) -> Fut<'_, windlass::store::PollReport> {
-        behind!(self, poll_branches(now, limit))
+        gated!(self, poll_branches(now, limit))
     }
 }

@@ -1,0 +1,304 @@
+//! One branch: its progress, its rate, and what blocks it. Pure: reads nothing from the store.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use windlass_model::{BranchNo, JobId, Merge, State, Time};
+use windlass_store::{Branch, Summary};
+
+use crate::text;
+
+/// A poll this late is worth a note: workers poll within seconds.
+const LATE: Duration = Duration::from_secs(30);
+
+/// Whether a branch is merged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeState {
+    /// It is merged.
+    Merged,
+    /// The parent waits for its merge.
+    Merging,
+    /// The parent has not started to merge it.
+    Unmerged,
+    /// It was not merged, and its children are being cancelled.
+    Cancelling,
+}
+
+impl MergeState {
+    fn name(self) -> &'static str {
+        match self {
+            MergeState::Merged => "merged",
+            MergeState::Merging => "merging",
+            MergeState::Unmerged => "unmerged",
+            MergeState::Cancelling => "cancelling",
+        }
+    }
+}
+
+/// A branch of a job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BranchView {
+    /// Its name.
+    pub name: String,
+    /// Its number among those of its job.
+    pub number: BranchNo,
+    /// The names of its spawns.
+    pub spawns: Vec<String>,
+    /// Whether it is merged.
+    pub merge_state: MergeState,
+    /// Whether no more children will be spawned.
+    pub sealed: bool,
+    /// Whether its live children are being cancelled.
+    pub cancels_children: bool,
+    /// How many children it has.
+    pub spawned: u64,
+    /// How many of them are done.
+    pub done: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How many were cancelled.
+    pub cancelled: u64,
+    /// How many have not ended.
+    pub pending: u64,
+    /// How many of the pending children were never started, as far as the last poll knows.
+    pub never_started: Option<u64>,
+    /// How many children end per second, if known.
+    pub rate: Option<f64>,
+    /// How long the pending children take at this rate, in seconds.
+    pub eta_seconds: Option<f64>,
+    /// How it is merged, in words.
+    pub merge: Option<String>,
+    /// Whether it cannot be merged until somebody retries children.
+    pub blocked: bool,
+    /// What blocks it, and what to do about it. A note begins with a word and a colon.
+    pub notes: Vec<String>,
+    /// When it was opened.
+    pub opened_at: Time,
+    /// When it was merged; it may be merged again if its job is retried.
+    pub merged_at: Option<Time>,
+    /// When workers polled it last.
+    pub last_poll_at: Option<Time>,
+    /// When they poll it next.
+    pub next_poll_at: Option<Time>,
+    /// The seconds between the two.
+    pub poll_interval_seconds: f64,
+    /// How often it was polled.
+    pub polls: u32,
+    /// How many lost children were put back into the ready set.
+    pub redelivered: u64,
+    /// When the last of them was.
+    pub redelivered_at: Option<Time>,
+}
+
+impl BranchView {
+    /// `rate` is measured by the caller; without it, the rate of the last poll is used.
+    pub(super) fn new(branch: Branch, parent: &Summary, rate: Option<f64>, now: Time) -> BranchView {
+        let merge: Option<Merge> =
+            branch.goal.as_deref().and_then(|record| serde_json::from_str(record).ok());
+        // After a failed merge the parent may be retried and merge it again.
+        let merged = branch.merged && branch.watch.is_none();
+        let merge_state = match (merged, branch.cancels_children, &merge) {
+            (true, ..) => MergeState::Merged,
+            (false, true, _) => MergeState::Cancelling,
+            (false, false, Some(_)) if !parent.state.is_final() => MergeState::Merging,
+            (false, false, _) => MergeState::Unmerged,
+        };
+        let pending = count(branch.spawned - branch.counts.ended());
+        // Children in their first attempt are known to the last poll only.
+        let never = count(branch.spawned - branch.counts.started).min(count(branch.poll.never_started));
+        let rate = rate.or((branch.poll.polls > 1).then_some(branch.poll.rate));
+        let waits = merge.as_ref().is_some_and(Merge::waits_for_unsuccessful);
+        let unsuccessful = count(branch.counts.unsuccessful());
+        let mut view = BranchView {
+            number: branch.number,
+            merge_state,
+            sealed: branch.sealed,
+            cancels_children: branch.cancels_children,
+            spawned: count(branch.spawned),
+            done: count(branch.counts.done),
+            failed: count(branch.counts.failed),
+            cancelled: count(branch.counts.cancelled),
+            pending,
+            never_started: branch.poll.at.map(|_| never.min(pending)),
+            rate,
+            eta_seconds: eta_seconds(pending, rate),
+            merge: merge.as_ref().map(Merge::to_string),
+            blocked: merge_state == MergeState::Merging && waits && unsuccessful > 0,
+            notes: Vec::new(),
+            opened_at: branch.opened_at,
+            merged_at: branch.merged_at,
+            last_poll_at: branch.poll.at,
+            next_poll_at: branch.poll.next_at,
+            poll_interval_seconds: branch.poll.interval,
+            polls: branch.poll.polls,
+            redelivered: branch.poll.redelivered,
+            redelivered_at: branch.poll.redelivered_at,
+            spawns: branch.spawns,
+            name: branch.name,
+        };
+        let room = branch.watch.as_ref().filter(|_| !view.sealed).and_then(|watch| watch.ended);
+        view.notes = view.find_notes(parent, room, now);
+        view
+    }
+
+    /// How many children have ended.
+    pub fn ended(&self) -> u64 {
+        self.done + self.unsuccessful()
+    }
+
+    /// How many children failed or were cancelled.
+    pub fn unsuccessful(&self) -> u64 {
+        self.failed + self.cancelled
+    }
+
+    /// Whether nothing more is expected of it, given the state of its job.
+    pub fn is_over(&self, parent: State) -> bool {
+        self.merge_state == MergeState::Merged || (parent.is_final() && self.pending == 0)
+    }
+
+    /// How long the pending children take at this rate.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.eta_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+
+    /// Its state in one or two words.
+    pub fn state(&self) -> String {
+        let sealed = if self.sealed { "sealed" } else { "unsealed" };
+        match self.merge_state {
+            MergeState::Merged if self.cancels_children => "merged, the rest is cancelled".to_owned(),
+            MergeState::Merged => "merged".to_owned(),
+            other => format!("{sealed}, {}", other.name()),
+        }
+    }
+
+    /// `room` is how many children must have ended before an unsealed branch spawns more.
+    fn find_notes(&self, parent: &Summary, room: Option<u64>, now: Time) -> Vec<String> {
+        let id = parent.id;
+        let mut notes = Vec::new();
+        if self.blocked {
+            notes.push(blocked(self.unsuccessful(), id, Some(&self.name)));
+        }
+        if let Some(ended) = room.filter(|ended| *ended > self.ended()) {
+            let ended = text::thousands(ended);
+            notes.push(format!(
+                "full: the limit of children in flight is reached; more are spawned when {ended} have ended"
+            ));
+        }
+        if self.cancels_children && self.pending > 0 {
+            let children = text::counted(self.pending, "child is", "children are");
+            notes.push(format!("cancelling: {children} being cancelled"));
+        } else if parent.state.is_final() && self.pending > 0 {
+            notes.push(self.orphaned(parent));
+        }
+        let late = self.next_poll_at.map(|at| now.since(at)).filter(|late| *late > LATE);
+        if let Some(late) = late {
+            let late = text::duration(late);
+            notes.push(format!(
+                "overdue: workers should have polled it {late} ago; start one: `windlass worker`, or your program"
+            ));
+        }
+        notes
+    }
+
+    fn orphaned(&self, parent: &Summary) -> String {
+        let (id, state) = (parent.id, parent.state);
+        let children = text::counted(self.pending, "child is", "children are");
+        let cancel = format!("`windlass cancel {id} --children` cancels them");
+        match self.merge_state {
+            MergeState::Merged => format!("orphaned: the job is {state}, and {children} live; {cancel}"),
+            _ => format!(
+                "orphaned: the job is {state}, and {children} live that nothing waits for; {cancel}, \
+                 `windlass retry {id}` continues the job"
+            ),
+        }
+    }
+}
+
+/// How the note about a blocked merge begins.
+const BLOCKED: &str = "blocked:";
+
+/// The note about children that block a merge, in one branch or in several.
+fn blocked(unsuccessful: u64, id: JobId, branch: Option<&str>) -> String {
+    let children = text::counted(unsuccessful, "unsuccessful child", "unsuccessful children");
+    let branch = branch.map(|name| format!(" --branch {name}")).unwrap_or_default();
+    format!(
+        "{BLOCKED} the merge waits for {children}; fix the cause (`windlass branches {id} --children --only failed` lists \
+         them), then `windlass redrive {id}{branch}`"
+    )
+}
+
+/// The notes of several branches of a job in one list: one for all that are blocked, and the others with the name of their branch.
+pub(super) fn joint_notes(views: &[BranchView], id: JobId) -> Vec<String> {
+    let stuck: Vec<&BranchView> = views.iter().filter(|view| view.blocked).collect();
+    let together = stuck.len() > 1;
+    let mut notes = Vec::new();
+    if together {
+        notes.push(blocked(stuck.iter().map(|view| view.unsuccessful()).sum(), id, None));
+    }
+    for view in views {
+        let own = view.notes.iter().filter(|note| !together || !note.starts_with(BLOCKED));
+        notes.extend(own.map(|note| match note.split_once(": ") {
+            Some((word, rest)) => format!("{word}: {}: {rest}", view.name),
+            None => note.clone(),
+        }));
+    }
+    notes
+}
+
+/// The totals of all branches that are not merged.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Totals {
+    /// How many branches.
+    pub branches: usize,
+    /// How many children they have.
+    pub spawned: u64,
+    /// How many of them are done.
+    pub done: u64,
+    /// How many failed or were cancelled.
+    pub unsuccessful: u64,
+    /// How many have not ended.
+    pub pending: u64,
+    /// How many of these were never started, if known.
+    pub never_started: Option<u64>,
+    /// How many children end per second, if known.
+    pub rate: Option<f64>,
+    /// How long all pending children take: their number divided by the sum of the rates.
+    pub eta_seconds: Option<f64>,
+}
+
+impl Totals {
+    pub(super) fn of(views: &[BranchView]) -> Totals {
+        let open = || views.iter().filter(|view| view.merge_state != MergeState::Merged);
+        let sum = |field: &dyn Fn(&BranchView) -> u64| open().map(field).sum();
+        // The rate of a finished branch says nothing about the rest.
+        let rates: Vec<f64> = open().filter(|view| view.pending > 0).filter_map(|view| view.rate).collect();
+        let never: Vec<u64> = open().filter_map(|view| view.never_started).collect();
+        let (pending, rate) = (sum(&|view| view.pending), (!rates.is_empty()).then(|| rates.iter().sum()));
+        Totals {
+            branches: open().count(),
+            spawned: sum(&|view| view.spawned),
+            done: sum(&|view| view.done),
+            unsuccessful: sum(&BranchView::unsuccessful),
+            pending,
+            never_started: (!never.is_empty()).then(|| never.iter().sum()),
+            rate,
+            eta_seconds: eta_seconds(pending, rate),
+        }
+    }
+
+    /// How long all pending children take.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.eta_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+}
+
+fn eta_seconds(pending: u64, rate: Option<f64>) -> Option<f64> {
+    let rate = rate.filter(|rate| *rate > 0.0 && pending > 0)?;
+    let left = Duration::try_from_secs_f64(pending as f64 / rate).ok()?;
+    Some(left.as_secs_f64())
+}
+
+fn count(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}

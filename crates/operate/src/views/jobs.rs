@@ -1,0 +1,176 @@
+//! Lists of jobs, a page at a time.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use windlass_model::{JobId, State, Time};
+use windlass_store::{BranchChildFilter, ChildStates, Filter, StateCount, Summary};
+
+use windlass_workflow::{Error, engine::block};
+
+use super::CAP;
+use crate::{Operator, items::branches_named};
+
+/// How many children are read at a time.
+const PAGE: usize = 500;
+/// How many children of a branch are read at a time; few, because their payloads are read too.
+const BRANCH_PAGE: usize = 50;
+/// For how many blocks the number of items is read: it takes one query each.
+const COUNTED: usize = 100;
+
+/// Jobs, newest first, with how many there are in each state.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct JobList {
+    /// The number of jobs in each state, among those of the filtered kind and queue. Counts stop at [`CAP`].
+    pub counts: BTreeMap<State, u64>,
+    /// The jobs.
+    pub jobs: Vec<Summary>,
+    /// The next page has the jobs before this one; `None` on the last page.
+    pub next_before: Option<JobId>,
+    /// The store's clock.
+    #[serde(skip)]
+    pub now: Time,
+}
+
+impl JobList {
+    /// Reads a page: at most `filter.limit` jobs before `filter.before`.
+    pub async fn read(operator: &Operator, filter: &Filter) -> Result<JobList, Error> {
+        let inspect = operator.inspect();
+        // One more than is wanted, to know whether there is another page.
+        let one_more = Filter { limit: filter.limit + 1, ..filter.clone() };
+        let mut jobs = inspect.jobs(&one_more).await?;
+        let counts = counts(filter, inspect.state_counts(CAP).await?);
+        let next_before = truncate(&mut jobs, filter.limit);
+        Ok(JobList { counts, jobs, next_before, now: inspect.clock().await? })
+    }
+}
+
+fn counts(filter: &Filter, state_counts: Vec<StateCount>) -> BTreeMap<State, u64> {
+    let matches = |count: &StateCount| {
+        filter.kind.as_ref().is_none_or(|kind| *kind == count.kind)
+            && filter.queue.as_ref().is_none_or(|queue| *queue == count.queue)
+    };
+    let mut counts = BTreeMap::new();
+    for count in state_counts.into_iter().filter(matches).filter(|count| count.jobs > 0) {
+        *counts.entry(count.state).or_default() += count.jobs;
+    }
+    counts.values_mut().for_each(|count| *count = CAP.min(*count));
+    counts
+}
+
+/// Cuts a list to a page. Returns the last job of the page if there are more.
+fn truncate(jobs: &mut Vec<Summary>, limit: usize) -> Option<JobId> {
+    let more = jobs.len() > limit;
+    jobs.truncate(limit);
+    jobs.last().filter(|_| more).map(|job| job.id)
+}
+
+/// Children of one job, oldest first.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ChildList {
+    /// The children.
+    pub jobs: Vec<Summary>,
+    /// The next page has the children after this one; `None` on the last page.
+    pub next_after: Option<JobId>,
+    /// The store's clock.
+    #[serde(skip)]
+    pub now: Time,
+}
+
+impl ChildList {
+    /// Reads a page: at most `filter.limit` matching children of `parent`, or of its branch of this name, after `after`. Tags are not
+    /// compared: what is read of a child has none.
+    pub async fn read(
+        operator: &Operator,
+        parent: JobId,
+        branch: Option<&str>,
+        filter: &Filter,
+        after: Option<JobId>,
+    ) -> Result<ChildList, Error> {
+        let inspect = operator.inspect();
+        if inspect.job(parent).await?.is_none() {
+            return Err(Error::NoSuchJob(parent));
+        }
+        let one_more = Filter { limit: filter.limit + 1, ..filter.clone() };
+        let mut jobs = match branch {
+            Some(branch) => children_in_branch(operator, parent, branch, &one_more, after).await?,
+            None => children(operator, parent, &one_more, after).await?,
+        };
+        let next_after = truncate(&mut jobs, filter.limit);
+        Ok(ChildList { jobs, next_after, now: inspect.clock().await? })
+    }
+}
+
+async fn children(
+    operator: &Operator,
+    parent: JobId,
+    filter: &Filter,
+    mut after: Option<JobId>,
+) -> Result<Vec<Summary>, Error> {
+    let mut found = Vec::new();
+    while found.len() < filter.limit {
+        let page = operator.inspect().children(parent, after, PAGE).await?;
+        after = page.last().map(|job| job.id);
+        let last = page.len() < PAGE;
+        found.extend(page.into_iter().filter(|job| matches(filter, job)));
+        if last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn children_in_branch(
+    operator: &Operator,
+    parent: JobId,
+    name: &str,
+    filter: &Filter,
+    after: Option<JobId>,
+) -> Result<Vec<Summary>, Error> {
+    let mut found = Vec::new();
+    for branch in branches_named(operator.inspect().branches(parent).await?, parent, Some(name))? {
+        let only = ChildStates::All;
+        let mut page_of =
+            BranchChildFilter { job: parent, branch: branch.number, only, after, limit: BRANCH_PAGE };
+        while found.len() < filter.limit {
+            let page = operator.inspect().branch_children(&page_of).await?;
+            page_of.after = page.last().map(|child| child.summary.id);
+            let last = page.len() < BRANCH_PAGE;
+            found.extend(page.into_iter().map(|child| child.summary).filter(|job| matches(filter, job)));
+            if last {
+                break;
+            }
+        }
+    }
+    // A retried job may have opened several branches of one name. A page continues after an id, in any of them.
+    found.sort_by_key(|job| job.id);
+    Ok(found)
+}
+
+fn matches(filter: &Filter, job: &Summary) -> bool {
+    let is = |wanted: &Option<String>, actual: Option<&str>| {
+        wanted.as_deref().is_none_or(|wanted| actual == Some(wanted))
+    };
+    filter.state.is_none_or(|state| state == job.state)
+        && filter.version.is_none_or(|version| version == job.version)
+        && is(&filter.kind, Some(&job.kind))
+        && is(&filter.queue, Some(&job.queue))
+        && is(&filter.key, job.key.as_deref())
+        && is(&filter.stage, job.stage.as_deref())
+}
+
+/// Whether a job is a block: many items of a packed branch.
+pub fn is_block(job: &Summary) -> bool {
+    block::is_block(job.stage.as_deref())
+}
+
+/// How many items the blocks among some jobs have; of many blocks only the first are read.
+pub async fn block_items(operator: &Operator, jobs: &[Summary]) -> Result<BTreeMap<JobId, u32>, Error> {
+    let mut items = BTreeMap::new();
+    for job in jobs.iter().filter(|job| is_block(job)).take(COUNTED) {
+        if let Some(place) = operator.inspect().job(job.id).await?.and_then(|job| job.place) {
+            items.insert(job.id, place.items);
+        }
+    }
+    Ok(items)
+}

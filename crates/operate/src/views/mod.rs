@@ -1,0 +1,47 @@
+//! What people see of a store, as serialisable data: the command line prints it, and an API answers with it.
+//!
+//! Each view has one constructor, `read`, which reads through an [`Operator`](crate::Operator) and changes nothing. In reading
+//! order: [`JobList`] and [`ChildList`] list jobs, [`JobView`] has everything about one; [`BranchesView`] shows how far the branches
+//! of a job are, [`ItemList`] their children; [`Queues`], [`RateLimits`], [`SerialKeys`], [`Schedules`] and [`ScheduleDetails`]
+//! show what the jobs are subject to. Notes and hints name commands as the stock binary has them, between backticks.
+
+mod branch;
+mod branches;
+mod items;
+mod job;
+mod jobs;
+mod journal;
+mod machine;
+mod queues;
+mod rules;
+mod schedules;
+
+pub use branch::{BranchView, MergeState, Totals};
+pub use branches::{BranchesView, RateMeter};
+pub use items::{ItemFilter, ItemList};
+pub use job::JobView;
+pub use jobs::{ChildList, JobList, block_items, is_block};
+pub use journal::{EntryResult, EntryView, Journal};
+pub use machine::{InboxSignal, MachineView};
+pub use queues::{QueueRow, Queues};
+pub use rules::{RateLimits, SerialKeys};
+pub use schedules::{ScheduleDetails, ScheduleRow, Schedules};
+
+use serde_json::Value;
+use windlass_model::Payload;
+
+/// Counts in views stop here: exact numbers would cost a scan, and an overview does not need them.
+pub const CAP: u64 = 10_000;
+
+/// The JSON of a payload, or its size if it is encoded.
+fn plain_value(payload: &Payload) -> Value {
+    match (payload.codec, serde_json::from_slice(&payload.bytes)) {
+        (0, Ok(value)) => value,
+        _ => size(payload),
+    }
+}
+
+/// The size of a payload that cannot be shown, as text.
+fn size(payload: &Payload) -> Value {
+    format!("<{} bytes, codec {}>", payload.bytes.len(), payload.codec).into()
+}
