@@ -1,8 +1,11 @@
 //! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
-use windlass::{Codec, ControlOutcome, State, StepCx, model::Signal, prelude::*};
+use windlass::{ControlOutcome, State, StepCx, model::Signal, prelude::*};
 
-use crate::{common::until, on_both_stores};
+use crate::{
+    common::{Reversed, until},
+    on_both_stores,
+};
 
 on_both_stores!(
     a_machine_waits_until_it_can_read_a_signal,
@@ -205,23 +208,6 @@ async fn a_wait_with_an_unreadable_signal_times_out(url: &str) {
     let flow = engine.submit(Flowing { how: "timeout".into() }).signal("n", "one").await.expect("submitted");
     assert_eq!(result(&engine, flow.id()).await, Ok(0));
     engine.stop().await;
-}
-
-/// A codec that reverses bytes.
-struct Reversed;
-
-impl Codec for Reversed {
-    fn id(&self) -> u8 {
-        77
-    }
-
-    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        Ok(Some(plain.iter().rev().copied().collect()))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
 }
 
 async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {
