@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::{Client, Row};
 use windlass_model::{BranchCounts, JobId, Time};
 
-use super::{Options, Postgres, errors::sorted, migrate, pool, sql};
+use super::{Options, Postgres, errors::PgError, migrate, pool, sql};
 use crate::{
     BranchHealth, Database, Diagnose, Error, Fut, OldestReady, PostgresHealth, SchemaState, TableHealth,
     WriteAccess, diagnose::merge,
@@ -25,7 +25,7 @@ impl Postgres {
         // As for any other statement: a connection whose peer has vanished answers nothing.
         let late = |_| Error::Unavailable(format!("PostgreSQL did not answer within {:?}", options.patience));
         let health = tokio::time::timeout(options.patience, read).await.map_err(late)?;
-        Ok(Database::Postgres(health.map_err(sorted)?))
+        Ok(Database::Postgres(health.map_err(PgError::from)?))
     }
 
     async fn branch_health(&self, sql: &'static str, limit: usize) -> Result<Vec<BranchHealth>, Error> {

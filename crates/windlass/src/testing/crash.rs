@@ -1,27 +1,31 @@
-//! Runs a scenario once for each of its commits, and lets the worker die there.
+//! Runs a scenario once for each of its commits, and kills the worker there.
 
 use std::{fmt::Debug, future::Future, sync::Arc};
 
 use super::{
     lab::{Lab, Setup},
-    store::{Crash, opened},
+    shared::Crash,
+    store::expect_store,
 };
 use crate::Engine;
 
-/// What came of it.
+/// The result of [`crash_at_every_commit`].
 #[derive(Debug)]
 pub struct CrashReport<R> {
-    /// What the scenario returned, in every run.
+    /// What the scenario returned in every run.
     pub outcome: R,
-    /// How many commits it makes if nobody dies.
+    /// The number of commits of the run without a crash.
     pub commits: usize,
-    /// How often it was run with a crash.
+    /// The number of runs with a crash.
     pub crashes: usize,
 }
 
-/// Runs a scenario in a fresh [`Lab`] in memory, and again for each of its commits with a worker that dies there: once
-/// before the commit is applied, and once after, before the worker hears of it. Panics if any run returns something else
-/// than the first.
+/// Runs a scenario in a fresh [`Lab`] with a store in memory, and then twice for each of its commits with a worker that dies
+/// there: before the commit is applied, and after, before the worker receives the answer.
+///
+/// # Panics
+///
+/// If a run returns something else than the first one.
 pub async fn crash_at_every_commit<R, S, F, Fut>(setup: S, scenario: F) -> CrashReport<R>
 where
     R: PartialEq + Debug,
@@ -32,7 +36,7 @@ where
     crash_at_every_commit_on(async || "memory:".to_owned(), setup, scenario).await
 }
 
-/// The same on a store of your choice: `open` answers the URL of a fresh, empty one for each run.
+/// The same on a store of your choice: `open` returns the URL of an empty store for each run.
 pub async fn crash_at_every_commit_on<R, S, F, Fut>(
     open: impl AsyncFn() -> String,
     setup: S,
@@ -47,20 +51,20 @@ where
     let setup: Setup = Arc::new(setup);
     let run = async |crash: Option<Crash>| {
         let url = open().await;
-        let store = opened(windlass_store::open(&url, true).await, &url);
+        let store = expect_store(windlass_store::open(&url, true).await, &url);
         let lab = Arc::new(Lab::with(&url, store, Arc::clone(&setup), crash).await);
         let outcome = scenario(Arc::clone(&lab)).await;
         (outcome, lab)
     };
     let (outcome, lab) = run(None).await;
     let commits = lab.commits();
-    // The runs may share a store: nobody of this one works on it any more.
+    // The runs may share a store: the worker of this one must not continue.
     drop(lab);
     let mut crashes = 0;
-    for at in 0.. {
+    for commit in 0.. {
         let mut happened = false;
         for applied in [false, true] {
-            let crash = Crash { at, applied };
+            let crash = Crash { commit, applied };
             let (other, lab) = run(Some(crash)).await;
             if !lab.has_crashed() {
                 continue;
@@ -70,8 +74,8 @@ where
             if other != outcome {
                 let how = if applied { "after" } else { "before" };
                 panic!(
-                    "a crash {how} commit {at} of {commits} changes the outcome\n  without: {outcome:?}\n  with:    {other:?}\n\
-                     what the store has then:\n{}",
+                    "a crash {how} commit {commit} of {commits} changes the outcome\n  without: {outcome:?}\n  with:    {other:?}\n\
+                     jobs and journals in the store:\n{}",
                     lab.describe().await
                 );
             }
@@ -80,5 +84,5 @@ where
             return CrashReport { outcome, commits, crashes };
         }
     }
-    unreachable!("a scenario has an end")
+    unreachable!("a scenario has a last commit")
 }

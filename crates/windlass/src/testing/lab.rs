@@ -1,4 +1,4 @@
-//! An engine in a test: virtual time, one slot, and crashes on demand.
+//! An engine for tests: a virtual clock, one slot, and crashes on demand.
 
 use std::{
     marker::PhantomData,
@@ -13,25 +13,31 @@ use windlass_model::{JobId, JournalEntry, State, Time};
 use windlass_runtime::{Config, Pool, Retention};
 use windlass_store::{Backlog, ReapRequest, Store};
 
-use super::store::{Crash, Life, Shared, VirtualStore, opened};
+use super::{
+    shared::{Crash, Lifetime, Shared},
+    store::{VirtualStore, expect_store, has_fired},
+};
 use crate::{Engine, Error, Filter, JobError, Kind};
 
 /// Registers the kinds under test with an engine.
 pub(super) type Setup = Arc<dyn Fn(Engine) -> Engine + Send + Sync>;
 
-/// How long a job may run without a commit, in real time.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The lease of a lab's worker, so that it holds when the clock jumps.
+/// How long a lab waits for the next commit, in real time, before it panics. Long enough for slow steps on a loaded machine.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+/// The lease of a lab's worker: it must not lapse when the clock is set forward.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// An engine in a test, with a clock of its own that is set forward when there is nothing to do but wait.
+/// An engine for tests, with a virtual clock.
+///
+/// The clock stands still while jobs run, and is set forward when all of them wait. The worker has one slot, so that a
+/// scenario makes the same commits in every run. Methods panic if the store fails.
 pub struct Lab {
     store: Arc<dyn Store>,
     url: String,
     shared: Arc<Shared>,
     setup: Setup,
     engine: Mutex<Option<Engine>>,
-    life: Mutex<Arc<Life>>,
+    lifetime: Mutex<Arc<Lifetime>>,
 }
 
 /// A job in a lab.
@@ -49,7 +55,7 @@ impl<O> Clone for LabJob<O> {
 impl<O> Copy for LabJob<O> {}
 
 impl<O> LabJob<O> {
-    /// Its id.
+    /// The id of the job.
     pub fn id(&self) -> JobId {
         self.id
     }
@@ -57,30 +63,30 @@ impl<O> LabJob<O> {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        self.life.get_mut().end();
-        self.life.get_mut().mark_dead();
+        self.lifetime.get_mut().end();
+        self.lifetime.get_mut().mark_engine_dropped();
     }
 }
 
 impl Lab {
-    /// A lab with a store in memory. `setup` registers the kinds under test: `|engine| engine.workflow::<Order>()`.
+    /// Makes a lab with a store in memory. `setup` registers the kinds under test: `|engine| engine.workflow::<Order>()`.
     pub async fn new(setup: impl Fn(Engine) -> Engine + Send + Sync + 'static) -> Lab {
         Lab::on("memory:", setup).await
     }
 
-    /// A lab on the store at `url`. Let nobody else work on it.
+    /// Makes a lab on the store at `url`. No other worker may use that store.
     pub async fn on(url: &str, setup: impl Fn(Engine) -> Engine + Send + Sync + 'static) -> Lab {
-        let store = opened(windlass_store::open(url, true).await, url);
+        let store = expect_store(windlass_store::open(url, true).await, url);
         Lab::with(url, store, Arc::new(setup), None).await
     }
 
-    /// Where its store is.
+    /// The URL of the store.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     pub(super) async fn with(url: &str, store: Arc<dyn Store>, setup: Setup, crash: Option<Crash>) -> Lab {
-        // Whole seconds are easier to read.
+        // Full seconds are easier to read in reports.
         let now = Env::real().now().micros() / 1_000_000 * 1_000_000;
         let shared = Arc::new(Shared::new(VirtualClock::new(Time(now)), crash));
         let lab = Lab {
@@ -89,18 +95,18 @@ impl Lab {
             shared,
             setup,
             engine: Mutex::new(None),
-            life: Mutex::default(),
+            lifetime: Mutex::default(),
         };
         lab.restart().await;
         lab
     }
 
-    /// The time in the lab.
+    /// The time of the lab.
     pub fn now(&self) -> Time {
         self.shared.now()
     }
 
-    /// The engine, for whatever the lab itself has no word for. After a crash it is another one.
+    /// The engine, for everything that the lab has no method for. A crash replaces it.
     pub async fn engine(&self) -> Engine {
         match &*self.engine.lock().await {
             Some(engine) => engine.clone(),
@@ -108,9 +114,9 @@ impl Lab {
         }
     }
 
-    /// Lets the worker die, wherever it is, and starts another.
+    /// Kills the worker, whatever it is doing, and starts another.
     pub async fn crash(&self) {
-        self.life.lock().await.end();
+        self.lifetime.lock().await.end();
         self.restart().await;
     }
 
@@ -122,18 +128,19 @@ impl Lab {
         };
         *engine = None;
         if let Some(dead) = dead {
-            let sweep = ReapRequest { dead: vec![dead], lapsed: false, limit: 1_000, crashes: u16::MAX };
-            opened(self.store.reap(Some(self.now()), &sweep).await, &self.url);
+            let request = ReapRequest { dead: vec![dead], lapsed: false, limit: 1_000, crashes: u16::MAX };
+            expect_store(self.store.reap(Some(self.now()), &request).await, &self.url);
         }
-        let life = Arc::new(Life::default());
-        std::mem::replace(&mut *self.life.lock().await, Arc::clone(&life)).mark_dead();
+        let lifetime = Arc::new(Lifetime::default());
+        std::mem::replace(&mut *self.lifetime.lock().await, Arc::clone(&lifetime)).mark_engine_dropped();
+        self.shared.forget_empty_claims();
         let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
-        let store: Arc<dyn Store> = Arc::new(VirtualStore { store, shared, life });
-        // The same dice in every run.
+        let store: Arc<dyn Store> = Arc::new(VirtualStore { store, shared, lifetime });
+        // The same random numbers in every run.
         let env = Env::with_clock(Arc::clone(&self.shared.clock)).with_random(|| 0.5);
         let (lease, retention) = (YEAR, Retention::FOREVER);
         let config = Config { lease, retention, drain: Duration::ZERO, ..Config::default() };
-        // One change per commit: where a run crashes is then the same in every run.
+        // One slot, and so one change per commit: commits have the same numbers in every run.
         let new = (self.setup)(Engine::with_env(&self.url, store, env))
             .config(config)
             .queue("default", Pool::slots(1));
@@ -141,14 +148,14 @@ impl Lab {
         *engine = Some(started.unwrap_or_else(|error| panic!("the engine of the lab: {error}")));
     }
 
-    /// Puts a job in.
+    /// Submits a job.
     pub async fn submit<J: Kind<M>, M>(&self, job: J) -> LabJob<J::Output> {
         let handle = self.engine().await.submit(job).id(self.engine().await.new_id()).await;
         let handle = handle.unwrap_or_else(|error| panic!("a submit in the lab: {error}"));
         LabJob { id: handle.id(), output: PhantomData }
     }
 
-    /// A job that was put in through the engine.
+    /// A job that was submitted through the engine.
     pub fn job<O>(&self, id: JobId) -> LabJob<O> {
         LabJob { id, output: PhantomData }
     }
@@ -162,16 +169,17 @@ impl Lab {
     /// Cancels a job.
     pub async fn cancel<O>(&self, job: LabJob<O>) {
         let engine = self.engine().await;
-        let did = engine.control("lab").cancel(job.id).await;
-        did.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
+        let outcome = engine.control("lab").cancel(job.id).await;
+        outcome.unwrap_or_else(|error| panic!("a cancel in the lab: {error}"));
     }
 
-    /// Runs until every job has ended or waits for something from outside. The clock is set forward to each timer.
+    /// Runs until every job has ended or waits for something from outside. When all jobs wait, sets the clock forward to the
+    /// next timer or token of a rate limit.
     pub async fn run(&self) {
         self.work(None).await;
     }
 
-    /// Runs until this much time has passed in the lab.
+    /// Runs until this much time of the lab has passed.
     pub async fn advance(&self, span: Duration) {
         let until = self.now().plus(span);
         self.work(Some(until)).await;
@@ -179,6 +187,7 @@ impl Lab {
         self.work(Some(until)).await;
     }
 
+    /// Lets the worker run, and sets the clock forward, at most to `until`, when all jobs wait.
     async fn work(&self, until: Option<Time>) {
         let real = Env::real();
         let mut last = (None, real.instant());
@@ -186,20 +195,20 @@ impl Lab {
             if self.shared.is_dead.swap(false, Ordering::SeqCst) {
                 self.restart().await;
             }
-            let moved = self.shared.moved.notified();
-            let verbs = self.shared.verbs().await;
-            let backlog = opened(self.store.inspect().backlog(1_000).await, &self.url);
-            let due = opened(self.store.fire_timers(Some(self.now()), 1_000).await, &self.url);
-            let paused = opened(self.store.inspect().queues().await, &self.url);
-            // What waits in a paused queue waits for someone from outside.
-            let paused = |name: &str| paused.iter().any(|queue| queue.name == name && queue.paused.is_some());
-            let ready = |queue: &Backlog| if paused(&queue.queue) { 0 } else { queue.ready };
+            let changed = self.shared.changed.notified();
+            let calls = self.shared.calls().await;
+            let backlog = expect_store(self.store.inspect().backlog(1_000).await, &self.url);
+            let timers = expect_store(self.store.fire_timers(Some(self.now()), 1_000).await, &self.url);
+            if has_fired(&timers) {
+                self.shared.forget_empty_claims();
+            }
             let running: u64 = backlog.iter().map(|queue| queue.running).sum();
-            let is_busy = running > 0 || backlog.iter().any(|queue| ready(queue) > 0);
-            if !is_busy && due.woken + due.admitted + due.fired + due.expired + due.cancelled == 0 {
-                let next = due.next_at.filter(|at| until.is_none_or(|until| *at <= until));
-                // Unless the worker did something meanwhile: then what was seen is of different moments.
-                if self.shared.set_if_still(verbs, next).await && next.is_none() {
+            let refills = self.refills(&backlog).await;
+            if let (0, false, Some(refills)) = (running, has_fired(&timers), refills) {
+                let next = timers.next_at.into_iter().chain(refills).min();
+                let next = next.filter(|at| until.is_none_or(|until| *at <= until));
+                // If the worker made a call meanwhile, the reads above are of different times.
+                if self.shared.set_if_unchanged(calls, next).await && next.is_none() {
                     return;
                 }
                 continue;
@@ -211,19 +220,28 @@ impl Lab {
             if last.0 != progress {
                 last = (progress, real.instant());
             }
-            let something = async {
+            let progress = async {
                 tokio::select! {
-                    () = moved => {}
+                    () = changed => {}
                     () = self.shared.died.notified() => {}
                 }
             };
-            if real.timeout_at(last.1 + PATIENCE, something).await.is_err() {
-                panic!("nothing was committed in the lab for {PATIENCE:?}: {backlog:?}");
+            if real.timeout_at(last.1 + STALL_LIMIT, progress).await.is_err() {
+                panic!("nothing was committed in the lab for {STALL_LIMIT:?}: {backlog:?}");
             }
         }
     }
 
-    /// What became of a job that has ended; [`JobError::Unfinished`] of one that waits.
+    /// When rate limits have tokens for the ready jobs; `None` if some job waits for nothing.
+    async fn refills(&self, backlog: &[Backlog]) -> Option<Vec<Time>> {
+        let queues = expect_store(self.store.inspect().queues().await, &self.url);
+        // Jobs of a paused queue wait for someone outside.
+        let is_paused = |name: &str| queues.iter().any(|queue| queue.name == name && queue.paused.is_some());
+        let ready = backlog.iter().filter(|queue| queue.ready > 0 && !is_paused(&queue.queue));
+        ready.map(|queue| self.shared.refill_at(&queue.queue)).collect()
+    }
+
+    /// The result of a job that has ended; [`JobError::Unfinished`] if it has not.
     pub async fn result<O: DeserializeOwned>(&self, job: LabJob<O>) -> Result<O, JobError> {
         let engine = self.engine().await;
         match self.store.job_ends(&[job.id]).await.map_err(JobError::Store)?.pop().flatten() {
@@ -232,13 +250,13 @@ impl Lab {
         }
     }
 
-    /// Where a job stands.
+    /// The state of a job.
     pub async fn state<O>(&self, job: LabJob<O>) -> State {
-        let found = opened(self.store.inspect().job(job.id).await, &self.url);
-        found.map(|job| job.summary.state).unwrap_or_else(|| panic!("job {} is not there", job.id))
+        let found = expect_store(self.store.inspect().job(job.id).await, &self.url);
+        found.map(|job| job.summary.state).unwrap_or_else(|| panic!("job {} does not exist", job.id))
     }
 
-    /// A value of a workflow's context.
+    /// A value of a workflow's context; `None` if it is not set or has another type.
     pub async fn context<O, T: DeserializeOwned>(&self, job: LabJob<O>, name: &str) -> Option<T> {
         let engine = self.engine().await;
         let context = engine.context(job.id).await;
@@ -246,29 +264,29 @@ impl Lab {
         context.get(name).cloned().and_then(|value| serde_json::from_value(value).ok())
     }
 
-    /// A workflow's journal.
+    /// The journal of a workflow.
     pub async fn journal<O>(&self, job: LabJob<O>) -> Vec<JournalEntry> {
-        opened(self.store.inspect().journal(job.id, None, usize::MAX).await, &self.url)
+        expect_store(self.store.inspect().journal(job.id, None, usize::MAX).await, &self.url)
     }
 
-    /// How many changes were brought to the store.
+    /// The number of changes that workers wanted to commit.
     pub fn commits(&self) -> usize {
         self.shared.commits.load(Ordering::SeqCst)
     }
 
-    /// Whether the crash that was planned has happened.
+    /// Whether the planned crash has happened.
     pub(super) fn has_crashed(&self) -> bool {
         self.shared.crash.lock().unwrap_or_else(|e| e.into_inner()).is_none()
     }
 
-    /// All jobs and their journals, for a report.
+    /// The jobs and their journals, as text for a report.
     pub(super) async fn describe(&self) -> String {
         let filter = Filter { limit: 20, ..Filter::default() };
-        let jobs = opened(self.store.inspect().jobs(&filter).await, &self.url);
+        let jobs = expect_store(self.store.inspect().jobs(&filter).await, &self.url);
         let mut text = String::new();
         for job in jobs {
             text += &format!("  {} {} is {}\n", job.kind, job.id, job.state);
-            for entry in opened(self.store.inspect().journal(job.id, None, 200).await, &self.url) {
+            for entry in expect_store(self.store.inspect().journal(job.id, None, 200).await, &self.url) {
                 let key = entry.key.map(|key| format!(" [{key}]")).unwrap_or_default();
                 let payload = String::from_utf8_lossy(&entry.payload.bytes);
                 text += &format!(

@@ -1,8 +1,10 @@
-//! For tests of your own: an engine whose time is virtual, and crashes at every commit.
+//! Test your jobs: an engine with a virtual clock, and crashes at every commit.
 //!
-//! A [`Lab`] is an engine in a test. `sleep(days(30))` takes no time in it: when nothing is left to do but wait, the clock is
-//! set to the next timer. [`crash_at_every_commit`] runs a scenario again and again and lets the worker die at each of its
-//! commits in turn, before the store has heard of it and after; whatever happens, the outcome must be the same.
+//! A [`Lab`] is an engine for tests. `sleep(days(30))` takes no real time in it: when all jobs wait, the lab sets its clock
+//! forward to the next timer or to the next token of a rate limit.
+//!
+//! [`crash_at_every_commit`] runs a scenario once for each of its commits and kills the worker there: before the commit
+//! reaches the store, and after. The outcome must be the same in every run.
 //!
 //! ```
 //! use windlass::{prelude::*, testing};
@@ -36,6 +38,7 @@
 
 mod crash;
 mod lab;
+mod shared;
 mod store;
 
 pub use crash::{CrashReport, crash_at_every_commit, crash_at_every_commit_on};

@@ -1,15 +1,7 @@
-//! A store whose clock is virtual, and which dies at a commit if it is told to.
+//! A store whose clock is virtual, and whose worker dies at a commit if a crash is planned there.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
-use windlass_env::VirtualClock;
 use windlass_model::{
     Change, ClaimNo, JobClaim, JobId, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
 };
@@ -19,177 +11,57 @@ use windlass_store::{
     StageUpdate, Store, TimerReport, Work, Wrapper,
 };
 
-/// So long that no lease runs out when the clock is set forward.
+use super::shared::{Lifetime, Shared};
+
+/// Long enough that no lease lapses when the clock is set forward.
 const LEASE: Duration = Duration::from_secs(90 * 365 * 86_400);
 
-/// Where, and how, a worker dies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Crash {
-    /// At which commit, counted from 0.
-    pub(super) at: usize,
-    /// Whether that commit is applied.
-    pub(super) applied: bool,
-}
-
-/// What all handles of one store in a lab share.
-pub(super) struct Shared {
-    /// The date of the store and of its workers.
-    pub(super) clock: Arc<VirtualClock>,
-    /// How many changes were brought to the store.
-    pub(super) commits: AtomicUsize,
-    pub(super) crash: Mutex<Option<Crash>>,
-    /// Told when the worker has died.
-    pub(super) died: Notify,
-    pub(super) is_dead: AtomicBool,
-    /// Told of every verb that may have moved a job.
-    pub(super) moved: Notify,
-    /// How many such verbs there were.
-    verbs: AtomicUsize,
-    /// JobClaim by verbs that are under way, and by whoever sets the clock: a verb sees one time.
-    gate: RwLock<()>,
-}
-
-impl Shared {
-    pub(super) fn new(clock: VirtualClock, crash: Option<Crash>) -> Shared {
-        Shared {
-            clock: Arc::new(clock),
-            commits: AtomicUsize::new(0),
-            crash: Mutex::new(crash),
-            died: Notify::new(),
-            is_dead: AtomicBool::new(false),
-            moved: Notify::new(),
-            verbs: AtomicUsize::new(0),
-            gate: RwLock::new(()),
-        }
-    }
-
-    pub(super) fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    pub(super) fn set(&self, now: Time) {
-        self.clock.set(now);
-    }
-
-    /// Whether the worker dies at the next of `changes` commits, and if so how.
-    fn crashes_now(&self, changes: usize) -> Option<Crash> {
-        let first = self.commits.fetch_add(changes, Ordering::SeqCst);
-        let mut crash = self.crash.lock().unwrap_or_else(|e| e.into_inner());
-        crash.take_if(|crash| (first..first + changes).contains(&crash.at))
-    }
-
-    /// How many verbs there were, when none was under way.
-    pub(super) async fn verbs(&self) -> usize {
-        let _gate = self.gate.write().await;
-        self.verbs.load(Ordering::SeqCst)
-    }
-
-    /// Sets the clock, unless there were more verbs meanwhile. Whether there were none.
-    pub(super) async fn set_if_still(&self, verbs: usize, now: Option<Time>) -> bool {
-        let _gate = self.gate.write().await;
-        let still = self.verbs.load(Ordering::SeqCst) == verbs;
-        if let Some(now) = now.filter(|_| still) {
-            self.set(now);
-        }
-        still
-    }
-
-    /// Counts a verb for as long as the answer lives.
-    async fn moving(&self) -> Moving<'_> {
-        Moving { shared: self, _gate: self.gate.read().await }
-    }
-
-    /// Tells the lab that the worker has died.
-    fn die(&self) {
-        self.is_dead.store(true, Ordering::SeqCst);
-        self.died.notify_one();
-    }
-}
-
-/// A verb under way.
-struct Moving<'a> {
-    shared: &'a Shared,
-    _gate: RwLockReadGuard<'a, ()>,
-}
-
-impl Drop for Moving<'_> {
-    fn drop(&mut self) {
-        self.shared.verbs.fetch_add(1, Ordering::SeqCst);
-        self.shared.moved.notify_one();
-    }
-}
-
-/// The life of one worker.
-#[derive(Default)]
-pub(super) struct Life {
-    over: AtomicBool,
-    /// Told when its engine is gone.
-    grave: watch::Sender<bool>,
-}
-
-impl Life {
-    pub(super) fn end(&self) {
-        self.over.store(true, Ordering::SeqCst);
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn mark_dead(&self) {
-        self.grave.send_replace(true);
-    }
-
-    async fn buried(&self) {
-        let _ = self.grave.subscribe().wait_for(|buried| *buried).await;
-    }
-}
-
-/// A store whose clock is virtual. One handle is one life of a worker: after a crash nothing goes through it any more.
+/// A handle of a store whose clock is virtual. It belongs to one worker: after that worker has died, its calls reach the store
+/// no more.
 pub(super) struct VirtualStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) shared: Arc<Shared>,
-    /// The life of this handle's worker.
-    pub(super) life: Arc<Life>,
+    /// The lifetime of this handle's worker.
+    pub(super) lifetime: Arc<Lifetime>,
 }
 
 impl VirtualStore {
-    fn now(&self, now: Now) -> Now {
+    pub(super) fn now(&self, now: Now) -> Now {
         now.or_else(|| Some(self.shared.now()))
     }
 
-    /// What comes from outside goes through whether the worker lives or not.
-    async fn store_moved<T>(&self, verb: impl Future<Output = T>) -> T {
-        let _moving = self.shared.moving().await;
-        verb.await
+    /// A call from outside, such as a submit: it reaches the store whether the worker lives or not.
+    pub(super) async fn outside_call<T>(&self, call: impl Future<Output = T>) -> T {
+        let _call = self.shared.begin_call().await;
+        call.await
     }
 
-    /// Nothing goes through a handle whose worker has died: whoever asks hears nothing until the engine is gone, and then
-    /// an error, so that it ends.
+    /// Returns at once while the worker lives. The calls of a dead worker get no answer until its engine was dropped, and
+    /// then an error, so that its tasks end.
     async fn alive(&self) -> Result<(), Error> {
-        if !self.life.is_over() {
+        if !self.lifetime.has_ended() {
             return Ok(());
         }
-        self.life.buried().await;
+        self.lifetime.engine_dropped().await;
         Err(Error::Unavailable("the worker has died".into()))
     }
 
     /// The worker dies here.
     async fn die<T>(&self) -> Result<T, Error> {
-        self.life.end();
+        self.lifetime.end();
         self.shared.die();
         self.alive().await?;
         Err(Error::Dead)
     }
 }
 
-/// A verb that is told the virtual time.
-macro_rules! verb {
-    ($self:ident, $now:ident, $verb:ident($($argument:expr),*)) => {
+/// A call of the worker, at the virtual time.
+macro_rules! worker_call {
+    ($self:ident, $now:ident, $call:ident($($argument:expr),*)) => {
         Box::pin(async move {
             $self.alive().await?;
-            let _moving = $self.shared.moving().await;
-            $self.store.$verb($self.now($now), $($argument),*).await
+            let _call = $self.shared.begin_call().await;
+            $self.store.$call($self.now($now), $($argument),*).await
         })
     };
 }
@@ -210,28 +82,33 @@ impl Wrapper for VirtualStore {
         &'a self,
         now: Now,
         jobs: &'a [NewJob],
-        claim_on_submit: Option<ClaimOnSubmit>,
+        claim: Option<ClaimOnSubmit>,
     ) -> Fut<'a, Vec<SubmitOutcome>> {
-        Box::pin(
-            self.store_moved(async move { self.store.submit(self.now(now), jobs, claim_on_submit).await }),
-        )
+        Box::pin(self.outside_call(async move { self.store.submit(self.now(now), jobs, claim).await }))
     }
 
     fn claim<'a>(&'a self, now: Now, request: &'a ClaimRequest) -> Fut<'a, ClaimBatch> {
-        verb!(self, now, claim(request))
+        Box::pin(async move {
+            self.alive().await?;
+            let call = self.shared.begin_call().await;
+            let batch = self.store.claim(self.now(now), request).await?;
+            self.shared.record_claim(request, &batch);
+            call.end_without_change();
+            Ok(batch)
+        })
     }
 
     fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
         Box::pin(async move {
             self.alive().await?;
-            if let Some(crash) = self.shared.crashes_now(changes.len()) {
+            if let Some(crash) = self.shared.next_crash(changes.len()) {
                 if crash.applied {
-                    let _moving = self.shared.moving().await;
+                    let _call = self.shared.begin_call().await;
                     self.store.commit(self.now(now), changes).await?;
                 }
                 return self.die().await;
             }
-            let _moving = self.shared.moving().await;
+            let _call = self.shared.begin_call().await;
             self.store.commit(self.now(now), changes).await
         })
     }
@@ -239,24 +116,24 @@ impl Wrapper for VirtualStore {
     fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
         Box::pin(async move {
             self.alive().await?;
-            if let Some(crash) = self.shared.crashes_now(1) {
-                let moving = self.shared.moving().await;
+            if let Some(crash) = self.shared.next_crash(1) {
+                let call = self.shared.begin_call().await;
                 if crash.applied {
                     self.store.transact(self.now(now), work).await?;
                 } else {
                     // The user's writes are made and never committed.
-                    self.store.transact(self.now(now), undone(work)).await?;
+                    self.store.transact(self.now(now), rolled_back(work)).await?;
                 }
-                drop(moving);
+                drop(call);
                 return self.die().await;
             }
-            let _moving = self.shared.moving().await;
+            let _call = self.shared.begin_call().await;
             self.store.transact(self.now(now), work).await
         })
     }
 
     fn signal<'a>(&'a self, now: Now, signals: &'a [NewSignal]) -> Fut<'a, Vec<SignalOutcome>> {
-        Box::pin(self.store_moved(async move { self.store.signal(self.now(now), signals).await }))
+        Box::pin(self.outside_call(async move { self.store.signal(self.now(now), signals).await }))
     }
 
     fn renew<'a>(&'a self, now: Now, request: &'a RenewRequest) -> Fut<'a, Renewal> {
@@ -268,67 +145,98 @@ impl Wrapper for VirtualStore {
     }
 
     fn reap<'a>(&'a self, now: Now, request: &'a ReapRequest) -> Fut<'a, ReapReport> {
-        verb!(self, now, reap(request))
+        worker_call!(self, now, reap(request))
     }
 
     fn release<'a>(&'a self, now: Now, jobs: &'a [JobClaim]) -> Fut<'a, usize> {
-        verb!(self, now, release(jobs))
+        worker_call!(self, now, release(jobs))
     }
 
     fn release_claims<'a>(&'a self, now: Now, worker: WorkerId, numbers: &'a [ClaimNo]) -> Fut<'a, usize> {
-        verb!(self, now, release_claims(worker, numbers))
+        worker_call!(self, now, release_claims(worker, numbers))
     }
 
     fn retire_worker<'a>(&'a self, now: Now, worker: WorkerId) -> Fut<'a, usize> {
-        verb!(self, now, retire_worker(worker))
+        worker_call!(self, now, retire_worker(worker))
     }
 
     fn fire_timers(&self, now: Now, limit: usize) -> Fut<'_, TimerReport> {
-        verb!(self, now, fire_timers(limit))
+        Box::pin(async move {
+            self.alive().await?;
+            let call = self.shared.begin_call().await;
+            let report = self.store.fire_timers(self.now(now), limit).await?;
+            if !has_fired(&report) {
+                call.end_without_change();
+            }
+            Ok(report)
+        })
     }
 
     fn repair(&self, now: Now) -> Fut<'_, usize> {
-        verb!(self, now, repair())
+        Box::pin(async move {
+            self.alive().await?;
+            let call = self.shared.begin_call().await;
+            let repaired = self.store.repair(self.now(now)).await?;
+            if repaired == 0 {
+                call.end_without_change();
+            }
+            Ok(repaired)
+        })
     }
 
     fn poll_branches(&self, now: Now, limit: usize) -> Fut<'_, PollReport> {
-        verb!(self, now, poll_branches(limit))
+        worker_call!(self, now, poll_branches(limit))
+    }
+
+    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
+        Box::pin(async move {
+            let store = self.store.sibling().await?;
+            let (shared, lifetime) = (Arc::clone(&self.shared), Arc::clone(&self.lifetime));
+            Ok(Arc::new(VirtualStore { store, shared, lifetime }) as Arc<dyn Store>)
+        })
+    }
+
+    /// None: a worker dies here without its process.
+    fn liveness_dir(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
+    fn clock(&self) -> Fut<'_, Time> {
+        Box::pin(std::future::ready(Ok(self.shared.now())))
     }
 
     fn act_on_jobs<'a>(
         &'a self,
         now: Now,
         jobs: &'a [JobId],
-        action: JobAction,
+        act: JobAction,
         actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
         Box::pin(
-            self.store_moved(async move { self.store.act_on_jobs(self.now(now), jobs, action, actor).await }),
+            self.outside_call(async move { self.store.act_on_jobs(self.now(now), jobs, act, actor).await }),
         )
     }
 
     fn administer<'a>(
         &'a self,
         now: Now,
-        action: &'a AdminAction,
+        rule: &'a AdminAction,
         actor: &'a Actor,
     ) -> Fut<'a, ControlOutcome> {
-        Box::pin(self.store_moved(async move { self.store.administer(self.now(now), action, actor).await }))
+        Box::pin(self.outside_call(async move { self.store.administer(self.now(now), rule, actor).await }))
     }
 
     fn update_stages<'a>(
         &'a self,
         now: Now,
-        updates: &'a [StageUpdate],
+        jobs: &'a [StageUpdate],
         actor: &'a Actor,
     ) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(
-            self.store_moved(async move { self.store.update_stages(self.now(now), updates, actor).await }),
-        )
+        Box::pin(self.outside_call(async move { self.store.update_stages(self.now(now), jobs, actor).await }))
     }
 
     fn fork<'a>(&'a self, now: Now, forks: &'a [Fork], actor: &'a Actor) -> Fut<'a, Vec<ControlOutcome>> {
-        Box::pin(self.store_moved(async move { self.store.fork(self.now(now), forks, actor).await }))
+        Box::pin(self.outside_call(async move { self.store.fork(self.now(now), forks, actor).await }))
     }
 
     fn record_audit<'a>(
@@ -338,33 +246,18 @@ impl Wrapper for VirtualStore {
         subject: &'a str,
         actor: &'a Actor,
     ) -> Fut<'a, ()> {
-        Box::pin(
-            self.store_moved(
-                async move { self.store.record_audit(self.now(now), action, subject, actor).await },
-            ),
-        )
+        Box::pin(self.outside_call(async move {
+            self.store.record_audit(self.now(now), action, subject, actor).await
+        }))
     }
 
     fn prune<'a>(&'a self, now: Now, prune: &'a Prune) -> Fut<'a, Pruned> {
-        Box::pin(self.store_moved(async move { self.store.prune(self.now(now), prune).await }))
-    }
-
-    fn sibling(&self) -> Fut<'_, Arc<dyn Store>> {
-        Box::pin(async move {
-            let store = self.store.sibling().await?;
-            let (shared, life) = (Arc::clone(&self.shared), Arc::clone(&self.life));
-            Ok(Arc::new(VirtualStore { store, shared, life }) as Arc<dyn Store>)
-        })
-    }
-
-    /// None: a worker that dies here does so in a process that lives on.
-    fn liveness_dir(&self) -> Option<std::path::PathBuf> {
-        None
+        Box::pin(self.outside_call(async move { self.store.prune(self.now(now), prune).await }))
     }
 }
 
-/// The same work, rolled back at its end.
-fn undone(work: Work<'_>) -> Work<'_> {
+/// The same work, rolled back in the end.
+fn rolled_back(work: Work<'_>) -> Work<'_> {
     match work {
         #[cfg(feature = "postgres")]
         Work::Postgres(work) => Work::Postgres(Box::new(move |tx| {
@@ -382,7 +275,12 @@ fn undone(work: Work<'_>) -> Work<'_> {
     }
 }
 
-/// What a store in a lab says when it cannot be opened.
-pub(super) fn opened<T>(answer: Result<T, Error>, url: &str) -> T {
+/// Whether a call has fired timers, or admitted jobs.
+pub(super) fn has_fired(report: &TimerReport) -> bool {
+    report.woken + report.admitted + report.fired + report.expired + report.cancelled > 0
+}
+
+/// The answer of the store; panics if it has failed.
+pub(super) fn expect_store<T>(answer: Result<T, Error>, url: &str) -> T {
     answer.unwrap_or_else(|error| panic!("the store {url} of the lab: {error}"))
 }

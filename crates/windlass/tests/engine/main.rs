@@ -9,6 +9,7 @@ mod common;
 mod control;
 mod faults;
 mod flow;
+mod lab;
 mod limits;
 mod lost_claims;
 mod machine_crashes;

@@ -1,8 +1,11 @@
 //! Signals that a job cannot decode: they are marked unreadable, and the job continues to wait.
 
-use windlass::{Codec, ControlOutcome, State, StepCx, model::Signal, prelude::*};
+use windlass::{ControlOutcome, State, StepCx, model::Signal, prelude::*};
 
-use crate::{common::until, on_both_stores};
+use crate::{
+    common::{Reversed, until},
+    on_both_stores,
+};
 
 on_both_stores!(
     a_machine_waits_until_it_can_read_a_signal,
@@ -166,10 +169,7 @@ async fn an_unreadable_signal_is_not_in_the_journal(url: &str) {
         assert!(!is_recorded, "{how}: {journal:?}");
         let reason = engine.why(job.id()).await.expect("read").expect("the job exists");
         assert_eq!(reason.cause, "signal", "{how}: {reason:?}");
-        assert!(
-            reason.also.iter().any(|also| also.contains("is unreadable: it does not")),
-            "{reason:?}"
-        );
+        assert!(reason.also.iter().any(|also| also.contains("is unreadable: it does not")), "{reason:?}");
         job.signal("n", 7).await.expect("sent");
         assert_eq!(result(&engine, job.id()).await, Ok(7), "{how}");
         assert_eq!(unreadable(&engine, job.id()).await, bad, "{how}: it is kept unchanged");
@@ -205,23 +205,6 @@ async fn a_wait_with_an_unreadable_signal_times_out(url: &str) {
     let flow = engine.submit(Flowing { how: "timeout".into() }).signal("n", "one").await.expect("submitted");
     assert_eq!(result(&engine, flow.id()).await, Ok(0));
     engine.stop().await;
-}
-
-/// A codec that reverses bytes.
-struct Reversed;
-
-impl Codec for Reversed {
-    fn id(&self) -> u8 {
-        77
-    }
-
-    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        Ok(Some(plain.iter().rev().copied().collect()))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
 }
 
 async fn a_signal_is_restored_once_its_codec_is_available(url: &str) {

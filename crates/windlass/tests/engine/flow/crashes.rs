@@ -1,4 +1,4 @@
-//! Every call with a worker that dies before and after each commit.
+//! Every call of a workflow with a worker that dies before and after each commit.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -8,23 +8,23 @@ use windlass::{CatchUp, First2, JobError, OnError, Unit, prelude::*};
 use super::{On, on_every_store, ran, times};
 
 on_every_store!(
-    steps_sleeps_and_signals,
-    steps_at_once,
-    a_child,
-    the_first_of_two,
-    a_condition_is_looked_at_again,
-    a_condition_is_looked_at_when_someone_says_so,
-    something_by_the_calendar,
-    a_failed_step_is_a_value,
-    a_step_is_tried_again,
-    starting_anew,
-    values_of_the_context,
-    the_newest_value_counts,
-    what_was_done_is_undone,
-    the_same_time_and_the_same_dice,
+    steps_sleeps_and_signals_survive_every_crash,
+    concurrent_steps_survive_every_crash,
+    children_survive_every_crash,
+    a_select_survives_every_crash,
+    wait_until_survives_every_crash,
+    continue_if_survives_every_crash,
+    a_repeat_survives_every_crash,
+    a_failed_step_survives_every_crash,
+    a_retried_step_survives_every_crash,
+    continue_as_new_survives_every_crash,
+    a_context_survives_every_crash,
+    the_newest_value_of_a_context_survives_every_crash,
+    undos_survive_every_crash,
+    time_and_random_numbers_survive_every_crash,
 );
 
-/// Everything in a row.
+/// Steps, a sleep and a signal, one after the other.
 #[derive(Serialize, Deserialize)]
 struct Long;
 
@@ -45,16 +45,16 @@ impl Workflow for Long {
     }
 }
 
-async fn steps_sleeps_and_signals(on: On) {
+async fn steps_sleeps_and_signals_survive_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Long>(),
             async |lab| {
-                let begun = lab.now();
+                let began = lab.now();
                 let job = lab.submit(Long).await;
                 lab.signal(job, "two", "zwei").await;
                 lab.run().await;
-                let slept = lab.now().since(begun);
+                let slept = lab.now().since(began);
                 assert!(slept >= days(30) && slept < days(30) + hours(1), "{slept:?}");
                 lab.result(job).await.map_err(|error| error.to_string())
             },
@@ -64,7 +64,7 @@ async fn steps_sleeps_and_signals(on: On) {
     assert!(report.crashes >= 2 * 7, "{report:?}");
 }
 
-/// Several steps under way together.
+/// Concurrent steps.
 #[derive(Serialize, Deserialize)]
 struct Many;
 
@@ -94,7 +94,7 @@ impl Workflow for Many {
     }
 }
 
-async fn steps_at_once(on: On) {
+async fn concurrent_steps_survive_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Many>(),
@@ -138,7 +138,7 @@ impl Workflow for Parent {
     }
 }
 
-async fn a_child(on: On) {
+async fn children_survive_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Parent>().task::<Double>(),
@@ -166,20 +166,20 @@ impl Workflow for Decide {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<Vec<String>, Failure> {
-        let mut said = Vec::new();
-        for round in 0..2 {
-            let signal = flow.signal::<String>("approve").key(round);
-            let late = flow.sleep(hours(1)).name("late").key(round);
-            match flow.select("decision", (signal, late)).key(round).await {
-                First2::A(by) => said.push(by?),
-                First2::B(()) => said.push("late".into()),
+        let mut answers = Vec::new();
+        for turn in 0..2 {
+            let signal = flow.signal::<String>("approve").key(turn);
+            let late = flow.sleep(hours(1)).name("late").key(turn);
+            match flow.select("decision", (signal, late)).key(turn).await {
+                First2::A(name) => answers.push(name?),
+                First2::B(()) => answers.push("late".into()),
             }
         }
-        Ok(said)
+        Ok(answers)
     }
 }
 
-async fn the_first_of_two(on: On) {
+async fn a_select_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Decide>(),
@@ -194,7 +194,7 @@ async fn the_first_of_two(on: On) {
     assert_eq!(report.outcome, Ok(vec!["ann".to_owned(), "late".to_owned()]));
 }
 
-/// The moment from which the condition holds, by job.
+/// Waits for a condition that holds at the fourth check, and for one that never holds.
 #[derive(Serialize, Deserialize)]
 struct Watch;
 
@@ -213,16 +213,16 @@ impl Workflow for Watch {
     }
 }
 
-async fn a_condition_is_looked_at_again(on: On) {
+async fn wait_until_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Watch>(),
             async |lab| {
-                let begun = lab.now();
+                let began = lab.now();
                 let job = lab.submit(Watch).await;
                 lab.run().await;
-                let took = lab.now().since(begun);
-                // Looks that a death cut off are made again at once.
+                let took = lab.now().since(began);
+                // A check that a crash interrupted is repeated at once.
                 assert!(took >= minutes(25) && took <= minutes(32), "{took:?}");
                 lab.result(job).await.map_err(|error| error.to_string())
             },
@@ -245,12 +245,12 @@ impl Workflow for Gate {
     }
 }
 
-async fn a_condition_is_looked_at_when_someone_says_so(on: On) {
+async fn continue_if_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Gate>(),
             async |lab| {
-                // One has all its signals before it begins, the other gets them while it waits.
+                // One has all its signals before it starts, the other receives them while it waits.
                 let engine = lab.engine().await;
                 let late = engine.submit(Gate).delay(minutes(1)).await.expect("submitted");
                 let late = lab.job::<u32>(late.id());
@@ -309,15 +309,15 @@ impl Workflow for Invoices {
     }
 }
 
-async fn something_by_the_calendar(on: On) {
+async fn a_repeat_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Invoices>(),
             async |lab| {
-                let begun = lab.now();
+                let began = lab.now();
                 let job = lab.submit(Invoices).await;
                 lab.run().await;
-                let took = lab.now().since(begun);
+                let took = lab.now().since(began);
                 assert!(took > days(4 * 28) && took < days(6 * 31), "{took:?}");
                 assert!(lab.journal(job).await.len() < 40, "{}", lab.journal(job).await.len());
                 lab.result(job).await.map_err(|error| error.to_string())
@@ -347,7 +347,7 @@ impl Workflow for Brittle {
     }
 }
 
-async fn a_failed_step_is_a_value(on: On) {
+async fn a_failed_step_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Brittle>(),
@@ -363,10 +363,10 @@ async fn a_failed_step_is_a_value(on: On) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stubborn;
+struct Retried;
 
-impl Workflow for Stubborn {
-    const KIND: &'static str = "stubborn";
+impl Workflow for Retried {
+    const KIND: &'static str = "retried";
     type Output = (u32, u32);
     type Error = Failure;
 
@@ -384,15 +384,15 @@ impl Workflow for Stubborn {
     }
 }
 
-async fn a_step_is_tried_again(on: On) {
+async fn a_retried_step_survives_every_crash(on: On) {
     let report = on
         .crash(
-            |engine| engine.workflow::<Stubborn>(),
+            |engine| engine.workflow::<Retried>(),
             async |lab| {
-                let begun = lab.now();
-                let job = lab.submit(Stubborn).await;
+                let began = lab.now();
+                let job = lab.submit(Retried).await;
                 lab.run().await;
-                assert!(lab.now().since(begun) >= minutes(20), "it waited between its tries");
+                assert!(lab.now().since(began) >= minutes(20), "it waited between its attempts");
                 lab.result(job).await.map_err(|error| error.to_string())
             },
         )
@@ -425,7 +425,7 @@ impl Workflow for Count {
     }
 }
 
-async fn starting_anew(on: On) {
+async fn continue_as_new_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Count>(),
@@ -441,7 +441,7 @@ async fn starting_anew(on: On) {
     assert_eq!(
         report.outcome,
         (Ok(4), Some(4), 2),
-        "only the last run is in the journal, and the context before it"
+        "the journal has only the last run, and the context from before it"
     );
 }
 
@@ -470,7 +470,7 @@ impl Workflow for Notes {
     }
 }
 
-async fn values_of_the_context(on: On) {
+async fn a_context_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Notes>(),
@@ -487,7 +487,7 @@ async fn values_of_the_context(on: On) {
     assert_eq!(report.outcome, (Ok((21, false, true)), seen.to_owned()));
 }
 
-/// Values set again and again, by steps and by ticks.
+/// Values that steps and ticks set repeatedly.
 #[derive(Serialize, Deserialize)]
 struct Newest;
 
@@ -510,7 +510,7 @@ impl Workflow for Newest {
         flow.repeat("tick", hourly, tick).times(4).await?;
         flow.sleep(hours(1)).await;
         let get = |name: &str| flow.context().get::<u32>(name).map(|value| value.unwrap_or_default());
-        // A call that was passed over does not make all later code old.
+        // A call that was skipped does not make the version of later code old.
         let (first, _late) = (flow.sleep(minutes(1)).name("first"), flow.sleep(minutes(2)).name("late"));
         flow.select("either", (first, flow.sleep(minutes(3)).name("slow"))).await;
         flow.step("between", || async { Ok::<_, Failure>(()) }).await?;
@@ -518,7 +518,7 @@ impl Workflow for Newest {
     }
 }
 
-async fn the_newest_value_counts(on: On) {
+async fn the_newest_value_of_a_context_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Newest>(),
@@ -536,7 +536,7 @@ async fn the_newest_value_counts(on: On) {
     assert_eq!(
         report.outcome,
         (Ok((3, 4, 7)), Some(3), Some(4), 4),
-        "of what ticks set, the last of each name is left in the journal"
+        "of the values that ticks set, the last of each name is kept in the journal"
     );
 }
 
@@ -572,7 +572,7 @@ impl Workflow for Trip {
     }
 }
 
-async fn what_was_done_is_undone(on: On) {
+async fn undos_survive_every_crash(on: On) {
     for ends in ["fails", "cancelled"] {
         let report = on
             .crash(
@@ -591,48 +591,48 @@ async fn what_was_done_is_undone(on: On) {
                         .filter(|entry| entry.mark == windlass::model::journal::Mark::Undone)
                         .map(|entry| entry.key.unwrap_or_default())
                         .collect();
-                    let told = match lab.result(job).await {
+                    let message = match lab.result(job).await {
                         Err(JobError::Failed { failure, .. }) => failure.message,
                         Err(JobError::Cancelled(failure)) => failure.message,
                         other => format!("{other:?}"),
                     };
-                    (undone, told)
+                    (undone, message)
                 },
             )
             .await;
-        let told = if ends == "fails" { "no money" } else { "cancelled by lab" };
+        let message = if ends == "fails" { "no money" } else { "cancelled by lab" };
         let undone: Vec<String> = ["car", "flight", "hotel"].map(String::from).into();
-        assert_eq!(report.outcome, (undone, told.to_owned()), "{ends}");
+        assert_eq!(report.outcome, (undone, message.to_owned()), "{ends}");
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct Dice;
+struct TimeAndRandom;
 
-impl Workflow for Dice {
-    const KIND: &'static str = "dice";
+impl Workflow for TimeAndRandom {
+    const KIND: &'static str = "time_and_random";
     type Output = bool;
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<bool, Failure> {
-        let (now, dice, more) = (flow.now(), flow.random(), flow.random());
-        let kept = flow.step("kept", move || async move { Ok::<_, Failure>((now, dice, more)) }).await?;
+        let (now, one, two) = (flow.now(), flow.random(), flow.random());
+        let kept = flow.step("kept", move || async move { Ok::<_, Failure>((now, one, two)) }).await?;
         flow.sleep(days(2)).await;
         let later = flow.now();
         let again = flow.step("again", move || async move { Ok::<_, Failure>(later) }).await?;
         let at = later.plus(days(5));
         flow.sleep_until(at).name("until").await;
-        let same = kept == (now, dice, more) && dice != more && again == later && flow.now() >= at;
+        let same = kept == (now, one, two) && one != two && again == later && flow.now() >= at;
         Ok(same && later.since(now) >= days(2) && flow.version("v", 2) == 2)
     }
 }
 
-async fn the_same_time_and_the_same_dice(on: On) {
+async fn time_and_random_numbers_survive_every_crash(on: On) {
     let report = on
         .crash(
-            |engine| engine.workflow::<Dice>(),
+            |engine| engine.workflow::<TimeAndRandom>(),
             async |lab| {
-                let job = lab.submit(Dice).await;
+                let job = lab.submit(TimeAndRandom).await;
                 lab.run().await;
                 lab.result(job).await.map_err(|error| error.to_string())
             },

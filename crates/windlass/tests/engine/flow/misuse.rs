@@ -1,4 +1,4 @@
-//! What a workflow's code can do wrong: each is caught, named and explained, and costs only that job.
+//! Mistakes in the code of a workflow: each fails its own job with an explanation.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -9,7 +9,7 @@ use windlass::{Config, JobError, Reason, model::failure::class, prelude::*, test
 
 use super::{On, on_every_store, ran, times};
 
-on_every_store!(mistakes_are_named_and_explained, a_sound_job_is_not_harmed);
+on_every_store!(each_mistake_is_explained, mistakes_do_not_affect_other_jobs);
 
 /// A workflow that makes one mistake.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
@@ -22,14 +22,14 @@ enum Mistake {
     NameWithBlank,
     ForeignTimer,
     ForeignChannel,
-    ForeignBesideAStep,
+    ForeignDuringAStep,
     StepInAStep,
     SleepInAStep,
     ContextInAStep,
     TooLarge,
     TooManySignals,
-    AnewBesideAStep,
-    AnewOfAnotherKind,
+    ContinueDuringAStep,
+    ContinueAsAnotherKind,
     StepIsASignalToo,
     LargeContext,
     CatchesNothing,
@@ -69,7 +69,7 @@ impl Workflow for Mistake {
                 let (_sender, receiver) = tokio::sync::oneshot::channel::<()>();
                 let _ = receiver.await;
             }
-            ForeignBesideAStep => {
+            ForeignDuringAStep => {
                 let slow = flow.step("slow", || async {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                     Ok::<_, Failure>(())
@@ -79,7 +79,7 @@ impl Workflow for Mistake {
             }
             StepInAStep => {
                 flow.step("outer", || async {
-                    // Even if it is caught there.
+                    // Also if the error is ignored.
                     let _ = flow.step("inner", nothing).await;
                     Ok::<_, Failure>(())
                 })
@@ -102,7 +102,7 @@ impl Workflow for Mistake {
                 let signals = (0..40).map(|n| flow.signal::<()>(&format!("s{n}")));
                 futures_util::future::join_all(signals).await;
             }
-            AnewBesideAStep => {
+            ContinueDuringAStep => {
                 let slow = flow.step("slow", || async {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     Ok::<_, Failure>(())
@@ -110,26 +110,26 @@ impl Workflow for Mistake {
                 let _: (Result<(), Failure>, ()) =
                     tokio::join!(slow, flow.continue_as_new(Mistake::NameTwice));
             }
-            AnewOfAnotherKind => return flow.continue_as_new(Sound).await,
+            ContinueAsAnotherKind => return flow.continue_as_new(Correct).await,
             StepIsASignalToo => {
                 flow.step("pay", nothing).await?;
                 flow.signal::<()>("pay").await?;
             }
             LargeContext => flow.context().set("a", "x".repeat(20_000))?,
             CatchesNothing => {
-                // Whatever the code does with errors, a fault does not come back to it.
+                // The code cannot catch this error.
                 let _ = flow.step("a", nothing).await;
                 let _ = flow.step("a", nothing).await;
             }
         }
-        Ok("nobody minded".into())
+        Ok("not noticed".into())
     }
 }
 
-async fn mistakes_are_named_and_explained(on: On) {
+async fn each_mistake_is_explained(on: On) {
     use Mistake::*;
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Mistake>()).await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Mistake>()).await;
     for (mistake, parts) in [
         (NameTwice, &["\"a\" is used twice", "misuse.rs:", "another name with `.name(…)`"][..]),
         (NameTwiceInALoop, &["\"a\" is used twice", "In a loop, tell them apart with `.key(…)`"]),
@@ -139,14 +139,14 @@ async fn mistakes_are_named_and_explained(on: On) {
         (NameWithBlank, &["contains ' '"]),
         (ForeignTimer, &["not durable", "before its first durable call", "`flow.sleep`"]),
         (ForeignChannel, &["not durable", "Put it into a step"]),
-        (ForeignBesideAStep, &["not durable", "after the durable call at", "misuse.rs:"]),
+        (ForeignDuringAStep, &["not durable", "after the durable call at", "misuse.rs:"]),
         (StepInAStep, &["step \"inner\" at", "is called inside \"outer\"", "before or after it"]),
         (SleepInAStep, &["sleep \"sleep\" at", "is called inside \"outer\""]),
         (ContextInAStep, &["setting \"a\" of the context is called inside \"outer\""]),
         (TooLarge, &["the result is 2097154 bytes long, more than the 1048576 allowed", "reference"]),
         (TooManySignals, &["waits for 40 signals at once, more than the 32 allowed"]),
-        (AnewBesideAStep, &["`continue_as_new` is called while step \"slow\" is under way"]),
-        (AnewOfAnotherKind, &["called with a \"sound\", and this workflow is a \"mistake\""]),
+        (ContinueDuringAStep, &["`continue_as_new` is called while step \"slow\" is under way"]),
+        (ContinueAsAnotherKind, &["called with a \"correct\", and this workflow is a \"mistake\""]),
         (StepIsASignalToo, &["\"pay\" is used twice: by a step at", "and by a signal at"]),
         (LargeContext, &["the value \"a\" of the context is 20002 bytes long", "a reference to it"]),
         (CatchesNothing, &["\"a\" is used twice"]),
@@ -167,12 +167,12 @@ async fn mistakes_are_named_and_explained(on: On) {
     }
 }
 
-/// One that does everything right.
+/// A workflow without a mistake.
 #[derive(Serialize, Deserialize)]
-struct Sound;
+struct Correct;
 
-impl Workflow for Sound {
-    const KIND: &'static str = "sound";
+impl Workflow for Correct {
+    const KIND: &'static str = "correct";
     type Output = u32;
     type Error = Failure;
 
@@ -187,13 +187,13 @@ impl Workflow for Sound {
     }
 }
 
-async fn a_sound_job_is_not_harmed(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Mistake>().workflow::<Sound>()).await;
+async fn mistakes_do_not_affect_other_jobs(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Mistake>().workflow::<Correct>()).await;
     let mut jobs = Vec::new();
     for mistake in [Mistake::ForeignTimer, Mistake::StepInAStep, Mistake::NameTwice] {
         lab.submit(mistake).await;
-        jobs.push(lab.submit(Sound).await);
+        jobs.push(lab.submit(Correct).await);
     }
     lab.run().await;
     for job in jobs {
@@ -201,7 +201,7 @@ async fn a_sound_job_is_not_harmed(on: On) {
     }
 }
 
-/// Panics until it has done so often enough.
+/// Panics in its code twice, and in a step twice.
 #[derive(Serialize, Deserialize)]
 struct Panics;
 
@@ -228,29 +228,29 @@ impl Workflow for Panics {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn panics_are_tried_again_where_they_happen() {
+async fn a_panic_repeats_only_the_step_or_the_code_in_which_it_happened() {
     let lab = Lab::new(|engine| engine.workflow::<Panics>()).await;
     let job = lab.submit(Panics).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.ok(), Some((1, 3)));
-    assert_eq!(times(format!("{}/first", job.id())), 1, "what was recorded is not run again");
+    assert_eq!(times(format!("{}/first", job.id())), 1, "a recorded step is not run again");
 }
 
-static TURNS: AtomicUsize = AtomicUsize::new(0);
+static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs in circles without a durable call, the first time.
+/// Blocks its thread between two durable calls, the first time.
 #[derive(Serialize, Deserialize)]
-struct Circles;
+struct BlocksThread;
 
-impl Workflow for Circles {
-    const KIND: &'static str = "circles";
+impl Workflow for BlocksThread {
+    const KIND: &'static str = "blocks_thread";
     type Output = u32;
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u32, Failure> {
         flow.step("one", nothing).await?;
-        if TURNS.fetch_add(1, Ordering::SeqCst) == 0 {
-            // Long enough to be given up, and not for ever: a test must end.
+        if RUNS.fetch_add(1, Ordering::SeqCst) == 0 {
+            // Long enough to be given up, but not for ever: the test must end.
             std::thread::sleep(Duration::from_secs(15));
         }
         Ok(7)
@@ -262,15 +262,16 @@ impl Workflow for Circles {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn code_that_holds_its_thread_is_given_up() {
-    let place = On::Sqlite.fresh().await;
-    let engine = Engine::open(&place.url).await.expect("opened").workflow::<Circles>().workflow::<Sound>();
+async fn code_that_blocks_its_thread_is_given_up() {
+    let store = On::Sqlite.fresh().await;
+    let engine =
+        Engine::open(&store.url).await.expect("opened").workflow::<BlocksThread>().workflow::<Correct>();
     let engine =
         engine.config(Config::default()).queue("default", Pool::slots(4)).start().await.expect("started");
-    let stuck = engine.submit(Circles).await.expect("submitted");
-    // Others go on meanwhile.
-    let other = engine.submit(Sound).await.expect("submitted");
-    assert_eq!(stuck.result().await.expect("it goes on elsewhere"), 7);
+    let stuck = engine.submit(BlocksThread).await.expect("submitted");
+    // Other jobs run meanwhile.
+    let other = engine.submit(Correct).await.expect("submitted");
+    assert_eq!(stuck.result().await.expect("the next attempt succeeds"), 7);
     let history = engine.inspect().history(stuck.id()).await.expect("a history");
     let text = &history.first().expect("one failed attempt").failure.message;
     assert!(text.contains("ran on and on between two durable calls"), "{text}");

@@ -1,29 +1,29 @@
-//! Workflows: what each call promises, with a worker that dies at each of its commits, on every store.
+//! Workflows and branches on every store; for most calls with a worker that dies at each commit.
 
-mod branches;
-mod cascades;
-mod changed;
-mod children;
+mod blocks;
+mod branch_cancels;
+mod branch_crashes;
+mod code_changes;
 mod crashes;
-mod decided;
-mod dropped;
-mod ids;
-mod kept;
-mod limits;
-mod mended;
+mod dropped_futures;
+mod encrypted;
+mod fixed_branches;
+mod in_flight;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
-mod missing;
+mod missing_children;
 mod misuse;
-mod packed;
-mod repeated;
-mod retried;
-mod sealed;
+mod recorded;
+mod redrives;
+mod repeats;
+mod retries;
+mod retry_or_fork;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
-mod sourced;
-mod spawned;
+mod sources;
+mod spawns;
+mod step_ids;
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
-mod transacted;
-mod undone;
+mod transactions;
+mod undos;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -31,7 +31,7 @@ use windlass::{Engine, testing::CrashReport, testing::Lab};
 
 use crate::common::{TestStore, postgres, sqlite};
 
-/// The stores that a case is run on.
+/// The stores that a test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum On {
     Memory,
@@ -60,16 +60,16 @@ impl On {
         F: Fn(std::sync::Arc<Lab>) -> Fut,
         Fut: Future<Output = R>,
     {
-        // A schema is slow to make: there, the runs share one, in which all jobs of the others have ended.
+        // Making a schema is slow: on PostgreSQL the runs share one. All jobs of the earlier runs have ended.
         let shared = self.fresh().await;
-        let places = Mutex::new(Vec::new());
+        let stores = Mutex::new(Vec::new());
         let open = async || {
             if self == On::Postgres {
                 return shared.url.clone();
             }
-            let place = self.fresh().await;
-            let url = place.url.clone();
-            places.lock().expect("places").push(place);
+            let store = self.fresh().await;
+            let url = store.url.clone();
+            stores.lock().expect("stores").push(store);
             url
         };
         windlass::testing::crash_at_every_commit_on(open, setup, scenario).await
@@ -95,10 +95,10 @@ macro_rules! on_every_store {
 }
 pub(crate) use on_every_store;
 
-/// What ran, and how often, by a name of the test's choice.
+/// How often something ran, by a name that the test chooses.
 static RAN: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
-/// Notes that something ran, and says how often by now.
+/// Counts that something ran, and returns how often by now.
 pub(crate) fn ran(what: impl ToString) -> u32 {
     let mut ran = RAN.lock().unwrap_or_else(|e| e.into_inner());
     let count = ran.entry(what.to_string()).or_default();

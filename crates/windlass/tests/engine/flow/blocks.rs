@@ -1,4 +1,4 @@
-//! Packed branches when something goes wrong in the middle of a block, and when what is kept is not plain.
+//! Packed branches: blocks that are cancelled, blocked, encoded, or that kill their worker.
 
 use std::{
     collections::BTreeSet,
@@ -6,7 +6,6 @@ use std::{
 };
 
 use windlass::{
-    Codec,
     model::Limits,
     prelude::*,
     store::{ChildStates, memory::Memory},
@@ -14,25 +13,26 @@ use windlass::{
 };
 
 use super::{On, on_every_store, ran, times};
+use crate::common::{Reversed, until};
 
 on_every_store! {
-    a_block_that_was_cancelled_half_way_goes_on_where_it_was,
-    an_item_that_holds_its_thread_harms_only_itself,
-    nothing_of_a_block_is_kept_in_plain_under_a_codec,
+    a_redriven_block_runs_only_the_items_that_were_not_done,
+    an_item_that_blocks_its_thread_delays_no_other_item,
+    a_block_is_encoded_with_the_codec,
     a_block_that_kills_its_worker_is_split_at_once,
-    a_block_commits_between_items_that_hold_its_thread,
+    a_block_commits_between_items_that_block_its_thread,
     a_block_commits_while_it_waits_for_an_item,
-    a_block_looks_at_its_cancel_after_every_item,
+    a_block_checks_for_a_cancel_after_every_item,
 }
 
-/// Items that take a moment of their thread; one of them holds it for long, once.
+/// Items that block their thread for a moment; one of them does so for long, once.
 #[derive(Serialize, Deserialize)]
 struct Busy {
     n: u64,
     run: String,
 }
 
-static HOLDS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static BLOCKS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 impl Task for Busy {
     const KIND: &'static str = "packed_busy";
@@ -50,8 +50,8 @@ impl Task for Busy {
     async fn run(self, _cx: &TaskCx) -> Result<String, Failure> {
         ran(format!("{} any", self.run));
         let first = ran(format!("{} {}", self.run, self.n)) == 1;
-        let holds = HOLDS.lock().expect("holds").contains(&self.run);
-        let millis = if holds && first && self.n == 7 { 3_000 } else { 2 };
+        let blocks = BLOCKS.lock().expect("runs").contains(&self.run);
+        let millis = if blocks && first && self.n == 7 { 3_000 } else { 2 };
         std::thread::sleep(Duration::from_millis(millis));
         Ok(format!("busy {}", self.n))
     }
@@ -94,24 +94,22 @@ async fn engine(url: &str) -> Engine {
     engine.start().await.expect("started")
 }
 
-async fn a_block_that_was_cancelled_half_way_goes_on_where_it_was(on: On) {
+async fn a_redriven_block_runs_only_the_items_that_were_not_done(on: On) {
     const ITEMS: u64 = 192;
-    let place = on.fresh().await;
-    let engine = engine(&place.url).await;
+    let store = on.fresh().await;
+    let engine = engine(&store.url).await;
     let run = format!("half {on:?}");
     let packs = Packs { items: ITEMS, run: run.clone(), merge: Merge::settled() };
     let job = engine.submit(packs).await.expect("submitted");
-    while times(format!("{run} any")) < 10 {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until("some items have run", async || times(format!("{run} any")) >= 10).await;
     let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
     assert_eq!(blocks.len(), 1);
     let control = engine.control("test");
     control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
     let (done, cancelled, seen) = job.result().await.expect("settled");
     assert!(done > 0 && cancelled > 0 && done + cancelled == ITEMS, "{done} and {cancelled}");
-    assert_eq!(seen, done, "what was done is there to be read");
-    assert_eq!(u64::from(times(format!("{run} any"))), done, "what ran is counted, and nothing else");
+    assert_eq!(seen, done, "the results of done items can be read");
+    assert_eq!(u64::from(times(format!("{run} any"))), done, "exactly the items that ran are counted");
     let counts = async || engine.inspect().branches(job.id()).await.expect("branches")[0].counts.ends();
     assert_eq!(counts().await, (done as i64, 0, cancelled as i64));
 
@@ -125,12 +123,12 @@ async fn a_block_that_was_cancelled_half_way_goes_on_where_it_was(on: On) {
     engine.stop().await;
 }
 
-async fn an_item_that_holds_its_thread_harms_only_itself(on: On) {
+async fn an_item_that_blocks_its_thread_delays_no_other_item(on: On) {
     const ITEMS: u64 = 40;
-    let place = on.fresh().await;
+    let store = on.fresh().await;
     let run = format!("holds {on:?}");
-    HOLDS.lock().expect("holds").insert(run.clone());
-    let engine = engine(&place.url).await;
+    BLOCKS.lock().expect("runs").insert(run.clone());
+    let engine = engine(&store.url).await;
     let packs = Packs { items: ITEMS, run: run.clone(), merge: Merge::all() };
     let job = engine.submit(packs).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), (ITEMS, 0, ITEMS));
@@ -148,23 +146,23 @@ struct Slow {
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum How {
-    /// The first holds its thread for longer than a block may go on without a commit; the second waits until it is let go.
-    Holds,
-    /// The last waits until it is let go.
-    Waits,
-    /// All hold their thread for a moment.
-    All,
+    /// The first blocks its thread for longer than a block may run without a commit; the second waits until it is released.
+    FirstBlocks,
+    /// The last waits until it is released.
+    LastWaits,
+    /// All block their thread for a moment.
+    AllBlock,
 }
 
-/// The runs whose items were let go.
-static LET_GO: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// The runs whose items were released.
+static RELEASED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 impl Slow {
-    /// Fewer than are run before others get their turn.
+    /// Fewer than a block runs before it yields its slot.
     const ITEMS: u64 = 60;
 
-    fn is_let_go(&self) -> bool {
-        LET_GO.lock().unwrap_or_else(|e| e.into_inner()).contains(&self.run)
+    fn is_released(&self) -> bool {
+        RELEASED.lock().unwrap_or_else(|e| e.into_inner()).contains(&self.run)
     }
 }
 
@@ -176,18 +174,18 @@ impl Task for Slow {
     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
         ran(format!("{} any", self.run));
         let waits = match (self.how, self.n) {
-            (How::Holds, 0) => {
+            (How::FirstBlocks, 0) => {
                 std::thread::sleep(Duration::from_millis(2_100));
                 false
             }
-            (How::All, _) => {
+            (How::AllBlock, _) => {
                 std::thread::sleep(Duration::from_millis(100));
                 false
             }
-            (How::Holds, n) => n == 1,
-            (How::Waits, n) => n == Slow::ITEMS - 1,
+            (How::FirstBlocks, n) => n == 1,
+            (How::LastWaits, n) => n == Slow::ITEMS - 1,
         };
-        while waits && !self.is_let_go() {
+        while waits && !self.is_released() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(self.n)
@@ -223,8 +221,8 @@ async fn slow(url: &str, on: On, how: How) -> (Engine, windlass::Handle<(u64, u6
     (engine, job, run)
 }
 
-/// Waits until so many items of a job's branch are committed, and lets the others go, or gives up.
-async fn let_go_after(engine: &Engine, job: JobId, run: &str, done: i64) {
+/// Waits until items of the job's branch are committed, and releases the others. Panics unless `done` were committed.
+async fn release_after(engine: &Engine, job: JobId, run: &str, done: i64) {
     let mut counts = 0;
     for _ in 0..1_000 {
         let branches = engine.inspect().branches(job).await.expect("branches");
@@ -234,68 +232,66 @@ async fn let_go_after(engine: &Engine, job: JobId, run: &str, done: i64) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    LET_GO.lock().unwrap_or_else(|e| e.into_inner()).insert(run.to_owned());
-    assert_eq!(counts, done, "committed before the others are let go");
+    RELEASED.lock().unwrap_or_else(|e| e.into_inner()).insert(run.to_owned());
+    assert_eq!(counts, done, "committed before the others are released");
 }
 
-async fn a_block_commits_between_items_that_hold_its_thread(on: On) {
-    let place = on.fresh().await;
-    let (engine, job, run) = slow(&place.url, on, How::Holds).await;
-    let_go_after(&engine, job.id(), &run, 1).await;
+async fn a_block_commits_between_items_that_block_its_thread(on: On) {
+    let store = on.fresh().await;
+    let (engine, job, run) = slow(&store.url, on, How::FirstBlocks).await;
+    release_after(&engine, job.id(), &run, 1).await;
     assert_eq!(job.result().await.expect("done"), (Slow::ITEMS, 0));
     assert_eq!(u64::from(times(format!("{run} any"))), Slow::ITEMS, "each once");
     engine.stop().await;
 }
 
 async fn a_block_commits_while_it_waits_for_an_item(on: On) {
-    let place = on.fresh().await;
-    let (engine, job, run) = slow(&place.url, on, How::Waits).await;
-    let_go_after(&engine, job.id(), &run, Slow::ITEMS as i64 - 1).await;
+    let store = on.fresh().await;
+    let (engine, job, run) = slow(&store.url, on, How::LastWaits).await;
+    release_after(&engine, job.id(), &run, Slow::ITEMS as i64 - 1).await;
     assert_eq!(job.result().await.expect("done"), (Slow::ITEMS, 0));
-    assert_eq!(u64::from(times(format!("{run} any"))), Slow::ITEMS, "the slow one was not moved out before");
+    assert_eq!(u64::from(times(format!("{run} any"))), Slow::ITEMS, "the slow one was not promoted before");
     engine.stop().await;
 }
 
-async fn a_block_looks_at_its_cancel_after_every_item(on: On) {
-    let place = on.fresh().await;
-    let (engine, job, run) = slow(&place.url, on, How::All).await;
-    while times(format!("{run} any")) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+async fn a_block_checks_for_a_cancel_after_every_item(on: On) {
+    let store = on.fresh().await;
+    let (engine, job, run) = slow(&store.url, on, How::AllBlock).await;
+    until("an item has run", async || times(format!("{run} any")) > 0).await;
     let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
     let control = engine.control("test");
     control.cancel_within(blocks[0].id, Duration::from_secs(600)).await.expect("cancelled");
     let (done, cancelled) = job.result().await.expect("settled");
     assert!(done > 0 && cancelled > 0 && done + cancelled == Slow::ITEMS, "{done} and {cancelled}");
-    assert_eq!(u64::from(times(format!("{run} any"))), done, "what ran is counted");
+    assert_eq!(u64::from(times(format!("{run} any"))), done, "the items that ran are counted");
     engine.stop().await;
 }
 
-async fn nothing_of_a_block_is_kept_in_plain_under_a_codec(on: On) {
-    let place = on.fresh().await;
-    let engine = Engine::open(&place.url).await.expect("opened").task::<Busy>().workflow::<Packs>();
-    let engine = engine.codec(Backwards).start().await.expect("started");
+async fn a_block_is_encoded_with_the_codec(on: On) {
+    let store = on.fresh().await;
+    let engine = Engine::open(&store.url).await.expect("opened").task::<Busy>().workflow::<Packs>();
+    let engine = engine.codec(Reversed).start().await.expect("started");
     let run = format!("secret {on:?}");
     let job = engine.submit(Packs { items: 20, run, merge: Merge::all() }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), (20, 0, 20));
     let blocks = engine.inspect().children(job.id(), None, 9).await.expect("children");
     assert_eq!(blocks.len(), 1);
-    let block = engine.inspect().job(blocks[0].id).await.expect("read").expect("there");
+    let block = engine.inspect().job(blocks[0].id).await.expect("read").expect("the job exists");
     let output = block.output.as_ref().expect("an output");
     for payload in [&block.input, output] {
         let kept = String::from_utf8_lossy(&payload.bytes).into_owned();
         assert!(!kept.contains("secret") && !kept.contains("busy"), "{kept}");
     }
     let items = engine.items(job.id(), Some("busy"), ChildStates::All).await;
-    let first = items.expect("items").next().await.expect("read").expect("there");
+    let first = items.expect("items").next().await.expect("read").expect("the job exists");
     assert!(
         first.input.as_ref().is_some_and(|input| input.to_string().contains("secret")),
-        "people who have the codec read it: {first:?}"
+        "it can be read with the codec: {first:?}"
     );
     engine.stop().await;
 }
 
-/// Items of which one does not come back until its worker has died under it twice.
+/// Items of which one hangs until its worker has died twice.
 #[derive(Serialize, Deserialize)]
 struct Deadly {
     n: u64,
@@ -332,45 +328,45 @@ impl Workflow for Dies {
     }
 }
 
-/// Of fifty items in a block one kills its worker: after the first death it is in a block of five, after the second alone. Its
-/// neighbours run again, and none of them is blamed.
+/// Of fifty items in a block one kills its worker: after the first death it is in a block of five, after the second alone. The
+/// other items run again, and none of them counts as the cause.
 async fn a_block_that_kills_its_worker_is_split_at_once(on: On) {
-    let place = on.fresh().await;
+    let store = on.fresh().await;
     let run = format!("deadly {on:?}");
-    let lab = Lab::on(&place.url, |engine| engine.task::<Deadly>().workflow::<Dies>()).await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Deadly>().workflow::<Dies>()).await;
     let job = lab.submit(Dies { run: run.clone() }).await;
     for deaths in 1..=2 {
-        let dying = async {
+        let runs = async {
             while times(format!("{run} 7")) < deaths {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), dying).await.expect("the item runs");
+        tokio::time::timeout(Duration::from_secs(30), runs).await.expect("the item runs");
         lab.crash().await;
     }
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 50);
-    assert_eq!(times(format!("{run} 7")), 3, "after two deaths it ends well");
+    assert_eq!(times(format!("{run} 7")), 3, "after two deaths it succeeds");
     let engine = lab.engine().await;
     let mut left: Vec<(String, u32)> = Vec::new();
     for child in engine.inspect().children(job.id(), None, 99).await.expect("children") {
         assert_eq!(child.state, windlass::State::Done);
-        let child = engine.inspect().job(child.id).await.expect("read").expect("there");
+        let child = engine.inspect().job(child.id).await.expect("read").expect("the job exists");
         assert!(child.deaths <= 1, "{} deaths of a block that was not split", child.deaths);
         let place = child.place.expect("a child of the branch");
         left.extend((place.items > 0).then_some((place.item, place.items)));
     }
     assert_eq!(left.iter().map(|(_, items)| items).sum::<u32>(), 50, "{left:?}");
-    assert!(left.contains(&("7".into(), 1)), "the item that is to blame is alone: {left:?}");
+    assert!(left.contains(&("7".into(), 1)), "the item that kills its worker is alone: {left:?}");
     assert!(left.iter().all(|(_, items)| *items <= 5), "{left:?}");
     for n in 0..50 {
         assert!((1..=3).contains(&times(format!("{run} {n}"))), "item {n}");
     }
 }
 
-/// Blocks are as small as the payloads that the store takes.
+/// A block is no larger than a payload may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn blocks_fit_in_what_the_store_takes() {
+async fn blocks_are_not_larger_than_a_payload_may_be() {
     let limits = Limits { payload: 4_096, ..Limits::default() };
     let store = Arc::new(Memory::with_limits(limits));
     let engine = Engine::on("memory:", store).task::<Busy>().workflow::<Packs>();
@@ -383,27 +379,10 @@ async fn blocks_fit_in_what_the_store_takes() {
     for n in 0..300 {
         assert_eq!(times(format!("fit {n}")), 1, "item {n}");
     }
-    // An item that does not fit in any block is refused, in words that say what to do.
+    // An item that does not fit into a block is refused with what to do.
     let packs = Packs { items: 3, run: "x".repeat(2_000), merge: Merge::all() };
     let job = engine.submit(packs).await.expect("submitted");
     let error = job.result().await.expect_err("refused").to_string();
     assert!(error.contains("too long to be packed"), "{error}");
     engine.stop().await;
-}
-
-/// Keeps everything backwards.
-struct Backwards;
-
-impl Codec for Backwards {
-    fn id(&self) -> u8 {
-        77
-    }
-
-    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        Ok(Some(plain.iter().rev().copied().collect()))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(bytes.iter().rev().copied().collect())
-    }
 }

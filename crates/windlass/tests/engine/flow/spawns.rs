@@ -1,29 +1,30 @@
-//! Branches of machines, packed items that do not end well, sources of every sort, and what is refused.
+//! Spawning: branches of machines, packed items that fail, streams and closures as sources, and what is refused.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use windlass::{JobError, Reason, State, model::journal::Mark, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
+use crate::common::until;
 
 on_every_store!(
-    a_machine_with_a_branch,
-    items_that_fail_become_jobs,
-    streams_and_results_of_closures,
-    what_cannot_be_is_explained,
-    a_source_must_enumerate_alike,
-    a_source_of_a_machine_must_enumerate_alike,
-    a_cancelled_parent_takes_its_children_along,
-    a_failed_parent_goes_on_when_it_is_retried,
-    the_rest_is_cancelled_when_enough_are_done,
-    a_child_that_failed_is_waited_for_until_it_is_retried,
+    a_branch_of_a_machine_survives_every_crash,
+    packed_items_that_fail_become_jobs,
+    children_come_from_streams_and_closures_that_may_fail,
+    each_mistake_with_a_branch_is_explained,
+    a_source_that_changes_diverges,
+    a_source_of_a_machine_that_changes_diverges,
+    a_cancelled_parent_cancels_its_children,
+    a_retried_parent_does_not_spawn_its_children_again,
+    a_quorum_cancels_the_other_children,
+    a_merge_waits_until_a_failed_child_is_retried,
 );
 
 #[derive(Serialize, Deserialize)]
 struct Square(u64);
 
 impl Task for Square {
-    const KIND: &'static str = "spawned_square";
+    const KIND: &'static str = "spawns_square";
     type Output = u64;
     type Error = Failure;
 
@@ -40,7 +41,7 @@ enum Squares {
 }
 
 impl Machine for Squares {
-    const KIND: &'static str = "spawned_squares";
+    const KIND: &'static str = "spawns_squares";
     type Output = (u64, u64);
     type Error = Failure;
 
@@ -63,7 +64,7 @@ impl Machine for Squares {
     }
 }
 
-async fn a_machine_with_a_branch(on: On) {
+async fn a_branch_of_a_machine_survives_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.task::<Square>().machine::<Squares>(),
@@ -79,7 +80,7 @@ async fn a_machine_with_a_branch(on: On) {
     assert_eq!(report.outcome, (Ok((10, 285)), vec![10]));
 }
 
-/// Items of which some fail once, some panic once, and one never ends well.
+/// Items of which one fails once, one panics once, and one always fails.
 #[derive(Serialize, Deserialize)]
 struct Rough {
     n: u64,
@@ -87,7 +88,7 @@ struct Rough {
 }
 
 impl Task for Rough {
-    const KIND: &'static str = "spawned_rough";
+    const KIND: &'static str = "spawns_rough";
     type Output = u64;
     type Error = Failure;
 
@@ -108,7 +109,7 @@ struct Packs {
 }
 
 impl Workflow for Packs {
-    const KIND: &'static str = "spawned_packs";
+    const KIND: &'static str = "spawns_packs";
     type Output = (u64, u64, u64);
     type Error = Failure;
 
@@ -135,26 +136,26 @@ impl Workflow for Packs {
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-async fn items_that_fail_become_jobs(on: On) {
-    let place = on.fresh().await;
+async fn packed_items_that_fail_become_jobs(on: On) {
+    let store = on.fresh().await;
     let run = u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
-    let lab = Lab::on(&place.url, |engine| engine.task::<Rough>().workflow::<Packs>()).await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Rough>().workflow::<Packs>()).await;
     let job = lab.submit(Packs { run }).await;
     lab.run().await;
     let expected: u64 = (0..20).sum::<u64>() - 7 + 1_000;
     assert_eq!(lab.result(job).await.expect("done"), (19, 1, expected));
     let engine = lab.engine().await;
     let children = engine.inspect().children(job.id(), None, 100).await.expect("children");
-    // A block, and a job for each of the three; they kept the ids that they had as items.
+    // A block, and a job for each of the three, with the id that it had as an item.
     assert_eq!(children.len(), 4);
     for child in children.iter().filter(|child| child.stage.is_none()) {
-        let input = engine.inspect().job(child.id).await.expect("read").expect("there").input;
+        let input = engine.inspect().job(child.id).await.expect("read").expect("the job exists").input;
         let item: Rough = serde_json::from_slice(&input.bytes).expect("input");
         let (state, ran, text, class) = match item.n {
             3 => (State::Done, 2, "once", "error"),
             5 => (State::Done, 2, "once", "panic"),
             7 => (State::Failed, 1, "never", "error"),
-            n => panic!("item {n} ended well in its block"),
+            n => panic!("item {n} succeeded in its block"),
         };
         let history = engine.inspect().history(child.id).await.expect("history");
         let [attempt] = history.as_slice() else { panic!("item {}: {history:?}", item.n) };
@@ -164,7 +165,7 @@ async fn items_that_fail_become_jobs(on: On) {
         if state == State::Failed {
             engine.control("test").retry(child.id).await.expect("retried");
             lab.run().await;
-            assert_eq!(times(format!("rough {run}/7/{}", child.id)), 2, "by hand it is");
+            assert_eq!(times(format!("rough {run}/7/{}", child.id)), 2, "a retry by hand runs it");
         }
     }
 }
@@ -176,7 +177,7 @@ struct Streams {
 }
 
 impl Workflow for Streams {
-    const KIND: &'static str = "spawned_streams";
+    const KIND: &'static str = "spawns_streams";
     type Output = u64;
     type Error = Failure;
 
@@ -189,41 +190,41 @@ impl Workflow for Streams {
             _ => Ok(Square(n)),
         });
         let sum = branch.automerge().reduce(0, |sum: u64, n: u64| sum + n).await;
-        sum.map_err(|failure| Failure::stop(format!("the code hears: {}", failure.message)))
+        sum.map_err(|failure| Failure::stop(format!("the code received: {}", failure.message)))
     }
 }
 
-async fn streams_and_results_of_closures(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Streams>()).await;
+async fn children_come_from_streams_and_closures_that_may_fail(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Square>().workflow::<Streams>()).await;
     let good = lab.submit(Streams { bad: None }).await;
     let bad = lab.submit(Streams { bad: Some(7) }).await;
     lab.run().await;
     assert_eq!(lab.result(good).await.expect("done"), 506);
     let error = lab.result(bad).await.expect_err("failed").to_string();
-    assert!(error.contains("the code hears: item 7 is bad"), "{error}");
-    // What was spawned before is accounted for.
+    assert!(error.contains("the code received: item 7 is bad"), "{error}");
+    // The children that were spawned before are counted.
     let branches = lab.engine().await.inspect().branches(bad.id()).await.expect("branches");
     let [branch] = branches.as_slice() else { panic!("{branches:?}") };
     assert_eq!((branch.spawned, branch.counts.done, branch.sealed, branch.merged), (5, 5, false, false));
 }
 
-/// What is wrong, by its number.
+/// A mistake, by its number.
 #[derive(Serialize, Deserialize)]
 struct Wrong(u32);
 
-/// A child that cannot be written.
+/// A child that cannot be serialized.
 #[derive(Deserialize)]
-struct Unwritten;
+struct Unserializable;
 
-impl Serialize for Unwritten {
+impl Serialize for Unserializable {
     fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         Err(serde::ser::Error::custom("not written"))
     }
 }
 
-impl Task for Unwritten {
-    const KIND: &'static str = "spawned_unwritten";
+impl Task for Unserializable {
+    const KIND: &'static str = "spawns_unserializable";
     type Output = ();
     type Error = Failure;
 
@@ -233,7 +234,7 @@ impl Task for Unwritten {
 }
 
 impl Workflow for Wrong {
-    const KIND: &'static str = "spawned_wrong";
+    const KIND: &'static str = "spawns_wrong";
     type Output = ();
     type Error = Failure;
 
@@ -250,7 +251,7 @@ impl Workflow for Wrong {
             4 => one("unmerged").await?,
             5 => flow.branch("two").spawn("one", Square(1)).spawn("one", Square(2)).await?,
             6 => flow.branch("chunk").chunk(0).spawn("one", Square(1)).await?,
-            7 => flow.branch("written").spawn("one", Unwritten).await?,
+            7 => flow.branch("written").spawn("one", Unserializable).await?,
             8 => _ = one("pace").merge(Merge::all().poll_interval(seconds(9), seconds(1))).await?,
             9 => _ = flow.branch("packed").packed().spawn("flow", Wrong(99)).automerge().await?,
             10 => {
@@ -272,10 +273,11 @@ impl Workflow for Wrong {
     }
 }
 
-async fn what_cannot_be_is_explained(on: On) {
-    let place = on.fresh().await;
+async fn each_mistake_with_a_branch_is_explained(on: On) {
+    let store = on.fresh().await;
     let lab =
-        Lab::on(&place.url, |engine| engine.task::<Square>().task::<Unwritten>().workflow::<Wrong>()).await;
+        Lab::on(&store.url, |engine| engine.task::<Square>().task::<Unserializable>().workflow::<Wrong>())
+            .await;
     for (number, text) in [
         (0, "contains '$'"),
         (1, "contains ','"),
@@ -296,12 +298,12 @@ async fn what_cannot_be_is_explained(on: On) {
         lab.run().await;
         match lab.result(job).await {
             Err(error) => assert!(error.to_string().contains(text), "{number}: {error} lacks {text:?}"),
-            Ok(()) => panic!("{number} went well"),
+            Ok(()) => panic!("{number} was not refused"),
         }
     }
 }
 
-/// How many items the source has that changes.
+/// The length of the source that changes.
 static LENGTH: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Serialize, Deserialize)]
@@ -309,12 +311,12 @@ struct Changing {
     shift: bool,
 }
 
-/// Ends when it is told to.
+/// Ends at the signal `end`.
 #[derive(Serialize, Deserialize)]
-struct Obeys(u64);
+struct Held(u64);
 
-impl Workflow for Obeys {
-    const KIND: &'static str = "spawned_obeys";
+impl Workflow for Held {
+    const KIND: &'static str = "spawns_held";
     type Output = ();
     type Error = Failure;
 
@@ -324,7 +326,7 @@ impl Workflow for Obeys {
 }
 
 impl Workflow for Changing {
-    const KIND: &'static str = "spawned_changing";
+    const KIND: &'static str = "spawns_changing";
     type Output = ();
     type Error = Failure;
 
@@ -338,7 +340,7 @@ impl Workflow for Changing {
         let length = u64::from(LENGTH.load(Ordering::SeqCst));
         let shift = if self.shift { length } else { 0 };
         let branch = flow.branch("changing").in_flight(5);
-        let merged = branch.spawn_each("n", 0..length, move |n| Obeys(n + shift)).automerge().await;
+        let merged = branch.spawn_each("n", 0..length, move |n| Held(n + shift)).automerge().await;
         if merged.is_err() {
             flow.step("handle", || async { Ok::<_, Failure>(()) }).await?;
         }
@@ -346,16 +348,16 @@ impl Workflow for Changing {
     }
 }
 
-async fn a_source_must_enumerate_alike(on: On) {
+async fn a_source_that_changes_diverges(on: On) {
     // One at a time: they share the length.
     static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _one = ONE.lock().await;
     for (shift, after, text) in
         [(false, 2, "now it ends after 2 items"), (true, 50, "item 2 is another one now")]
     {
-        let place = on.fresh().await;
+        let store = on.fresh().await;
         LENGTH.store(100, Ordering::SeqCst);
-        let lab = Lab::on(&place.url, |engine| engine.workflow::<Obeys>().workflow::<Changing>()).await;
+        let lab = Lab::on(&store.url, |engine| engine.workflow::<Held>().workflow::<Changing>()).await;
         let job = lab.submit(Changing { shift }).await;
         lab.run().await;
         // The branch is full, and its parent waits.
@@ -377,9 +379,13 @@ async fn a_source_must_enumerate_alike(on: On) {
         let journal = lab.journal(job).await;
         let recorded: Vec<(Mark, &str)> =
             journal.iter().map(|entry| (entry.mark, entry.name.as_str())).collect();
-        assert_eq!(recorded, [(Mark::DoneWithUndo, "pay"), (Mark::Begun, "changing")], "nothing changed");
+        assert_eq!(
+            recorded,
+            [(Mark::DoneWithUndo, "pay"), (Mark::Begun, "changing")],
+            "the journal is unchanged"
+        );
         assert_eq!(times(format!("{}/refund", job.id())), 0, "nothing is undone");
-        // Once the source is as it was, the job goes on from its journal.
+        // With the original source, the job continues from its journal.
         LENGTH.store(100, Ordering::SeqCst);
         lab.engine().await.control("test").retry(job.id()).await.expect("retried");
         lab.run().await;
@@ -387,21 +393,21 @@ async fn a_source_must_enumerate_alike(on: On) {
     }
 }
 
-/// Opens a branch, whatever becomes of it.
+/// Opens a branch, and fails afterwards.
 #[derive(Serialize, Deserialize)]
 enum Opens {
     Begin,
 }
 
 impl Machine for Opens {
-    const KIND: &'static str = "spawned_opens";
+    const KIND: &'static str = "spawns_opens";
     type Output = ();
     type Error = Failure;
 
     async fn step(self, cx: &StepCx) -> Result<Next<Self>, Failure> {
         let length = if times(format!("{}/deployed", cx.id())) == 0 { 100 } else { 2 };
         let branch = cx.branch("changing").in_flight(5);
-        let opened = branch.spawn_each("n", 0..length, Obeys).open().await;
+        let opened = branch.spawn_each("n", 0..length, Held).open().await;
         ran(format!("{}/opened", cx.id()));
         Err(opened.err().unwrap_or_else(|| Failure::stop("it is open")))
     }
@@ -412,9 +418,9 @@ impl Machine for Opens {
     }
 }
 
-async fn a_source_of_a_machine_must_enumerate_alike(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Obeys>().machine::<Opens>()).await;
+async fn a_source_of_a_machine_that_changes_diverges(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Held>().machine::<Opens>()).await;
     let job = lab.submit(Opens::Begin).await;
     until_branch(&lab, job.id(), |branch| branch.spawned == 3).await;
     ran(format!("{}/deployed", job.id()));
@@ -425,8 +431,8 @@ async fn a_source_of_a_machine_must_enumerate_alike(on: On) {
         }
         other => panic!("{other:?}"),
     }
-    let told = (times(format!("{}/opened", job.id())), times(format!("{}/handled", job.id())));
-    assert_eq!(told, (0, 0), "no code is told of it");
+    let calls = (times(format!("{}/opened", job.id())), times(format!("{}/handled", job.id())));
+    assert_eq!(calls, (0, 0), "the code does not see the error");
 }
 
 /// A child that never ends by itself.
@@ -434,7 +440,7 @@ async fn a_source_of_a_machine_must_enumerate_alike(on: On) {
 struct Sleeper;
 
 impl Workflow for Sleeper {
-    const KIND: &'static str = "spawned_sleeper";
+    const KIND: &'static str = "spawns_sleeper";
     type Output = ();
     type Error = Failure;
 
@@ -447,7 +453,7 @@ impl Workflow for Sleeper {
 struct Waits;
 
 impl Workflow for Waits {
-    const KIND: &'static str = "spawned_waits";
+    const KIND: &'static str = "spawns_waits";
     type Output = ();
     type Error = Failure;
 
@@ -457,23 +463,18 @@ impl Workflow for Waits {
     }
 }
 
-/// Waits, in real time, until a branch of a job has come so far.
+/// Waits, in real time, until the first branch of a job has reached some point.
 pub(crate) async fn until_branch(lab: &Lab, job: JobId, reached: impl Fn(&windlass::store::Branch) -> bool) {
     let engine = lab.engine().await;
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    loop {
-        let branches = engine.inspect().branches(job).await.expect("branches");
-        if branches.first().is_some_and(&reached) {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "{branches:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the branch has reached that point", async || {
+        engine.inspect().branches(job).await.expect("branches").first().is_some_and(&reached)
+    })
+    .await;
 }
 
-async fn a_cancelled_parent_takes_its_children_along(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Sleeper>().workflow::<Waits>()).await;
+async fn a_cancelled_parent_cancels_its_children(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Sleeper>().workflow::<Waits>()).await;
     let job = lab.submit(Waits).await;
     lab.run().await;
     lab.cancel(job).await;
@@ -488,7 +489,7 @@ struct Fails {
 }
 
 impl Workflow for Fails {
-    const KIND: &'static str = "spawned_fails";
+    const KIND: &'static str = "spawns_fails";
     type Output = u64;
     type Error = Failure;
 
@@ -506,10 +507,10 @@ impl Workflow for Fails {
     }
 }
 
-async fn a_failed_parent_goes_on_when_it_is_retried(on: On) {
-    let place = on.fresh().await;
+async fn a_retried_parent_does_not_spawn_its_children_again(on: On) {
+    let store = on.fresh().await;
     let run = 1_000 + u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
-    let lab = Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Fails>()).await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Square>().workflow::<Fails>()).await;
     let job = lab.submit(Fails { run }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Failed);
@@ -520,12 +521,12 @@ async fn a_failed_parent_goes_on_when_it_is_retried(on: On) {
     assert_eq!(branches.len(), 1, "its children were not spawned again");
 }
 
-/// Enough are done; the others never end by themselves.
+/// Three children are done; the others never end by themselves.
 #[derive(Serialize, Deserialize)]
 struct Enough;
 
 impl Workflow for Enough {
-    const KIND: &'static str = "spawned_enough";
+    const KIND: &'static str = "spawns_enough";
     type Output = u64;
     type Error = Failure;
 
@@ -538,10 +539,10 @@ impl Workflow for Enough {
     }
 }
 
-async fn the_rest_is_cancelled_when_enough_are_done(on: On) {
-    let place = on.fresh().await;
+async fn a_quorum_cancels_the_other_children(on: On) {
+    let store = on.fresh().await;
     let lab =
-        Lab::on(&place.url, |engine| engine.task::<Square>().workflow::<Sleeper>().workflow::<Enough>())
+        Lab::on(&store.url, |engine| engine.task::<Square>().workflow::<Sleeper>().workflow::<Enough>())
             .await;
     let job = lab.submit(Enough).await;
     lab.run().await;
@@ -549,19 +550,19 @@ async fn the_rest_is_cancelled_when_enough_are_done(on: On) {
     until_branch(&lab, job.id(), |branch| branch.counts.ends() == (3, 0, 3)).await;
 }
 
-/// Fails until it is told otherwise.
+/// Fails in its first attempt.
 #[derive(Serialize, Deserialize)]
-struct Stubborn {
+struct FailsOnce {
     run: u64,
 }
 
-impl Task for Stubborn {
-    const KIND: &'static str = "spawned_stubborn";
+impl Task for FailsOnce {
+    const KIND: &'static str = "spawns_fails_once";
     type Output = u64;
     type Error = Failure;
 
     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
-        match ran(format!("stubborn {}", self.run)) {
+        match ran(format!("fails once {}", self.run)) {
             1 => Err(Failure::stop("not yet")),
             _ => Ok(1),
         }
@@ -569,28 +570,29 @@ impl Task for Stubborn {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Patient {
+struct WaitsForBoth {
     run: u64,
 }
 
-impl Workflow for Patient {
-    const KIND: &'static str = "spawned_patient";
+impl Workflow for WaitsForBoth {
+    const KIND: &'static str = "spawns_waits_for_both";
     type Output = u64;
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let run = self.run;
-        let branch = flow.branch("both").spawn("square", Square(1)).spawn("stubborn", Stubborn { run });
+        let branch = flow.branch("both").spawn("square", Square(1)).spawn("fails_once", FailsOnce { run });
         Ok(branch.automerge().await?.done)
     }
 }
 
-async fn a_child_that_failed_is_waited_for_until_it_is_retried(on: On) {
-    let place = on.fresh().await;
+async fn a_merge_waits_until_a_failed_child_is_retried(on: On) {
+    let store = on.fresh().await;
     let run = 2_000 + u64::from(RUNS.fetch_add(1, Ordering::Relaxed));
     let lab =
-        Lab::on(&place.url, |engine| engine.task::<Square>().task::<Stubborn>().workflow::<Patient>()).await;
-    let job = lab.submit(Patient { run }).await;
+        Lab::on(&store.url, |engine| engine.task::<Square>().task::<FailsOnce>().workflow::<WaitsForBoth>())
+            .await;
+    let job = lab.submit(WaitsForBoth { run }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
     let engine = lab.engine().await;

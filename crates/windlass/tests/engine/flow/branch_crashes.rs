@@ -1,19 +1,19 @@
-//! Branches with a worker that dies before and after each commit, by each policy, and from each sort of source.
+//! Branches with a worker that dies before and after each commit, and branches by each merge rule.
 
 use windlass::{prelude::*, testing::Lab};
 
 use super::{On, on_every_store};
 
 on_every_store!(
-    three_chunks,
-    two_branches_of_mixed_kinds,
-    a_packed_branch,
-    a_branch_with_a_limit,
-    by_each_policy,
-    three_levels,
+    a_branch_of_several_chunks_survives_every_crash,
+    two_branches_of_mixed_kinds_survive_every_crash,
+    a_packed_branch_survives_every_crash,
+    a_branch_with_a_limit_survives_every_crash,
+    each_merge_rule_decides_as_it_says,
+    branches_can_have_branches,
 );
 
-/// Returns what it is given; fails for some.
+/// Returns its number, or fails.
 #[derive(Serialize, Deserialize)]
 struct Item {
     n: u64,
@@ -96,15 +96,15 @@ async fn sum(on: On, packed: bool, limit: Option<u64>) {
     assert_eq!(report.outcome, (Ok((66, 1)), vec![(12, (12, 0, 0), true, true)]));
 }
 
-async fn three_chunks(on: On) {
+async fn a_branch_of_several_chunks_survives_every_crash(on: On) {
     sum(on, false, None).await;
 }
 
-async fn a_packed_branch(on: On) {
+async fn a_packed_branch_survives_every_crash(on: On) {
     sum(on, true, None).await;
 }
 
-async fn a_branch_with_a_limit(on: On) {
+async fn a_branch_with_a_limit_survives_every_crash(on: On) {
     sum(on, false, Some(4)).await;
 }
 
@@ -146,7 +146,7 @@ impl Workflow for Both {
     }
 }
 
-async fn two_branches_of_mixed_kinds(on: On) {
+async fn two_branches_of_mixed_kinds_survive_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.task::<Item>().workflow::<Twice>().workflow::<Both>(),
@@ -183,9 +183,9 @@ impl Workflow for Some10 {
     }
 }
 
-async fn by_each_policy(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<Item>().workflow::<Some10>()).await;
+async fn each_merge_rule_decides_as_it_says(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Item>().workflow::<Some10>()).await;
     for (fail, merge, expected) in [
         (0, Merge::all(), Ok((10, 0))),
         (0, Merge::fail_fast(), Ok((10, 0))),
@@ -206,7 +206,7 @@ async fn by_each_policy(on: On) {
             other => panic!("{text}: {other:?}"),
         }
     }
-    // One that failed is waited for until it was retried; a quorum does not wait for it.
+    // A merge of all waits until a failed child is retried; a quorum does not.
     let job = lab.submit(Some10 { fail: 1, merge: Merge::all() }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, windlass::State::Waiting);
@@ -236,9 +236,9 @@ impl Workflow for Tree {
     }
 }
 
-async fn three_levels(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Tree>()).await;
+async fn branches_can_have_branches(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Tree>()).await;
     let job = lab.submit(Tree { depth: 3 }).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 1 + 3 + 9 + 27);

@@ -1,4 +1,5 @@
-//! Transactions: the user's rows and the record of the step are both there or both not, wherever the worker dies.
+//! Transactions of workflows: the rows of the user and the record of the call are committed together, wherever the worker
+//! dies.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use windlass::{
 
 use super::On;
 
-/// Books three things, one after the other, in a table of the user's.
+/// Books three things, one after the other, in a table of the user.
 #[derive(Serialize, Deserialize)]
 struct Book {
     postgres: bool,
@@ -60,7 +61,7 @@ impl Workflow for Book {
 
 const TABLE: &str = "create table if not exists bookings (job text not null, thing text not null)";
 
-/// What is in the user's table of one job.
+/// The rows of one job in the table of the user.
 async fn booked(url: &str, job: JobId) -> Vec<String> {
     let (sql, job) = ("select thing from bookings where job = ", job.to_string());
     match url.strip_prefix("sqlite://") {
@@ -77,7 +78,7 @@ async fn booked(url: &str, job: JobId) -> Vec<String> {
     }
 }
 
-/// A connection of the user's own.
+/// A connection of the user.
 pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let plain = url.split('?').next().expect("a URL");
     let (client, connection) =
@@ -90,19 +91,19 @@ async fn make_table(url: &str) {
     match url.strip_prefix("sqlite://") {
         Some(path) => {
             let connection = Connection::open(path).expect("opened");
-            connection.execute_batch(TABLE).expect("made");
+            connection.execute_batch(TABLE).expect("created");
         }
         None => {
             assert!(Options::parse(url).is_ok());
-            // Several tests may make it at once.
+            // Several tests may create it at the same time.
             let _ = client(url).await.batch_execute(TABLE).await;
         }
     }
 }
 
 async fn crash_everywhere(on: On) {
-    let place = on.fresh().await;
-    let url: Arc<str> = place.url.as_str().into();
+    let store = on.fresh().await;
+    let url: Arc<str> = store.url.as_str().into();
     drop(Engine::open(&url).await.expect("opened"));
     make_table(&url).await;
     let open = async || url.to_string();
@@ -119,12 +120,12 @@ async fn crash_everywhere(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_anywhere_books_everything_once_on_sqlite() {
+async fn a_transaction_happens_once_whenever_the_worker_dies_on_sqlite() {
     crash_everywhere(On::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_anywhere_books_everything_once_on_postgres() {
+async fn a_transaction_happens_once_whenever_the_worker_dies_on_postgres() {
     crash_everywhere(On::Postgres).await;
 }
 
@@ -148,7 +149,7 @@ impl Workflow for Wrong {
                 transaction
                     .in_sqlite(move |_| {
                         let step = inner.step("inner", || async { Ok::<_, Failure>(()) });
-                        // Polled once, as a careless block_on would.
+                        // Polled once, as block_on would.
                         let _ = futures_util::FutureExt::now_or_never(step);
                         Ok::<_, Failure>(1)
                     })
@@ -160,7 +161,7 @@ impl Workflow for Wrong {
                         tx.execute("insert into bookings (job, thing) values (?1, 'x')", [&id])
                             .map_err(Failure::stop)?;
                         panic!("in the middle of it");
-                        #[expect(unreachable_code, reason = "it says what the closure returns")]
+                        #[expect(unreachable_code, reason = "it gives the closure its type")]
                         Ok::<_, Failure>(1)
                     })
                     .await
@@ -183,11 +184,11 @@ impl Workflow for Wrong {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_goes_wrong_in_a_transaction_is_told_and_leaves_nothing() {
-    let place = On::Sqlite.fresh().await;
-    drop(Engine::open(&place.url).await.expect("opened"));
-    make_table(&place.url).await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Wrong>()).await;
+async fn a_transaction_that_fails_is_rolled_back_and_explained() {
+    let store = On::Sqlite.fresh().await;
+    drop(Engine::open(&store.url).await.expect("opened"));
+    make_table(&store.url).await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Wrong>()).await;
     for (how, part) in [
         ("nested", "is called inside \"wrong\""),
         ("panics", "in the middle of it"),
@@ -202,6 +203,6 @@ async fn what_goes_wrong_in_a_transaction_is_told_and_leaves_nothing() {
             }
             other => panic!("{how}: {other:?}"),
         }
-        assert_eq!(booked(&place.url, job.id()).await, Vec::<String>::new(), "{how}");
+        assert_eq!(booked(&store.url, job.id()).await, Vec::<String>::new(), "{how}");
     }
 }

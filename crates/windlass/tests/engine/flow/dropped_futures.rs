@@ -49,14 +49,14 @@ impl Workflow for One {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_declared_dead_during_a_commit_commits_again() {
-    let place = On::Sqlite.fresh().await;
+    let store = On::Sqlite.fresh().await;
     let commits = Arc::new(HeldCommits::default());
     let config = Config {
         lease: Duration::from_secs(600),
         renew_every: Duration::from_millis(100),
         ..Config::default()
     };
-    let engine = faulty(&place.url, &commits).await.workflow::<One>().config(config);
+    let engine = faulty(&store.url, &commits).await.workflow::<One>().config(config);
     let engine = engine.start().await.expect("started");
     commits.holds.store(true, Ordering::SeqCst);
     let first = engine.submit(One).await.expect("submitted");
@@ -95,9 +95,9 @@ impl Machine for Kinds {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Flowing;
+struct AsWorkflow;
 
-impl Workflow for Flowing {
+impl Workflow for AsWorkflow {
     const KIND: &'static str = "kinds";
     type Output = ();
     type Error = Failure;
@@ -109,16 +109,16 @@ impl Workflow for Flowing {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_of_a_machine_is_not_run_as_a_workflow() {
-    let place = On::Sqlite.fresh().await;
+    let store = On::Sqlite.fresh().await;
     let engine =
-        Engine::open(&place.url).await.expect("opened").machine::<Kinds>().start().await.expect("started");
+        Engine::open(&store.url).await.expect("opened").machine::<Kinds>().start().await.expect("started");
     let job = engine.submit(Kinds::Begin).await.expect("submitted");
     until("it waits", async || {
         engine.inspect().job(job.id()).await.expect("read").expect("the job exists").wait.is_some()
     })
     .await;
     engine.stop().await;
-    let other = Engine::open(&place.url).await.expect("opened").workflow::<Flowing>();
+    let other = Engine::open(&store.url).await.expect("opened").workflow::<AsWorkflow>();
     let checked = other.check().run(|_| true).await.expect("checked");
     assert_eq!(checked.broken.len(), 1, "{checked:?}");
     let other = other.start().await.expect("started");

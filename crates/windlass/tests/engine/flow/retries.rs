@@ -1,4 +1,4 @@
-//! What a retried job does again: undos that failed, and what was decided by calls that are void.
+//! What a retried job does again: undos that failed, and selects whose calls are void.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use windlass::{
 use super::{On, on_every_store, ran, times};
 
 on_every_store!(
-    what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before,
-    a_select_is_judged_anew_when_a_call_of_it_is_void,
-    a_select_is_judged_anew_when_its_winner_was_undone,
+    a_cancel_right_after_a_retry_repeats_the_undos_that_failed,
+    a_select_is_decided_again_if_one_of_its_calls_is_void,
+    a_select_is_decided_again_if_its_winner_was_undone,
 );
 
-/// Books, and cannot undo the second booking at first. Whether it asks something in between is up to the test.
+/// Makes two bookings; the first attempt to undo the second one fails. With `asks` it has a failing step in between.
 #[derive(Serialize, Deserialize)]
 struct Books {
     asks: bool,
@@ -53,10 +53,10 @@ impl Workflow for Books {
     }
 }
 
-async fn what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before(on: On) {
+async fn a_cancel_right_after_a_retry_repeats_the_undos_that_failed(on: On) {
     for asks in [false, true] {
-        let place = on.fresh().await;
-        let lab = Lab::on(&place.url, |engine| engine.workflow::<Books>()).await;
+        let store = on.fresh().await;
+        let lab = Lab::on(&store.url, |engine| engine.workflow::<Books>()).await;
         let job = lab.submit(Books { asks }).await;
         lab.run().await;
         let failed = lab.result(job).await.expect_err("it fails").to_string();
@@ -65,8 +65,8 @@ async fn what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before(
         let control = engine.control("test");
         control.pause_queue("default").await.expect("paused");
         control.retry(id).await.expect("retried");
-        let did = control.act(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
-        assert_eq!(did, ControlOutcome::CancelRequested, "there is something to undo");
+        let outcome = control.act(id, JobAction::Cancel { grace: Duration::ZERO }).await.expect("acted");
+        assert_eq!(outcome, ControlOutcome::CancelRequested, "there is something to undo");
         control.resume_queue("default").await.expect("resumed");
         lab.run().await;
         assert_eq!(times(format!("{id}/undo flight")), 2, "asks: {asks}");
@@ -78,12 +78,12 @@ async fn what_was_not_undone_is_tried_again_by_a_cancel_that_nothing_ran_before(
             }
             other => panic!("{other:?}"),
         }
-        let why = engine.why(id).await.expect("asked").expect("there");
+        let why = engine.why(id).await.expect("why").expect("the job exists");
         assert!(!why.because.contains("not undone"), "{why:?}");
     }
 }
 
-/// Pays within an hour, or not. The first payment fails; the next one takes a moment.
+/// Pays within an hour, or not. The first payment fails; the next one takes 300 ms.
 #[derive(Serialize, Deserialize)]
 struct Paid;
 
@@ -108,9 +108,9 @@ impl Workflow for Paid {
     }
 }
 
-async fn a_select_is_judged_anew_when_a_call_of_it_is_void(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Paid>()).await;
+async fn a_select_is_decided_again_if_one_of_its_calls_is_void(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Paid>()).await;
     let job = lab.submit(Paid).await;
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
@@ -122,7 +122,7 @@ async fn a_select_is_judged_anew_when_a_call_of_it_is_void(on: On) {
     assert_eq!(times(format!("{}/pay", job.id())), 2);
 }
 
-/// Two services are asked, of which the other one answers after the job was retried. Undoing takes a second try.
+/// Asks two services: the first answers before the job is retried, the second after. Each undo needs two attempts.
 #[derive(Serialize, Deserialize)]
 struct Asks;
 
@@ -155,16 +155,16 @@ impl Workflow for Asks {
     }
 }
 
-async fn a_select_is_judged_anew_when_its_winner_was_undone(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Asks>()).await;
+async fn a_select_is_decided_again_if_its_winner_was_undone(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Asks>()).await;
     let job = lab.submit(Asks).await;
     for name in ["left", "right"] {
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Failed);
         let failed = lab.result(job).await.expect_err("it fails").to_string();
         assert_eq!(failed, "the job failed (stopped): not good enough");
-        assert_eq!(times(format!("{}/undo {name}", job.id())), 2, "{name} is undone, at the second try");
+        assert_eq!(times(format!("{}/undo {name}", job.id())), 2, "{name} is undone, at the second attempt");
         if name == "left" {
             lab.engine().await.control("test").retry(job.id()).await.expect("retried");
         }

@@ -1,4 +1,4 @@
-//! What people see of the children of branches, and how they retry those that have not ended well.
+//! How people list and find the children of branches, and redrive those that did not succeed.
 
 use std::{collections::BTreeSet, sync::Mutex};
 
@@ -12,21 +12,21 @@ use windlass::{
 use super::{On, on_every_store};
 
 on_every_store!(
-    what_failed_is_redriven,
-    what_is_merged_is_redriven_only_by_name,
+    failed_children_are_redriven,
+    a_merged_branch_is_redriven_only_by_name,
     packed_children_are_listed_one_by_one,
-    children_are_found_by_what_they_are_called,
-    a_merge_that_failed_is_judged_anew,
+    children_are_found_by_their_keys,
+    a_merge_that_failed_is_decided_again_after_a_redrive,
 );
 
-/// What was mended: what fails does not, from then on.
-static MENDED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+/// What was fixed: pieces that were broken by it no longer fail.
+static FIXED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-fn mend(what: &str) {
-    MENDED.lock().expect("mended").insert(what.to_owned());
+fn fix(what: &str) {
+    FIXED.lock().expect("fixed").insert(what.to_owned());
 }
 
-/// Fails for some until that is mended. Returns nothing for others.
+/// Fails if it is broken, until that is fixed. Returns its number if that is even.
 #[derive(Serialize, Deserialize)]
 struct Piece {
     n: u64,
@@ -40,7 +40,7 @@ impl Task for Piece {
 
     async fn run(self, _cx: &TaskCx) -> Result<Option<u64>, Failure> {
         match &self.broken {
-            Some(what) if !MENDED.lock().expect("mended").contains(what) => {
+            Some(what) if !FIXED.lock().expect("fixed").contains(what) => {
                 Err(Failure::stop(format!("piece {} is broken", self.n)))
             }
             _ => Ok(self.n.is_multiple_of(2).then_some(self.n)),
@@ -48,7 +48,7 @@ impl Task for Piece {
     }
 }
 
-/// Pieces, of which every tenth is broken, and one beside them.
+/// Pieces, of which every tenth is broken, and one more.
 #[derive(Serialize, Deserialize)]
 struct Pieces {
     count: u64,
@@ -83,11 +83,11 @@ fn kinds(engine: Engine) -> Engine {
 }
 
 async fn lab(on: On) -> (Lab, crate::common::TestStore) {
-    let place = on.fresh().await;
-    (Lab::on(&place.url, kinds).await, place)
+    let store = on.fresh().await;
+    (Lab::on(&store.url, kinds).await, store)
 }
 
-/// Submits pieces and lets them run as far as they come.
+/// Submits pieces and runs the lab.
 async fn pieces(lab: &Lab, count: u64, packed: bool, broken: &str, merge: Merge) -> LabJob<(u64, u64)> {
     let job = Pieces { count, packed, broken: broken.into(), merge };
     let handle = lab.engine().await.submit(job).key(broken).await.expect("submitted");
@@ -97,27 +97,27 @@ async fn pieces(lab: &Lab, count: u64, packed: bool, broken: &str, merge: Merge)
 
 async fn redrive(lab: &Lab, job: LabJob<(u64, u64)>, branch: Option<&str>) -> (RedriveProgress, Vec<u64>) {
     let engine = lab.engine().await;
-    let mut told = Vec::new();
+    let mut progress = Vec::new();
     let redriven = engine.control("test").redrive(job.id(), branch).run(|so_far| {
-        told.push(so_far.seen());
+        progress.push(so_far.seen());
         true
     });
-    (redriven.await.expect("redriven"), told)
+    (redriven.await.expect("redriven"), progress)
 }
 
-async fn what_failed_is_redriven(on: On) {
-    let (lab, _place) = lab(on).await;
+async fn failed_children_are_redriven(on: On) {
+    let (lab, _store) = lab(on).await;
     for packed in [false, true] {
         let broken = format!("{on:?} {packed}");
         let job = pieces(&lab, 300, packed, &broken, Merge::all()).await;
         assert_eq!(lab.state(job).await, State::Waiting);
-        // Nothing is mended, so it comes to the same.
-        let (redriven, told) = redrive(&lab, job, None).await;
+        // Nothing is fixed, so they fail again.
+        let (redriven, progress) = redrive(&lab, job, None).await;
         assert_eq!((redriven.bad, redriven.retried, redriven.refused), (30, 30, 0), "{redriven:?}");
-        assert!(told.is_sorted() && told.last() == Some(&30), "{told:?}");
+        assert!(progress.is_sorted() && progress.last() == Some(&30), "{progress:?}");
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Waiting);
-        mend(&broken);
+        fix(&broken);
         assert_eq!(redrive(&lab, job, Some("pieces")).await.0.retried, 30);
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), (301, 0));
@@ -139,15 +139,15 @@ async fn what_failed_is_redriven(on: On) {
     }
 }
 
-async fn what_is_merged_is_redriven_only_by_name(on: On) {
-    let (lab, _place) = lab(on).await;
+async fn a_merged_branch_is_redriven_only_by_name(on: On) {
+    let (lab, _store) = lab(on).await;
     let broken = format!("{on:?} merged");
     let job = pieces(&lab, 20, false, &broken, Merge::settled()).await;
     assert_eq!(lab.result(job).await.expect("done"), (19, 2));
     let (redriven, _) = redrive(&lab, job, None).await;
     assert_eq!(redriven.passed, [("pieces".to_owned(), Skipped::Merged)]);
     assert_eq!(redriven.retried, 0);
-    mend(&broken);
+    fix(&broken);
     let (redriven, _) = redrive(&lab, job, Some("pieces")).await;
     assert_eq!((redriven.retried, redriven.passed.len()), (2, 0));
     lab.run().await;
@@ -161,7 +161,7 @@ async fn what_is_merged_is_redriven_only_by_name(on: On) {
     assert!(matches!(wrong, Err(Error::NoSuchJob(_))), "{wrong:?}");
 }
 
-/// All children that match, read in pages of so many.
+/// All children that match, read in pages of `page`.
 async fn listed(engine: &Engine, job: JobId, only: ChildStates, page: usize) -> Vec<Item> {
     let mut found = Vec::new();
     let mut mark: Option<String> = None;
@@ -182,7 +182,7 @@ async fn listed(engine: &Engine, job: JobId, only: ChildStates, page: usize) -> 
 }
 
 async fn packed_children_are_listed_one_by_one(on: On) {
-    let (lab, _place) = lab(on).await;
+    let (lab, _store) = lab(on).await;
     let broken = format!("{on:?} listed");
     let job = pieces(&lab, 95, true, &broken, Merge::all()).await;
     let engine = lab.engine().await;
@@ -197,7 +197,7 @@ async fn packed_children_are_listed_one_by_one(on: On) {
         assert!(four.block.is_some() && four.failure.is_none());
         assert_eq!(item("5").result, Some(serde_json::Value::Null));
         let nine = item("9");
-        assert_eq!((nine.state, nine.block), (State::Failed, None), "it was moved out");
+        assert_eq!((nine.state, nine.block), (State::Failed, None), "it was promoted");
         assert_eq!(nine.failure.as_ref().expect("an error").message, "piece 9 is broken");
         assert_eq!(listed(&engine, job.id(), ChildStates::Bad, page).await.len(), 9);
         assert_eq!(listed(&engine, job.id(), ChildStates::Ended, page).await.len(), 96);
@@ -207,8 +207,8 @@ async fn packed_children_are_listed_one_by_one(on: On) {
     assert!(wrong.err().expect("no position").to_string().contains("is not a position among children"));
 }
 
-async fn children_are_found_by_what_they_are_called(on: On) {
-    let (lab, _place) = lab(on).await;
+async fn children_are_found_by_their_keys(on: On) {
+    let (lab, _store) = lab(on).await;
     for packed in [false, true] {
         let broken = format!("{on:?}-found-{packed}");
         let job = pieces(&lab, 70, packed, &broken, Merge::all()).await;
@@ -222,7 +222,7 @@ async fn children_are_found_by_what_they_are_called(on: On) {
                 let is_packed = packed && state == State::Done;
                 assert_eq!(found.block.is_some(), is_packed, "{child}");
                 let job = engine.inspect().job(found.id).await.expect("read");
-                assert_eq!(job.is_some(), !is_packed, "its id is that of a job, once it is one");
+                assert_eq!(job.is_some(), !is_packed, "its id is that of a job once it is promoted");
             }
         }
         let wrong = async |key: &str| engine.item(key).await.expect_err(key).to_string();
@@ -234,21 +234,21 @@ async fn children_are_found_by_what_they_are_called(on: On) {
             (format!("{broken}$pieces$piece_70"), "has no child for the item \"70\""),
             (format!("{broken}$pieces$piece"), "has an item for each child: name one"),
         ] {
-            let said = wrong(&key).await;
-            assert!(said.contains(why), "{said}");
+            let error = wrong(&key).await;
+            assert!(error.contains(why), "{error}");
         }
     }
 }
 
-/// What was not merged well can be: its children are redriven, and its parent is retried, whichever comes first.
-async fn a_merge_that_failed_is_judged_anew(on: On) {
-    let (lab, _place) = lab(on).await;
+/// The children are redriven and the parent is retried, in either order.
+async fn a_merge_that_failed_is_decided_again_after_a_redrive(on: On) {
+    let (lab, _store) = lab(on).await;
     for redriven_first in [true, false] {
-        let broken = format!("{on:?} anew {redriven_first}");
+        let broken = format!("{on:?} again {redriven_first}");
         let job = pieces(&lab, 30, false, &broken, Merge::tolerate(2)).await;
         let error = lab.result(job).await.expect_err("three failed").to_string();
         assert!(error.contains("of 31 children 3 failed, and 2 are tolerated"), "{error}");
-        mend(&broken);
+        fix(&broken);
         let engine = lab.engine().await;
         let control = engine.control("test");
         if redriven_first {

@@ -1,5 +1,5 @@
-//! Branches that went wrong and are mended: sources, parents that are retried, blocks that return much, and machines that
-//! are cut off in the middle.
+//! Branches after something went wrong: sources that are fixed, parents that are retried, machines that crash; and blocks with
+//! large results.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,16 +8,16 @@ use windlass::{State, prelude::*, testing::Lab};
 use super::{On, on_every_store};
 
 on_every_store!(
-    a_mended_source_goes_on_where_it_was,
+    a_fixed_source_continues_where_it_failed,
     a_cancelled_parent_can_be_retried,
-    branches_are_merged_by_one_call,
-    blocks_return_nothing_and_much,
-    a_machine_is_shown_its_signal_again,
-    a_machine_opens_two_at_once,
-    a_machine_must_merge,
+    two_merges_of_one_branch_at_once_are_refused,
+    blocks_can_return_nothing_and_large_results,
+    a_machine_that_crashes_while_it_spawns_receives_its_signal_again,
+    a_machine_can_open_two_branches_at_once,
+    a_machine_must_merge_its_branches,
 );
 
-/// What differs from one test to the next in the same process.
+/// Tells the tests of one process apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 fn run() -> u64 {
@@ -28,7 +28,7 @@ fn run() -> u64 {
 struct One(u64);
 
 impl Task for One {
-    const KIND: &'static str = "mended_one";
+    const KIND: &'static str = "fixed_one";
     type Output = u64;
     type Error = Failure;
 
@@ -37,25 +37,25 @@ impl Task for One {
     }
 }
 
-/// Sources that err until they are mended, by run.
-static MENDED: [AtomicBool; 16] = [const { AtomicBool::new(false) }; 16];
+/// Whether the source was fixed, by run.
+static FIXED: [AtomicBool; 16] = [const { AtomicBool::new(false) }; 16];
 
 #[derive(Serialize, Deserialize)]
-struct Errs {
+struct BadSource {
     run: u64,
-    /// Whether the error path merges what there is.
+    /// Whether the code merges the children that were spawned before the error.
     merges: bool,
 }
 
-impl Workflow for Errs {
-    const KIND: &'static str = "mended_errs";
+impl Workflow for BadSource {
+    const KIND: &'static str = "fixed_bad_source";
     type Output = u64;
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<u64, Failure> {
         let run = self.run as usize % 16;
         let branch = flow.branch("items").chunk(4).spawn_each("item", 0..10_u64, move |n| {
-            match n == 6 && !MENDED[run].load(Ordering::SeqCst) {
+            match n == 6 && !FIXED[run].load(Ordering::SeqCst) {
                 true => Err(Failure::stop("item 6 is broken")),
                 false => Ok(One(n)),
             }
@@ -73,15 +73,15 @@ impl Workflow for Errs {
     }
 }
 
-async fn a_mended_source_goes_on_where_it_was(on: On) {
+async fn a_fixed_source_continues_where_it_failed(on: On) {
     for (merges, spawned, result) in [(false, 10, 45), (true, 4, 4)] {
-        let place = on.fresh().await;
-        let lab = Lab::on(&place.url, |engine| engine.task::<One>().workflow::<Errs>()).await;
+        let store = on.fresh().await;
+        let lab = Lab::on(&store.url, |engine| engine.task::<One>().workflow::<BadSource>()).await;
         let run = run();
-        let job = lab.submit(Errs { run, merges }).await;
+        let job = lab.submit(BadSource { run, merges }).await;
         lab.run().await;
         assert_eq!(lab.state(job).await, State::Failed);
-        MENDED[run as usize % 16].store(true, Ordering::SeqCst);
+        FIXED[run as usize % 16].store(true, Ordering::SeqCst);
         lab.engine().await.control("test").retry(job.id()).await.expect("retried");
         lab.run().await;
         assert_eq!(lab.result(job).await.expect("done"), result, "merges: {merges}");
@@ -91,12 +91,12 @@ async fn a_mended_source_goes_on_where_it_was(on: On) {
     }
 }
 
-/// Ends when it is told to.
+/// Ends at the signal `end`.
 #[derive(Serialize, Deserialize)]
 struct Held;
 
 impl Workflow for Held {
-    const KIND: &'static str = "mended_held";
+    const KIND: &'static str = "fixed_held";
     type Output = ();
     type Error = Failure;
 
@@ -109,7 +109,7 @@ impl Workflow for Held {
 struct Holds;
 
 impl Workflow for Holds {
-    const KIND: &'static str = "mended_holds";
+    const KIND: &'static str = "fixed_holds";
     type Output = u64;
     type Error = Failure;
 
@@ -120,13 +120,13 @@ impl Workflow for Holds {
 }
 
 async fn a_cancelled_parent_can_be_retried(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Held>().workflow::<Holds>()).await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Held>().workflow::<Holds>()).await;
     let job = lab.submit(Holds).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
     lab.cancel(job).await;
-    super::spawned::until_branch(&lab, job.id(), |branch| branch.counts.cancelled == 3).await;
+    super::spawns::until_branch(&lab, job.id(), |branch| branch.counts.cancelled == 3).await;
     lab.engine().await.control("test").retry(job.id()).await.expect("retried");
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 3);
@@ -136,7 +136,7 @@ async fn a_cancelled_parent_can_be_retried(on: On) {
 struct Overlap;
 
 impl Workflow for Overlap {
-    const KIND: &'static str = "mended_overlap";
+    const KIND: &'static str = "fixed_overlap";
     type Output = ();
     type Error = Failure;
 
@@ -153,24 +153,24 @@ impl Workflow for Overlap {
     }
 }
 
-async fn branches_are_merged_by_one_call(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<One>().workflow::<Overlap>()).await;
+async fn two_merges_of_one_branch_at_once_are_refused(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<One>().workflow::<Overlap>()).await;
     let job = lab.submit(Overlap).await;
     lab.run().await;
     let error = lab.result(job).await.expect_err("refused").to_string();
     assert!(error.contains("the branch \"b\" is being merged already"), "{error}");
 }
 
-/// Items that return nothing, or much, at once or after a while.
+/// Items that return nothing or many bytes, at once or after a while.
 #[derive(Serialize, Deserialize)]
-struct Much {
+struct Large {
     bytes: usize,
     waits: bool,
 }
 
-impl Task for Much {
-    const KIND: &'static str = "mended_much";
+impl Task for Large {
+    const KIND: &'static str = "fixed_large";
     type Output = Option<String>;
     type Error = Failure;
 
@@ -190,14 +190,14 @@ struct Returns {
 }
 
 impl Workflow for Returns {
-    const KIND: &'static str = "mended_returns";
+    const KIND: &'static str = "fixed_returns";
     type Output = (u64, usize);
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(u64, usize), Failure> {
         let Returns { items, bytes, waits } = self;
         let branch =
-            flow.branch("much").packed().spawn_each("item", 0..items, move |_| Much { bytes, waits });
+            flow.branch("large").packed().spawn_each("item", 0..items, move |_| Large { bytes, waits });
         let add = |(count, bytes): (u64, usize), result: Option<String>| {
             (count + 1, bytes + result.map_or(0, |text| text.len()))
         };
@@ -205,9 +205,9 @@ impl Workflow for Returns {
     }
 }
 
-async fn blocks_return_nothing_and_much(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<Much>().workflow::<Returns>()).await;
+async fn blocks_can_return_nothing_and_large_results(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Large>().workflow::<Returns>()).await;
     for (items, bytes, waits) in
         [(30, 0, false), (1_000, 2_000, false), (1_000, 2_000, true), (60, 20_000, true), (3, 600_000, false)]
     {
@@ -227,7 +227,7 @@ enum Paid {
 }
 
 impl Machine for Paid {
-    const KIND: &'static str = "mended_paid";
+    const KIND: &'static str = "fixed_paid";
     type Output = (u64, u64);
     type Error = Failure;
 
@@ -244,7 +244,7 @@ impl Machine for Paid {
     }
 }
 
-async fn a_machine_is_shown_its_signal_again(on: On) {
+async fn a_machine_that_crashes_while_it_spawns_receives_its_signal_again(on: On) {
     let report = on
         .crash(
             |engine| engine.task::<One>().machine::<Paid>(),
@@ -267,7 +267,7 @@ enum Two {
 }
 
 impl Machine for Two {
-    const KIND: &'static str = "mended_two";
+    const KIND: &'static str = "fixed_two";
     type Output = u64;
     type Error = Failure;
 
@@ -287,9 +287,9 @@ impl Machine for Two {
     }
 }
 
-async fn a_machine_opens_two_at_once(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<One>().machine::<Two>()).await;
+async fn a_machine_can_open_two_branches_at_once(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<One>().machine::<Two>()).await;
     let job = lab.submit(Two::Begin { merges: true }).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 12);
@@ -297,9 +297,9 @@ async fn a_machine_opens_two_at_once(on: On) {
     assert_eq!(branches.iter().map(|branch| branch.counts.done).collect::<Vec<_>>(), [6, 6]);
 }
 
-async fn a_machine_must_merge(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<One>().machine::<Two>()).await;
+async fn a_machine_must_merge_its_branches(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<One>().machine::<Two>()).await;
     let job = lab.submit(Two::Begin { merges: false }).await;
     lab.run().await;
     let error = lab.result(job).await.expect_err("refused").to_string();

@@ -1,4 +1,4 @@
-//! Repeats that nobody was there for: what is caught up, what is summed up, and what that costs.
+//! Repeats that missed ticks: which ticks run late, how the others are summarised, and at what cost.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Mutex};
 
@@ -12,11 +12,11 @@ use windlass::{
 use super::{On, on_every_store};
 
 on_every_store!(
-    a_year_asleep_is_one_entry_and_the_last_hour_runs_late,
-    a_year_asleep_is_skipped_or_caught_up_by_one_tick,
-    a_year_asleep_is_one_entry_wherever_the_worker_dies,
-    what_is_missed_after_the_end_is_not_counted,
-    what_the_last_tick_has_set_is_still_so_on_a_replay,
+    a_year_of_missed_ticks_is_one_entry_and_the_last_hour_runs_late,
+    a_year_of_missed_ticks_can_be_skipped_or_caught_up_by_one_tick,
+    a_year_of_missed_ticks_survives_every_crash,
+    ticks_after_the_end_of_a_repeat_are_not_missed,
+    a_replay_has_the_context_that_the_last_tick_set,
 );
 
 const STEP: Duration = minutes(10);
@@ -28,7 +28,7 @@ fn ticks(job: JobId) -> Vec<Time> {
     TICKS.lock().unwrap_or_else(|e| e.into_inner()).get(&job).cloned().unwrap_or_default()
 }
 
-/// Beats every ten minutes, twenty times or until a moment.
+/// Repeats every ten minutes, twenty times or until a time.
 #[derive(Serialize, Deserialize)]
 struct Beats {
     catch_up: Option<CatchUp>,
@@ -63,16 +63,16 @@ impl Workflow for Beats {
 
 type Beating = LabJob<Option<()>>;
 
-/// What became of a job that beat for a while and was left alone for a year.
+/// A job that ran for half an hour and was paused for a year.
 struct Year {
-    /// The last tick before.
+    /// The last tick before the pause.
     last: Time,
-    /// When the year was over.
+    /// When the pause ended.
     over: Time,
-    /// Ticks that were due by then and ran after all.
+    /// Ticks that were due by then and ran late.
     late: Vec<Time>,
     missed: Vec<Missed>,
-    /// How many changes that took.
+    /// The number of changes that this took.
     changes: i32,
 }
 
@@ -86,34 +86,36 @@ async fn missed_of(lab: &Lab, job: Beating) -> Vec<Missed> {
     journal.iter().filter(|entry| is_summary(entry)).map(read).collect()
 }
 
-/// Has a job beat for half an hour, then be paused for a year, and then go on.
+/// Runs a job for half an hour, pauses it for a year, and resumes it.
 async fn a_year(lab: &Lab, beats: Beats) -> (Beating, Year) {
     let job = lab.submit(beats).await;
     lab.advance(minutes(35)).await;
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
     let before = ticks(job.id());
-    let rev = async || lab.engine().await.inspect().job(job.id()).await.expect("read").expect("there").rev.0;
-    let begun = rev().await;
+    let rev = async || {
+        lab.engine().await.inspect().job(job.id()).await.expect("read").expect("the job exists").rev.0
+    };
+    let first_rev = rev().await;
     lab.advance(days(365)).await;
-    assert_eq!(ticks(job.id()), before, "nobody was there");
+    assert_eq!(ticks(job.id()), before, "it is paused");
     let over = lab.now();
     let engine = lab.engine().await;
     engine.control("test").resume_queue("default").await.expect("resumed");
     lab.advance(Duration::from_secs(1)).await;
     let late = ticks(job.id())[before.len()..].iter().copied().filter(|tick| *tick <= over).collect();
-    let (missed, changes) = (missed_of(lab, job).await, rev().await - begun);
-    let last = *before.last().expect("it has beaten");
+    let (missed, changes) = (missed_of(lab, job).await, rev().await - first_rev);
+    let last = *before.last().expect("it has ticked");
     (job, Year { last, over, late, missed, changes })
 }
 
-/// The ticks of the grid after one of them, up to a moment.
+/// The ticks of the grid after one of them, up to a time.
 fn grid(after: Time, to: Time) -> Vec<Time> {
     let steps = std::iter::successors(Some(after.plus(STEP)), |tick| Some(tick.plus(STEP)));
     steps.take_while(|tick| *tick <= to).collect()
 }
 
-/// That what was due in the year ran late from some moment on, and that all before is in one summary.
+/// Checks that the ticks of the year from `from` on ran late, and that all earlier ones are in one summary.
 fn is_caught_up_from(year: &Year, from: Time) {
     let due = grid(year.last, year.over);
     let (missed, late): (Vec<Time>, Vec<Time>) = due.into_iter().partition(|tick| *tick < from);
@@ -137,9 +139,9 @@ async fn ends_on_the_grid(lab: &Lab, job: Beating) {
     }
 }
 
-async fn a_year_asleep_is_one_entry_and_the_last_hour_runs_late(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+async fn a_year_of_missed_ticks_is_one_entry_and_the_last_hour_runs_late(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
     let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
     is_caught_up_from(&year, year.over.minus(hours(1)));
     assert!((6..=7).contains(&year.late.len()));
@@ -147,9 +149,9 @@ async fn a_year_asleep_is_one_entry_and_the_last_hour_runs_late(on: On) {
     assert_eq!(missed_of(&lab, job).await.len(), 0, "after ten more ticks it is not shown any more");
 }
 
-async fn a_year_asleep_is_skipped_or_caught_up_by_one_tick(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+async fn a_year_of_missed_ticks_can_be_skipped_or_caught_up_by_one_tick(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
     let (job, year) = a_year(&lab, Beats { catch_up: Some(CatchUp::Skip), until: None }).await;
     is_caught_up_from(&year, year.over.minus(minutes(1)));
     ends_on_the_grid(&lab, job).await;
@@ -162,7 +164,7 @@ async fn a_year_asleep_is_skipped_or_caught_up_by_one_tick(on: On) {
     lab.cancel(job).await;
 }
 
-async fn a_year_asleep_is_one_entry_wherever_the_worker_dies(on: On) {
+async fn a_year_of_missed_ticks_survives_every_crash(on: On) {
     let scenario = async |lab: std::sync::Arc<Lab>| {
         let (job, year) = a_year(&lab, Beats { catch_up: None, until: None }).await;
         let due = grid(year.last, year.over);
@@ -176,9 +178,9 @@ async fn a_year_asleep_is_one_entry_wherever_the_worker_dies(on: On) {
     assert!(report.crashes > 40, "{report:?}");
 }
 
-async fn what_is_missed_after_the_end_is_not_counted(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Beats>()).await;
+async fn ticks_after_the_end_of_a_repeat_are_not_missed(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Beats>()).await;
     let until = lab.now().plus(hours(30));
     let (job, year) = a_year(&lab, Beats { catch_up: None, until: Some(until) }).await;
     assert_eq!((lab.state(job).await, year.late), (State::Done, Vec::new()));
@@ -215,7 +217,7 @@ impl Workflow for Third {
     }
 }
 
-async fn what_the_last_tick_has_set_is_still_so_on_a_replay(on: On) {
+async fn a_replay_has_the_context_that_the_last_tick_set(on: On) {
     let scenario = async |lab: std::sync::Arc<Lab>| {
         let job = lab.submit(Third).await;
         lab.run().await;

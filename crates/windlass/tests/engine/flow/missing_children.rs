@@ -1,4 +1,4 @@
-//! Children of branches that are needed are kept; where they are gone all the same, whoever reads them says so.
+//! Children of branches are kept while they are needed. If they were deleted or pruned, reading them is an error that says so.
 
 use std::{
     collections::BTreeSet,
@@ -12,12 +12,12 @@ use windlass::{State, prelude::*, store::rusqlite::Connection, testing::Lab};
 use super::{On, on_every_store};
 
 on_every_store!(
-    a_parent_that_is_retried_late_finds_its_children,
-    a_fork_says_that_the_children_it_reads_were_pruned,
-    a_quorum_reads_what_was_done_in_blocks,
+    children_of_a_failed_parent_are_not_pruned,
+    a_fork_that_reads_pruned_children_fails_with_what_to_do,
+    a_quorum_reads_items_of_blocks_that_still_run,
 );
 
-/// What differs from one test to the next in the same process.
+/// Tells the tests of one process apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// The runs whose gate is open.
@@ -85,6 +85,8 @@ async fn lab(url: &str) -> Lab {
 }
 
 async fn prune_children(lab: &Lab) -> (usize, usize) {
+    // The clock of a lab does not move by itself, and only jobs that ended earlier are pruned.
+    lab.advance(seconds(1)).await;
     let engine = lab.engine().await;
     let control = engine.control("test");
     let pruned =
@@ -92,10 +94,10 @@ async fn prune_children(lab: &Lab) -> (usize, usize) {
     (pruned.jobs, pruned.kept)
 }
 
-async fn a_parent_that_is_retried_late_finds_its_children(on: On) {
+async fn children_of_a_failed_parent_are_not_pruned(on: On) {
     for late in [false, true] {
-        let place = on.fresh().await;
-        let lab = lab(&place.url).await;
+        let store = on.fresh().await;
+        let lab = lab(&store.url).await;
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let job = lab.submit(Gated { run, late }).await;
         lab.run().await;
@@ -110,17 +112,17 @@ async fn a_parent_that_is_retried_late_finds_its_children(on: On) {
     }
 }
 
-async fn a_fork_says_that_the_children_it_reads_were_pruned(on: On) {
-    let place = on.fresh().await;
-    let lab = lab(&place.url).await;
+async fn a_fork_that_reads_pruned_children_fails_with_what_to_do(on: On) {
+    let store = on.fresh().await;
+    let lab = lab(&store.url).await;
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     OPEN.lock().expect("open").insert(run);
     let job = lab.submit(Gated { run, late: false }).await;
     lab.run().await;
     assert_eq!(prune_children(&lab).await, (10, 0));
     let engine = lab.engine().await;
-    for (place, branch) in [("reduce", "items"), ("read", "others")] {
-        let fork = engine.control("test").fork().before(place).run(job.id()).await.expect("forked");
+    for (call, branch) in [("reduce", "items"), ("read", "others")] {
+        let fork = engine.control("test").fork().before(call).run(job.id()).await.expect("forked");
         lab.run().await;
         let error = engine.result::<(u64, u64)>(fork).await.expect_err("the children are gone").to_string();
         let text = format!("of the 5 children of {branch} that were counted as done 0 could be read");
@@ -128,13 +130,12 @@ async fn a_fork_says_that_the_children_it_reads_were_pruned(on: On) {
         let hint = format!("`windlass fork {} --before {branch}`", job.id());
         assert!(error.contains(&hint), "{error}");
     }
-    let anew = engine.control("test").fork().before("items").run(job.id()).await.expect("forked");
+    let again = engine.control("test").fork().before("items").run(job.id()).await.expect("forked");
     lab.run().await;
-    assert_eq!(engine.result::<(u64, u64)>(anew).await.expect("done"), (15, 15), "as it was told to");
+    assert_eq!(engine.result::<(u64, u64)>(again).await.expect("done"), (15, 15), "as the hint says");
 }
 
-/// Items of which the 64th takes its time, so that it is followed by a commit, and the next holds its thread until it is told
-/// not to.
+/// Items of which the 64th is so slow that a commit follows it, and the next blocks its thread until its run is open.
 #[derive(Serialize, Deserialize)]
 struct Slow {
     n: u64,
@@ -148,14 +149,14 @@ impl Task for Slow {
 
     async fn run(self, _cx: &TaskCx) -> Result<u64, Failure> {
         let started = std::time::Instant::now();
-        // What was done is committed after an item, if two seconds have passed.
-        let holds = |passed: Duration| match self.n {
+        // A block commits after an item if two seconds have passed.
+        let blocks = |passed: Duration| match self.n {
             63 => passed < Duration::from_millis(2_100),
             64 => passed < Duration::from_secs(60) && !OPEN.lock().expect("open").contains(&self.run),
             _ => false,
         };
         tokio::task::block_in_place(|| {
-            while holds(started.elapsed()) {
+            while blocks(started.elapsed()) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
@@ -180,16 +181,16 @@ impl Workflow for Quorum {
     }
 }
 
-/// What was done in a block is counted before the block has ended, and is read then.
-async fn a_quorum_reads_what_was_done_in_blocks(on: On) {
-    let place = on.fresh().await;
-    let engine = Engine::open(&place.url).await.expect("opened").task::<Slow>().workflow::<Quorum>();
+/// Items that are done are counted and can be read before their block has ended.
+async fn a_quorum_reads_items_of_blocks_that_still_run(on: On) {
+    let store = on.fresh().await;
+    let engine = Engine::open(&store.url).await.expect("opened").task::<Slow>().workflow::<Quorum>();
     let engine = engine.start().await.expect("started");
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let job = engine.submit(Quorum { run }).await.expect("submitted");
     let sum = job.result().await;
     OPEN.lock().expect("open").insert(run);
-    assert_eq!(sum.expect("done"), 64, "those that were counted");
+    assert_eq!(sum.expect("done"), 64, "the items that were counted");
     engine.stop().await;
 }
 
@@ -215,7 +216,7 @@ async fn delete_live_children(on: On, url: &str) {
     }
 }
 
-/// Children of which some wait for very long.
+/// Children of which some sleep for very long.
 #[derive(Serialize, Deserialize)]
 struct Naps(u64);
 
@@ -247,32 +248,32 @@ impl Workflow for Waits {
 
 /// A merge does not wait for children whose rows were deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_merge_says_that_children_were_deleted_on_sqlite() {
-    a_merge_says_that_children_were_deleted(On::Sqlite).await;
+async fn a_merge_of_deleted_children_fails_on_sqlite() {
+    a_merge_of_deleted_children_fails(On::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_merge_says_that_children_were_deleted_on_postgres() {
-    a_merge_says_that_children_were_deleted(On::Postgres).await;
+async fn a_merge_of_deleted_children_fails_on_postgres() {
+    a_merge_of_deleted_children_fails(On::Postgres).await;
 }
 
-async fn a_merge_says_that_children_were_deleted(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Naps>().workflow::<Waits>()).await;
+async fn a_merge_of_deleted_children_fails(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Naps>().workflow::<Waits>()).await;
     let job = lab.submit(Waits).await;
     lab.advance(Duration::from_secs(1)).await;
-    delete_live_children(on, &place.url).await;
-    let store = windlass::store::open(&place.url, true).await.expect("opened");
-    for round in 0..2 {
-        // A look to compare with, and one after which nothing has ended.
+    delete_live_children(on, &store.url).await;
+    let store = windlass::store::open(&store.url, true).await.expect("opened");
+    for pass in 0..2 {
+        // The second poll finds that no child has ended since the first.
         for wait in [10, 400] {
-            let now = lab.now().plus(Duration::from_secs(1_000 * round + wait));
+            let now = lab.now().plus(Duration::from_secs(1_000 * pass + wait));
             store.poll_branches(Some(now), 100).await.expect("polled");
         }
         lab.run().await;
         let error = lab.result(job).await.expect_err("children are missing").to_string();
         let text = "of the 5 children of naps 2 are not in the store any more: they were deleted by hand";
-        assert!(error.contains(text), "{on:?}, round {round}: {error}");
+        assert!(error.contains(text), "{on:?}, pass {pass}: {error}");
         lab.engine().await.control("test").retry(job.id()).await.expect("retried");
         lab.run().await;
     }

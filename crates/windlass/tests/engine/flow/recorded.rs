@@ -1,26 +1,27 @@
-//! What is kept, and what is not: commits, replays, contexts, errors by type, encoded journals.
+//! What a workflow records: commits, contexts, typed errors, encoded journals, and what a replay makes of it.
 
 use std::fmt;
 
 use windlass::{
-    Codec, JobError, Reason,
+    JobError, Reason,
     model::journal::{Mark, Op},
     prelude::*,
     testing::Lab,
 };
 
 use super::{On, on_every_store, ran, times};
+use crate::common::Reversed;
 
 on_every_store!(
     a_running_workflow_is_not_replayed_between_steps,
-    one_commit_for_the_whole_run,
+    a_workflow_can_run_in_one_commit,
     a_parent_reads_the_context_of_its_child,
     a_child_whose_key_is_taken_is_an_error,
-    errors_come_back_as_their_own_type,
-    nothing_is_kept_in_plain_under_a_codec,
-    a_step_beside_a_wait_does_not_hold_it_up,
-    a_signal_that_came_second_stays,
-    a_repeat_ends_as_it_ended,
+    errors_keep_their_type,
+    a_journal_is_encoded_with_the_codec,
+    a_slow_step_does_not_delay_a_concurrent_wait,
+    a_signal_that_loses_a_select_stays_in_the_inbox,
+    a_replayed_repeat_has_the_same_result,
 );
 
 #[derive(Serialize, Deserialize)]
@@ -43,8 +44,8 @@ impl Workflow for Fifty {
 }
 
 async fn a_running_workflow_is_not_replayed_between_steps(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Fifty>()).await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Fifty>()).await;
     let job = lab.submit(Fifty).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), 1_225);
@@ -70,20 +71,20 @@ impl Workflow for Pure {
     }
 }
 
-async fn one_commit_for_the_whole_run(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Pure>()).await;
+async fn a_workflow_can_run_in_one_commit(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Pure>()).await;
     let job = lab.submit(Pure).await;
     lab.run().await;
     assert_eq!((lab.result(job).await.ok(), lab.commits()), (Some(45), 1));
-    assert_eq!(lab.journal(job).await.len(), 10, "and its journal is there all the same");
+    assert_eq!(lab.journal(job).await.len(), 10, "its journal is complete");
 }
 
 #[derive(Serialize, Deserialize)]
-struct Grower;
+struct Plant;
 
-impl Workflow for Grower {
-    const KIND: &'static str = "grower";
+impl Workflow for Plant {
+    const KIND: &'static str = "plant";
     type Output = ();
     type Error = Failure;
 
@@ -102,14 +103,14 @@ impl Workflow for Gardener {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<(u32, bool), Failure> {
-        assert_eq!(flow.child_id("plant", None), None, "it is not there before it is called");
-        flow.child("plant", Grower).await?;
+        assert_eq!(flow.child_id("plant", None), None, "it has no id before it is called");
+        flow.child("plant", Plant).await?;
         let plant = flow.child_id("plant", None).ok_or_else(|| Failure::stop("no plant"))?;
-        let look = flow.step_with("look", move |cx| async move {
+        let measured = flow.step_with("measure", move |cx| async move {
             let context = cx.context_of(plant).await?;
             Ok::<_, Failure>(context.get("height").and_then(|height| height.as_u64()).unwrap_or_default())
         });
-        let height = look.await?;
+        let height = measured.await?;
         flow.sleep(days(1)).await;
         Ok((height as u32, flow.child_id("plant", None) == Some(plant)))
     }
@@ -118,7 +119,7 @@ impl Workflow for Gardener {
 async fn a_parent_reads_the_context_of_its_child(on: On) {
     let report = on
         .crash(
-            |engine| engine.workflow::<Gardener>().workflow::<Grower>(),
+            |engine| engine.workflow::<Gardener>().workflow::<Plant>(),
             async |lab| {
                 let job = lab.submit(Gardener).await;
                 lab.run().await;
@@ -138,22 +139,22 @@ impl Workflow for Rival {
     type Error = Failure;
 
     async fn run(self, flow: Flow) -> Result<String, Failure> {
-        let child = flow.child("plant", Grower).with(|child| child.key("the-only-one"));
+        let child = flow.child("plant", Plant).with(|child| child.key("the-only-one"));
         Ok(child.await.expect_err("its key is taken").message)
     }
 }
 
 async fn a_child_whose_key_is_taken_is_an_error(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Rival>().workflow::<Grower>()).await;
-    lab.engine().await.submit(Grower).key("the-only-one").await.expect("submitted");
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Rival>().workflow::<Plant>()).await;
+    lab.engine().await.submit(Plant).key("the-only-one").await.expect("submitted");
     let job = lab.submit(Rival).await;
     lab.run().await;
-    let said = lab.result(job).await.expect("it does not wait for ever");
-    assert!(said.contains("does not exist: another job has its key"), "{said}");
+    let error = lab.result(job).await.expect("it does not wait for ever");
+    assert!(error.contains("does not exist: another job has its key"), "{error}");
 }
 
-/// An error of the user's own.
+/// An error type of the user.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 enum PayError {
     Declined { limit: u32 },
@@ -189,7 +190,7 @@ impl Workflow for Pay {
     async fn run(self, flow: Flow) -> Result<(), PayError> {
         let first = flow.step("first", || async { Err::<(), _>(PayError::Declined { limit: 10 }) }).await;
         flow.sleep(days(1)).await;
-        assert_eq!(first, Err(PayError::Declined { limit: 10 }), "on the first run as on every replay");
+        assert_eq!(first, Err(PayError::Declined { limit: 10 }), "in the first run and in every replay");
         let slow = flow.step("slow", || async {
             std::future::pending::<()>().await;
             Ok::<_, PayError>(())
@@ -201,9 +202,9 @@ impl Workflow for Pay {
     }
 }
 
-async fn errors_come_back_as_their_own_type(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Pay>()).await;
+async fn errors_keep_their_type(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Pay>()).await;
     let job = lab.submit(Pay).await;
     lab.run().await;
     match lab.result(job).await {
@@ -212,23 +213,6 @@ async fn errors_come_back_as_their_own_type(on: On) {
             assert_eq!(failure.class, "pay");
         }
         other => panic!("{other:?}"),
-    }
-}
-
-/// Keeps everything backwards.
-struct Backwards;
-
-impl Codec for Backwards {
-    fn id(&self) -> u8 {
-        77
-    }
-
-    fn encode(&self, plain: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        Ok(Some(plain.iter().rev().copied().collect()))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        Ok(bytes.iter().rev().copied().collect())
     }
 }
 
@@ -247,18 +231,18 @@ impl Workflow for Secret {
         });
         let step = step.await?;
         flow.context().set("outer", "secret")?;
-        let told = flow.signal::<String>("told").await?;
+        let signal = flow.signal::<String>("word").await?;
         let inner: Option<String> = flow.context().get("inner")?;
-        Ok(step + &told + &inner.unwrap_or_default())
+        Ok(step + &signal + &inner.unwrap_or_default())
     }
 }
 
-async fn nothing_is_kept_in_plain_under_a_codec(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Secret>().codec(Backwards)).await;
+async fn a_journal_is_encoded_with_the_codec(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Secret>().codec(Reversed)).await;
     let job = lab.submit(Secret).await;
     lab.run().await;
-    lab.signal(job, "told", "secret").await;
+    lab.signal(job, "word", "secret").await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), "secretsecretsecret");
     for entry in lab.journal(job).await {
@@ -269,12 +253,12 @@ async fn nothing_is_kept_in_plain_under_a_codec(on: On) {
     assert_eq!(lab.context::<_, String>(job, "outer").await.as_deref(), Some("secret"));
 }
 
-/// A step that takes long, and beside it a wait that is over before.
+/// A slow step, and a concurrent wait that ends earlier.
 #[derive(Serialize, Deserialize)]
-struct Beside;
+struct Concurrent;
 
-impl Workflow for Beside {
-    const KIND: &'static str = "beside";
+impl Workflow for Concurrent {
+    const KIND: &'static str = "concurrent";
     type Output = Vec<String>;
     type Error = Failure;
 
@@ -290,24 +274,29 @@ impl Workflow for Beside {
             .await
         };
         let asked = async {
-            let said: String = flow.signal("ask").await?;
+            let question: String = flow.signal("ask").await?;
             flow.step("answer", || async move {
                 ran(format!("{id}/answered"));
                 Ok::<_, Failure>(())
             })
             .await?;
-            Ok::<_, Failure>(said)
+            Ok::<_, Failure>(question)
         };
         let (slow, asked) = futures_util::future::try_join(slow, asked).await?;
         Ok(vec![slow, asked])
     }
 }
 
-async fn a_step_beside_a_wait_does_not_hold_it_up(on: On) {
-    let place = on.fresh().await;
-    let engine =
-        Engine::open(&place.url).await.expect("opened").workflow::<Beside>().start().await.expect("started");
-    let job = engine.submit(Beside).await.expect("submitted");
+async fn a_slow_step_does_not_delay_a_concurrent_wait(on: On) {
+    let store = on.fresh().await;
+    let engine = Engine::open(&store.url)
+        .await
+        .expect("opened")
+        .workflow::<Concurrent>()
+        .start()
+        .await
+        .expect("started");
+    let job = engine.submit(Concurrent).await.expect("submitted");
     tokio::time::sleep(Duration::from_millis(50)).await;
     job.signal("ask", "quick").await.expect("sent");
     assert_eq!(job.result().await.expect("done"), ["slow", "quick"]);
@@ -321,7 +310,7 @@ async fn a_step_beside_a_wait_does_not_hold_it_up(on: On) {
     engine.stop().await;
 }
 
-/// Two things are there when it wakes.
+/// When it wakes, its timer has expired and a signal has arrived.
 #[derive(Serialize, Deserialize)]
 struct Second;
 
@@ -338,19 +327,23 @@ impl Workflow for Second {
     }
 }
 
-async fn a_signal_that_came_second_stays(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Second>()).await;
+async fn a_signal_that_loses_a_select_stays_in_the_inbox(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Second>()).await;
     let job = lab.submit(Second).await;
     lab.advance(minutes(30)).await;
-    // Nobody works when the hour is over and the signal comes.
+    // No worker claims it when the hour ends and the signal arrives.
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
     lab.advance(hours(2)).await;
     lab.signal(job, "word", "hello").await;
     engine.control("test").resume_queue("default").await.expect("resumed");
     lab.run().await;
-    assert_eq!(lab.result(job).await.expect("done"), (true, "hello".to_owned()), "what lost is not lost");
+    assert_eq!(
+        lab.result(job).await.expect("done"),
+        (true, "hello".to_owned()),
+        "the signal is still in the inbox"
+    );
 }
 
 /// A repeat whose tick fails, handled, and replayed much later.
@@ -368,14 +361,14 @@ impl Workflow for Ended {
             |_, _| async { Err::<std::ops::ControlFlow<()>, _>(Failure::stop("the first tick fails")) };
         let failed = flow.repeat("hourly", hourly, tick).on_error(windlass::OnError::Fail).await;
         let failed = failed.expect_err("its tick fails").message;
-        let dice = flow.random();
-        let kept = flow.step("kept", move || async move { Ok::<_, Failure>(dice) }).await?;
+        let number = flow.random();
+        let kept = flow.step("kept", move || async move { Ok::<_, Failure>(number) }).await?;
         flow.sleep(days(3)).await;
-        Ok((failed, kept == dice))
+        Ok((failed, kept == number))
     }
 }
 
-async fn a_repeat_ends_as_it_ended(on: On) {
+async fn a_replayed_repeat_has_the_same_result(on: On) {
     let report = on
         .crash(
             |engine| engine.workflow::<Ended>(),

@@ -1,16 +1,16 @@
-//! Workflows that ended by what is recorded: a retry ends alike, and `why` says what does not.
+//! Workflows that failed because of a recorded result: a retry fails again, and `why` suggests a fork that does not.
 
 use windlass::{JobError, State, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
 
 on_every_store!(
-    a_decision_that_is_recorded_is_forked_before,
-    what_was_undone_is_done_again_by_the_fork,
-    what_a_retry_runs_again_is_retried,
+    a_recorded_decision_is_changed_by_a_fork_before_it,
+    a_fork_repeats_what_was_undone,
+    a_retry_is_suggested_if_it_repeats_the_failed_step,
 );
 
-/// Asks whether it may, and ends by the answer in one way or another.
+/// Asks for permission, and ends as the answer and `how` say.
 #[derive(Serialize, Deserialize)]
 struct Asking {
     how: String,
@@ -30,7 +30,7 @@ impl Workflow for Asking {
             reserved.undo(|_: u32| async { Ok::<_, Failure>(()) }).await?;
         }
         let ask = flow.step_with("ask", |cx| async move {
-            // Every job is told no, but for forks.
+            // The answer is no, except for forks.
             match (times(format!("{}/fork", cx.id())) > 0, how) {
                 (true, _) => Ok("yes".to_owned()),
                 (false, "handled" | "failed") => Err(Failure::stop("nobody answers")),
@@ -52,12 +52,12 @@ impl Workflow for Asking {
 
 /// The command that `why` suggests, without the program's name.
 async fn suggested(lab: &Lab, job: JobId) -> String {
-    let why = lab.engine().await.why(job).await.expect("asked").expect("there");
+    let why = lab.engine().await.why(job).await.expect("why").expect("the job exists");
     let command = why.hint.rsplit_once("`windlass ").map(|(_, rest)| rest.split('`').next().unwrap_or(""));
     command.unwrap_or_else(|| panic!("{why:?} names no command")).replace(&job.to_string(), "JOB")
 }
 
-/// Forks a job and lets the fork, which is told yes, run to its end.
+/// Forks a job and runs the fork, which gets a yes, to its end.
 async fn forked(lab: &Lab, fork: windlass::Fork, job: JobId) -> JobId {
     let engine = lab.engine().await;
     engine.control("test").pause_queue("default").await.expect("paused");
@@ -68,15 +68,15 @@ async fn forked(lab: &Lab, fork: windlass::Fork, job: JobId) -> JobId {
     id
 }
 
-async fn a_decision_that_is_recorded_is_forked_before(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Asking>()).await;
+async fn a_recorded_decision_is_changed_by_a_fork_before_it(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Asking>()).await;
     for (how, ends) in [("value", State::Failed), ("handled", State::Failed), ("cancel", State::Cancelled)] {
         let job = lab.submit(Asking { how: how.into() }).await;
         for _ in 0..2 {
             lab.run().await;
             assert_eq!(lab.state(job).await, ends, "{how}: a retry changes nothing");
-            // Its key has a blank in it: the place in the journal is easier to type.
+            // The key contains a blank: the number of the entry is easier to type.
             assert_eq!(suggested(&lab, job.id()).await, "fork JOB --before-entry 1", "{how}");
             lab.engine().await.control("test").retry(job.id()).await.expect("retried");
         }
@@ -84,30 +84,26 @@ async fn a_decision_that_is_recorded_is_forked_before(on: On) {
         let engine = lab.engine().await;
         let control = engine.control("test");
         let fork = forked(&lab, control.fork().before_entry(1), job.id()).await;
-        assert_eq!(engine.result::<String>(fork).await.expect("it may"), "yes", "{how}");
+        assert_eq!(engine.result::<String>(fork).await.expect("the answer is yes"), "yes", "{how}");
     }
 }
 
-async fn what_was_undone_is_done_again_by_the_fork(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Asking>()).await;
+async fn a_fork_repeats_what_was_undone(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Asking>()).await;
     let job = lab.submit(Asking { how: "undone".into() }).await;
     lab.run().await;
-    assert_eq!(
-        suggested(&lab, job.id()).await,
-        "fork JOB --before reserve",
-        "what it reserved was given back"
-    );
+    assert_eq!(suggested(&lab, job.id()).await, "fork JOB --before reserve", "its reservation was undone");
     let engine = lab.engine().await;
     let control = engine.control("test");
     let fork = forked(&lab, control.fork().before("reserve"), job.id()).await;
-    assert_eq!(engine.result::<String>(fork).await.expect("it may"), "yes");
+    assert_eq!(engine.result::<String>(fork).await.expect("the answer is yes"), "yes");
     assert_eq!(times(format!("{fork}/reserve")), 1);
 }
 
-async fn what_a_retry_runs_again_is_retried(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Asking>()).await;
+async fn a_retry_is_suggested_if_it_repeats_the_failed_step(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Asking>()).await;
     let job = lab.submit(Asking { how: "failed".into() }).await;
     lab.run().await;
     assert_eq!(suggested(&lab, job.id()).await, "retry JOB");

@@ -1,4 +1,4 @@
-//! The ids of steps and of their undos: no two have the same, whatever their names and keys.
+//! Ids of steps and undos: no two are equal, whatever their names and keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,12 +9,12 @@ use windlass::{prelude::*, testing::Lab};
 
 use super::{On, on_every_store};
 
-on_every_store!(no_two_steps_have_one_id);
+on_every_store!(no_two_steps_or_undos_have_the_same_id);
 
 /// The ids of a job's steps and undos.
 static IDS: Mutex<BTreeMap<JobId, Vec<String>>> = Mutex::new(BTreeMap::new());
 
-fn seen(job: JobId, id: &str) {
+fn note_id(job: JobId, id: &str) {
     IDS.lock().unwrap_or_else(|e| e.into_inner()).entry(job).or_default().push(id.to_owned());
 }
 
@@ -50,11 +50,11 @@ impl Workflow for Many {
         let id = flow.id();
         for (name, key) in STEPS {
             let step = flow.step_with(name, move |cx| async move {
-                seen(id, cx.step_id());
+                note_id(id, cx.step_id());
                 Ok::<_, Failure>(())
             });
             let step = step.undo_with(move |cx, ()| async move {
-                seen(id, &cx.undo_id());
+                note_id(id, &cx.undo_id());
                 Ok::<_, Failure>(())
             });
             match key {
@@ -69,16 +69,16 @@ impl Workflow for Many {
     }
 }
 
-async fn no_two_steps_have_one_id(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Many>()).await;
+async fn no_two_steps_or_undos_have_the_same_id(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Many>()).await;
     let job = lab.submit(Many { run: 1 }).await;
     lab.run().await;
     assert!(lab.result(job).await.is_err());
     let ids = IDS.lock().unwrap_or_else(|e| e.into_inner()).remove(&job.id()).expect("it ran");
     assert_eq!(ids.len(), 3 * STEPS.len(), "the steps of both runs, and the undos of the second");
-    let mut once = BTreeSet::new();
-    let twice: Vec<&String> = ids.iter().filter(|id| !once.insert(*id)).collect();
+    let mut unique = BTreeSet::new();
+    let twice: Vec<&String> = ids.iter().filter(|id| !unique.insert(*id)).collect();
     assert!(twice.is_empty(), "more than one has {twice:?}");
-    assert!(once.contains(&format!("{}/charge/eu", job.id())), "simple ones are as they read");
+    assert!(unique.contains(&format!("{}/charge/eu", job.id())), "simple ids are not escaped");
 }

@@ -1,15 +1,15 @@
-//! Encrypted workflows: nothing that a workflow says can be read in the store, whichever way it was written.
+//! Encrypted workflows: no payload of a workflow can be read in the store, by whichever call it was written.
 
 use std::ops::ControlFlow;
 
 use windlass::{Codec, First2, State, Unit, model::journal::Op, prelude::*, testing::Lab};
 
-use super::{On, transacted::client};
+use super::{On, transactions::client};
 
-/// What nobody may read.
+/// The text that must not be readable.
 const SECRET: &str = "Kilimanjaro";
 
-/// A cipher that a search for plain text does not see through.
+/// A cipher that hides text from a search.
 struct Shifted;
 
 impl Codec for Shifted {
@@ -26,14 +26,14 @@ impl Codec for Shifted {
     }
 }
 
-/// Says what it is given.
+/// Returns its text.
 #[derive(Serialize, Deserialize)]
 struct Echo {
     text: String,
 }
 
 impl Task for Echo {
-    const KIND: &'static str = "sealed_echo";
+    const KIND: &'static str = "encrypted_echo";
     type Output = String;
     type Error = Failure;
 
@@ -42,7 +42,7 @@ impl Task for Echo {
     }
 }
 
-/// Writes what it was told in every way in which a workflow can, twice, and then fails.
+/// Writes the secret in every way in which a workflow can, in two runs, and then fails.
 #[derive(Serialize, Deserialize)]
 struct Confession {
     secret: String,
@@ -50,7 +50,7 @@ struct Confession {
 }
 
 impl Workflow for Confession {
-    const KIND: &'static str = "sealed_confession";
+    const KIND: &'static str = "encrypted_confession";
     type Output = String;
     type Error = Failure;
 
@@ -61,9 +61,9 @@ impl Workflow for Confession {
             Ok::<_, Failure>(secret.clone())
         });
         let undo =
-            |said: String| async move { if said == SECRET { Ok(()) } else { Err(Failure::stop("other")) } };
+            |text: String| async move { if text == SECRET { Ok(()) } else { Err(Failure::stop("other")) } };
         assert_eq!(&step.undo(undo).await?, secret);
-        flow.context().set("by_code", secret)?;
+        flow.context().set("in_code", secret)?;
         flow.context().set_once(&format!("once-{run}"), secret)?;
         let hourly = Calendar::every(1, Unit::Hours).expect("a calendar");
         let ticks = flow.repeat("ticks", hourly.clone(), |tick, cx| async move {
@@ -78,11 +78,11 @@ impl Workflow for Confession {
             Ok::<_, Failure>(ControlFlow::Break(secret.clone()))
         });
         assert_eq!(broken.await?.as_ref(), Some(secret));
-        assert_eq!(&flow.signal::<String>("told").await?, secret);
-        let asked = flow.continue_if("asked", |said: Option<String>| async move { Ok::<_, Failure>(said) });
+        assert_eq!(&flow.signal::<String>("word").await?, secret);
+        let asked = flow.continue_if("asked", |text: Option<String>| async move { Ok::<_, Failure>(text) });
         assert_eq!(&asked.await?, secret);
         let race = (flow.signal::<String>("first"), flow.sleep(days(9)));
-        assert!(matches!(flow.select("race", race).await, First2::A(Ok(said)) if said == *secret));
+        assert!(matches!(flow.select("race", race).await, First2::A(Ok(text)) if text == *secret));
         let child = flow.child("child", Echo { text: secret.clone() }).await?;
         let texts = || (0..6).map(|n| format!("{SECRET} {n}"));
         let branch = flow.branch("echoes").chunk(2).spawn_each("echo", texts(), |text| Echo { text });
@@ -94,14 +94,14 @@ impl Workflow for Confession {
             return flow.continue_as_new(Confession { secret: secret.clone(), run: 2 }).await;
         }
         assert_eq!(flow.context().get::<String>("once-1")?.as_ref(), Some(secret), "carried over");
-        Err(Failure::stop("nobody is to know"))
+        Err(Failure::stop("on purpose"))
     }
 }
 
 /// Where a text can be read: in the files of a SQLite store, or in the tables of a PostgreSQL one.
-async fn readable(place: &crate::common::TestStore, text: &str) -> Vec<String> {
+async fn readable(store: &crate::common::TestStore, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    if let Some(dir) = &place._dir {
+    if let Some(dir) = &store._dir {
         for file in std::fs::read_dir(dir.path()).expect("a folder") {
             let path = file.expect("a file").path();
             let bytes = std::fs::read(&path).expect("read");
@@ -114,8 +114,8 @@ async fn readable(place: &crate::common::TestStore, text: &str) -> Vec<String> {
         }
         return found;
     }
-    let client = client(&place.url).await;
-    let schema = place.url.rsplit("schema=").next().expect("a schema").to_owned();
+    let client = client(&store.url).await;
+    let schema = store.url.rsplit("schema=").next().expect("a schema").to_owned();
     let sql = "select table_name::text from information_schema.tables where table_schema = $1";
     let tables: Vec<String> =
         client.query(sql, &[&schema]).await.expect("tables").iter().map(|row| row.get(0)).collect();
@@ -130,27 +130,27 @@ async fn readable(place: &crate::common::TestStore, text: &str) -> Vec<String> {
     found
 }
 
-async fn nothing_that_a_workflow_writes_can_be_read(on: On) {
-    let place = on.fresh().await;
+async fn no_payload_of_a_workflow_can_be_read_in_the_store(on: On) {
+    let store = on.fresh().await;
     let setup = |engine: Engine| engine.workflow::<Confession>().task::<Echo>().codec(Shifted);
-    let lab = Lab::on(&place.url, setup).await;
+    let lab = Lab::on(&store.url, setup).await;
     let job = lab.submit(Confession { secret: SECRET.into(), run: 1 }).await;
     for _ in 0..2 {
-        for name in ["told", "asked"] {
+        for name in ["word", "asked"] {
             lab.run().await;
             assert_eq!(lab.state(job).await, State::Waiting, "{name}");
-            assert_eq!(readable(&place, SECRET).await, Vec::<String>::new(), "before {name:?}");
+            assert_eq!(readable(&store, SECRET).await, Vec::<String>::new(), "before {name:?}");
             lab.signal(job, name, SECRET).await;
         }
-        // Before it is waited for: nine days are soon over in a lab.
+        // Before the job waits for it: the lab would set the clock nine days forward.
         lab.signal(job, "first", SECRET).await;
     }
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
-    assert_eq!(failed, "the job failed (stopped): nobody is to know");
+    assert_eq!(failed, "the job failed (stopped): on purpose");
     assert_eq!(lab.context::<_, String>(job, "in_step").await.as_deref(), Some(SECRET));
     let engine = lab.engine().await;
-    let fork = engine.control("test").fork().before("told").run(job.id()).await.expect("forked");
+    let fork = engine.control("test").fork().before("word").run(job.id()).await.expect("forked");
     lab.run().await;
     let forked = lab.job::<String>(fork);
     assert_eq!(lab.context::<_, String>(forked, "same_in_tick").await.as_deref(), Some(SECRET));
@@ -158,19 +158,19 @@ async fn nothing_that_a_workflow_writes_can_be_read(on: On) {
     assert!(kept < 10, "{kept} values are kept of 13 ticks");
     let branches = engine.inspect().branches(job.id()).await.expect("branches");
     assert!(branches.iter().all(|branch| branch.cursor.as_ref().is_none_or(|cursor| cursor.codec == 78)));
-    assert_eq!(readable(&place, SECRET).await, Vec::<String>::new());
+    assert_eq!(readable(&store, SECRET).await, Vec::<String>::new());
 }
 
 mod sqlite {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nothing_that_a_workflow_writes_can_be_read() {
-        super::nothing_that_a_workflow_writes_can_be_read(super::On::Sqlite).await;
+    async fn no_payload_of_a_workflow_can_be_read_in_the_store() {
+        super::no_payload_of_a_workflow_can_be_read_in_the_store(super::On::Sqlite).await;
     }
 }
 
 mod postgres {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nothing_that_a_workflow_writes_can_be_read() {
-        super::nothing_that_a_workflow_writes_can_be_read(super::On::Postgres).await;
+    async fn no_payload_of_a_workflow_can_be_read_in_the_store() {
+        super::no_payload_of_a_workflow_can_be_read_in_the_store(super::On::Postgres).await;
     }
 }

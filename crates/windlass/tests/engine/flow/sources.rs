@@ -1,14 +1,14 @@
-//! Branches whose children come from tables, and from more items than there is room for; and forks of their parents.
+//! Branches whose children come from tables, or from more items than fit into memory; and forks of their parents.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use windlass::{prelude::*, store::rusqlite::Connection, testing::Lab};
 
-use super::{On, on_every_store, transacted::client};
+use super::{On, on_every_store, transactions::client};
 
-on_every_store!(a_fork_has_children_of_its_own);
+on_every_store!(a_fork_before_the_merge_spawns_its_own_children);
 
-/// A row of the user's table.
+/// A row of a table of the user.
 #[derive(Serialize, Deserialize, Clone)]
 struct Order {
     id: i64,
@@ -16,7 +16,7 @@ struct Order {
 }
 
 impl Task for Order {
-    const KIND: &'static str = "sourced_order";
+    const KIND: &'static str = "sources_order";
     type Output = i64;
     type Error = Failure;
 
@@ -32,7 +32,7 @@ struct Settle {
 }
 
 impl Workflow for Settle {
-    const KIND: &'static str = "sourced_settle";
+    const KIND: &'static str = "sources_settle";
     type Output = i64;
     type Error = Failure;
 
@@ -61,19 +61,19 @@ async fn orders(url: &str) {
     }
 }
 
-async fn rows_of_a_table(on: On) {
-    let place = on.fresh().await;
-    orders(&place.url).await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Settle>()).await;
+async fn rows_of_a_table_become_children(on: On) {
+    let store = on.fresh().await;
+    orders(&store.url).await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Order>().workflow::<Settle>()).await;
     let job = lab.submit(Settle { query: None }).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), (1..=10).map(|n| 2 * n).sum::<i64>());
-    // A child is known by the key of its row.
+    // The name of a child is the key of its row.
     let engine = lab.engine().await;
     let children = engine.inspect().children(job.id(), None, 20).await.expect("children");
     let mut items = Vec::new();
     for child in &children {
-        let child = engine.inspect().job(child.id).await.expect("read").expect("there");
+        let child = engine.inspect().job(child.id).await.expect("read").expect("the job exists");
         items.push(child.place.expect("a child").key("october"));
     }
     let expected: Vec<String> = (1..=10).map(|n| format!("october$orders$order_{}", 20 * n)).collect();
@@ -96,7 +96,7 @@ async fn rows_of_a_table(on: On) {
     assert_eq!(lab.result(job).await.expect("done"), (0..10).map(|n| 2 * n + 1).sum::<i64>());
 }
 
-async fn rows_of_a_table_whenever_a_worker_dies(on: On) {
+async fn rows_of_a_table_survive_every_crash(on: On) {
     let report = on
         .crash(
             |engine| engine.task::<Order>().workflow::<Settle>(),
@@ -112,30 +112,30 @@ async fn rows_of_a_table_whenever_a_worker_dies(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_in_sqlite() {
-    rows_of_a_table(On::Sqlite).await;
+async fn rows_in_sqlite_become_children() {
+    rows_of_a_table_become_children(On::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_in_postgres() {
-    rows_of_a_table(On::Postgres).await;
+async fn rows_in_postgres_become_children() {
+    rows_of_a_table_become_children(On::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_in_sqlite_whenever_a_worker_dies() {
-    rows_of_a_table_whenever_a_worker_dies(On::Sqlite).await;
+async fn rows_in_sqlite_survive_every_crash() {
+    rows_of_a_table_survive_every_crash(On::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_in_postgres_whenever_a_worker_dies() {
-    rows_of_a_table_whenever_a_worker_dies(On::Postgres).await;
+async fn rows_in_postgres_survive_every_crash() {
+    rows_of_a_table_survive_every_crash(On::Postgres).await;
 }
 
-/// How many items are in memory, and how many ever were at once.
+/// The number of items in memory, and the most at once.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 static MOST: AtomicI64 = AtomicI64::new(0);
 
-/// An item that would be too large if there were all of them: it says when it is there and when it is gone.
+/// An item that counts how many exist.
 struct Heavy(u64);
 
 impl Heavy {
@@ -156,7 +156,7 @@ impl Drop for Heavy {
 struct Light(u64);
 
 impl Task for Light {
-    const KIND: &'static str = "sourced_light";
+    const KIND: &'static str = "sources_light";
     type Output = u64;
     type Error = Failure;
 
@@ -171,7 +171,7 @@ struct Million {
 }
 
 impl Workflow for Million {
-    const KIND: &'static str = "sourced_million";
+    const KIND: &'static str = "sources_million";
     type Output = (u64, u64);
     type Error = Failure;
 
@@ -185,10 +185,10 @@ impl Workflow for Million {
 
 /// A source of a million items, of which a few chunks at most are in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_million_items_that_are_never_all_there() {
+async fn a_source_of_a_million_items_is_read_in_chunks() {
     const N: u64 = 1_000_000;
-    let place = On::Sqlite.fresh().await;
-    let engine = windlass::Engine::open(&place.url).await.expect("opened");
+    let store = On::Sqlite.fresh().await;
+    let engine = windlass::Engine::open(&store.url).await.expect("opened");
     let engine = engine.task::<Light>().workflow::<Million>().start().await.expect("started");
     let job = engine.submit(Million { n: N }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), (N, N / 2));
@@ -204,7 +204,7 @@ async fn a_million_items_that_are_never_all_there() {
 struct Forked;
 
 impl Workflow for Forked {
-    const KIND: &'static str = "sourced_forked";
+    const KIND: &'static str = "sources_forked";
     type Output = i64;
     type Error = Failure;
 
@@ -216,9 +216,9 @@ impl Workflow for Forked {
     }
 }
 
-async fn a_fork_has_children_of_its_own(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.task::<Order>().workflow::<Forked>()).await;
+async fn a_fork_before_the_merge_spawns_its_own_children(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.task::<Order>().workflow::<Forked>()).await;
     let job = lab.submit(Forked).await;
     lab.run().await;
     let engine = lab.engine().await;

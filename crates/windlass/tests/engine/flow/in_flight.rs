@@ -1,16 +1,16 @@
-//! Branches of which only so many children may be in flight, on workers that have little room themselves.
+//! Branches with a limit of children in flight, on a worker with one slot.
 
 use windlass::{Pool, prelude::*};
 
 use super::{On, on_every_store, ran};
 
 on_every_store! {
-    a_machine_leaves_its_slot_to_its_children,
-    a_workflow_leaves_its_slot_to_its_children,
-    blocks_count_as_their_items,
+    a_machine_gives_its_slot_to_its_children,
+    a_workflow_gives_its_slot_to_its_children,
+    a_block_counts_as_the_number_of_its_items,
 }
 
-/// A child, which notes how many of its branch are there at once.
+/// A child.
 #[derive(Serialize, Deserialize)]
 struct Small(u64);
 
@@ -41,7 +41,7 @@ impl Machine for Narrow {
         Ok(match self {
             Narrow::Begin => Next::wait(Narrow::Fill, signal("fill")),
             Narrow::Fill => {
-                let of = cx.signal::<u64>("fill")?.ok_or_else(|| Failure::stop("told nothing"))?;
+                let of = cx.signal::<u64>("fill")?.ok_or_else(|| Failure::stop("no signal"))?;
                 cx.branch("small").in_flight(2).spawn_each("small", 0..of, Small).open().await?;
                 Next::merge(Narrow::Merged { of }, ["small"], Merge::all())
             }
@@ -86,9 +86,9 @@ async fn engine(url: &str) -> Engine {
     engine.start().await.expect("started")
 }
 
-async fn a_machine_leaves_its_slot_to_its_children(on: On) {
-    let place = on.fresh().await;
-    let engine = engine(&place.url).await;
+async fn a_machine_gives_its_slot_to_its_children(on: On) {
+    let store = on.fresh().await;
+    let engine = engine(&store.url).await;
     let job = engine.submit(Narrow::Begin).await.expect("submitted");
     engine.signal(job.id(), "fill", 5_u64).await.expect("sent");
     assert_eq!(job.result().await.expect("done"), (5, 5));
@@ -99,21 +99,21 @@ async fn a_machine_leaves_its_slot_to_its_children(on: On) {
     engine.stop().await;
 }
 
-async fn a_workflow_leaves_its_slot_to_its_children(on: On) {
-    let place = on.fresh().await;
-    let engine = engine(&place.url).await;
+async fn a_workflow_gives_its_slot_to_its_children(on: On) {
+    let store = on.fresh().await;
+    let engine = engine(&store.url).await;
     let job = engine.submit(Slow { items: 12, packed: false }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), 66);
     assert!(
         super::times(format!("{} opened", job.id())) > 1,
-        "it was parked, as its children had no other slot"
+        "it was parked, since its children had no other slot"
     );
     engine.stop().await;
 }
 
-async fn blocks_count_as_their_items(on: On) {
-    let place = on.fresh().await;
-    let engine = engine(&place.url).await;
+async fn a_block_counts_as_the_number_of_its_items(on: On) {
+    let store = on.fresh().await;
+    let engine = engine(&store.url).await;
     let job = engine.submit(Slow { items: 9, packed: true }).await.expect("submitted");
     assert_eq!(job.result().await.expect("done"), 36);
     let branch = &engine.inspect().branches(job.id()).await.expect("branches")[0];

@@ -1,5 +1,5 @@
-//! Parents that are cancelled or run out of time while they spawn and through branches of branches, how fast children become
-//! due, and a child as one of several calls of which the first is wanted.
+//! Parents of branches that are cancelled or reach their deadline; the rate at which children become due; a child in a
+//! select.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,17 +11,18 @@ use windlass::{
     testing::Lab,
 };
 
-use super::{On, on_every_store, ran, spawned::until_branch, times};
+use super::{On, on_every_store, ran, spawns::until_branch, times};
+use crate::common::until;
 
 on_every_store!(
     a_parent_that_is_cancelled_while_it_spawns_spawns_no_more,
-    a_cancel_goes_down_through_all_branches,
-    children_do_not_outlive_their_parents_deadline,
+    a_cancel_reaches_all_descendants,
+    children_are_cancelled_when_their_parent_expires,
     children_become_due_at_their_rate,
-    a_child_may_be_the_first_of_several_calls,
+    a_child_can_win_a_select,
 );
 
-/// What differs from one test to the next in the same process.
+/// Tells the tests of one process apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 fn run() -> u64 {
@@ -42,7 +43,7 @@ impl Workflow for Sleeper {
     }
 }
 
-/// Spawns from a source that stands still after its third chunk until its reader is gone.
+/// Spawns from a source that blocks after its third chunk.
 #[derive(Serialize, Deserialize)]
 struct Spawns {
     run: u64,
@@ -58,7 +59,7 @@ impl Workflow for Spawns {
         let source = stream(move || {
             futures_util::stream::unfold(0_u64, move |n| async move {
                 if n == 12 {
-                    ran(format!("stands {run}"));
+                    ran(format!("blocks {run}"));
                     std::future::pending::<()>().await;
                 }
                 Some((n, n + 1))
@@ -74,34 +75,28 @@ async fn branches(lab: &Lab, job: JobId) -> Vec<Branch> {
 }
 
 async fn a_parent_that_is_cancelled_while_it_spawns_spawns_no_more(on: On) {
-    let place = on.fresh().await;
-    let engine = Engine::open(&place.url).await.expect("opened");
+    let store = on.fresh().await;
+    let engine = Engine::open(&store.url).await.expect("opened");
     let engine = engine.workflow::<Sleeper>().workflow::<Spawns>().start().await.expect("started");
     let run = run();
     let job = engine.submit(Spawns { run }).await.expect("submitted").id();
     let branch = async || engine.inspect().branches(job).await.expect("branches").into_iter().next();
-    let until = async |what: &str, reached: &dyn Fn(&Branch) -> bool| {
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while !branch().await.as_ref().is_some_and(reached) {
-            assert!(std::time::Instant::now() < deadline, "{what}: {:?}", branch().await);
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    until("it spawns", &|branch| branch.spawned >= 8).await;
-    while times(format!("stands {run}")) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it spawns", async || branch().await.is_some_and(|branch| branch.spawned >= 8)).await;
+    until("its source blocks", async || times(format!("blocks {run}")) > 0).await;
     let control = engine.control("test");
     control.cancel_within(job, Duration::ZERO).await.expect("cancelled");
-    until("all are cancelled", &|branch| branch.counts.ends() == (0, 0, branch.spawned)).await;
-    let seen = branch().await.expect("the branch is there");
+    until("all are cancelled", async || {
+        branch().await.is_some_and(|branch| branch.counts.ends() == (0, 0, branch.spawned))
+    })
+    .await;
+    let seen = branch().await.expect("the branch exists");
     assert!(!seen.sealed && !seen.merged && seen.spawned <= 12, "{seen:?}");
     let children = engine.inspect().children(job, None, 99).await.expect("children");
-    assert_eq!(children.len() as i64, seen.spawned, "what was spawned is there");
+    assert_eq!(children.len() as i64, seen.spawned, "each child exists");
     assert!(children.iter().all(|child| child.state == State::Cancelled), "{children:?}");
-    let parent = engine.inspect().job(job).await.expect("read").expect("there");
+    let parent = engine.inspect().job(job).await.expect("read").expect("the job exists");
     assert_eq!(parent.summary.state, State::Cancelled);
-    assert_eq!(times(format!("stands {run}")), 1, "the source was not read again");
+    assert_eq!(times(format!("blocks {run}")), 1, "the source was not read again");
     engine.stop().await;
 }
 
@@ -140,9 +135,9 @@ async fn descendants(lab: &Lab, job: JobId) -> Vec<windlass::store::Summary> {
     all
 }
 
-async fn a_cancel_goes_down_through_all_branches(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Tree>()).await;
+async fn a_cancel_reaches_all_descendants(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Tree>()).await;
     let job = lab.submit(Tree { depth: 3 }).await;
     lab.run().await;
     assert_eq!(descendants(&lab, job.id()).await.len(), 3 + 9 + 27);
@@ -161,10 +156,10 @@ async fn a_cancel_goes_down_through_all_branches(on: On) {
 
 /// Opens a branch and waits for it.
 #[derive(Serialize, Deserialize)]
-struct Patient;
+struct Waits;
 
-impl Workflow for Patient {
-    const KIND: &'static str = "cascades_patient";
+impl Workflow for Waits {
+    const KIND: &'static str = "cascades_waits";
     type Output = u64;
     type Error = Failure;
 
@@ -174,24 +169,24 @@ impl Workflow for Patient {
     }
 }
 
-/// The parent's deadline passes while its children wait: it fails, they are cancelled, and a retry of it finds that.
-async fn children_do_not_outlive_their_parents_deadline(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Sleeper>().workflow::<Patient>()).await;
+/// The deadline of the parent passes while its children wait: it fails, and they are cancelled.
+async fn children_are_cancelled_when_their_parent_expires(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Sleeper>().workflow::<Waits>()).await;
     let engine = lab.engine().await;
     let deadline = lab.now().plus(Duration::from_secs(600));
-    let handle = engine.submit(Patient).deadline(deadline).await.expect("submitted");
+    let handle = engine.submit(Waits).deadline(deadline).await.expect("submitted");
     let job = lab.job::<u64>(handle.id());
     lab.advance(Duration::from_secs(60)).await;
     assert_eq!(lab.state(job).await, State::Waiting);
     lab.advance(Duration::from_secs(600)).await;
     assert_eq!(lab.state(job).await, State::Failed);
     until_branch(&lab, job.id(), |branch| branch.counts.ends() == (0, 0, 4)).await;
-    let parent = engine.inspect().job(job.id()).await.expect("read").expect("there");
+    let parent = engine.inspect().job(job.id()).await.expect("read").expect("the job exists");
     assert_eq!(parent.summary.reason, Some(windlass::model::Reason::Expired));
     for child in descendants(&lab, job.id()).await {
         assert_eq!(child.state, State::Cancelled);
-        assert!(child.finished_at >= parent.summary.finished_at, "it was there when its parent ended");
+        assert!(child.finished_at >= parent.summary.finished_at, "it ended after its parent");
     }
 }
 
@@ -223,7 +218,7 @@ impl Workflow for Paced {
     }
 }
 
-/// Each child is due half a second after the one before, also if the worker dies between the chunks.
+/// Each child is due half a second after the previous one, also if the worker dies between the chunks.
 async fn children_become_due_at_their_rate(on: On) {
     let report = on
         .crash(
@@ -241,10 +236,10 @@ async fn children_become_due_at_their_rate(on: On) {
                 };
                 let engine = lab.engine().await;
                 let mut due: Vec<(u64, i64)> = Vec::new();
-                for leaf in engine.inspect().branch_children(&of).await.expect("leaves") {
+                for child in engine.inspect().branch_children(&of).await.expect("children") {
                     due.push((
-                        leaf.branch_position.item.parse().expect("a number"),
-                        leaf.summary.due_at.micros(),
+                        child.branch_position.item.parse().expect("a number"),
+                        child.summary.due_at.micros(),
                     ));
                 }
                 due.sort_unstable();
@@ -258,7 +253,7 @@ async fn children_become_due_at_their_rate(on: On) {
     assert_eq!(report.outcome, (Ok(45), halves));
 }
 
-/// Takes so many minutes.
+/// Sleeps for some minutes.
 #[derive(Serialize, Deserialize)]
 struct Minutes(u64);
 
@@ -273,7 +268,7 @@ impl Workflow for Minutes {
     }
 }
 
-/// A child against a timer of ten minutes, and then a word.
+/// A child against a timer of ten minutes.
 #[derive(Serialize, Deserialize)]
 struct Races {
     takes: u64,
@@ -291,15 +286,15 @@ impl Workflow for Races {
             First2::A(child) => format!("the child, {}", child?),
             First2::B(()) => "the timer".to_owned(),
         };
-        // By now both are over: a replay must say the same all the same.
+        // Both have ended by now: a replay must choose the same one.
         flow.sleep(minutes(30)).name("later").await;
         let length = first.len() as u64;
-        let said = flow.step("say", move || async move { Ok::<_, Failure>(length) }).await?;
-        Ok((first, said))
+        let recorded = flow.step("record", move || async move { Ok::<_, Failure>(length) }).await?;
+        Ok((first, recorded))
     }
 }
 
-async fn a_child_may_be_the_first_of_several_calls(on: On) {
+async fn a_child_can_win_a_select(on: On) {
     for (takes, first) in [(5, "the child, 5"), (20, "the timer")] {
         let report = on
             .crash(

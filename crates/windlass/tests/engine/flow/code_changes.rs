@@ -1,18 +1,19 @@
-//! Code that is changed while jobs are under way: what fits, what does not, and what is said of it.
+//! Code that changes while jobs are open: what fits their journals, what diverges, and what a check reports.
 
 use windlass::{Checked, Filter, JobError, Reason, State, prelude::*, testing::Lab};
 
 use super::{On, on_every_store, ran, times};
+use crate::common::{reaches, until};
 
 on_every_store!(
     steps_may_be_added_removed_and_reordered,
-    what_does_not_fit_is_reported_with_both_sides,
-    a_check_finds_the_one_that_would_break,
+    a_divergence_is_reported_with_both_sides,
+    a_check_finds_the_one_job_that_would_diverge,
     a_check_lists_the_calls_in_which_a_build_differs,
     a_check_lists_the_steps_that_lost_their_undo,
-    old_jobs_keep_to_the_old_version_of_a_place,
-    a_fork_goes_on_from_a_step,
-    a_retried_job_runs_what_made_it_fail_again,
+    an_open_job_keeps_the_version_it_has_recorded,
+    a_fork_continues_from_a_step,
+    a_retried_job_repeats_the_step_that_made_it_fail,
 );
 
 async fn note(flow: &Flow, name: &str) -> Result<String, Failure> {
@@ -53,7 +54,7 @@ edition!(First, flow, {
 });
 
 edition!(Second, flow, {
-    // "b" is gone, "c" comes first, "x" and "y" are new.
+    // "b" was removed, "c" moved to the front, "x" and "y" are new.
     let mut all = vec![note(&flow, "c").await?, note(&flow, "x").await?, note(&flow, "a").await?];
     flow.signal::<()>("go").await?;
     all.push(note(&flow, "y").await?);
@@ -104,45 +105,46 @@ fn differing(checked: &Checked) -> Vec<String> {
 }
 
 async fn a_check_lists_the_calls_in_which_a_build_differs(on: On) {
-    let place = on.fresh().await;
-    let same = from_to::<First, First>(&place.url, async |engine, _| {
+    let store = on.fresh().await;
+    let same = from_to::<First, First>(&store.url, async |engine, _| {
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!((differing(&checked), checked.skipping), (Vec::new(), 0));
     });
     assert!(same.await.is_ok());
-    let place = on.fresh().await;
-    let removed = from_to::<First, Removed>(&place.url, async |engine, _| {
+    let store = on.fresh().await;
+    let removed = from_to::<First, Removed>(&store.url, async |engine, _| {
         let checked = engine.check().run(|_| true).await.expect("checked");
-        assert_eq!(differing(&checked), ["NotReached b", "NotReached c"], "that it waits is not new");
+        assert_eq!(differing(&checked), ["NotReached b", "NotReached c"], "the wait is not new");
         assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 1, 0));
     });
     assert!(removed.await.is_ok());
-    let place = on.fresh().await;
-    let renamed = from_to::<Charging, Paying>(&place.url, async |engine, id| {
+    let store = on.fresh().await;
+    let renamed = from_to::<Charging, Paying>(&store.url, async |engine, id| {
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!(differing(&checked), ["NotReached charge with an undo", "New pay"]);
         assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 1, 1));
         let [charge, pay] = checked.changed.as_slice() else { panic!("{checked:?}") };
         assert_eq!((charge.jobs, charge.example, pay.jobs), (1, id, 1));
-        let at =
-            |call: &windlass::ChangedCall| call.line.clone().is_some_and(|line| line.contains("changed.rs:"));
+        let at = |call: &windlass::ChangedCall| {
+            call.line.clone().is_some_and(|line| line.contains("code_changes.rs:"))
+        };
         assert!(at(charge) && at(pay), "{checked:?}");
     });
-    assert_eq!(renamed.await.expect("it goes on"), ["a", "pay"]);
+    assert_eq!(renamed.await.expect("it continues"), ["a", "pay"]);
 }
 
 async fn a_check_lists_the_steps_that_lost_their_undo(on: On) {
-    let place = on.fresh().await;
-    let kept = from_to::<Charging, Keeping>(&place.url, async |engine, id| {
+    let store = on.fresh().await;
+    let kept = from_to::<Charging, Keeping>(&store.url, async |engine, id| {
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!(differing(&checked), ["UndoRemoved charge with an undo"]);
         assert_eq!((checked.broken.len(), checked.skipping, checked.losing_undo), (0, 0, 1));
         assert_eq!((checked.changed[0].jobs, checked.changed[0].example), (1, id));
     });
-    assert_eq!(kept.await.expect("it goes on"), ["a", "charge"]);
+    assert_eq!(kept.await.expect("it continues"), ["a", "charge"]);
 }
 
-/// Starts a job with one edition, stops in the middle, and goes on with another.
+/// Starts a job with one edition, stops the engine while it waits, and continues with another edition.
 async fn from_to<A, B>(url: &str, between: impl AsyncFnOnce(&Engine, JobId)) -> Result<Vec<String>, JobError>
 where
     A: Workflow<Output = Vec<String>> + Default,
@@ -153,7 +155,7 @@ where
     let first = Engine::on(url, store.clone()).workflow::<A>().start().await.expect("started");
     let job = first.submit(A::default()).await.expect("submitted");
     let id = job.id();
-    waits(&first, id).await;
+    reaches(&first, id, State::Waiting).await;
     first.stop().await;
     let second = Engine::on(url, store).workflow::<B>();
     between(&second, id).await;
@@ -169,21 +171,10 @@ macro_rules! default {
 }
 default!(First, Second, Other, Retyped, Placed, Versioned, Removed, Charging, Paying, Keeping);
 
-async fn waits(engine: &Engine, id: JobId) {
-    for _ in 0..2_000 {
-        let job = engine.inspect().job(id).await.expect("read").expect("there");
-        if job.summary.state == State::Waiting {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    panic!("job {id} is not parked");
-}
-
 async fn steps_may_be_added_removed_and_reordered(on: On) {
-    let place = on.fresh().await;
+    let store = on.fresh().await;
     let mut seen = None;
-    let result = from_to::<First, Second>(&place.url, async |engine, id| {
+    let result = from_to::<First, Second>(&store.url, async |engine, id| {
         seen = Some(id);
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!((checked.jobs, checked.broken.len(), checked.skipping), (1, 0, 1), "{checked:?}");
@@ -211,16 +202,16 @@ edition!(Retyped, flow, {
     Ok(Vec::new())
 });
 
-async fn what_does_not_fit_is_reported_with_both_sides(on: On) {
-    let place = on.fresh().await;
+async fn a_divergence_is_reported_with_both_sides(on: On) {
+    let store = on.fresh().await;
     let parts = [
         "\"b\" is a step, and the code makes it a sleep",
         "recorded:  step at",
         "attempted: sleep at",
-        "changed.rs:",
+        "code_changes.rs:",
     ];
     let mut broken = None;
-    let result = from_to::<First, Other>(&place.url, async |engine, id| {
+    let result = from_to::<First, Other>(&store.url, async |engine, id| {
         broken = Some(id);
         let checked = engine.check().run(|_| true).await.expect("checked");
         assert_eq!(checked.broken.len(), 1, "{checked:?}");
@@ -234,8 +225,8 @@ async fn what_does_not_fit_is_reported_with_both_sides(on: On) {
         }
         other => panic!("{other:?}"),
     }
-    // Nothing is lost: with code that fits, it goes on.
-    let engine = Engine::open(&place.url).await.expect("opened");
+    // Nothing is lost: with code that fits, it continues.
+    let engine = Engine::open(&store.url).await.expect("opened");
     if on != On::Memory {
         let engine = engine.workflow::<First>().start().await.expect("started");
         let id = broken.expect("submitted");
@@ -244,13 +235,16 @@ async fn what_does_not_fit_is_reported_with_both_sides(on: On) {
         engine.stop().await;
     }
 
-    let place = on.fresh().await;
-    let result = from_to::<First, Retyped>(&place.url, async |_, _| {}).await;
+    let store = on.fresh().await;
+    let result = from_to::<First, Retyped>(&store.url, async |_, _| {}).await;
     match result {
         Err(JobError::Failed { reason: Reason::Diverged, failure }) => {
-            for part in
-                ["result of \"b\" does not decode", "recorded:  \"b\"", "alloc::vec::Vec<u32>", "changed.rs:"]
-            {
+            for part in [
+                "result of \"b\" does not decode",
+                "recorded:  \"b\"",
+                "alloc::vec::Vec<u32>",
+                "code_changes.rs:",
+            ] {
                 assert!(failure.message.contains(part), "{failure} lacks {part:?}");
             }
         }
@@ -258,7 +252,7 @@ async fn what_does_not_fit_is_reported_with_both_sides(on: On) {
     }
 }
 
-/// Of a thousand open jobs one has done what the new code does not know.
+/// Of a thousand open jobs one has recorded a call that the new code does not make.
 #[derive(Serialize, Deserialize)]
 struct Odd {
     n: u32,
@@ -295,33 +289,28 @@ impl Workflow for OddLater {
     }
 }
 
-async fn a_check_finds_the_one_that_would_break(on: On) {
-    let place = on.fresh().await;
-    let url = place.url.as_str();
+async fn a_check_finds_the_one_job_that_would_diverge(on: On) {
+    let store = on.fresh().await;
+    let url = store.url.as_str();
     let engine = Engine::open(url).await.expect("opened");
     let store = engine.store().clone();
     let first = Engine::on(url, store.clone()).workflow::<Odd>().start().await.expect("started");
-    let put = first.submit_all((0..1_000).map(|n| Odd { n })).await.expect("submitted");
+    let jobs = first.submit_all((0..1_000).map(|n| Odd { n })).await.expect("submitted");
     let waiting = Filter { state: Some(State::Waiting), limit: 1_000, ..Filter::default() };
-    for _ in 0..3_000 {
-        if first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until("all wait", async || first.inspect().jobs(&waiting).await.expect("jobs").len() == 1_000).await;
     first.stop().await;
-    let before = store.inspect().journal(put[613].id, None, 99).await.expect("a journal");
+    let before = store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal");
     let checked = Engine::on(url, store.clone()).workflow::<OddLater>().check().run(|_| true).await;
     let checked = checked.expect("checked");
     assert_eq!(checked.jobs, 1_000);
     let broken: Vec<JobId> = checked.broken.iter().map(|broken| broken.job).collect();
-    assert_eq!(broken, [put[613].id]);
+    assert_eq!(broken, [jobs[613].id]);
     assert!(
         checked.broken[0].why.message.contains("is a sleep, and the code makes it a step"),
         "{checked:?}"
     );
-    // It only looked.
-    assert_eq!(store.inspect().journal(put[613].id, None, 99).await.expect("a journal"), before);
+    // A check changes nothing.
+    assert_eq!(store.inspect().journal(jobs[613].id, None, 99).await.expect("a journal"), before);
     assert_eq!(store.inspect().jobs(&waiting).await.expect("jobs").len(), 1_000);
 }
 
@@ -344,18 +333,22 @@ edition!(Versioned, flow, {
     Ok(all)
 });
 
-async fn old_jobs_keep_to_the_old_version_of_a_place(on: On) {
-    let place = on.fresh().await;
-    let result = from_to::<Placed, Versioned>(&place.url, async |_, _| {}).await;
-    assert_eq!(result.expect("it fits"), ["a", "tax-1", "0 3"], "it passed before there was such a place");
-    let place = on.fresh().await;
-    let result = from_to::<Versioned, Versioned>(&place.url, async |_, _| {}).await;
+async fn an_open_job_keeps_the_version_it_has_recorded(on: On) {
+    let store = on.fresh().await;
+    let result = from_to::<Placed, Versioned>(&store.url, async |_, _| {}).await;
+    assert_eq!(
+        result.expect("it fits"),
+        ["a", "tax-1", "0 3"],
+        "it had passed there before the code had a version"
+    );
+    let store = on.fresh().await;
+    let result = from_to::<Versioned, Versioned>(&store.url, async |_, _| {}).await;
     assert_eq!(result.expect("it fits"), ["a", "tax-2", "5 3"]);
 }
 
-async fn a_fork_goes_on_from_a_step(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<First>()).await;
+async fn a_fork_continues_from_a_step(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<First>()).await;
     let job = lab.submit(First).await;
     lab.signal(job, "go", ()).await;
     lab.run().await;
@@ -368,7 +361,7 @@ async fn a_fork_goes_on_from_a_step(on: On) {
     for (name, count) in [("a", 0), ("b", 0), ("c", 1), ("d", 1)] {
         assert_eq!(times(format!("{fork}/{name}")), count, "{name}");
     }
-    assert_eq!(lab.journal(job).await, before, "what was forked is as it was");
+    assert_eq!(lab.journal(job).await, before, "the original is unchanged");
     let control = engine.control("test");
     for (fork, parts) in [
         (control.fork().before("nowhere"), "its journal has no call \"nowhere\"; it has a, b, c, go, d"),
@@ -379,14 +372,14 @@ async fn a_fork_goes_on_from_a_step(on: On) {
         let error = fork.run(job.id()).await.expect_err(parts).to_string();
         assert!(error.contains(parts), "{error:?} lacks {parts:?}");
     }
-    let gone = control.fork().run(engine.new_id()).await.expect_err("there is none").to_string();
+    let gone = control.fork().run(engine.new_id()).await.expect_err("no such job").to_string();
     assert!(gone.contains("it is not there"), "{gone}");
     let all = Filter { kind: Some("edition".into()), ..Filter::default() };
     let many = control.fork().from_beginning().each(all, |_| true).await.expect("forked");
     assert_eq!((many.made.len(), many.refused.len()), (2, 0), "{many:?}");
 }
 
-/// Fails as long as the test says so.
+/// Fails in its first attempt.
 #[derive(Serialize, Deserialize)]
 struct Failing;
 
@@ -413,9 +406,9 @@ impl Workflow for Failing {
     }
 }
 
-async fn a_retried_job_runs_what_made_it_fail_again(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Failing>()).await;
+async fn a_retried_job_repeats_the_step_that_made_it_fail(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Failing>()).await;
     let job = lab.submit(Failing).await;
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
@@ -424,6 +417,6 @@ async fn a_retried_job_runs_what_made_it_fail_again(on: On) {
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), ["that is all right", "good", "try 2"]);
     let id = job.id();
-    assert_eq!(times(format!("{id}/handled")), 1, "a failure that was handled stays one");
+    assert_eq!(times(format!("{id}/handled")), 1, "a failure that was handled is not repeated");
     assert_eq!((times(format!("{id}/good")), times(format!("{id}/bad"))), (1, 2));
 }

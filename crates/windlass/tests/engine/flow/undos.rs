@@ -1,4 +1,4 @@
-//! Undos after every bad end: each once, the last one first.
+//! Undos when a job fails, expires or is cancelled: each runs once, the last step first.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
@@ -11,28 +11,29 @@ use windlass::{
 };
 
 use super::{On, on_every_store, ran, times};
+use crate::common::until;
 
 on_every_store!(
-    undone_after_expiry,
-    undone_after_poison,
-    undone_after_a_cancel_in_the_middle_of_a_step,
-    what_cannot_be_undone_does_not_keep_the_others_from_it,
-    a_second_cancel_ends_it_at_once,
-    a_retried_job_does_again_what_was_undone,
-    a_sound_end_undoes_nothing,
-    what_is_done_and_not_waited_for_is_undone_too,
-    what_was_done_again_is_undone_again,
-    an_unwinding_outlives_its_deadline,
+    a_job_that_expires_is_undone,
+    a_job_that_fails_as_poison_is_undone,
+    a_job_that_is_cancelled_during_a_step_is_undone,
+    an_undo_that_fails_does_not_prevent_the_others,
+    a_second_cancel_skips_the_undos,
+    a_retried_job_repeats_steps_that_were_undone,
+    a_job_that_succeeds_undoes_nothing,
+    a_step_whose_result_was_not_awaited_is_undone_too,
+    a_step_that_was_repeated_is_undone_again,
+    an_unwind_continues_after_the_deadline,
     a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled,
     a_renamed_step_is_named_as_not_undone_when_the_job_fails,
-    a_call_put_before_a_step_does_not_hide_that_it_is_not_undone,
+    a_step_behind_a_new_call_is_named_as_not_undone,
     a_step_that_lost_its_undo_is_named_as_not_undone,
-    what_was_not_undone_is_named_however_many_attempts_the_undoing_takes,
-    what_was_not_undone_is_tried_again_by_the_next_unwinding,
+    a_step_that_was_not_undone_is_named_after_several_attempts_to_unwind,
+    the_next_unwind_repeats_an_undo_that_failed,
     a_step_that_was_undone_runs_again_under_another_id,
 );
 
-/// Books and can undo; how it ends is up to the test.
+/// Makes two bookings with undos, and ends as `ends` says.
 #[derive(Serialize, Deserialize)]
 struct Booking {
     ends: String,
@@ -62,7 +63,7 @@ impl Workflow for Booking {
             booked.push(book.await?);
         }
         match self.ends.as_str() {
-            "well" => {}
+            "done" => {}
             "slow" => {
                 flow.step_with("slow", |cx| async move {
                     ran(format!("{}/slow", cx.id()));
@@ -81,9 +82,9 @@ impl Workflow for Booking {
 }
 
 async fn lab(on: On) -> (crate::common::TestStore, Lab) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Booking>()).await;
-    (place, lab)
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Booking>()).await;
+    (store, lab)
 }
 
 /// The keys of the steps that were undone, in order.
@@ -101,8 +102,8 @@ async fn each_once_in_reverse(lab: &Lab, job: windlass::testing::LabJob<Vec<Stri
     }
 }
 
-async fn undone_after_expiry(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn a_job_that_expires_is_undone(on: On) {
+    let (_store, lab) = lab(on).await;
     let engine = lab.engine().await;
     let deadline = lab.now().plus(hours(2));
     let handle = engine.submit(Booking { ends: "waits".into() }).deadline(deadline).await.expect("submitted");
@@ -115,20 +116,16 @@ async fn undone_after_expiry(on: On) {
     each_once_in_reverse(&lab, job).await;
 }
 
-async fn undone_after_poison(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn a_job_that_fails_as_poison_is_undone(on: On) {
+    let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "slow".into() }).await;
-    while times(format!("{}/slow", job.id())) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    // Its worker dies: it is a suspect. The next one dies under it too, and that is once too often.
+    until("it is in its slow step", async || times(format!("{}/slow", job.id())) > 0).await;
+    // Its worker dies: it is a suspect. When the next worker dies too, it fails as poison.
     lab.crash().await;
-    while times(format!("{}/slow", job.id())) < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it is there again", async || times(format!("{}/slow", job.id())) == 2).await;
     let worker = lab.engine().await.worker().await.expect("it works");
-    let sweep = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 1 };
-    let reaped = lab.engine().await.store().reap(None, &sweep).await.expect("reaped");
+    let request = ReapRequest { dead: vec![worker], lapsed: false, limit: 99, crashes: 1 };
+    let reaped = lab.engine().await.store().reap(None, &request).await.expect("reaped");
     assert_eq!(reaped.poisoned, 1);
     lab.crash().await;
     lab.run().await;
@@ -139,12 +136,10 @@ async fn undone_after_poison(on: On) {
     each_once_in_reverse(&lab, job).await;
 }
 
-async fn undone_after_a_cancel_in_the_middle_of_a_step(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn a_job_that_is_cancelled_during_a_step_is_undone(on: On) {
+    let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "slow".into() }).await;
-    while times(format!("{}/slow", job.id())) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it is in its slow step", async || times(format!("{}/slow", job.id())) > 0).await;
     lab.cancel(job).await;
     lab.run().await;
     match lab.result(job).await {
@@ -156,8 +151,8 @@ async fn undone_after_a_cancel_in_the_middle_of_a_step(on: On) {
     each_once_in_reverse(&lab, job).await;
 }
 
-async fn what_cannot_be_undone_does_not_keep_the_others_from_it(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn an_undo_that_fails_does_not_prevent_the_others(on: On) {
+    let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "stuck".into() }).await;
     lab.run().await;
     match lab.result(job).await {
@@ -168,11 +163,15 @@ async fn what_cannot_be_undone_does_not_keep_the_others_from_it(on: On) {
         other => panic!("{other:?}"),
     }
     assert_eq!(undone(&lab, job).await, ["hotel"]);
-    assert_eq!(times(format!("{}/undo/flight", job.id())), 2, "it was tried as often as the step says");
+    assert_eq!(
+        times(format!("{}/undo/flight", job.id())),
+        2,
+        "it was tried as often as the policy of the step says"
+    );
 }
 
-async fn a_second_cancel_ends_it_at_once(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn a_second_cancel_skips_the_undos(on: On) {
+    let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "waits".into() }).await;
     lab.run().await;
     assert_eq!(lab.state(job).await, State::Waiting);
@@ -183,15 +182,15 @@ async fn a_second_cancel_ends_it_at_once(on: On) {
         engine.control("test").act(job.id(), act).await.expect("acted")
     };
     assert_eq!(cancel().await, ControlOutcome::CancelRequested, "its undos run first");
-    assert_eq!(cancel().await, ControlOutcome::Done, "whoever asks again does not want to wait for them");
+    assert_eq!(cancel().await, ControlOutcome::Done, "a second cancel does not wait for them");
     assert_eq!(lab.state(job).await, State::Cancelled);
     engine.control("test").resume_queue("default").await.expect("resumed");
     lab.run().await;
     assert_eq!(undone(&lab, job).await, Vec::<String>::new());
 }
 
-async fn a_retried_job_does_again_what_was_undone(on: On) {
-    let (_place, lab) = lab(on).await;
+async fn a_retried_job_repeats_steps_that_were_undone(on: On) {
+    let (_store, lab) = lab(on).await;
     let job = lab.submit(Booking { ends: "once".into() }).await;
     lab.run().await;
     assert_eq!(undone(&lab, job).await, ["flight", "hotel"]);
@@ -204,9 +203,9 @@ async fn a_retried_job_does_again_what_was_undone(on: On) {
     }
 }
 
-async fn a_sound_end_undoes_nothing(on: On) {
-    let (_place, lab) = lab(on).await;
-    let job = lab.submit(Booking { ends: "well".into() }).await;
+async fn a_job_that_succeeds_undoes_nothing(on: On) {
+    let (_store, lab) = lab(on).await;
+    let job = lab.submit(Booking { ends: "done".into() }).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect("done"), ["hotel", "flight"]);
     assert_eq!(undone(&lab, job).await, Vec::<String>::new());
@@ -214,7 +213,7 @@ async fn a_sound_end_undoes_nothing(on: On) {
     assert!(lab.now() > Time(0));
 }
 
-/// Two steps at once, of which one fails when the other is done.
+/// Two concurrent steps, of which one fails when the other is done.
 #[derive(Serialize, Deserialize)]
 struct Pair;
 
@@ -237,9 +236,9 @@ impl Workflow for Pair {
     }
 }
 
-async fn what_is_done_and_not_waited_for_is_undone_too(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Pair>()).await;
+async fn a_step_whose_result_was_not_awaited_is_undone_too(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Pair>()).await;
     let job = lab.submit(Pair).await;
     lab.run().await;
     assert_eq!(lab.result(job).await.expect_err("it fails").to_string(), "the job failed (stopped): no");
@@ -267,9 +266,9 @@ impl Workflow for Twice {
     }
 }
 
-async fn what_was_done_again_is_undone_again(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Twice>()).await;
+async fn a_step_that_was_repeated_is_undone_again(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Twice>()).await;
     let job = lab.submit(Twice).await;
     lab.run().await;
     lab.engine().await.control("test").retry(job.id()).await.expect("retried");
@@ -278,7 +277,7 @@ async fn what_was_done_again_is_undone_again(on: On) {
     assert_eq!(times(format!("{}/refund", job.id())), 2);
 }
 
-/// An undo that needs another try, after the deadline.
+/// An undo that needs a second attempt, after the deadline.
 #[derive(Serialize, Deserialize)]
 struct Late;
 
@@ -302,9 +301,9 @@ impl Workflow for Late {
     }
 }
 
-async fn an_unwinding_outlives_its_deadline(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Late>()).await;
+async fn an_unwind_continues_after_the_deadline(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Late>()).await;
     let deadline = lab.now().plus(hours(1));
     let handle = lab.engine().await.submit(Late).deadline(deadline).await.expect("submitted");
     let job = lab.job::<()>(handle.id());
@@ -313,13 +312,13 @@ async fn an_unwinding_outlives_its_deadline(on: On) {
     assert_eq!(times(format!("{}/refund", job.id())), 2, "it was undone, although its deadline had passed");
 }
 
-/// Which edition of its code a job runs: what a deploy changes.
+/// The edition of the code that a job runs; a deploy raises it.
 fn edition(job: JobId) -> u32 {
     times(format!("{job}/deployed"))
 }
 
-/// Books a hotel and takes money; later editions of the code take it under another name, ask something first, or do not
-/// know how to give it back.
+/// Books a hotel and takes money. The next edition of the code renames that step, has another step before it, or has no
+/// undo for it.
 #[derive(Serialize, Deserialize)]
 struct Trip {
     changed: String,
@@ -342,8 +341,8 @@ impl Workflow for Trip {
                 ran(format!("{id}/undo {name}"));
                 Ok::<_, Failure>(())
             };
-            let keeps = changed && self.changed == "kept" && name == "charge";
-            if keeps { step.await } else { step.undo(undo).await }
+            let has_no_undo = changed && self.changed == "undo removed" && name == "charge";
+            if has_no_undo { step.await } else { step.undo(undo).await }
         };
         let hotel = paid("hotel").await?;
         if changed && self.changed == "before" {
@@ -355,7 +354,7 @@ impl Workflow for Trip {
     }
 }
 
-/// A job that has booked and paid, whose code is another one from now on.
+/// A job that has booked and paid, and whose code changes now.
 async fn redeployed(lab: &Lab, changed: &str) -> windlass::testing::LabJob<Vec<String>> {
     let job = lab.submit(Trip { changed: changed.into() }).await;
     lab.run().await;
@@ -364,10 +363,9 @@ async fn redeployed(lab: &Lab, changed: &str) -> windlass::testing::LabJob<Vec<S
     job
 }
 
-/// That a step is known, by the job's end, its journal and `why`, to be done still.
-async fn is_said_to_be_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>, message: &str) {
-    let said = message.contains("not undone: \"charge\" (");
-    assert!(said, "the end of the job says {message:?}");
+/// Checks that the failure of the job, its journal and `why` name the step that was not undone.
+async fn names_step_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<String>>, message: &str) {
+    assert!(message.contains("not undone: \"charge\" ("), "{message:?}");
     let journal = lab.journal(job).await;
     let left: Vec<&str> = journal
         .iter()
@@ -375,28 +373,28 @@ async fn is_said_to_be_not_undone(lab: &Lab, job: windlass::testing::LabJob<Vec<
         .map(|entry| entry.name.as_str())
         .collect();
     assert_eq!(left, ["charge"]);
-    let why = lab.engine().await.why(job.id()).await.expect("asked").expect("there");
+    let why = lab.engine().await.why(job.id()).await.expect("why").expect("the job exists");
     assert!(why.because.contains("not undone: \"charge\""), "{why:?}");
 }
 
 async fn a_renamed_step_is_named_as_not_undone_when_the_job_is_cancelled(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "renamed").await;
     lab.cancel(job).await;
     lab.run().await;
     let id = job.id();
     match lab.result(job).await {
-        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        Err(JobError::Cancelled(failure)) => names_step_not_undone(&lab, job, &failure.message).await,
         other => panic!("{other:?}"),
     }
-    assert_eq!(times(format!("{id}/undo hotel")), 1, "the others are undone all the same");
+    assert_eq!(times(format!("{id}/undo hotel")), 1, "the others are undone");
     assert_eq!((times(format!("{id}/pay")), times(format!("{id}/undo charge"))), (0, 0));
 }
 
 async fn a_renamed_step_is_named_as_not_undone_when_the_job_fails(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "renamed").await;
     lab.signal(job, "go", ()).await;
     lab.run().await;
@@ -404,24 +402,24 @@ async fn a_renamed_step_is_named_as_not_undone_when_the_job_fails(on: On) {
     match lab.result(job).await {
         Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
             assert!(failure.message.starts_with("no seats for hotel and pay; "), "{failure}");
-            is_said_to_be_not_undone(&lab, job, &failure.message).await;
+            names_step_not_undone(&lab, job, &failure.message).await;
         }
         other => panic!("{other:?}"),
     }
     assert_eq!((times(format!("{id}/undo hotel")), times(format!("{id}/undo pay"))), (1, 1));
 }
 
-async fn a_call_put_before_a_step_does_not_hide_that_it_is_not_undone(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
+async fn a_step_behind_a_new_call_is_named_as_not_undone(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
     let job = redeployed(&lab, "before").await;
     lab.cancel(job).await;
     lab.run().await;
     match lab.result(job).await {
-        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        Err(JobError::Cancelled(failure)) => names_step_not_undone(&lab, job, &failure.message).await,
         other => panic!("{other:?}"),
     }
-    // Once the code has come to it again, it can be undone.
+    // Once the code has reached the step again, it can be undone.
     let job = redeployed(&lab, "before").await;
     lab.signal(job, "go", ()).await;
     lab.run().await;
@@ -431,35 +429,35 @@ async fn a_call_put_before_a_step_does_not_hide_that_it_is_not_undone(on: On) {
 }
 
 async fn a_step_that_lost_its_undo_is_named_as_not_undone(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Trip>()).await;
-    let job = redeployed(&lab, "kept").await;
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<Trip>()).await;
+    let job = redeployed(&lab, "undo removed").await;
     lab.cancel(job).await;
     lab.run().await;
     match lab.result(job).await {
-        Err(JobError::Cancelled(failure)) => is_said_to_be_not_undone(&lab, job, &failure.message).await,
+        Err(JobError::Cancelled(failure)) => names_step_not_undone(&lab, job, &failure.message).await,
         other => panic!("{other:?}"),
     }
-    assert_eq!(times(format!("{}/undo hotel", job.id())), 1, "the others are undone all the same");
-    let job = redeployed(&lab, "kept").await;
+    assert_eq!(times(format!("{}/undo hotel", job.id())), 1, "the others are undone");
+    let job = redeployed(&lab, "undo removed").await;
     lab.signal(job, "go", ()).await;
     lab.run().await;
     match lab.result(job).await {
         Err(JobError::Failed { reason: Reason::Stopped, failure }) => {
             assert!(failure.message.starts_with("no seats for hotel and charge; "), "{failure}");
-            is_said_to_be_not_undone(&lab, job, &failure.message).await;
+            names_step_not_undone(&lab, job, &failure.message).await;
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(times(format!("{}/undo hotel", job.id())), 1);
 }
 
-/// Two steps, of which the second cannot be undone at first, and the first one only at the second try.
+/// Two steps. The first undo of the second one fails for good; that of the first one fails once.
 #[derive(Serialize, Deserialize)]
-struct Stubborn;
+struct HardToUndo;
 
-impl Workflow for Stubborn {
-    const KIND: &'static str = "stubborn";
+impl Workflow for HardToUndo {
+    const KIND: &'static str = "hard_to_undo";
     type Output = ();
     type Error = Failure;
 
@@ -484,44 +482,44 @@ impl Workflow for Stubborn {
     }
 }
 
-async fn what_was_not_undone_is_named_however_many_attempts_the_undoing_takes(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Stubborn>()).await;
-    let job = lab.submit(Stubborn).await;
+async fn a_step_that_was_not_undone_is_named_after_several_attempts_to_unwind(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<HardToUndo>()).await;
+    let job = lab.submit(HardToUndo).await;
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
     assert_eq!(failed, "the job failed (stopped): no; not undone: \"stuck\" (nobody answers)");
 }
 
-async fn what_was_not_undone_is_tried_again_by_the_next_unwinding(on: On) {
-    let place = on.fresh().await;
-    let lab = Lab::on(&place.url, |engine| engine.workflow::<Stubborn>()).await;
-    let job = lab.submit(Stubborn).await;
+async fn the_next_unwind_repeats_an_undo_that_failed(on: On) {
+    let store = on.fresh().await;
+    let lab = Lab::on(&store.url, |engine| engine.workflow::<HardToUndo>()).await;
+    let job = lab.submit(HardToUndo).await;
     lab.run().await;
     let id = job.id();
     assert_eq!(times(format!("{id}/undo stuck")), 1);
     lab.engine().await.control("test").retry(id).await.expect("retried");
     lab.run().await;
     let failed = lab.result(job).await.expect_err("it fails").to_string();
-    assert_eq!(failed, "the job failed (stopped): no", "by now somebody answers");
+    assert_eq!(failed, "the job failed (stopped): no", "the second undo succeeds");
     assert_eq!(times(format!("{id}/undo stuck")), 2);
-    let did = (times(format!("{id}/slow")), times(format!("{id}/stuck")));
-    assert_eq!(did, (2, 1), "what was undone was done again, and what was not stayed done");
+    let runs = (times(format!("{id}/slow")), times(format!("{id}/stuck")));
+    assert_eq!(runs, (2, 1), "only the step that was undone ran again");
 }
 
-/// The ids under which something happened, in order and each once in a row, without the job's.
+/// The ids of steps and undos that ran, in order, without repeats in a row and without the id of the job.
 static IDS: Mutex<BTreeMap<JobId, Vec<String>>> = Mutex::new(BTreeMap::new());
 
-fn under(job: JobId, what: &str, id: &str) {
-    let told = format!("{what} {}", id.strip_prefix(&job.to_string()).expect("the job comes first"));
+fn note_id(job: JobId, what: &str, id: &str) {
+    let line = format!("{what} {}", id.strip_prefix(&job.to_string()).expect("the job comes first"));
     let mut ids = IDS.lock().unwrap_or_else(|e| e.into_inner());
     let ids = ids.entry(job).or_default();
-    if ids.last() != Some(&told) {
-        ids.push(told);
+    if ids.last() != Some(&line) {
+        ids.push(line);
     }
 }
 
-/// Charges, which needs two tries, and fails until it was retried twice.
+/// Charges, which needs two attempts, and fails until it was retried twice.
 #[derive(Serialize, Deserialize)]
 struct Keyed;
 
@@ -533,17 +531,17 @@ impl Workflow for Keyed {
     async fn run(self, flow: Flow) -> Result<(), Failure> {
         let id = flow.id();
         flow.step_with("plain", move |cx| async move {
-            under(id, "plain", cx.step_id());
+            note_id(id, "plain", cx.step_id());
             Ok::<_, Failure>(())
         })
         .await?;
         flow.step_with("charge", move |cx| async move {
-            under(id, "charge", cx.step_id());
+            note_id(id, "charge", cx.step_id());
             if cx.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
         })
         .key("card")
         .undo_with(move |cx, ()| async move {
-            under(id, "refund", cx.step_id());
+            note_id(id, "refund", cx.step_id());
             assert_eq!(cx.undo_id(), format!("undo:{}", cx.step_id()));
             if cx.attempt() == 1 { Err(Failure::retry("busy")) } else { Ok(()) }
         })
