@@ -29,7 +29,7 @@ macro_rules! delegate_store {
             &'a self,
             now: $crate::Now,
             changes: &'a [$crate::model::Change],
-        ) -> $crate::Fut<'a, Vec<$crate::model::Verdict>> {
+        ) -> $crate::Fut<'a, Vec<$crate::model::CommitOutcome>> {
             self.store.commit(now, changes)
         }
     };
@@ -38,7 +38,7 @@ macro_rules! delegate_store {
             &'a self,
             now: $crate::Now,
             work: $crate::Work<'a>,
-        ) -> $crate::Fut<'a, Option<$crate::model::Verdict>> {
+        ) -> $crate::Fut<'a, Option<$crate::model::CommitOutcome>> {
             self.store.transact(now, work)
         }
     };

@@ -4,8 +4,8 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use windlass_model::{
-    BranchNo, Change, ClaimNo, ClaimedJob, Epoch, Failure, JobClaim, JobId, KindVersion, Limits, NewJob,
-    NewSignal, Payload, Reason, State, SubmitOutcome, Time, Verdict, WorkerId,
+    BranchNo, Change, ClaimNo, ClaimedJob, CommitOutcome, Epoch, Failure, JobClaim, JobId, KindVersion,
+    Limits, NewJob, NewSignal, Payload, Reason, State, SubmitOutcome, Time, WorkerId,
 };
 
 use crate::{Actor, Control, Error, Inspect};
@@ -91,7 +91,7 @@ pub trait Store: Send + Sync + 'static {
     /// Their ends are counted there; whoever's commit brings the count to what the job watches for puts a signal
     /// [`windlass_model::branch::BRANCH_SIGNAL`] into its inbox, once for each watch. Where it stands there among signals of the same
     /// moment is not promised.
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>>;
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>>;
 
     /// Runs writes of the caller's own and one change in one transaction: both are there afterwards, or neither.
     ///
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync + 'static {
     /// committed: commit something else under the same revision, which settles it, and read the journal.
     ///
     /// On SQLite the work holds the only writer of the file, and on PostgreSQL a connection of its own.
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>>;
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>>;
 
     /// Delivers signals, all of them in one transaction, and says of each what became of it, in order.
     ///

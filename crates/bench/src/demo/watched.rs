@@ -10,7 +10,7 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::watch;
 use windlass::{
     JobId, Time,
-    model::{Change, ClaimNo, JobClaim, Limits, NewJob, NewSignal, SubmitOutcome, Verdict, WorkerId},
+    model::{Change, ClaimNo, CommitOutcome, JobClaim, Limits, NewJob, NewSignal, SubmitOutcome, WorkerId},
     store::{
         CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, Fut, Inspect, JobEnd, NewWorker,
         Now, ReapReport, ReapRequest, RenewRequest, Renewal, SignalOutcome, Store, TimerReport,
@@ -91,13 +91,14 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    fn answered(&self, changes: &[Change], verdicts: &[Verdict]) {
+    fn answered(&self, changes: &[Change], verdicts: &[CommitOutcome]) {
         self.record.answers(changes, verdicts);
         let is_final = |change: &Change| !matches!(change.outcome, windlass::model::Outcome::Retry { .. });
         let pairs = || changes.iter().zip(verdicts);
-        let done =
-            pairs().filter(|(change, verdict)| is_final(change) && **verdict == Verdict::Committed).count();
-        let fenced = pairs().filter(|(_, verdict)| **verdict == Verdict::Fenced).count();
+        let done = pairs()
+            .filter(|(change, verdict)| is_final(change) && **verdict == CommitOutcome::Committed)
+            .count();
+        let fenced = pairs().filter(|(_, verdict)| **verdict == CommitOutcome::Fenced).count();
         (self.told)(done, fenced);
         if self.gate.is_zombie() && changes.iter().any(|change| Some(&change.job) == self.held.get()) {
             self.gate.open();
@@ -116,7 +117,7 @@ macro_rules! behind {
 }
 
 impl Store for Watched {
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             let verdicts = {
                 let _inside = self.gate.enter(true).await;
@@ -127,7 +128,7 @@ impl Store for Watched {
         })
     }
 
-    fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: windlass::store::Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         behind!(self, transact(now, work))
     }
 

@@ -4,7 +4,7 @@ use windlass_model::{
     BranchCounts, BranchNo, BranchPoll, BranchWatch, Epoch, Failure, KindVersion, Merge, Payload, Rev,
     Settings, WaitCondition, WorkerId,
     branch::BRANCH_SIGNAL,
-    journal::{Mark, Op},
+    journal::{CallEvent, CallKind},
 };
 use windlass_store::{CancelHold, Serves, Summary};
 
@@ -505,8 +505,8 @@ fn a_parent_says_how_far_its_branches_are_and_what_blocks_them() {
 }
 
 /// An entry of a journal, at the place after the ones before.
-fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
-    let entry = |(seq, (op, mark, name, text)): (usize, &(Op, Mark, &str, &str))| JournalEntry {
+fn journal(entries: &[(CallKind, CallEvent, &str, &str)]) -> Vec<JournalEntry> {
+    let entry = |(seq, (op, mark, name, text)): (usize, &(CallKind, CallEvent, &str, &str))| JournalEntry {
         seq: seq as i32,
         op: *op,
         mark: *mark,
@@ -519,7 +519,7 @@ fn journal(entries: &[(Op, Mark, &str, &str)]) -> Vec<JournalEntry> {
     entries.iter().enumerate().map(entry).collect()
 }
 
-fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
+fn hint(job: &Job, entries: &[(CallKind, CallEvent, &str, &str)]) -> String {
     let hint = explain(job, &Holds::default(), &[], &journal(entries), &[], NOW).hint;
     assert!(hint.ends_with('.') && !hint.contains("  "), "{hint:?}");
     hint.replace(&id(1).to_string(), "JOB")
@@ -529,8 +529,14 @@ fn hint(job: &Job, entries: &[(Op, Mark, &str, &str)]) -> String {
 fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
     let mut stopped = job(State::Failed);
     (stopped.summary.reason, stopped.failure) = (Some(Reason::Stopped), Some(Failure::stop("declined")));
-    let (check, pay) = ((Op::Step, Mark::Done, "check", "1"), (Op::Step, Mark::DoneWithUndo, "pay", "1"));
-    let (refund, sleep) = ((Op::Step, Mark::Undone, "pay", "null"), (Op::Sleep, Mark::Done, "sleep", "null"));
+    let (check, pay) = (
+        (CallKind::Step, CallEvent::Done, "check", "1"),
+        (CallKind::Step, CallEvent::DoneWithUndo, "pay", "1"),
+    );
+    let (refund, sleep) = (
+        (CallKind::Step, CallEvent::Undone, "pay", "null"),
+        (CallKind::Sleep, CallEvent::Done, "sleep", "null"),
+    );
     let fork = |name: &str, before: &str| {
         format!(
             "A retry cannot help, since it ends by what is recorded of the step {name:?}; so run that anew, in a new \
@@ -540,9 +546,9 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
     // The last thing that it was told.
     assert_eq!(hint(&stopped, &[check, sleep]), fork("check", "") + "check`.");
     // A failure of which the code made something, and nothing that a retry would run again.
-    let failed = (Op::Step, Mark::Failed, "ask", "{}");
+    let failed = (CallKind::Step, CallEvent::Failed, "ask", "{}");
     assert_eq!(
-        hint(&stopped, &[check, failed, (Op::Step, Mark::Done, "sorry", "1")]),
+        hint(&stopped, &[check, failed, (CallKind::Step, CallEvent::Done, "sorry", "1")]),
         fork("ask", "") + "ask`."
     );
     // What was undone would be taken over as done.
@@ -550,7 +556,7 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
     assert_eq!(hint(&stopped, &[pay, check, refund]), fork("check", before) + "pay`.");
     // A retry runs again what was undone, what failed and led to the end, and what has no record.
     let retry = "Mend the cause, then `windlass retry JOB`.";
-    let ended = (Op::Life, Mark::Failed, "windlass.ended", r#"{"voids": [1]}"#);
+    let ended = (CallKind::Lifecycle, CallEvent::Failed, "windlass.ended", r#"{"voids": [1]}"#);
     for entries in [&[check, pay, refund][..], &[check, failed, ended], &[sleep], &[]] {
         assert_eq!(hint(&stopped, entries), retry, "{entries:?}");
     }
@@ -571,11 +577,14 @@ fn what_a_workflow_decided_by_its_record_is_forked_and_not_retried() {
     let wanted = "If it is wanted after all: `windlass retry JOB`.";
     assert_eq!(hint(&cancelled, &[check]), wanted);
     // What is left to do is said first, and only of the last unwinding.
-    let left = (Op::Step, Mark::NotUndone, "pay", "{}");
+    let left = (CallKind::Step, CallEvent::NotUndone, "pay", "{}");
     let said = format!("See first to what was not undone: step \"pay\". {wanted}");
     assert_eq!(hint(&cancelled, &[pay, left]), said);
     assert_eq!(
-        hint(&cancelled, &[pay, left, (Op::Life, Mark::Done, "windlass.resumed", "null"), refund]),
+        hint(
+            &cancelled,
+            &[pay, left, (CallKind::Lifecycle, CallEvent::Done, "windlass.resumed", "null"), refund]
+        ),
         wanted
     );
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use futures_util::future::join5;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, Step, Time};
+use windlass_model::{BranchNo, BranchUpdate, Change, JobId, NewJob, StepWrites, Time};
 
 use super::{
     Postgres, SPAN,
@@ -78,7 +78,7 @@ pub(super) async fn prepare(conn: &Guard<'_>) -> Result<(), Error> {
 }
 
 /// What is wrong with what a step does to branches, if anything is.
-fn refusal(there: &There, change: &Change, step: &Step) -> Option<String> {
+fn refusal(there: &There, change: &Change, step: &StepWrites) -> Option<String> {
     for grow in &step.branches {
         match (there.get(&(change.job, grow.number)), &grow.opened_as) {
             (Some(_), Some(_)) => return Some(format!("there is a branch {} already", grow.number)),
@@ -162,7 +162,7 @@ impl<'a> Growth<'a> {
         growth
     }
 
-    fn add(&mut self, change: &Change, step: &'a Step, straight: bool) {
+    fn add(&mut self, change: &Change, step: &'a StepWrites, straight: bool) {
         for grow in &step.branches {
             let grown = self.grown.entry((change.job.0, grow.number.0));
             grown.or_default().add(grow);

@@ -7,7 +7,7 @@ use std::{collections::HashMap, pin::Pin};
 
 use futures_util::future::{join, join5};
 use uuid::Uuid;
-use windlass_model::{Change, JobId, Outcome, Verdict};
+use windlass_model::{Change, CommitOutcome, JobId, Outcome};
 
 use super::{
     Postgres, branch,
@@ -25,13 +25,17 @@ use crate::{Error, Now, columns::DEADLINE};
 
 /// Commits a batch. If the database refuses it for its data, it is halved until the bad change stands alone; the
 /// others commit.
-pub(super) async fn commit(store: &Postgres, now: Now, changes: &[Change]) -> Result<Vec<Verdict>, Error> {
-    let mut verdicts = vec![Verdict::Fenced; changes.len()];
+pub(super) async fn commit(
+    store: &Postgres,
+    now: Now,
+    changes: &[Change],
+) -> Result<Vec<CommitOutcome>, Error> {
+    let mut verdicts = vec![CommitOutcome::Fenced; changes.len()];
     let mut names = Names::default();
     let mut batch: Vec<Placed> = Vec::with_capacity(changes.len());
     for (place, change) in changes.iter().enumerate() {
         match refusal(store, change, &mut names).await? {
-            Some(why) => verdicts[place] = Verdict::Refused(why),
+            Some(why) => verdicts[place] = CommitOutcome::Refused(why),
             None => batch.push((place, change)),
         }
     }
@@ -69,7 +73,7 @@ fn bisect<'a>(
     now: Now,
     batch: &'a [Placed<'a>],
     names: &'a Names,
-    verdicts: &'a mut [Verdict],
+    verdicts: &'a mut [CommitOutcome],
 ) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>> {
     Box::pin(async move {
         match (retry_deadlock!(whole(store, now, batch, names)), batch) {
@@ -82,7 +86,7 @@ fn bisect<'a>(
                 Ok(())
             }
             (Err(Error::Refused(why)), [(place, _)]) => {
-                verdicts[*place] = Verdict::Refused(why);
+                verdicts[*place] = CommitOutcome::Refused(why);
                 Ok(())
             }
             (Err(Error::Refused(_)), _) => {
@@ -102,7 +106,7 @@ async fn whole(
     now: Now,
     batch: &[Placed<'_>],
     names: &Names,
-) -> Result<HashMap<JobId, Verdict>, Error> {
+) -> Result<HashMap<JobId, CommitOutcome>, Error> {
     let changes = || batch.iter().map(|(_, change)| *change);
     let mut parts = Group::parts(batch);
     let Group { batches: sorts, journal_writes: beside, .. } = parts.first_mut().expect("there are changes");
@@ -132,7 +136,7 @@ async fn whole(
     }
     let wrote: HashMap<JobId, Written> = wrote.into_iter().map(|wrote| (wrote.id, wrote)).collect();
     tidy(&conn, now, &wrote, batch, !follows).await?;
-    let mut told: HashMap<JobId, Verdict> = HashMap::with_capacity(batch.len());
+    let mut told: HashMap<JobId, CommitOutcome> = HashMap::with_capacity(batch.len());
     for (_, change) in batch {
         if let Some(wrote) = wrote.get(&change.job) {
             told.insert(change.job, verdict(change, wrote));
@@ -204,7 +208,7 @@ pub(super) async fn within(
     now: Now,
     change: &Change,
     names: &Names,
-) -> Result<Option<Verdict>, Error> {
+) -> Result<Option<CommitOutcome>, Error> {
     let part = Group::of(vec![(0, change)]);
     part.prepare(conn).await?;
     let wrote = part.write(store, conn, now, names).await?;
@@ -214,9 +218,9 @@ pub(super) async fn within(
 }
 
 /// What is to be said of a change that was written.
-fn verdict(change: &Change, wrote: &Written) -> Verdict {
+fn verdict(change: &Change, wrote: &Written) -> CommitOutcome {
     let halted = wrote.held && change.outcome == Outcome::Next;
-    if halted { Verdict::Halted } else { Verdict::Committed }
+    if halted { CommitOutcome::Halted } else { CommitOutcome::Committed }
 }
 
 /// Forgets what is kept beside jobs that have ended. It need not be done with the commit: what a crash leaves of it says
@@ -251,7 +255,7 @@ async fn tidy(
 async fn seen(
     conn: &Guard<'_>,
     batch: &[Placed<'_>],
-    told: &mut HashMap<JobId, Verdict>,
+    told: &mut HashMap<JobId, CommitOutcome>,
 ) -> Result<(), Error> {
     let missing: HashMap<JobId, &Change> = batch
         .iter()
@@ -264,10 +268,10 @@ async fn seen(
     for row in rows {
         let (id, claimed) = (JobId(row.get(0)), row.get::<_, bool>(1));
         match (missing[&id].outcome == Outcome::Next, claimed) {
-            (true, false) => told.insert(id, Verdict::Halted),
+            (true, false) => told.insert(id, CommitOutcome::Halted),
             // What its claim wrote was another change: this one would have ended the claim.
             (false, true) => None,
-            _ => told.insert(id, Verdict::Committed),
+            _ => told.insert(id, CommitOutcome::Committed),
         };
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
-use windlass_model::{Change, JobId, JournalEntry, Outcome, Step, Time};
+use windlass_model::{Change, JobId, JournalEntry, Outcome, StepWrites, Time};
 
 use super::{
     SPAN,
@@ -70,7 +70,7 @@ enum Size {
 }
 
 impl Size {
-    fn of(step: &Step) -> Size {
+    fn of(step: &StepWrites) -> Size {
         let more =
             step.from_stage.is_some() || step.stage.is_some() || !step.consumed.is_empty() || step.has_undo;
         match (more, step.entries.is_empty()) {
@@ -209,7 +209,7 @@ impl<'a> Lone<'a> {
         if let Some(entry) = lone_entry(change) {
             return Some(Lone::Entry(change, entry));
         }
-        let plain = |step: &Step| {
+        let plain = |step: &StepWrites| {
             step.consumed.is_empty() && step.entries.is_empty() && !step.has_undo && !step.partial
         };
         change.step.as_deref().is_none_or(plain).then_some(Lone::Step(change))

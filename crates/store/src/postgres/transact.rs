@@ -8,7 +8,7 @@ use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
 
 use futures_util::FutureExt;
 use tokio_postgres::IsolationLevel;
-use windlass_model::{Change, Verdict};
+use windlass_model::{Change, CommitOutcome};
 
 use super::{
     Postgres, branch,
@@ -27,7 +27,11 @@ const BEGUN: &str = "reset all; discard temp; select set_config('windlass.work',
 /// Whether the transaction is still the same.
 const SAME: &str = "select current_setting('windlass.work', true)";
 
-pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Result<Option<Verdict>, Error> {
+pub(super) async fn transact(
+    store: &Postgres,
+    now: Now,
+    work: Work<'_>,
+) -> Result<Option<CommitOutcome>, Error> {
     let Work::Postgres(work) = work else {
         return Err(Error::Config(
             "this store is PostgreSQL, and the transaction is written for SQLite; use the form for PostgreSQL".into(),
@@ -46,12 +50,14 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
         }
     };
     let verdict = match write(store, &conn, now, &change).await {
-        Ok(verdict @ (Verdict::Committed | Verdict::Halted)) => match commit(store, &conn, now).await {
-            Ok(()) => Ok(verdict),
-            // Checked only now, at the end: nothing was committed.
-            Err(Error::Refused(why)) => Ok(Verdict::Refused(why)),
-            Err(error) => Err(error),
-        },
+        Ok(verdict @ (CommitOutcome::Committed | CommitOutcome::Halted)) => {
+            match commit(store, &conn, now).await {
+                Ok(()) => Ok(verdict),
+                // Checked only now, at the end: nothing was committed.
+                Err(Error::Refused(why)) => Ok(CommitOutcome::Refused(why)),
+                Err(error) => Err(error),
+            }
+        }
         Ok(verdict) => {
             conn.rollback().await;
             Ok(verdict)
@@ -59,7 +65,7 @@ pub(super) async fn transact(store: &Postgres, now: Now, work: Work<'_>) -> Resu
         Err(error) => {
             conn.rollback().await;
             match error {
-                Error::Refused(why) => Ok(Verdict::Refused(why)),
+                Error::Refused(why) => Ok(CommitOutcome::Refused(why)),
                 error => Err(error),
             }
         }
@@ -129,13 +135,18 @@ async fn run_on(conn: &mut Guard<'_>, work: &mut Option<PostgresWork<'_>>) -> Re
 }
 
 /// Writes the change in what is left of the transaction, as the store writes.
-async fn write(store: &Postgres, conn: &Guard<'_>, now: Now, change: &Change) -> Result<Verdict, Error> {
+async fn write(
+    store: &Postgres,
+    conn: &Guard<'_>,
+    now: Now,
+    change: &Change,
+) -> Result<CommitOutcome, Error> {
     let mut names = Names::default();
     if let Some(why) = refusal(store, change, &mut names).await? {
-        return Ok(Verdict::Refused(why));
+        return Ok(CommitOutcome::Refused(why));
     }
     take_over(conn).await?;
-    Ok(within(store, conn, now, change, &names).await?.unwrap_or(Verdict::Fenced))
+    Ok(within(store, conn, now, change, &names).await?.unwrap_or(CommitOutcome::Fenced))
 }
 
 /// Makes the rest of the transaction the store's: its search path, its settings. Whoever has ended the transaction by

@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::{Notify, RwLock, RwLockReadGuard, watch};
 use windlass_env::VirtualClock;
 use windlass_model::{
-    Change, ClaimNo, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, Verdict, WorkerId,
+    Change, ClaimNo, CommitOutcome, JobClaim, JobId, Limits, NewJob, NewSignal, SubmitOutcome, Time, WorkerId,
 };
 use windlass_store::{
     Actor, AdminAction, CancelRequest, ClaimBatch, ClaimOnSubmit, ClaimRequest, Control, ControlOutcome,
@@ -215,7 +215,7 @@ impl Store for VirtualStore {
         verb!(self, now, claim(ask))
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.alive().await?;
             if let Some(crash) = self.shared.crashes_now(changes.len()) {
@@ -230,7 +230,7 @@ impl Store for VirtualStore {
         })
     }
 
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(async move {
             self.alive().await?;
             if let Some(crash) = self.shared.crashes_now(1) {

@@ -11,7 +11,7 @@ use std::{
 
 use windlass::{
     Filter, State, Time,
-    model::journal::{Mark, Op},
+    model::journal::{CallEvent, CallKind},
     prelude::*,
 };
 
@@ -94,10 +94,11 @@ async fn round(url: &str) -> (Vec<Duration>, Duration) {
     for job in &put {
         second.result::<()>(job.id).await.expect("it wakes");
         let journal = second.inspect().journal(job.id, None, 99).await.expect("a journal");
-        let of = |mark: Mark| journal.iter().find(|entry| entry.op == Op::Sleep && entry.mark == mark);
+        let of =
+            |mark: CallEvent| journal.iter().find(|entry| entry.op == CallKind::Sleep && entry.mark == mark);
         let due: Time =
-            serde_json::from_slice(&of(Mark::Begun).expect("begun").payload.bytes).expect("a moment");
-        let woke = of(Mark::Done).expect("over").at;
+            serde_json::from_slice(&of(CallEvent::Begun).expect("begun").payload.bytes).expect("a moment");
+        let woke = of(CallEvent::Done).expect("over").at;
         assert!(woke >= due, "nobody wakes early: {woke} is before {due}");
         late.push(woke.since(due));
     }

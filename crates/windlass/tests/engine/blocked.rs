@@ -11,7 +11,7 @@ use std::{
 
 use windlass::{
     AnyError,
-    model::{Change, Verdict},
+    model::{Change, CommitOutcome},
     prelude::*,
     store::{Error, Fut, Now, Store, Work, delegate_store},
 };
@@ -59,7 +59,7 @@ struct Losing {
 }
 
 impl Store for Losing {
-    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<Verdict>> {
+    fn transact<'a>(&'a self, now: Now, work: Work<'a>) -> Fut<'a, Option<CommitOutcome>> {
         Box::pin(async move {
             let verdict = self.store.transact(now, work).await?;
             match self.seen.lost.swap(true, Ordering::SeqCst) {
@@ -69,7 +69,7 @@ impl Store for Losing {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             if self.seen.lost.load(Ordering::SeqCst) && !self.seen.settling.swap(true, Ordering::SeqCst) {
                 until("a thread is blocked", &self.seen.blocks).await;

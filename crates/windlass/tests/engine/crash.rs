@@ -12,7 +12,7 @@ use std::{
 
 use windlass::{
     Config, StepCx,
-    model::{Change, Verdict},
+    model::{Change, CommitOutcome},
     prelude::*,
     store::{Fut, Now, Store, delegate_store},
 };
@@ -32,7 +32,7 @@ struct Dying {
 }
 
 impl Store for Dying {
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             let dies = self.commits.fetch_add(1, Ordering::SeqCst) == self.dies_at;
             if dies && self.applied {

@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Semaphore;
 use windlass::{
     Config, State,
-    model::{Change, NewJob, SubmitOutcome, Verdict},
+    model::{Change, CommitOutcome, NewJob, SubmitOutcome},
     prelude::*,
     store::{
         ClaimBatch, ClaimOnSubmit, ClaimRequest, Error, Fut, Now, ReapReport, ReapRequest, RenewRequest,
@@ -77,7 +77,7 @@ impl Store for Faulty {
         })
     }
 
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             while self.faults.hangs.load(Ordering::SeqCst) {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -10,7 +10,7 @@ use std::{
 
 use windlass::{
     Config, JobError, Reason, StepCx,
-    model::{Change, Verdict},
+    model::{Change, CommitOutcome},
     prelude::*,
     store::{Fut, Now, ReapRequest, Store, delegate_store},
 };
@@ -25,7 +25,7 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<Verdict>> {
+    fn commit<'a>(&'a self, now: Now, changes: &'a [Change]) -> Fut<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             while self.away.load(Ordering::SeqCst) {
                 self.waiting.fetch_add(1, Ordering::SeqCst);
